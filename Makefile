@@ -1,0 +1,41 @@
+# Every target does its own set-up: python, pip and make are all that a fresh machine needs.
+#   make musts    the main job: every MUST rule on every model of the zoo, and on its counterexamples
+#   make test     the tests of the package
+#   make lint     ruff and mypy
+#   make bench    what the design promises about speed, measured
+# ARGS goes to pytest (`make test ARGS='-k storage'`), PYTHON makes the environment, WORKERS run side by side.
+
+PYTHON ?= python3
+WORKERS ?= 2
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: musts test lint bench clean
+
+musts: $(INSTALLED)
+	$(BIN)/python -m pytest musts --hierexport-models=all --hierexport-require-snapshots -n $(WORKERS) $(ARGS)
+
+test: $(INSTALLED)
+	$(BIN)/python -m pytest tests -n $(WORKERS) $(ARGS)
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+bench: $(INSTALLED)
+	$(BIN)/python benchmarks/import_cost.py
+	$(BIN)/python benchmarks/export_overhead.py
+
+# torch first and at the constraint's exact version: a looser one fetches several GB of CUDA packages.
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt torch==2.13.0
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[zoo,test,dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV)

@@ -1,0 +1,132 @@
+"""MUST-001: no hardcoded names.
+
+In the source: a string that names a class, module, parameter or node of a model under test, used to decide something
+(comparison, `in`, `startswith`, regex, match, lookup) about an expression that yields a name of the model
+(`__name__`, `named_*`, a path, a scope, a node's name, and what is computed from them). The forbidden words come from
+the models themselves; our own package has no finding and no waiver.
+
+In behaviour: rename every class, and every attribute that is no list index or dict key, through generated subclasses
+that still resolve the old names, and export again: the tags must be the renamed tags.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import toy_models
+from hardcoded import PAIRS
+from innocent import INNOCENT
+from pairs import Pair, source
+from pytest_hierexport.attribution import Attribution, Origin
+from pytest_hierexport.cases import Case, Example
+from pytest_hierexport.exporter import Export, export
+from pytest_hierexport.hierarchy import Call
+from pytest_hierexport.rules.base import ExportedCase, Exporter
+from pytest_hierexport.rules.hardcoded import exporter_sources, violations
+from pytest_hierexport.rules.source import words_of
+from pytest_hierexport.storage import attach
+from toys import breaks, exported
+
+
+def findings(folder: Path, block: str) -> list[str]:
+    """Return what is found in an exporter's source."""
+    path = folder / "exporter.py"
+    path.write_text(source(block), encoding="utf-8")
+    return [violation.found for violation in violations((path,), words_of(toy_models.BertModel()))]
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=[pair.title for pair in PAIRS])
+class TestSource:
+    def test_that_decides_by_a_name_of_the_model_is_found(self, pair: Pair, tmp_path: Path) -> None:
+        assert findings(tmp_path, pair.hardcoded)
+
+    def test_that_decides_by_something_else_is_not(self, pair: Pair, tmp_path: Path) -> None:
+        assert not findings(tmp_path, pair.repaired)
+
+
+@pytest.mark.parametrize("title", INNOCENT)
+def test_words_that_decide_nothing_about_a_name_are_innocent(title: str, tmp_path: Path) -> None:
+    assert not findings(tmp_path, INNOCENT[title])
+
+
+def test_the_forbidden_words_are_those_of_the_model_under_test(tmp_path: Path) -> None:
+    path = tmp_path / "exporter.py"
+    path.write_text("def is_gate(path):\n    return 'gate' in path\n", encoding="utf-8")
+
+    class Gated(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.gate = torch.nn.Linear(2, 2)
+
+    assert not list(violations((path,), words_of(toy_models.BertModel())))
+    (violation,) = violations((path,), words_of(Gated()))
+    assert violation.where == "exporter.py:2"
+    assert "'gate', which spells gate, a module or parameter of the model, in `'gate' in path`" in violation.found
+
+
+def move_tags(chosen: Callable[[Call], bool]) -> Exporter:
+    """Make an exporter that gives the nodes of chosen calls to whoever made the call."""
+
+    def moved(case: Case, example: Example, path: Path) -> Export:
+        made = export(example.model, example.args, example.kwargs, exporter=case.exporter)
+        calls = made.attribution.hierarchy
+
+        def above(origin: Origin) -> Origin:
+            call = calls[origin.call]
+            return Origin(call.parent or "", origin.evidence) if chosen(call) else origin
+
+        nodes = {key: tuple(map(above, origins)) for key, origins in made.attribution.nodes.items()}
+        attribution = Attribution(calls, nodes, made.attribution.initializers)
+        attach(made.model, attribution)
+        result = replace(made, attribution=attribution)
+        result.save(path)
+        return result
+
+    return moved
+
+
+def in_behaviour(case: ExportedCase) -> list[str]:
+    """Return where an export under other names is another one; what the source says is left out."""
+    return [violation.where for violation in breaks("MUST-001", case) if ".py:" not in violation.where]
+
+
+class TestBehaviour:
+    def test_an_exporter_that_treats_one_class_name_in_its_own_way_is_found(self, tmp_path: Path) -> None:
+        case = exported(tmp_path, exporter=move_tags(lambda call: call.class_name == "BertAttention"))
+        assert in_behaviour(case)
+
+    def test_one_that_treats_classes_alike_is_not(self, tmp_path: Path) -> None:
+        case = exported(tmp_path, exporter=move_tags(lambda call: call.index > 0))
+        assert not in_behaviour(case)
+
+    def test_an_exporter_that_treats_one_attribute_in_its_own_way_is_found(self, tmp_path: Path) -> None:
+        case = exported(tmp_path, exporter=move_tags(lambda call: call.path.endswith("attention")))
+        assert in_behaviour(case)
+
+    def test_one_that_treats_a_place_in_a_list_in_its_own_way_is_not(self, tmp_path: Path) -> None:
+        case = exported(tmp_path, exporter=move_tags(lambda call: call.path.endswith(".1")))
+        assert not in_behaviour(case)
+
+
+def test_our_own_exporter_passes(tmp_path: Path) -> None:
+    assert not breaks("MUST-001", exported(tmp_path))
+
+
+def test_our_own_source_is_the_whole_package(tmp_path: Path) -> None:
+    case = exported(tmp_path)
+    names = {path.name for path in exporter_sources(ExportedCase(case.case, case.path))}
+    assert {"hierarchy.py", "dynamo.py", "plugin.py", "must_001.py"} <= names
+
+
+def test_a_projects_own_exporter_is_read_where_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_exporter.py").write_text("from own_tables import TABLE\ndef run(model, path):\n    return TABLE\n")
+    (tmp_path / "own_tables.py").write_text("TABLE = {}\n")
+    (tmp_path / "unrelated.py").write_text("TABLE = {}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    case = ExportedCase(exported(tmp_path).case, tmp_path, exporter_name="own_exporter:run")
+    assert {path.name for path in exporter_sources(case)} == {"own_exporter.py", "own_tables.py"}

@@ -1,0 +1,97 @@
+"""MUST-004: the ONNX checker passes.
+
+`onnx.checker` with full check and strict shape inference takes the file, and ONNX Runtime loads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import onnx
+import pytest
+
+from pytest_hierexport.rules.base import ExportedCase
+from toys import breaks, damaged, exported
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> ExportedCase:
+    return exported(tmp_path_factory.mktemp("whole"))
+
+
+def missing_input(proto: onnx.ModelProto) -> None:
+    proto.graph.node[3].input[0] = "nobody_makes_this"
+
+
+def wrong_type(proto: onnx.ModelProto) -> None:
+    proto.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.INT64
+
+
+def wrong_shape(proto: onnx.ModelProto) -> None:
+    proto.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 7
+
+
+def unknown_operator(proto: onnx.ModelProto) -> None:
+    proto.graph.node[3].op_type = "Softmin"
+
+
+def two_makers(proto: onnx.ModelProto) -> None:
+    proto.graph.node[3].output[0] = proto.graph.node[2].output[0]
+
+
+def wrong_order(proto: onnx.ModelProto) -> None:
+    nodes = list(proto.graph.node)
+    del proto.graph.node[:]
+    proto.graph.node.extend(reversed(nodes))
+
+
+def unknown_domain(proto: onnx.ModelProto) -> None:
+    proto.graph.node[3].domain = "nobody.knows"
+    proto.opset_import.add(domain="nobody.knows", version=1)
+
+
+def newest_format(proto: onnx.ModelProto) -> None:
+    proto.ir_version = onnx.IR_VERSION + 1
+
+
+DAMAGE = [
+    missing_input,
+    wrong_type,
+    wrong_shape,
+    unknown_operator,
+    two_makers,
+    wrong_order,
+    unknown_domain,
+    newest_format,
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.__name__)
+def test_an_ill_made_graph_is_found(
+    damage: Callable[[onnx.ModelProto], None], whole: ExportedCase, tmp_path: Path
+) -> None:
+    violations = breaks("MUST-004", damaged(whole, tmp_path, damage))
+    assert violations
+    assert all(violation.found for violation in violations)
+
+
+def test_the_same_graph_as_it_was_made_passes(whole: ExportedCase, tmp_path: Path) -> None:
+    assert not breaks("MUST-004", damaged(whole, tmp_path, lambda proto: None))
+
+
+def test_the_node_that_the_checker_names_is_named_with_its_tag(whole: ExportedCase, tmp_path: Path) -> None:
+    violations = breaks("MUST-004", damaged(whole, tmp_path, unknown_operator))
+    key = whole.proto.graph.node[3].output[0]
+    assert whole.node(key) in {violation.where for violation in violations}
+
+
+def test_data_that_lies_outside_is_found_by_path(whole: ExportedCase, tmp_path: Path) -> None:
+    def outside(proto: onnx.ModelProto) -> None:
+        onnx.external_data_helper.convert_model_to_external_data(proto, location="model.data", size_threshold=0)
+        onnx.external_data_helper.write_external_data_tensors(proto, str(tmp_path))
+
+    case = damaged(whole, tmp_path, outside)
+    assert not breaks("MUST-004", case)
+    (tmp_path / "model.data").unlink()
+    assert breaks("MUST-004", ExportedCase(case.case, case.path))

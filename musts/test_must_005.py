@@ -1,0 +1,157 @@
+"""MUST-005: the graph is untouched.
+
+But for its tags the file is, byte for byte, the one that the plain exporter gives with the same options: metadata
+entries and node doc_strings stripped from both, serialised deterministically. The peer is code that calls torch (or
+transformers) alone and imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from pytest_hierexport.rules import peer
+from pytest_hierexport.rules.base import ExportedCase
+from pytest_hierexport.rules.graph_diff import bare, differences
+from pytest_hierexport.storage import load_proto
+from toys import breaks, damaged, exported, with_metadata
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> ExportedCase:
+    return exported(tmp_path_factory.mktemp("whole"))
+
+
+def extra_operation(proto: onnx.ModelProto) -> None:
+    proto.graph.node.insert(4, onnx.helper.make_node("Identity", [proto.graph.node[3].output[0]], ["twice"]))
+
+
+def lost_operation(proto: onnx.ModelProto) -> None:
+    del proto.graph.node[4]
+
+
+def other_operation(proto: onnx.ModelProto) -> None:
+    proto.graph.node[4].op_type = "Neg"
+
+
+def other_node_name(proto: onnx.ModelProto) -> None:
+    proto.graph.node[4].name = "a_better_name"
+
+
+def other_attribute(proto: onnx.ModelProto) -> None:
+    node = next(node for node in proto.graph.node if node.attribute)
+    node.attribute[0].i += 1
+
+
+def other_weight(proto: onnx.ModelProto) -> None:
+    tensor = proto.graph.initializer[0]
+    values = np.frombuffer(tensor.raw_data, dtype=np.uint8).copy()
+    values[0] ^= 1
+    tensor.raw_data = values.tobytes()
+
+
+def other_weight_name(proto: onnx.ModelProto) -> None:
+    proto.graph.initializer[0].name += "_renamed"
+
+
+def other_output_name(proto: onnx.ModelProto) -> None:
+    proto.graph.output[0].name += "_renamed"
+
+
+def other_opset(proto: onnx.ModelProto) -> None:
+    proto.opset_import[0].version += 1
+
+
+def other_producer(proto: onnx.ModelProto) -> None:
+    proto.producer_name = "somebody else"
+
+
+def other_documentation(proto: onnx.ModelProto) -> None:
+    proto.graph.doc_string = "exported with pride"
+
+
+DAMAGE: dict[Callable[[onnx.ModelProto], None], str] = {
+    extra_operation: "node 4 of",
+    lost_operation: "node 4 of",
+    other_operation: "op_type",
+    other_node_name: "name",
+    other_attribute: "attribute[0]",
+    other_weight: "raw_data",
+    other_weight_name: "initializer",
+    other_output_name: "output",
+    other_opset: "opset_import[0]",
+    other_producer: "producer_name",
+    other_documentation: "doc_string",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.__name__)
+def test_a_graph_that_differs_in_anything_is_found_and_the_field_named(
+    damage: Callable[[onnx.ModelProto], None], whole: ExportedCase, tmp_path: Path
+) -> None:
+    violations = breaks("MUST-005", damaged(whole, tmp_path, damage))
+    assert DAMAGE[damage] in violations[0].where
+
+
+def other_tags(proto: onnx.ModelProto) -> None:
+    for node in proto.graph.node:
+        with_metadata(node, "hierexport.tag", "/Other")
+        node.doc_string = "other"
+    with_metadata(proto, "hierexport.calls", "{}")
+    with_metadata(proto.graph.initializer[0], "hierexport.tag", None)
+
+
+def no_damage(proto: onnx.ModelProto) -> None:
+    pass
+
+
+@pytest.mark.parametrize("damage", [other_tags, no_damage], ids=lambda damage: damage.__name__)
+def test_a_graph_that_differs_in_tags_alone_passes(
+    damage: Callable[[onnx.ModelProto], None], whole: ExportedCase, tmp_path: Path
+) -> None:
+    assert not breaks("MUST-005", damaged(whole, tmp_path, damage))
+
+
+MODEL = """
+import torch
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        return torch.relu(self.linear(x)) + self.linear.bias
+
+def build():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(Block(), Block()), (torch.ones(2, 4),), {}
+"""
+
+
+def test_the_peer_runs_in_a_process_that_never_sees_us(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "plain_model.py").write_text(MODEL, encoding="utf-8")
+    program = """
+        import runpy, sys
+        sys.argv = [sys.argv[1], "plain_model:build", "plain.onnx"]
+        runpy.run_path(sys.argv[0], run_name="__main__")
+        assert not [name for name in sys.modules if name.startswith("pytest_hierexport")]
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program), str(peer.__file__)]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=300)
+
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import plain_model  # type: ignore[import-not-found]  # written above
+
+    (tmp_path / "ours").mkdir()
+    ours = exported(tmp_path / "ours", plain_model.build)
+    plain, found = bare(load_proto(tmp_path / "plain.onnx"), tmp_path), bare(load_proto(ours.path), ours.path.parent)
+    assert not list(differences(plain, found))
+    assert plain.SerializeToString(deterministic=True) == found.SerializeToString(deterministic=True)

@@ -1,0 +1,152 @@
+"""MUST-006: the numbers agree.
+
+ONNX Runtime against the eager model, per output, with a tolerance by dtype: shapes and dtypes, every element, NaN and
+infinity where the model has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+import torch
+from onnx import numpy_helper
+
+from pytest_hierexport.rules.base import ExportedCase
+from toys import breaks, damaged, exported
+
+
+class Model(torch.nn.Module):
+    """Returns a bit of everything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.arange(1.0, 5.0) * torch.ones(3, 1))
+
+    def forward(self, x: torch.Tensor) -> dict[str, Any]:
+        scaled = x * self.scale
+        return {"scaled": scaled, "more": [scaled.argmax(-1), (scaled / 0, scaled.half())], "mask": scaled > 3}
+
+
+def build() -> tuple[Model, tuple[torch.Tensor, ...]]:
+    return Model().eval(), (torch.tensor([[0.0, 1.0, -1.0, 1.5]] * 3),)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> ExportedCase:
+    return exported(tmp_path_factory.mktemp("whole"), build)
+
+
+def weights(proto: onnx.ModelProto) -> onnx.TensorProto:
+    found: onnx.TensorProto
+    (found,) = (tensor for tensor in proto.graph.initializer if list(tensor.dims) == [3, 4])
+    return found
+
+
+def one_weight(factor: float) -> Callable[[onnx.ModelProto], None]:
+    def damage(proto: onnx.ModelProto) -> None:
+        tensor = weights(proto)
+        array = numpy_helper.to_array(tensor).copy()
+        array[1, 3] *= factor
+        tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+
+    damage.__name__ = f"one_weight_times_{factor}"
+    return damage
+
+
+def computed(operator: str, output: int) -> Callable[[onnx.ModelProto], None]:
+    """Put one more operation in front of an output."""
+
+    def damage(proto: onnx.ModelProto) -> None:
+        name = proto.graph.output[output].name
+        for node in proto.graph.node:
+            node.input[:] = [f"{name}_before" if value == name else value for value in node.input]
+            node.output[:] = [f"{name}_before" if value == name else value for value in node.output]
+        proto.graph.node.append(onnx.helper.make_node(operator, [f"{name}_before"], [name]))
+
+    damage.__name__ = f"{operator}_on_output_{output}"
+    return damage
+
+
+def fewer_outputs(proto: onnx.ModelProto) -> None:
+    del proto.graph.output[2:]
+
+
+def other_order(proto: onnx.ModelProto) -> None:
+    outputs = list(proto.graph.output)
+    del proto.graph.output[:]
+    proto.graph.output.extend([outputs[0], outputs[1], outputs[3], outputs[2], outputs[4]])
+
+
+@dataclass(frozen=True)
+class Damage:
+    by: Callable[[onnx.ModelProto], None]
+    places: Sequence[str]
+    """The outputs that differ, by what the model calls them."""
+
+
+DAMAGE = [
+    Damage(one_weight(1.05), ["output['scaled']", "output['more'][1][1]"]),
+    Damage(computed("Neg", 0), ["output['scaled']"]),
+    Damage(computed("Neg", 1), ["output['more'][0]"]),
+    Damage(computed("Neg", 2), ["output['more'][1][0]"]),
+    Damage(computed("Not", 4), ["output['mask']"]),
+    Damage(other_order, ["output['more'][1][0]", "output['more'][1][1]"]),
+    Damage(fewer_outputs, ["the outputs"]),
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.by.__name__)
+def test_numbers_that_are_not_the_models_are_found_and_their_output_named(
+    damage: Damage, whole: ExportedCase, tmp_path: Path
+) -> None:
+    violations = breaks("MUST-006", damaged(whole, tmp_path, damage.by))
+    assert len(violations) == len(damage.places)
+    for violation, place in zip(violations, damage.places, strict=True):
+        assert place in violation.where
+
+
+def test_the_element_that_differs_most_visibly_is_shown(whole: ExportedCase, tmp_path: Path) -> None:
+    violation, *_ = breaks("MUST-006", damaged(whole, tmp_path, one_weight(1.01)))
+    assert violation.expected.startswith("6.0 at [1, 3], as in the model")
+    assert violation.found == "6.059999942779541; 1 of 12 elements differ"
+
+
+@pytest.mark.parametrize(
+    "repair", [one_weight(1.0), one_weight(1 + 1e-6), computed("Identity", 0)], ids=lambda repair: repair.__name__
+)
+def test_rounding_and_what_changes_no_number_pass(
+    repair: Callable[[onnx.ModelProto], None], whole: ExportedCase, tmp_path: Path
+) -> None:
+    assert not breaks("MUST-006", damaged(whole, tmp_path, repair))
+
+
+def test_the_file_as_it_was_exported_passes(whole: ExportedCase) -> None:
+    assert not breaks("MUST-006", whole)
+
+
+@pytest.mark.parametrize(("tolerance", "found"), [(1e-6, True), (0.1, False)])
+def test_a_case_may_state_how_much_it_bears(tolerance: float, found: bool, whole: ExportedCase, tmp_path: Path) -> None:
+    stated = {"float32": tolerance, "float16": tolerance}
+    case = damaged(whole, tmp_path, one_weight(1 + 1e-4), tolerances=stated)
+    assert bool(breaks("MUST-006", case)) is found
+
+
+def test_a_file_that_does_not_run_is_a_finding(whole: ExportedCase, tmp_path: Path) -> None:
+    def damage(proto: onnx.ModelProto) -> None:
+        proto.graph.node[0].op_type = "NoSuchOperator"
+
+    (violation,) = breaks("MUST-006", damaged(whole, tmp_path, damage))
+    assert "NoSuchOperator" in violation.found
+
+
+def test_the_same_nan_and_infinity_are_the_same_number(whole: ExportedCase) -> None:
+    model, inputs = build()
+    divided = model(*inputs)["more"][1][0]
+    assert divided.isnan().any()
+    assert divided.isinf().any()
+    assert not breaks("MUST-006", whole)

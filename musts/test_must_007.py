@@ -1,0 +1,184 @@
+"""MUST-007: the tags are proven.
+
+Running the graph and the model on the same input shows for every call that the nodes attributed to it turn that call's
+inputs into its outputs. An unproven call fails the rule, and the value that does not fit is named.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from torch import nn
+
+from pytest_hierexport.attribution import Attribution, Evidence, Origin, Origins
+from pytest_hierexport.rules.base import ExportedCase, Violation
+from pytest_hierexport.storage import attach_proto, rewrite
+from pytest_hierexport.weights import randomise
+from toys import breaks, damaged, exported
+
+if TYPE_CHECKING:
+    import onnx
+
+
+class Layer(nn.Module):
+    """Scales by a factor that every layer computes alike, so that an optimizer merges the computations."""
+
+    def __init__(self, mix: nn.Module) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.mix = mix
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        mixed: torch.Tensor = self.mix(torch.relu(self.linear(x)) * (1 - mask))
+        return mixed
+
+
+class Tower(nn.Module):
+    """Two layers with one module that both of them call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        mix = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
+        self.layers = nn.ModuleList([Layer(mix), Layer(mix)])
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x, mask)
+        return x
+
+
+def build() -> object:
+    torch.manual_seed(0)
+    model = Tower().eval()
+    randomise(model)
+    return model, (torch.rand(2, 4), torch.rand(2, 4))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> ExportedCase:
+    return exported(tmp_path_factory.mktemp("whole"), build)
+
+
+Change = Callable[[str, Origins], Origins]
+
+
+def retagged(whole: ExportedCase, folder: Path, change: Change) -> ExportedCase:
+    """Return the same case with other tags in its file and its sidecar."""
+    shutil.copytree(whole.path.parent, folder, dirs_exist_ok=True)
+
+    def changed(attribution: Attribution) -> Attribution:
+        nodes = {key: change(key, origins) for key, origins in attribution.nodes.items()}
+        return replace(attribution, nodes=nodes)
+
+    rewrite(folder / whole.path.name, changed)
+    return ExportedCase(whole.case, folder / whole.path.name, whole.example, whole.exporter_name)
+
+
+def found(whole: ExportedCase, folder: Path, change: Change) -> list[Violation]:
+    return breaks("MUST-007", retagged(whole, folder, change))
+
+
+def traced(call: str) -> Origins:
+    return (Origin(call, Evidence.TRACED),)
+
+
+def renaming(names: dict[str, str]) -> Change:
+    return lambda _, origins: tuple(replace(origin, call=names.get(origin.call, origin.call)) for origin in origins)
+
+
+def only(whole: ExportedCase, call: str) -> str:
+    """Return the key of the one node that comes from a call and from no other."""
+    (key,) = (key for key, origins in whole.attribution.nodes.items() if [o.call for o in origins] == [call])
+    return key
+
+
+def merged(whole: ExportedCase) -> str:
+    """Return the key of the node that both layers own."""
+    (key,) = (key for key, origins in whole.attribution.nodes.items() if len(origins) == 2)
+    return key
+
+
+def test_the_tags_as_they_were_exported_pass(whole: ExportedCase, tmp_path: Path) -> None:
+    assert not breaks("MUST-007", whole)
+    assert not found(whole, tmp_path, lambda _, origins: origins)
+
+
+def test_one_tag_shifted_to_a_sibling_layer_is_found_and_the_value_named(whole: ExportedCase, tmp_path: Path) -> None:
+    key = only(whole, "layers.0.linear")
+    violations = found(whole, tmp_path, lambda k, origins: traced("layers.1.linear") if k == key else origins)
+    (violation,) = [violation for violation in violations if violation.where.startswith("call layers.0.linear ")]
+    assert violation.where == "call layers.0.linear (/Tower/Layer.0)"
+    assert violation.found == f"the call returned a value that none of its nodes makes: {key} (/Tower/Layer.1)"
+
+
+@pytest.mark.parametrize("dropped", [0, 1])
+def test_a_dropped_co_owner_is_found(dropped: int, whole: ExportedCase, tmp_path: Path) -> None:
+    key = merged(whole)
+    violations = found(whole, tmp_path, lambda k, origins: (origins[1 - dropped],) if k == key else origins)
+    assert {violation.where.split()[1] for violation in violations} == {"layers.0", "layers.1"}
+
+
+def test_the_same_node_with_both_owners_in_another_order_passes(whole: ExportedCase, tmp_path: Path) -> None:
+    key = merged(whole)
+    assert not found(whole, tmp_path, lambda k, origins: origins[::-1] if k == key else origins)
+
+
+def test_everything_tagged_with_the_root_is_found(whole: ExportedCase, tmp_path: Path) -> None:
+    violations = found(whole, tmp_path, lambda *_: traced(""))
+    assert {violation.where.split()[1] for violation in violations} >= {"layers.0", "layers.1", "layers.0.linear"}
+
+
+def test_two_calls_of_a_shared_layer_swapped_are_found(whole: ExportedCase, tmp_path: Path) -> None:
+    calls = [name for name, call in whole.attribution.hierarchy.items() if call.path.partition(".mix")[1]]
+    first = [name for name in calls if name.startswith("layers.0")]
+    second = [name for name in calls if name.startswith("layers.1")]
+    assert [name.replace("layers.0", "layers.1") for name in first] == second
+    violations = found(whole, tmp_path, renaming(dict(zip(calls, [*second, *first], strict=True))))
+    assert {violation.where.split()[1] for violation in violations} >= {*first, *second}
+
+
+def test_one_call_taken_for_another_all_through_is_found(whole: ExportedCase, tmp_path: Path) -> None:
+    names = list(whole.attribution.hierarchy)
+    shifted = {name: name.replace("layers.0", "layers.1") for name in names if name.startswith("layers.0")}
+    back = {other: name for name, other in shifted.items()}
+    assert found(whole, tmp_path, renaming(shifted | back))
+
+
+def test_a_tag_too_many_is_found(whole: ExportedCase, tmp_path: Path) -> None:
+    key = only(whole, "layers.0.linear")
+    extra = traced("layers.1")
+    (violation,) = found(whole, tmp_path, lambda k, origins: (*origins, *extra) if k == key else origins)
+    assert violation.where == "call layers.1 (/Tower/Layer.1)"
+    assert "reads a value that the call was not given" in violation.found
+
+
+def test_a_node_without_a_tag_is_found_by_what_its_call_no_longer_makes(whole: ExportedCase, tmp_path: Path) -> None:
+    key = only(whole, "layers.0.linear")
+    violations = found(whole, tmp_path, lambda k, origins: () if k == key else origins)
+    assert any("(untagged)" in violation.found for violation in violations)
+
+
+def test_a_file_that_computes_something_else_proves_nothing(whole: ExportedCase, tmp_path: Path) -> None:
+    def damage(proto: onnx.ModelProto) -> None:
+        relu = next(node for node in proto.graph.node if node.op_type == "Relu")
+        relu.op_type = "Neg"
+
+    violations = breaks("MUST-007", damaged(whole, tmp_path, damage))
+    assert [violation.where for violation in violations] == ["the model's own call (/Tower)"]
+    assert violations[0].found.startswith("the graph does not give what the model returned")
+
+
+def test_a_file_without_tags_is_a_finding(whole: ExportedCase, tmp_path: Path) -> None:
+    def damage(proto: onnx.ModelProto) -> None:
+        attach_proto(proto, whole.attribution, tags="none")
+
+    case = damaged(whole, tmp_path, damage)
+    (tmp_path / "model.hierarchy.json").unlink()
+    (violation,) = breaks("MUST-007", case)
+    assert violation.expected == "an ONNX model with tags"

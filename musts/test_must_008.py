@@ -1,0 +1,179 @@
+"""MUST-008: exports repeat.
+
+A second process under another hash seed exports the same bytes: one process per run for all models.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from torch import nn
+
+import toy_models
+from pytest_hierexport.cases import Case, Example
+from pytest_hierexport.errors import UsageError
+from pytest_hierexport.exporting import export_case
+from pytest_hierexport.rules import repeats
+from pytest_hierexport.rules.base import ExportedCase
+from toys import breaks, case_of, damaged
+
+if TYPE_CHECKING:
+    import onnx
+
+NAMES = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+
+
+class Sum(nn.Module):
+    """Adds up activations in an order of its own."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__()
+        self.parts = nn.ModuleDict({name: nn.ReLU() for name in names})
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        total = x
+        for i, part in enumerate(self.parts.values()):
+            total = total * i + part(x)
+        return total
+
+
+def in_the_order_of_a_set() -> object:
+    return Sum(*set(NAMES)), (torch.ones(2),)
+
+
+def in_the_order_of_a_sorted_set() -> object:
+    return Sum(*sorted(set(NAMES))), (torch.ones(2),)
+
+
+def scaled(factor: float) -> object:
+    model = nn.Sequential(nn.Linear(2, 2), Sum("one"))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(factor)
+    return model, (torch.ones(1, 2),)
+
+
+def with_weights_that_hang_on_a_hash() -> object:
+    return scaled(float(hash("a") % 1000))
+
+
+def with_weights_that_hang_on_a_length() -> object:
+    return scaled(float(len("a")))
+
+
+def at_random_without_a_seed() -> object:
+    return scaled(float.fromhex(os.urandom(2).hex()))
+
+
+def at_random_with_the_cases_seed() -> object:
+    return scaled(float(torch.rand(1)))
+
+
+def at_the_time_of_day() -> object:
+    return Sum(f"at{time.time_ns()}"), (torch.ones(2),)
+
+
+def dying_elsewhere() -> object:
+    if os.environ.get("PYTHONHASHSEED") in {"1", "2"}:
+        os._exit(7)
+    return toy_models.build()
+
+
+COUNTEREXAMPLES: dict[Callable[[], object], str] = {
+    in_the_order_of_a_set: "relu",
+    at_the_time_of_day: "parts.at",
+    with_weights_that_hang_on_a_hash: "the model and its inputs",
+    at_random_without_a_seed: "the model and its inputs",
+    dying_elsewhere: "the process ended with 7",
+}
+REPAIRED = (
+    in_the_order_of_a_sorted_set,
+    with_weights_that_hang_on_a_length,
+    at_random_with_the_cases_seed,
+    toy_models.build,
+)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[Callable[[], object], ExportedCase]:
+    """Export every case, and say to whom it may concern that each will be exported once more."""
+    folder = tmp_path_factory.mktemp("whole")
+    exported = {}
+    for factory in (*COUNTEREXAMPLES, *REPAIRED):
+        case = replace(case_of(factory), name=factory.__name__)
+        path = folder / case.name / "model.onnx"
+        path.parent.mkdir()
+        example = case.load()
+        export_case(case, example, path)
+        exported[factory] = ExportedCase(case, path, example)
+    repeats.announce([case.case for case in exported.values()], folder / "repeats")
+    return exported
+
+
+Whole = dict[Callable[[], object], ExportedCase]
+
+
+@pytest.mark.parametrize("factory", COUNTEREXAMPLES, ids=lambda factory: factory.__name__)
+def test_an_export_that_comes_out_otherwise_is_found(factory: Callable[[], object], whole: Whole) -> None:
+    violations = breaks("MUST-008", whole[factory])
+    assert any(COUNTEREXAMPLES[factory] in f"{v.where} {v.expected} {v.found}" for v in violations)
+
+
+@pytest.mark.parametrize("factory", REPAIRED, ids=lambda factory: factory.__name__)
+def test_an_export_that_comes_out_the_same_passes(factory: Callable[[], object], whole: Whole) -> None:
+    assert not breaks("MUST-008", whole[factory])
+
+
+def test_one_process_served_them_all_and_left_nothing_of_what_is_the_same(whole: Whole) -> None:
+    for exported in whole.values():
+        breaks("MUST-008", exported)
+    folder = whole[toy_models.build].path.parents[1] / "repeats"
+    assert len(list(folder.glob("*.json"))) == len(whole)
+    assert len([path for path in folder.iterdir() if path.is_dir()]) == len(COUNTEREXAMPLES)
+
+
+def test_a_sidecar_that_comes_out_otherwise_is_found_by_its_line(whole: Whole, tmp_path: Path) -> None:
+    exported = whole[toy_models.build]
+    shutil.copytree(exported.path.parent, tmp_path / "copy")
+    case = ExportedCase(exported.case, tmp_path / "copy" / "model.onnx", exported.example)
+    sidecar = case.path.with_name("model.hierarchy.json")
+    sidecar.write_text(sidecar.read_text(encoding="utf-8").replace("BertPooler", "BertPuller"), encoding="utf-8")
+    (violation,) = breaks("MUST-008", case)
+    assert violation.where.startswith("model.hierarchy.json")
+
+
+def test_a_model_that_no_other_process_can_make_is_an_error_that_says_so(whole: Whole, tmp_path: Path) -> None:
+    class Local(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + 1
+
+    example = Example(Local().eval(), (torch.ones(2),))
+    case = Case("local", lambda: example, "a test")
+    with pytest.raises(UsageError, match="another process can make"):
+        breaks("MUST-008", ExportedCase(case, whole[toy_models.build].path, example))
+
+
+def test_a_model_from_a_test_goes_to_the_other_process_by_itself(whole: Whole) -> None:
+    exported = whole[toy_models.build]
+    case = replace(exported.case, factory=lambda: exported.example)
+    assert not breaks("MUST-008", ExportedCase(case, exported.path, exported.example))
+
+
+def test_a_file_that_was_changed_is_found_when_the_other_export_is_gone_as_well(whole: Whole, tmp_path: Path) -> None:
+    exported = whole[toy_models.build]
+    assert not breaks("MUST-008", exported)
+
+    def damage(proto: onnx.ModelProto) -> None:
+        proto.graph.node[0].name = "other"
+
+    path = damaged(exported, tmp_path, damage).path
+    violations = breaks("MUST-008", ExportedCase(exported.case, path, exported.example))
+    assert [violation.where for violation in violations] == ["model.onnx"]

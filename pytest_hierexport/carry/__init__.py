@@ -1,0 +1,8 @@
+"""Origins through any graph transformation: `carry(before, after)` sees the two graphs and nothing else."""
+
+from __future__ import annotations
+
+from pytest_hierexport.carry.carrier import Known, carry, carry_known
+from pytest_hierexport.carry.flat import Flat
+
+__all__ = ["Flat", "Known", "carry", "carry_known"]

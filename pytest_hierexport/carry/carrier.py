@@ -1,0 +1,197 @@
+"""The origins of a transformed graph, from those of the graph before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from pytest_hierexport.attribution import Attribution, Evidence, Origin, Origins, Primary, order_origins
+from pytest_hierexport.carry.flat import Flat, Node, Value, same_type
+from pytest_hierexport.carry.numbering import Form, namesake, number, passed_on
+from pytest_hierexport.carry.regions import Region, regions, walk_back
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from pytest_hierexport.hierarchy import Hierarchy
+
+__all__ = ["Known", "carry", "carry_known"]
+
+
+def carry(before: ir.Model, attribution: Attribution, after: ir.Model, *, primary: Primary = "first") -> Attribution:
+    """Compute the attribution of `after` from that of `before`.
+
+    Args:
+        before: The graph before the transformation.
+        attribution: The origins of each of its nodes and initializers.
+        after: The graph after; it shares no nodes with the graph before.
+        primary: How the first of several origins is chosen.
+    """
+    flat = Flat.of(before)
+    nodes = {node: attribution.nodes.get(node.key, ()) for node in flat.nodes}
+    known = Known(attribution.hierarchy, flat, nodes, attribution.initializers)
+    return carry_known(known, Flat.of(after), primary)
+
+
+class Known:
+    """A graph with the origins of its nodes, a function's counted apart for every call of it."""
+
+    def __init__(
+        self, hierarchy: Hierarchy, flat: Flat, nodes: Mapping[Node, Origins], initializers: Mapping[str, Origins]
+    ) -> None:
+        """Hold them together."""
+        self.hierarchy, self.flat, self.nodes, self.initializers = hierarchy, flat, nodes, initializers
+
+
+def carry_known(known: Known, after: Flat, primary: Primary = "first") -> Attribution:
+    """Compute the attribution of `after`, as :func:`carry` does, from what is known of the graph before."""
+    return _Carrier(known, after, primary).run()
+
+
+class _Carrier:
+    def __init__(self, known: Known, after: Flat, primary: Primary) -> None:
+        self.known, self.before, self.after, self.primary = known, known.flat, after, primary
+        self.numbering = number(self.before, after)
+        self.origins: dict[Node, list[Origin]] = {node: [] for node in after.nodes}
+
+    def run(self) -> Attribution:
+        matched = self._match()
+        for region in regions(self.after, self.before, self.numbering, matched):
+            self._fuse(region)
+        self._hand_on(matched)
+        self._derive()
+        nodes: dict[str, list[Origin]] = {}
+        for node in self.after.nodes:
+            nodes.setdefault(node.key, []).extend(self.origins[node])
+        initializers = {name: self._initializer(name, value) for name, value in self.after.initializers.items()}
+        return Attribution(self.known.hierarchy, self._ordered(nodes), self._ordered(initializers))
+
+    def _ordered(self, origins: Mapping[str, Iterable[Origin]]) -> dict[str, Origins]:
+        return {name: order_origins(self.known.hierarchy, found, self.primary) for name, found in origins.items()}
+
+    # twins and merges
+
+    def _match(self) -> set[Node]:
+        """Give every node that is computed like nodes before their origins; return those nodes."""
+        makers = _by_form(self.numbering.forms_before)
+        matched: set[Node] = set()
+        for form, survivors in _by_form(self.numbering.forms_after).items():
+            alike = makers.get(form, [])
+            if alike:
+                matched.update(survivors)
+                self._share(alike, survivors)
+        unique = {node.key: node for node in self.before.nodes if not node.repeatable}
+        for node in self.after.nodes:
+            twin = None if node.repeatable else namesake(self.before, node) or unique.get(node.key)
+            if twin is not None and twin.operator == node.operator:
+                matched.add(node)
+                self.origins[node] += self.known.nodes[twin]
+        return matched
+
+    def _share(self, alike: list[Node], survivors: list[Node]) -> None:
+        """Give the survivors of one form the origins of all who computed it."""
+        pairs = _paired(alike, survivors)
+        for maker, survivor in pairs.items():
+            self.origins[survivor] += self.known.nodes[maker]
+        for maker in alike:
+            if maker in pairs:
+                continue
+            if any(output.varying for output in maker.outputs):
+                for survivor in self._heirs(maker, survivors):
+                    self.origins[survivor] += _as(Evidence.MERGED, self.known.nodes[maker])
+        for survivor in set(survivors).difference(pairs.values()):
+            self.origins[survivor] += _as(Evidence.FOLDED, self._computed_ahead(survivor))
+
+    def _computed_ahead(self, node: Node) -> Iterator[Origin]:
+        """Yield the origins of what was computed by other means before, and became a node like many that hold it."""
+        for output in node.outputs:
+            named = self.before.named.get(output.name) if output.name else None
+            maker = self.before.maker.get(named) if named is not None else None
+            if named is None or maker is None or not same_type(named, output):
+                continue
+            if self.numbering.before[named] == self.numbering.after[output] or not self._lives_on(named):
+                yield from self.known.nodes[maker]
+
+    def _heirs(self, maker: Node, survivors: list[Node]) -> list[Node]:
+        """The survivors that feed the consumers of a lost maker; all of them where that does not tell."""
+        if len(survivors) == 1:
+            return survivors
+        readers = {reader.key for output in maker.outputs for reader in self.before.readers.get(output, ())}
+        heirs = [
+            node
+            for node in survivors
+            if any(r.key in readers for output in node.outputs for r in self.after.readers.get(output, ()))
+        ]
+        return heirs or survivors
+
+    # fusions
+
+    def _fuse(self, region: Region) -> None:
+        calls = [origin for maker in region.made_of for origin in self.known.nodes[maker]]
+        for node in region.nodes:
+            self.origins[node] += _as(Evidence.FUSED, calls)
+
+    def _hand_on(self, matched: set[Node]) -> None:
+        """Give a new node that hands a value on the origins of what was called by its name, at the border the root's.
+
+        An optimizer puts such a node where an output of the graph would be one of its inputs, or is left of a chain.
+        """
+        for node in self.after.nodes:
+            if passed_on(node) is not None and node not in matched and not self.origins[node]:
+                twin = namesake(self.before, node)
+                root = (Origin(next(iter(self.known.hierarchy)), Evidence.FUSED),)
+                self.origins[node] += _as(Evidence.FUSED, self.known.nodes[twin] if twin is not None else root)
+
+    def _derive(self) -> None:
+        """Place what is left by its neighbours; a constant is its readers', for whom it was computed ahead."""
+        for node in reversed(self.after.nodes):
+            if not self.origins[node] and not any(output.varying for output in node.outputs):
+                readers = [reader for output in node.outputs for reader in self.after.readers.get(output, ())]
+                known = (origin for reader in readers for origin in self.origins[reader])
+                self.origins[node] += _as(Evidence.FOLDED, known)
+        for node in self.after.nodes:
+            if not self.origins[node]:
+                near = [self.after.maker[value] for value in node.reads if value in self.after.maker]
+                near += [reader for output in node.outputs for reader in self.after.readers.get(output, ())]
+                found = next((self.origins[other] for other in near if self.origins[other]), None)
+                root = Origin(next(iter(self.known.hierarchy)), Evidence.DERIVED)
+                self.origins[node] += _as(Evidence.DERIVED, found[:1] if found else [root])
+
+    # initializers
+
+    def _initializer(self, name: str, value: Value) -> Iterator[Origin]:
+        known = self.known.initializers.get(name)
+        made = self.before.named.get(value.name)
+        if known is not None:
+            yield from known
+        elif made is not None and made in self.before.maker:
+            for maker in walk_back(self.before, [made], self._lives_on):
+                yield from _as(Evidence.FOLDED, self.known.nodes[maker])
+        else:
+            for reader in self.after.readers.get(value, ()):
+                yield from _as(Evidence.FOLDED, self.origins[reader])
+
+    def _lives_on(self, value: Value) -> bool:
+        return self.numbering.before[value] in self.numbering.alive
+
+
+def _paired(alike: list[Node], survivors: list[Node]) -> dict[Node, Node]:
+    """Pair makers with survivors: by name, and in order where a name was lost or means nothing."""
+    named = {node.outputs[0].name: node for node in survivors if node.outputs and node.outputs[0].name}
+    pairs = {maker: named[maker.outputs[0].name] for maker in alike if maker.outputs and maker.outputs[0].name in named}
+    taken = set(pairs.values())
+    left = (maker for maker in alike if maker not in pairs)
+    pairs.update(zip(left, (node for node in survivors if node not in taken), strict=False))
+    return pairs
+
+
+def _by_form(forms: Mapping[Node, Form]) -> dict[Form, list[Node]]:
+    by_form: dict[Form, list[Node]] = {}
+    for node, form in forms.items():
+        by_form.setdefault(form, []).append(node)
+    return by_form
+
+
+def _as(evidence: Evidence, origins: Iterable[Origin]) -> list[Origin]:
+    """Weaken the evidence of origins to what the step can claim."""
+    return [Origin(o.call, max(evidence, o.evidence, key=lambda e: e.strength)) for o in origins]

@@ -1,0 +1,199 @@
+"""A case: a model with its example inputs, as something that can be made again and again."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_hierexport.errors import CollectError, HierexportError
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Case", "Example", "KnownFailure", "parts_of", "select"]
+
+SEED = 0
+_PARTS = ("model", "args", "kwargs", "dynamic_shapes")
+_PROMISE = "a model, (model, args), (model, args, kwargs), a mapping with these keys, or an Example"
+
+
+@dataclass
+class Example:
+    """A model and the inputs to run it on."""
+
+    model: torch.nn.Module
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    dynamic_shapes: Any = None
+    """As for `torch.onnx.export`; a plain dict of input name to dimension names will do."""
+
+
+@dataclass(frozen=True)
+class KnownFailure:
+    """A rule that a model is known to break: it fails when the rule passes, and from the day after it expires."""
+
+    rule: str
+    until: dt.date
+    """The last day on which the failure is accepted."""
+    reason: str
+
+    @property
+    def expired(self) -> bool:
+        """Whether its last day has passed."""
+        return dt.datetime.now(tz=dt.timezone.utc).date() > self.until
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model with its example inputs, on which the rules run, and how it is exported."""
+
+    name: str
+    factory: Callable[[], object]
+    """Makes the model and its inputs; imports what it needs when it is called."""
+    source: str
+    """The selector that gives this case."""
+    anchor: Path | None = None
+    """The manifest or the factory's file; None where there is neither."""
+    manifest: Path | None = None
+    """The manifest that states the case."""
+    exporter: str = "auto"
+    opset: int | None = None
+    dynamic_shapes: Any = None
+    randomise: bool = True
+    """Whether weights are made generic: stock initialisation makes equal values, and equal values prove nothing."""
+    tolerances: Mapping[str, float] = field(default_factory=dict)
+    """Relative tolerance by dtype (`float32`), where the rules' own shall not hold."""
+    allow_derived: int = 0
+    """How many nodes may have a `derived` origin."""
+    known_failures: tuple[KnownFailure, ...] = ()
+    keep: tuple[str, ...] = ()
+    """`torch.nn` classes that shall appear in tags, as `package.Class`."""
+    files: tuple[Path, ...] = ()
+    """Files beside the project's code that the model is made of."""
+
+    def load(self) -> Example:
+        """Build the model and its inputs under a fixed seed, its weights generic where `randomise` says so.
+
+        Raises:
+            CollectError: The factory fails or gives something that is no model.
+        """
+        with _seeded():
+            try:
+                made = self.factory()
+            except HierexportError:
+                raise
+            except Exception as error:
+                raise CollectError(
+                    f"the factory of {self.name} ({self.source}) to make a model",
+                    found=f"{_first_line(error)}{_place(error)}",
+                    do="call the factory by itself and mend what it raises",
+                ) from error
+            example = self._as_example(made)
+            if self.randomise:
+                from pytest_hierexport.weights import randomise
+
+                randomise(example.model, SEED)
+        return example
+
+    def known_failure(self, rule: str) -> KnownFailure | None:
+        """Return what is known of this rule's failure on this case, expired or not."""
+        return next((known for known in self.known_failures if known.rule == rule), None)
+
+    def _as_example(self, made: object) -> Example:
+        from torch.nn import Module
+
+        parts = parts_of(made)
+        model = parts.get("model")
+        if not isinstance(model, Module):
+            raise self._not_a_model(made)
+        if "args" not in parts and "kwargs" not in parts:
+            from pytest_hierexport.inputs import example_inputs
+
+            parts["kwargs"] = example_inputs(model, self.name)
+        shapes = self.dynamic_shapes if self.dynamic_shapes is not None else parts.get("dynamic_shapes")
+        args, kwargs = _inputs(parts.get("args", ()), parts.get("kwargs"))
+        return Example(model, args, kwargs, shapes)
+
+    def _not_a_model(self, made: object) -> CollectError:
+        return CollectError(
+            f"the factory of {self.name} ({self.source}) to return {_PROMISE}",
+            found=_describe(made),
+            do="return a torch.nn.Module with the inputs to run it on",
+        )
+
+
+def select(selectors: Sequence[str], root: Path) -> list[Case]:
+    """Return the cases that the selectors stand for, in their order, without importing a model.
+
+    Args:
+        selectors: Zoo names and globs, `family:NAME`, `all`, `file.py::factory`, `package.module:factory`,
+            manifests (`models.toml`), checkpoint folders or their `config.json`.
+        root: The folder that relative paths start from.
+
+    Raises:
+        UsageError: A selector stands for nothing (with the nearest names), or two cases share a name.
+        CollectError: A manifest cannot be read.
+    """
+    from pytest_hierexport.selectors import resolve
+
+    return resolve(selectors, root)
+
+
+def parts_of(made: object) -> dict[str, Any]:
+    """Return what a factory gave by name; empty where it is none of the things that a factory may give."""
+    if isinstance(made, Example):
+        return {name: getattr(made, name) for name in _PARTS}
+    if isinstance(made, Mapping):
+        return dict(made) if set(made) <= set(_PARTS) else {}
+    if isinstance(made, (tuple, list)):
+        return dict(zip(_PARTS, made, strict=False)) if 1 <= len(made) <= len(_PARTS) else {}
+    return {"model": made}
+
+
+def _inputs(args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Take a bare tensor for the only argument and a bare mapping for keyword arguments."""
+    if isinstance(args, Mapping):
+        return (), {**args, **(kwargs or {})}
+    return (tuple(args) if isinstance(args, (tuple, list)) else (args,)), dict(kwargs or {})
+
+
+def _describe(made: object) -> str:
+    if isinstance(made, Mapping):
+        return f"a mapping with the keys {', '.join(map(str, made)) or '(none)'}"
+    if isinstance(made, (tuple, list)):
+        return f"a {type(made).__name__} of {', '.join(type(item).__name__ for item in made) or 'nothing'}"
+    return f"a {type(made).__name__}"
+
+
+def _first_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".strip().splitlines()[0].rstrip(": ")
+
+
+def _place(error: BaseException) -> str:
+    """Return where the error was raised, for people: the last frame of a file that exists."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+
+
+@contextmanager
+def _seeded() -> Iterator[None]:
+    """Draw the same random numbers each time, and leave everybody's generators as they were."""
+    import numpy as np
+    import torch
+
+    states = random.getstate(), np.random.get_state()  # noqa: NPY002  # the state that a factory may draw from
+    with torch.random.fork_rng(devices=[]):
+        random.seed(SEED)
+        np.random.seed(SEED)  # noqa: NPY002
+        torch.manual_seed(SEED)
+        try:
+            yield
+        finally:
+            random.setstate(states[0])
+            np.random.set_state(states[1])  # noqa: NPY002

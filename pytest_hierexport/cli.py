@@ -1,0 +1,251 @@
+"""`hierexport export` and `hierexport analyze`: wiring only."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from pytest_hierexport.errors import CollectError, ExportError, HierexportError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rich.console import Console
+
+    from pytest_hierexport.analysis import Analysis, ModuleFigures
+    from pytest_hierexport.cases import Case
+    from pytest_hierexport.exporter import Export
+
+__all__ = ["main"]
+
+_FAILED = 1
+_USAGE = 4
+_INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code: 0, 1 where it failed, 4 where it cannot be served, 130 interrupted.
+
+    Args:
+        argv: The arguments after the program's name; None takes the process's.
+    """
+    try:
+        options = _parser().parse_args(argv)
+        run: Callable[[argparse.Namespace], None] = options.run
+        run(options)
+    except (UsageError, CollectError) as error:
+        return _say(error, _USAGE)
+    except HierexportError as error:
+        return _say(error, _FAILED)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # Whoever reads has seen enough; without a sink Python would complain of it once more on its way out.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _FAILED
+    return 0
+
+
+def _say(error: HierexportError, code: int) -> int:
+    print(f"hierexport: {error}", file=sys.stderr)  # noqa: T201
+    return code
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(
+            f"arguments as in `{self.format_usage().removeprefix('usage: ').strip()}`",
+            found=message,
+            do=f"see {self.prog} --help",
+        )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="hierexport", description="Export PyTorch models to ONNX with every node tagged.")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_export(commands.add_parser("export", help="export a model", description="Export one model to tagged ONNX."))
+    _add_analyze(
+        commands.add_parser("analyze", help="show what a file holds", description="Show what a tagged ONNX file holds.")
+    )
+    return parser
+
+
+def _add_export(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("selector", metavar="SELECTOR", help="a zoo name, file.py::factory, package.module:factory, checkpoint folder")
+    add("-o", "--output", metavar="FILE", type=Path, required=True, help="the ONNX file to write")
+    add("--exporter", help="auto, dynamo, transformers or torchscript (default: the model's own choice)")
+    add("--opset", type=int, metavar="N", help="the ONNX opset (default: the exporter's own)")
+    add("--tags", default="both", help="where tags stand: both, metadata, doc_string or none (default: %(default)s)")
+    add("--keep", action="append", metavar="CLASS", help="a torch.nn class to show in tags; may be repeated")
+    add("--no-optimize", action="store_true", help="leave out the exporter's own optimizer")
+    add(
+        "--external-data", action=argparse.BooleanOptionalAction, help="tensors in a file of their own (default: large)"
+    )
+    parser.set_defaults(run=_export)
+
+
+def _add_analyze(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", type=Path, help="a tagged ONNX file")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--depth", type=int, metavar="N", help="show N levels of modules below the root")
+    parser.set_defaults(run=_analyze)
+
+
+def _export(options: argparse.Namespace) -> None:
+    if not options.output.parent.is_dir():
+        raise ExportError(
+            f"a folder to write {options.output.name} into", found=f"no {options.output.parent}", do="create the folder"
+        )
+    with _progress() as stage:
+        stage("find the model")
+        case = _select(options.selector)
+        stage(f"build {case.name}")
+        example = case.load()
+        stage("export")
+        from pytest_hierexport.exporter import export
+
+        with _quiet():
+            result = export(
+                example.model,
+                example.args,
+                example.kwargs,
+                exporter=options.exporter or case.exporter,
+                opset=case.opset if options.opset is None else options.opset,
+                dynamic_shapes=example.dynamic_shapes,
+                optimize=not options.no_optimize,
+                tags=options.tags,
+                keep=tuple(options.keep or case.keep),
+            )
+        stage(f"write {options.output}")
+        result.save(options.output, external_data=options.external_data)
+    _show_export(result, options.output)
+
+
+def _select(selector: str) -> Case:
+    from pytest_hierexport.cases import select
+
+    cases = select([selector], Path.cwd())
+    if len(cases) != 1:
+        raise UsageError(
+            "a selector of one model", found=", ".join(case.name for case in cases), do="export them one by one"
+        )
+    # The rules need generic weights; who exports a model wants its own.
+    return dataclasses.replace(cases[0], randomise=False)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Leave out what torch logs of a capture that fails, tracebacks among it: our error says it once, in a sentence."""
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """Show on stderr which stage is running and how long each took."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = SpinnerColumn(finished_text="✓"), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+
+        def stage(name: str) -> None:
+            finish()
+            progress.add_task(name, total=1)
+
+        def finish() -> None:
+            for task in progress.tasks:
+                progress.update(task.id, completed=1)
+
+        yield stage
+        finish()
+
+
+def _show_export(result: Export, path: Path) -> None:
+    from pytest_hierexport.storage import sidecar_path
+
+    console = _console()
+    for note in result.notes:
+        console.print(f"note: {note}", markup=False, highlight=False)
+    coverage = result.attribution.coverage()
+    _print(console, f"{path} ({result.exporter}), with {sidecar_path(path).name}")
+    _print(console, _coverage_line(sum(coverage.values()), coverage))
+
+
+def _analyze(options: argparse.Namespace) -> None:
+    from pytest_hierexport.analysis import analyze
+
+    analysis = analyze(options.file)
+    if options.json:
+        print(json.dumps(_as_json(analysis, options.depth), indent=1))  # noqa: T201
+    else:
+        _show_analysis(analysis, options.file, options.depth)
+
+
+def _as_json(analysis: Analysis, depth: int | None) -> dict[str, object]:
+    return {**dataclasses.asdict(dataclasses.replace(analysis, modules=_cut(analysis.modules, depth)))}
+
+
+def _cut(figures: ModuleFigures, depth: int | None) -> ModuleFigures:
+    if depth is None:
+        return figures
+    below = tuple(_cut(child, depth - 1) for child in figures.children) if depth > 0 else ()
+    return dataclasses.replace(figures, children=below)
+
+
+def _show_analysis(analysis: Analysis, path: Path, depth: int | None) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    console = _console()
+    table = Table(box=None, pad_edge=False)
+    table.add_column("module", no_wrap=True)
+    for title in ("calls", "nodes", "own nodes", "parameters"):
+        table.add_column(title, justify="right")
+    for indent, figures in _rows(_cut(analysis.modules, depth)):
+        name = Text("  " * indent + figures.segment)
+        numbers = (figures.calls, figures.all_nodes, figures.nodes, figures.all_parameters)
+        table.add_row(name, *(f"{number:,}" for number in numbers))
+    console.print(table)
+    operators = ", ".join(f"{operator} {count:,}" for operator, count in analysis.operators.items())
+    opsets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in analysis.opsets.items())
+    _print(console, "")
+    _print(console, _coverage_line(analysis.nodes, analysis.coverage))
+    _print(console, f"operators: {operators}")
+    _print(console, f"opsets: {opsets}")
+    _print(console, f"sidecar of {path.name}: {analysis.sidecar}")
+
+
+def _rows(figures: ModuleFigures, indent: int = 0) -> Iterator[tuple[int, ModuleFigures]]:
+    yield indent, figures
+    for child in figures.children:
+        yield from _rows(child, indent + 1)
+
+
+def _coverage_line(nodes: int, coverage: Mapping[str, int]) -> str:
+    shown = ", ".join(f"{kind} {count:,}" for kind, count in coverage.items() if count)
+    return f"{nodes:,} nodes: {shown}" if shown else f"{nodes:,} nodes"
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    # Into a pipe or a file lines stay whole, however long.
+    return Console(width=None if sys.stdout.isatty() else 10_000)
+
+
+def _print(console: Console, line: str) -> None:
+    console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,139 @@
+"""Items without a test file: they hang on an anchor, a class per case."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_hierexport import suite
+from pytest_hierexport.files import absolute
+from pytest_hierexport.ids import escape
+
+if TYPE_CHECKING:
+    from pytest_hierexport.cases import Case
+    from pytest_hierexport.run import Run
+
+__all__ = [
+    "CaseClass",
+    "CasesFile",
+    "Relay",
+    "arguments",
+    "cases_file",
+    "named_anchors",
+    "relay",
+    "relayed",
+    "replaces_module",
+]
+
+
+class CasesFile(pytest.Module):
+    """The models that hang on one anchor; its module is the packaged suite, so the anchor is never imported."""
+
+    cases: tuple[Case, ...]
+
+    def _getobj(self) -> ModuleType:
+        return suite
+
+    def collect(self) -> Iterable[CaseClass]:
+        """Yield a class per model."""
+        for case in self.cases:
+            node = CaseClass.from_parent(self, name=escape(case.name))
+            node.case = case
+            yield node
+
+
+class CaseClass(pytest.Class):
+    """The tests of one model."""
+
+    case: Case
+
+    def _getobj(self) -> type[suite.ModelSuite]:
+        document = f"The MUST rules and the snapshot on {self.case.name} ({self.case.source})."
+        namespace: Mapping[str, Any] = {"case": self.case, "__module__": suite.__name__, "__doc__": document}
+        return type(self.name, (suite.ModelSuite,), dict(namespace))
+
+
+class Relay(pytest.Collector):
+    """Stands for the anchors that pytest would not reach, or whose items it would not let be named by id.
+
+    It is no `pytest.File`, which `--lf` would skip for having no failures itself.
+    """
+
+    anchors: Mapping[Path, tuple[Case, ...]]
+
+    def collect(self) -> Iterator[CaseClass]:
+        """Yield the classes themselves: an id's first name after the path is the model's."""
+        for anchor, cases in self.anchors.items():
+            yield from cases_file(self, anchor, cases).collect()
+
+
+def cases_file(parent: pytest.Collector, anchor: Path, cases: tuple[Case, ...]) -> CasesFile:
+    """Return the collector of the cases that hang on an anchor."""
+    file = CasesFile.from_parent(parent, path=anchor)
+    file.cases = cases
+    return file
+
+
+def relay(parent: pytest.Collector, path: Path, anchors: Mapping[Path, tuple[Case, ...]]) -> Relay:
+    """Return the collector that stands for these anchors."""
+    node = Relay.from_parent(parent, name=path.name, path=path)
+    node.anchors = anchors
+    return node
+
+
+def relayed(run: Run) -> dict[Path, tuple[Case, ...]]:
+    """Return the anchors that go by the relay, with their cases.
+
+    An id cannot start with a folder, so the root directory does. So does a file that a walk from the root would
+    ignore: pytest drops the arguments that lie below another one and walks there by itself.
+    """
+    root = run.config.rootpath
+    return {anchor: cases for anchor, cases in run.anchors.items() if anchor == root or _is_ignored(run.config, anchor)}
+
+
+def _is_ignored(config: pytest.Config, anchor: Path) -> bool:
+    below = [path for path in (anchor, *anchor.parents) if config.rootpath in path.parents]
+    return any(config.hook.pytest_ignore_collect(collection_path=path, config=config) for path in below)
+
+
+def split_argument(argument: str, here: Path) -> tuple[Path, str]:
+    """Split a command line's argument into its path and what follows the path: `::bert::test_must[MUST-001]`."""
+    path, colons, rest = argument.partition("::")
+    return absolute(here / path), colons + rest
+
+
+def named_anchors(run: Run) -> dict[Path, str]:
+    """Return the anchors that arguments name, with what follows the path; a folder is named by an id alone."""
+    named = (split_argument(argument, run.config.invocation_params.dir) for argument in run.config.args)
+    return {path: rest for path, rest in named if path in run.anchors and (rest or path.is_file())}
+
+
+def arguments(run: Run) -> list[str]:
+    """Return pytest's arguments with every anchor among them; where an item is named by its id, with that alone."""
+    here, named, by_relay = run.config.invocation_params.dir, named_anchors(run), relayed(run)
+    split = [(argument, *split_argument(argument, here)) for argument in run.config.args]
+    given = [f"{run.relay}{rest}" if rest and path in by_relay else argument for argument, path, rest in split]
+    if any(named.values()):
+        return given
+    added = [str(run.relay if anchor in by_relay else anchor) for anchor in run.anchors if anchor not in named]
+    return [*given, *dict.fromkeys(added)]
+
+
+def replaces_module(run: Run, path: Path) -> bool:
+    """Whether pytest would import an anchor as a test module only because we named it.
+
+    The file of a factory is imported when its model is built, not while tests are collected.
+    """
+    patterns = run.config.getini("python_files")
+    if any(path.match(pattern) for pattern in patterns):
+        return False
+    names = {escape(case.name) for case in run.anchors.get(path, ())}
+    for argument in run.config.invocation_params.args:
+        named, rest = split_argument(argument, run.config.invocation_params.dir)
+        if named == path and rest.removeprefix("::").partition("::")[0] not in names:
+            return False
+    return path in run.anchors

@@ -1,0 +1,165 @@
+"""A model as `torch.onnx.export(dynamo=False)` takes it: tensors in, tensors out.
+
+The adapter borrows the model's own tables of submodules, parameters and buffers, so that everything keeps its name:
+for a model that takes tensors by position and gives tensors, the graph is the one that torch makes of the model
+itself. Only torch is needed here; the plain peer of a TorchScript export is this adapter and torch alone.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import fields
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+__all__ = ["Adapter"]
+
+_BORROWED = ("_modules", "_parameters", "_buffers", "_non_persistent_buffers_set", "training")
+
+
+class Adapter(torch.nn.Module):
+    """Runs a model on the tensors among its inputs, and gives the tensors among its outputs."""
+
+    _run: _Runner
+
+    def __init__(self, model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Take the inputs apart.
+
+        Args:
+            model: The model; it is not changed.
+            args: Its positional inputs. What is no tensor is a constant of the graph.
+            kwargs: Its keyword inputs.
+        """
+        super().__init__()
+        # Not by setting attributes: the model may have a submodule of any name.
+        vars(self).update({name: vars(model)[name] for name in _BORROWED}, _run=_Runner(model, args, kwargs))
+
+    @property
+    def tensors(self) -> tuple[torch.Tensor, ...]:
+        """Copies of the tensors among the inputs, in order: the model may write to them."""
+        return tuple(tensor.detach().clone() for _, tensor in self._run.inputs)
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """A name for each of them: the parameter of the model's forward, and the place within it."""
+        return _unique([place for place, _ in self._run.inputs])
+
+    @property
+    def arguments(self) -> Sequence[tuple[str, Any]]:
+        """The inputs by the parameters of the model's forward, in order."""
+        return self._run.arguments
+
+    @property
+    def input_names(self) -> list[str] | None:
+        """The names that the graph's inputs need; None where torch's own will do: plain tensors by position."""
+        return None if self._run.plain else list(self.places)
+
+    @property
+    def output_names(self) -> list[str]:
+        """The names of the graph's outputs, filled while the model runs; empty where torch's own will do."""
+        return self._run.output_names
+
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        """Run the model."""
+        return self._run(tensors)
+
+
+class _Runner:
+    """Holds the model where the adapter's own tables do not list it a second time."""
+
+    def __init__(self, model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        self.model = model
+        self.plain = not kwargs and all(isinstance(value, torch.Tensor) for value in args)
+        self.output_names: list[str] = []
+        leaves, self._tree = pytree.tree_flatten((tuple(args), dict(kwargs)))
+        self.arguments = [*zip(_positional(model, len(args)), args, strict=True), *kwargs.items()]
+        labels = [".".join((name, *path)) for name, value in self.arguments for path in _paths(value)]
+        self._leaves = [(leaf, list(_tensors(leaf, label))) for leaf, label in zip(leaves, labels, strict=True)]
+        self.inputs = [found for _, tensors in self._leaves for found in tensors]
+
+    def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
+        given = iter(tensors)
+        leaves = []
+        for leaf, held in self._leaves:
+            # A tensor stands in the memo for itself; an object that holds tensors is copied around the new ones.
+            memo: dict[int, Any] = {id(tensor): next(given) for _, tensor in held}
+            leaves.append(copy.deepcopy(leaf, memo))
+        args, kwargs = pytree.tree_unflatten(leaves, self._tree)
+        output = self.model(*args, **kwargs)
+        if _is_plain(output):
+            return output
+        found = list(_tensors(output))
+        self.output_names[:] = _unique([place for place, _ in found], {place for place, _ in self.inputs})
+        return tuple(tensor for _, tensor in found)
+
+
+def _is_plain(output: Any) -> bool:
+    """Whether torch flattens and names an output well by itself: a tensor, or a tuple of different ones."""
+    if isinstance(output, torch.Tensor):
+        return True
+    if type(output) not in (tuple, list) or not all(isinstance(part, torch.Tensor) for part in output):
+        return False
+    return len({id(part) for part in output}) == len(output)
+
+
+def _positional(model: torch.nn.Module, count: int) -> list[str]:
+    """Return the names of the first parameters of the model's forward."""
+    names: list[str] = []
+    for name, parameter in inspect.signature(model.forward).parameters.items():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            names += [f"{name}.{i}" for i in range(count - len(names))]
+        names.append(name)
+    return names[:count]
+
+
+def _paths(value: Any) -> Iterator[tuple[str, ...]]:
+    """Yield the path to each leaf of a value: keys, indices and attributes; a mere count where torch knows none."""
+    try:
+        leaves, _ = pytree.tree_flatten_with_path(value)
+    except ValueError:
+        yield from ((str(i),) for i in range(len(pytree.tree_leaves(value))))
+    else:
+        yield from (tuple(map(_step, path)) for path, _ in leaves)
+
+
+def _step(key: Any) -> str:
+    """Return the key, index or attribute that an entry of a path through torch's trees holds."""
+    return str(getattr(key, fields(key)[0].name))
+
+
+def _unique(places: Sequence[str], taken: AbstractSet[str] = frozenset()) -> tuple[str, ...]:
+    """Return a name for each place that no other has; torch takes none that is a bare number."""
+    names: list[str] = []
+    for place in places:
+        name = base = place if place and not place[0].isdecimal() else f"output.{place}".rstrip(".")
+        count = 0
+        while name in names or name in taken:
+            count += 1
+            name = f"{base}.{count}"
+        names.append(name)
+    return tuple(names)
+
+
+def _tensors(holder: Any, place: str = "", seen: frozenset[int] = frozenset()) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield every tensor in a container or object with the place where it stands."""
+    if isinstance(holder, torch.Tensor):
+        yield place, holder
+    elif not isinstance(holder, (torch.nn.Module, type)) and id(holder) not in seen:
+        for step, part in _parts(holder):
+            yield from _tensors(part, f"{place}.{step}" if place else str(step), seen | {id(holder)})
+
+
+def _parts(holder: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(holder, Mapping):
+        yield from holder.items()
+    elif isinstance(holder, (list, tuple)):
+        yield from zip(getattr(holder, "_fields", range(len(holder))), holder, strict=True)
+    elif not callable(holder):
+        slots = (base.__dict__.get("__slots__", ()) for base in type(holder).__mro__)
+        names = [name for held in slots for name in ((held,) if isinstance(held, str) else held)]
+        yield from ((name, getattr(holder, name, None)) for name in (*names, *getattr(holder, "__dict__", ())))

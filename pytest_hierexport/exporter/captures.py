@@ -1,0 +1,87 @@
+"""Which capture serves a request, and what is said when none does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pytest_hierexport.errors import ExportError, HierexportError, UsageError
+from pytest_hierexport.exporter import dynamo, torchscript, transformers
+from pytest_hierexport.exporter.capture import Capture, Capturer, Request
+
+__all__ = ["CAPTURES", "capture_with"]
+
+CAPTURES: Mapping[str, Capturer] = {
+    "dynamo": dynamo.capture,
+    "transformers": transformers.capture,
+    "torchscript": torchscript.capture,
+}
+"""Every capture by name, in the order in which `auto` tries them."""
+
+
+def capture_with(exporter: str, request: Request) -> tuple[Capture, str, tuple[str, ...]]:
+    """Capture a request.
+
+    Args:
+        exporter: The name of a capture, or `auto` for the first that can.
+        request: What to export.
+
+    Returns:
+        The capture, the name of the exporter that served, and a note for each that could not.
+
+    Raises:
+        UsageError: No exporter has this name.
+        ExportError: None of them can export the model.
+    """
+    if exporter != "auto" and exporter not in CAPTURES:
+        raise UsageError(f"exporter to be auto, {' or '.join(CAPTURES)}", found=repr(exporter), do="choose one of them")
+    failures: list[tuple[str, str]] = []
+    for name in _suited(request) if exporter == "auto" else (exporter,):
+        try:
+            capture = CAPTURES[name](request)
+        except HierexportError:
+            raise
+        except Exception as error:  # noqa: BLE001 whatever the exporter underneath raises, the user gets its cause
+            failures.append((name, cause(error)))
+        else:
+            opset = capture.after.opset_imports.get("")
+            if request.opset is None or opset is None or opset == request.opset:
+                return capture, name, tuple(f"{other} could not export the model: {why}" for other, why in failures)
+            failures.append((name, f"could not convert its graph from opset {opset} to {request.opset}"))
+    raise _failed(request, failures)
+
+
+def _suited(request: Request) -> list[str]:
+    """The captures worth trying: first those that need not convert their graph to the opset asked for."""
+    suited = [name for name in CAPTURES if name not in _SERVES or _SERVES[name](request)]
+    opset = request.opset
+    return suited if opset is None else sorted(suited, key=lambda name: opset < _OLDEST.get(name, opset))
+
+
+_SERVES: Mapping[str, Callable[[Request], bool]] = {
+    "transformers": transformers.serves,
+    "torchscript": torchscript.serves,
+}
+"""What a capture that is for some models only asks of a request."""
+
+_OLDEST: Mapping[str, int] = {"dynamo": 18, "transformers": 18}
+"""The oldest opset in which a capture makes its graph; torch converts it further down where it can."""
+
+
+def _failed(request: Request, failures: list[tuple[str, str]]) -> ExportError:
+    model = type(request.model).__name__
+    found = "; ".join(f"{name}: {why}" for name, why in failures)
+    return ExportError(
+        f"{model} to be captured as a graph",
+        found=found,
+        do="run the model once on the same inputs; if that works, try other inputs, dynamic_shapes or exporter, "
+        "or mend what the message names",
+    )
+
+
+def cause(error: BaseException) -> str:
+    """Return the sentence at the bottom of a chain of errors: its type and first line."""
+    while (below := error.__cause__ or error.__context__) is not None:
+        error = below
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = lines[0] if lines else "no message"
+    return f"{type(error).__name__}: {text[:300]}"

@@ -1,0 +1,68 @@
+"""Dynamic shapes as `torch.export` takes them, for an exporter that knows axes by the names of its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+__all__ = ["dynamic_axes"]
+
+
+def dynamic_axes(
+    dynamic_shapes: Any, arguments: Sequence[tuple[str, Any]], names: Sequence[str]
+) -> dict[str, dict[int, str]]:
+    """Return the name of every dynamic axis, by the name of the input and the axis.
+
+    Args:
+        dynamic_shapes: By parameter name or in order, nested like the inputs: for each tensor a mapping from axes to
+            dimensions or a sequence of dimensions. A dimension is a `Dim`, a name, or one of torch's hints; None, a
+            number or the hint that it is static leave the axis as it is.
+        arguments: The inputs by parameter name, in order.
+        names: The name of every tensor among them, in order.
+    """
+    axes: dict[str, dict[int, str]] = {}
+    specs = (
+        spec for i, (name, value) in enumerate(arguments) for spec in _specs(_given(dynamic_shapes, name, i), value)
+    )
+    for name, spec in zip(names, specs, strict=True):
+        dims = spec.items() if isinstance(spec, Mapping) else enumerate(spec or ())
+        found = {axis: label for axis, dim in dims if (label := _label(dim, f"{name}_dim_{axis}")) is not None}
+        if found:
+            axes[name] = found
+    return axes
+
+
+def _given(dynamic_shapes: Any, name: str, position: int) -> Any:
+    """Return what is said of one argument; `xs.1` is the second of those that the parameter `*xs` took."""
+    if isinstance(dynamic_shapes, Mapping):
+        base, _, index = name.partition(".")
+        given = dynamic_shapes.get(base)
+        return given[int(index)] if index and given else given
+    return dynamic_shapes[position] if position < len(dynamic_shapes) else None
+
+
+def _specs(spec: Any, value: Any) -> Iterator[Any]:
+    """Yield what is said of each tensor in a value."""
+    if isinstance(value, torch.Tensor):
+        yield spec
+        return
+    children, _ = pytree.tree_flatten(value, is_leaf=lambda part: part is not value)
+    keys = list(value) if isinstance(value, Mapping) else range(len(children))
+    for key, child in zip(keys, children, strict=True):
+        if child is not value:
+            yield from _specs(spec[key] if spec else None, child)
+
+
+def _label(dim: Any, otherwise: str) -> str | None:
+    if dim is None or isinstance(dim, int):
+        return None
+    if isinstance(dim, str):
+        return dim
+    kind = getattr(dim, "type", None)
+    if isinstance(kind, Enum):
+        return None if kind.name == "STATIC" else otherwise
+    return str(dim.__name__)

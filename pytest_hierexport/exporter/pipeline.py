@@ -1,0 +1,117 @@
+"""The way from a model to a tagged graph: capture, carry, attach."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import onnx
+import torch
+
+from pytest_hierexport import storage
+from pytest_hierexport.attribution import Primary
+from pytest_hierexport.carry import Flat, carry_known
+from pytest_hierexport.errors import UsageError
+from pytest_hierexport.exporter.capture import Capture, Request
+from pytest_hierexport.exporter.captures import capture_with
+from pytest_hierexport.exporter.modules import kept_classes, module_tree
+from pytest_hierexport.exporter.result import Export
+from pytest_hierexport.exporter.state import as_found, in_eval_mode
+from pytest_hierexport.exporter.traced import known
+from pytest_hierexport.hierarchy import Hierarchy
+
+__all__ = ["export"]
+
+TAGS = ("both", "metadata", "doc_string", "none")
+
+
+def export(
+    model: torch.nn.Module | torch.export.ExportedProgram,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    path: str | Path | None = None,
+    *,
+    exporter: str = "auto",
+    opset: int | None = None,
+    dynamic_shapes: Any = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    optimize: bool = True,
+    tags: str = "both",
+    keep: Sequence[str] = (),
+    external_data: bool | None = None,
+    primary: Primary = "first",
+) -> Export:
+    """Export a model to ONNX with every node tagged with the module calls it came from.
+
+    But for the tags the graph is the one that the exporter underneath gives with the same options. The model is
+    left exactly as it was found, also after an error.
+
+    Args:
+        model: Any module, or a program that `torch.export` has made.
+        args: Example inputs, as for `torch.onnx.export`; a single tensor stands for a tuple of one.
+        kwargs: Example keyword inputs.
+        path: Where to write the file and its sidecar; None writes nothing.
+        exporter: `auto`, or the capture to use.
+        opset: The ONNX opset; None takes the exporter's own choice.
+        dynamic_shapes: As for `torch.onnx.export`.
+        input_names: Names for the graph's inputs, in order.
+        output_names: Names for the graph's outputs, in order.
+        optimize: Whether the exporter's own optimizer runs.
+        tags: Where tags are written: `both`, `metadata`, `doc_string` or `none`.
+        keep: `torch.nn` classes that shall appear in tags, as `package.Class`.
+        external_data: Whether tensors go to a file beside the model; None decides by their size.
+        primary: Which of several origins is a node's primary: `first` in execution order, their nearest common
+            `ancestor`, or a function of the hierarchy and the origins.
+
+    Raises:
+        UsageError: An option that does not exist or an opset that onnx does not know.
+        ExportError: The model could not be captured, or the file not be written; nothing is left behind.
+    """
+    kept = _check(tags, opset, keep)
+    request = Request(
+        model, _as_tuple(args), dict(kwargs or {}), opset, dynamic_shapes, input_names, output_names, optimize
+    )
+    capture, served, notes = _capture(request, exporter)
+    hierarchy = Hierarchy(capture.calls, keep=kept)
+    attribution = carry_known(known(capture, hierarchy), Flat.of(capture.after), primary)
+    storage.attach(capture.after, attribution, tags=tags)
+    modules = module_tree(model) if isinstance(model, torch.nn.Module) else ()
+    result = Export(capture.after, attribution, modules, served, notes, tags)
+    if path is not None:
+        result.save(path, external_data=external_data)
+    return result
+
+
+def _capture(request: Request, exporter: str) -> tuple[Capture, str, tuple[str, ...]]:
+    if not isinstance(request.model, torch.nn.Module):
+        return capture_with(exporter, request)
+    with as_found(request.model), in_eval_mode(request.model) as trained:
+        capture, served, notes = capture_with(exporter, request)
+    mode = ("the model was in training mode; it was exported in eval mode",) if trained else ()
+    return capture, served, (*mode, *notes)
+
+
+def _as_tuple(args: Any) -> tuple[Any, ...]:
+    if isinstance(args, (tuple, list)):
+        return tuple(args)
+    return (args,)
+
+
+def _check(tags: str, opset: int | None, keep: Sequence[str]) -> frozenset[str]:
+    if tags not in TAGS:
+        raise UsageError(f"tags to be one of {', '.join(TAGS)}", found=repr(tags), do="choose one of them")
+    newest = onnx.defs.onnx_opset_version()
+    if opset is not None and not 7 <= opset <= newest:
+        raise UsageError(
+            f"an opset from 7 to {newest}, the newest that the installed onnx defines",
+            found=str(opset),
+            do="pass an opset in that range, or none for the exporter's own choice",
+        )
+    try:
+        return kept_classes(tuple(keep))
+    except ValueError as error:
+        raise UsageError(
+            "classes to keep, each importable as package.Class", found=str(error), do="mend or drop that name"
+        ) from None

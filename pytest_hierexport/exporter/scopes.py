@@ -1,0 +1,210 @@
+"""The call of every fx node, from the module stacks that torch keeps.
+
+torch stamps each node that it traces with the stack of the modules that are open. The innermost entry tells the call:
+its key is the path by which the module was reached, with `@k` for a repeated call. It is matched with the calls that
+the recorder named in the same pass.
+
+Two things leave no such stack. A module that torch does not put there - one run by its `forward`, or compiled - is
+put there by us. A graph that dynamo makes of some of the model's code - a branch of `cond`, a loop, a compiled region -
+runs without the Python that would call modules; its nodes name them by `id`, so its calls are named from them, and it
+runs node by node, each with the stack of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch.fx import traceback
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
+
+from pytest_hierexport.exporter.recorder import CallRecorder
+from pytest_hierexport.hierarchy import ROOT, Call, join_path
+
+__all__ = ["STACK", "Scopes", "Stack", "run_node_by_node"]
+
+Stack = Mapping[str, tuple[str, Any]]
+STACK = "nn_module_stack"
+"""Where torch keeps the stack in a node's metadata."""
+
+
+class Scopes:
+    """Finds the call that a module stack ends in; sees the calls and follows the tracer while torch exports."""
+
+    def __init__(self) -> None:
+        """Begin without a call."""
+        self.calls: dict[str, Call] = {}
+        self.recorder: CallRecorder | None = None
+        self._by_entry: dict[tuple[str, str], str] = {}
+        self._root = ""  # what the tracer calls the model: torch wraps it while it traces
+        self._stacks: list[Stack] = []  # torch's stack in each call that is open
+        self._in_graphs: dict[str, Call] = {}  # the calls in dynamo's graphs
+        self._graphs = 0
+        self._running: int | None = None
+
+    # the tracer, as the recorder asks for it
+
+    def accessed(self, _module: torch.nn.Module) -> str | None:
+        """Return the path by which torch's tracer saw the caller reach the module."""
+        stack = _open_stack()
+        if not stack:
+            return None
+        path, _ = list(stack.values())[-1]
+        return _encoded(_below(self._root, path))
+
+    def run(self, module: torch.nn.Module, function: Callable[[], Any]) -> Any:
+        """Run a call with the module on torch's stack, where torch has not put it there itself."""
+        mode = get_proxy_mode()
+        stack = _open_stack()
+        if mode is None or stack is None or not self._stacks or len(stack) > len(self._stacks[-1]):
+            return self._with_stack(function)
+        push: Any = torch.fx.Tracer.call_module
+        return push(mode.tracer, module, functools.partial(self._with_stack, function), (), {})
+
+    def _with_stack(self, function: Callable[[], Any]) -> Any:
+        stack = _open_stack()
+        self._stacks.append(dict(stack) if stack is not None else self._stacks[-1] if self._stacks else {})
+        try:
+            return function()
+        finally:
+            self._stacks.pop()
+
+    def run_foreign(self, module: torch.nn.Module, function: Callable[[], Any], args: tuple[Any, ...]) -> Any:
+        """Run a graph of dynamo's below the call that is open now; any other module as it comes."""
+        if not isinstance(module, torch.fx.GraphModule) or not self._stacks:
+            return function()
+        return self.run_graph(module, *args)
+
+    def run_graph(self, graph: torch.fx.GraphModule, *args: Any) -> Any:
+        """Run a graph that dynamo made node by node, its calls named and on each node's stack."""
+        if not self._stacks or (self._running is None and not _open_stack()):
+            # Nothing of this run is recorded: torch is only finding out what the graph gives.
+            return run_node_by_node(graph, *args)
+        outermost = self._running is None
+        if outermost:
+            self._graphs += 1
+            self._running = self._graphs
+        stacks = {node: self._named(node.meta.get(STACK) or {}) for node in graph.graph.nodes}
+        try:
+            with traceback.preserve_node_meta():
+                # dynamo watches while its graph runs: what runs it here is not the model's code.
+                return torch.compiler.disable(_WithStacks(graph, stacks).run)(*args)
+        finally:
+            if outermost:
+                self._running = None
+
+    def _named(self, stack: Stack) -> Stack:
+        """Name the calls on a stack of dynamo's, and put them on torch's stack of the call that is open."""
+        if self._root in stack:
+            return stack  # a graph that torch traced of one of dynamo's: its calls are named
+        named = dict(self._stacks[-1])
+        if self.recorder is None:
+            return named
+        caller = self.recorder.current
+        for key, (source, cls) in stack.items():
+            module = self.recorder.instances.by_identity(key.partition("@")[0])
+            if module is None:
+                break
+            entry = f"{self._running}:{key}:{source}"  # dynamo's source tells one branch from the other
+            if entry not in self._in_graphs:
+                self._in_graphs[entry] = self.recorder.add(module, caller)
+            caller = self._in_graphs[entry]
+            self._by_entry[entry, caller.path] = caller.name
+            named[entry] = (caller.path, cls)
+        return named
+
+    # the observer
+
+    def entered(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:  # noqa: ARG002 a protocol
+        """Remember the entry by which torch knows the call."""
+        stack = _open_stack()
+        if not stack:
+            return
+        key, (path, _) = list(stack.items())[-1]
+        if call.name == ROOT:
+            self._by_entry.clear()
+            self._root = key
+        self._by_entry.setdefault((_below(self._root, key), _below(self._root, path)), call.name)
+
+    def left(self, call: Call, output: Any) -> None:
+        """Need nothing from a call that ends."""
+
+    def finish(self) -> None:
+        """Take over the calls of the recorder."""
+        if self.recorder is not None:
+            self.calls = self.recorder.calls
+
+    # the answers
+
+    def of(self, stack: Stack, holder: str | None) -> str | None:
+        """Return the call that a stack ends in; None for one that does not start at the root.
+
+        Args:
+            stack: What torch put on the node.
+            holder: The call of the node that holds the node's subgraph or calls its function; None in the main graph.
+        """
+        if not stack:
+            # What calls a function for its body has no stack of its own: it stands where its holder does.
+            return holder
+        root = self._root if self._root in stack else next(iter(stack))
+        root_path = stack[root][0]
+        if root != self._root and root_path != "":
+            return None
+        at: str | None = None
+        for key, (path, cls) in itertools.dropwhile(lambda entry: entry[0] != root, stack.items()):
+            entry = _below(root, key), _below(root_path, path)
+            if entry not in self._by_entry:
+                self._read(*entry, cls, at)
+            at = self._by_entry[entry]
+        return at
+
+    def _read(self, key: str, path: str, cls: Any, parent: str | None) -> None:
+        """Read a call off a stack that no recorder saw: that of a program which torch exported earlier."""
+        text = cls if isinstance(cls, str) else f"{cls.__module__}.{cls.__qualname__}"
+        call = Call(_encoded(path), _index(key, path), text, parent)
+        self._by_entry[key, path] = call.name
+        self.calls.setdefault(call.name, call)
+
+
+class _WithStacks(torch.fx.Interpreter):
+    """Runs each node under a module stack of ours."""
+
+    def __init__(self, graph: torch.fx.GraphModule, stacks: Mapping[torch.fx.Node, Stack]) -> None:
+        super().__init__(graph)
+        self._stacks = stacks
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        found = n.meta.get(STACK)
+        n.meta[STACK] = dict(self._stacks[n])
+        try:
+            return super().run_node(n)
+        finally:
+            n.meta[STACK] = found
+
+
+def run_node_by_node(graph: torch.fx.GraphModule, *args: Any) -> Any:
+    """Run a graph so that what is traced of it keeps its nodes' stacks."""
+    with traceback.preserve_node_meta():
+        return torch.fx.Interpreter(graph).run(*args)
+
+
+def _open_stack() -> Stack | None:
+    mode = get_proxy_mode()
+    return getattr(mode.tracer, "module_stack", None) if mode is not None else None
+
+
+def _below(root: str, path: str) -> str:
+    return path[len(root) :].removeprefix(".") if path.startswith(root) else path
+
+
+def _encoded(path: str) -> str:
+    return join_path(path.split(".")) if path else ROOT
+
+
+def _index(key: str, path: str) -> int:
+    """Read the `@k` that torch appends to the key of a repeated call; a path may hold that mark itself."""
+    tail = key.rpartition(path)[2] if path else ""
+    return int(tail[1:]) if tail.startswith("@") else 0

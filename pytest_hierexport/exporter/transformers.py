@@ -1,0 +1,69 @@
+"""The capture by transformers' own ONNX exporter, for its own models.
+
+Its patches get out what plain torch cannot: caches among the outputs, mixtures of experts, data-dependent masks. It
+runs torch's exporter underneath and is watched like it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import io
+import sys
+from contextlib import redirect_stdout
+from typing import Any
+
+import torch
+
+from pytest_hierexport.errors import ExportError
+from pytest_hierexport.exporter.capture import Capture, Request
+from pytest_hierexport.exporter.dynamo import Watch, quiet
+
+__all__ = ["capture", "serves"]
+
+
+def serves(request: Request) -> bool:
+    """Whether the request's model is one of transformers'; the library is not imported to find out."""
+    library = sys.modules.get("transformers")
+    return library is not None and isinstance(request.model, library.PreTrainedModel)
+
+
+def capture(request: Request) -> Capture:
+    """Export the request's model with transformers' exporter and watch what it does.
+
+    Raises:
+        ExportError: The model is none of theirs.
+        Exception: What the exporter raised; the model is left as it was.
+    """
+    if not serves(request):
+        raise ExportError(
+            "a transformers PreTrainedModel for the transformers exporter",
+            found=type(request.model).__name__,
+            do="export it with exporter='dynamo' or 'torchscript'",
+        )
+    exporters: Any = importlib.import_module("transformers.exporters.exporter_onnx")
+    config = exporters.OnnxConfig(
+        opset_version=request.opset,
+        optimize=request.optimize,
+        dynamic=request.dynamic_shapes is not None,
+        dynamic_shapes=request.dynamic_shapes,
+    )
+    watch = Watch(request.model)
+    # It leaves torch's progress notes on, which go to standard output.
+    with quiet(), redirect_stdout(io.StringIO()), torch.no_grad(), watch.watching():
+        exported = exporters.OnnxExporter().export(request.model, _by_name(request), config=config)
+    program = exported.program
+    _rename(program.graph.inputs, request.input_names)
+    _rename(program.graph.outputs, request.output_names)
+    return watch.capture(program)
+
+
+def _by_name(request: Request) -> dict[str, Any]:
+    """Return the inputs by the names of the forward's parameters: the exporter takes nothing else."""
+    names = inspect.signature(request.model.forward).parameters  # type: ignore[union-attr]  # `serves` saw a module
+    return {**dict(zip(names, request.args, strict=False)), **request.kwargs}
+
+
+def _rename(values: Any, names: Any) -> None:
+    for value, name in zip(values, names or (), strict=False):
+        value.name = name

@@ -1,0 +1,237 @@
+"""The calls of a forward pass, the tags people read, and the tree of modules.
+
+Nothing here knows torch or ONNX: names and classes come in as text. A *path* is the dotted attribute path of
+a module instance, a *call name* is a path with `@k` for the run after the first under that path, and the
+root's call name is the empty string. :mod:`pytest_hierexport.names` says how these are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from pytest_hierexport.keys import below, sibling_keys
+from pytest_hierexport.names import (
+    call_name,
+    decode,
+    encode,
+    is_torch_nn,
+    join_path,
+    qualified_class,
+    split_call_name,
+)
+
+__all__ = [
+    "ROOT",
+    "Call",
+    "Hierarchy",
+    "Module",
+    "Parameter",
+    "call_name",
+    "decode",
+    "encode",
+    "is_torch_nn",
+    "join_path",
+    "qualified_class",
+    "split_call_name",
+]
+
+ROOT = ""
+"""The root's path, and the name of its first call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One run of a module instance in one forward pass."""
+
+    path: str
+    """The instance's encoded dotted path; the root's is empty."""
+    index: int
+    """0 for the first run under that path, then 1, 2, …"""
+    cls: str
+    """The qualified class, as :func:`qualified_class` writes it."""
+    parent: str | None
+    """The name of the call that made this one; None for the root's first call."""
+
+    @property
+    def name(self) -> str:
+        """The call name: the path, with `@k` from the second call on."""
+        return call_name(self.path, self.index)
+
+    @property
+    def class_name(self) -> str:
+        """The class's own (encoded) name, without its module."""
+        return self.cls.rpartition(".")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter or buffer, as the module that owns it declares it."""
+
+    name: str
+    """The encoded attribute name within its module."""
+    shape: tuple[int, ...]
+    dtype: str
+    trainable: bool
+    """True for a parameter, False for a buffer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A module instance of the model, called or not."""
+
+    path: str
+    cls: str
+    parameters: tuple[Parameter, ...] = ()
+
+
+class Hierarchy(Mapping[str, Call]):
+    """The calls of one forward pass by name, in execution order, with their tags.
+
+    Args:
+        calls: Every call after its parent, the root's first.
+        keep: Qualified `torch.nn` classes that shall appear in tags all the same.
+
+    Raises:
+        ValueError: Two calls of one name, a call before its parent, or a call other than the root's first that
+            nothing made.
+    """
+
+    def __init__(self, calls: Iterable[Call], keep: Iterable[str] = ()) -> None:
+        """Order and check the calls."""
+        self._calls: dict[str, Call] = {}
+        self.keep = frozenset(keep)
+        for call in calls:
+            self._add(call.name, call)
+
+    def _add(self, name: str, call: Call) -> None:
+        if name in self._calls:
+            raise ValueError(f"two calls are named {name!r}")
+        if (call.parent is None) != (name == ROOT) or bool(self._calls) == (name == ROOT):
+            raise ValueError(f"the first call, and no other, is the root's own; found {name!r} made by {call.parent!r}")
+        if call.parent is not None and call.parent not in self._calls:
+            raise ValueError(f"call {name!r} comes before its parent {call.parent!r}")
+        self._calls[name] = call
+
+    def __getitem__(self, name: str) -> Call:
+        """Return the call of that name."""
+        return self._calls[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over call names in execution order."""
+        return iter(self._calls)
+
+    def __len__(self) -> int:
+        """Count the calls."""
+        return len(self._calls)
+
+    def __eq__(self, other: object) -> bool:
+        """Equal where the calls, their order and the kept classes are."""
+        if not isinstance(other, Hierarchy):
+            return NotImplemented
+        return self.keep == other.keep and list(self._calls.items()) == list(other._calls.items())
+
+    __hash__ = None  # type: ignore[assignment]  # a mapping; equality is by content
+
+    @cached_property
+    def position(self) -> Mapping[str, int]:
+        """The place of every call in execution order."""
+        return {name: i for i, name in enumerate(self._calls)}
+
+    @cached_property
+    def children(self) -> Mapping[str, tuple[str, ...]]:
+        """The calls that each call made, in execution order."""
+        children: dict[str, list[str]] = {name: [] for name in self._calls}
+        for name, call in self._calls.items():
+            if call.parent is not None:
+                children[call.parent].append(name)
+        return {name: tuple(made) for name, made in children.items()}
+
+    def lineage(self, name: str) -> Iterator[str]:
+        """Yield the call itself, the call that made it, and so on up to the root."""
+        at: str | None = name
+        while at is not None:
+            yield at
+            at = self._calls[at].parent
+
+    def within(self, name: str, ancestor: str) -> bool:
+        """Whether the call `name` is `ancestor` or was made somewhere below it."""
+        return ancestor in self.lineage(name)
+
+    def is_kept(self, name: str) -> bool:
+        """Whether the call has a segment of its own in tags: its class is not from `torch.nn`, or is kept."""
+        return self._kept[name] == name
+
+    def kept(self, name: str) -> str | None:
+        """Return the nearest call, from `name` upwards, that has a segment in tags; None where none has."""
+        return self._kept[name]
+
+    def tag(self, name: str) -> str:
+        """Return the tag of a call: that of its nearest kept call, `/` where there is none.
+
+        Raises:
+            KeyError: No call has this name.
+        """
+        return self._tags[name]
+
+    def resolve(self, tag: str) -> Call:
+        """Return the one call that a tag stands for.
+
+        Raises:
+            KeyError: No call has this tag.
+        """
+        return self._calls[self._by_tag[tag]]
+
+    @cached_property
+    def _kept(self) -> Mapping[str, str | None]:
+        kept: dict[str, str | None] = {}
+        for name, call in self._calls.items():
+            above = None if call.parent is None else kept[call.parent]
+            kept[name] = name if call.cls in self.keep or not is_torch_nn(call.cls) else above
+        return kept
+
+    @cached_property
+    def _tags(self) -> Mapping[str, str]:
+        segments = self._segments
+        tags: dict[str, str] = {}
+        for name, call in self._calls.items():
+            segment = segments.get(name)
+            above = None if call.parent is None else self._kept[call.parent]
+            if segment is not None:
+                tags[name] = f"{'' if above is None else tags[above]}/{segment}"
+            else:
+                tags[name] = "/" if above is None else tags[above]
+        return tags
+
+    @cached_property
+    def _by_tag(self) -> Mapping[str, str]:
+        # The root owns "/" where it has no segment: so do the calls below it that have none above them either.
+        by_tag = {self._tags[ROOT]: ROOT} if self._calls else {}
+        return by_tag | {self._tags[name]: name for name in self._segments}
+
+    @cached_property
+    def _segments(self) -> Mapping[str, str]:
+        """The last segment of the tag of every kept call."""
+        families: dict[tuple[str | None, str], list[Call]] = {}
+        for name, call in self._calls.items():
+            if self.is_kept(name):
+                families.setdefault((self._kept_parent_path(call), call.class_name), []).append(call)
+        segments: dict[str, str] = {}
+        for (parent, class_name), calls in families.items():
+            siblings: dict[str, bool] = {}
+            for call in calls:
+                siblings.setdefault(call.path, self._is_held(call))
+            keys = sibling_keys(class_name, parent or ROOT, siblings)
+            for call in calls:
+                key = keys[call.path]
+                segments[call.name] = call_name(f"{class_name}.{key}" if key else class_name, call.index)
+        return segments
+
+    def _kept_parent_path(self, call: Call) -> str | None:
+        above = None if call.parent is None else self._kept[call.parent]
+        return None if above is None else self._calls[above].path
+
+    def _is_held(self, call: Call) -> bool:
+        """Whether the instance's path lies below its caller's: a caller need not hold what it calls."""
+        return call.parent is None or below(self._calls[call.parent].path, call.path) is not None

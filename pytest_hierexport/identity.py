@@ -1,0 +1,79 @@
+"""What tells one export, and one rule, from another of the same name."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import os
+import platform
+from functools import cache, partial
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_hierexport.files import digest
+
+if TYPE_CHECKING:
+    from pytest_hierexport.cases import Case
+    from pytest_hierexport.rules.base import Rule
+
+__all__ = ["key_of", "rule_identity"]
+
+_SHAPED_BY = ("torch", "onnx", "onnx-ir", "onnxscript", "onnxruntime", "transformers")
+
+
+def key_of(case: Case, *, lasting: bool) -> str:
+    """Return the digest of all that is known of an export before its model is built.
+
+    Args:
+        case: The case.
+        lasting: Whether the key shall tell this version of everything beneath the export from others.
+    """
+    known: dict[str, object] = {
+        "case": [case.name, case.source, str(case.anchor), _shape_of(case.factory)],
+        "options": [case.exporter, case.opset, repr(case.dynamic_shapes), case.randomise, case.keep],
+    }
+    if lasting:
+        known |= {"package": _package_digest(), "versions": _versions()}
+    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _shape_of(factory: object) -> list[str]:
+    """Describe a factory without addresses: a partial's function and arguments, a function's name."""
+    if isinstance(factory, partial):
+        inner = [part for value in factory.args for part in (_shape_of(value) if callable(value) else [repr(value)])]
+        return [*_shape_of(factory.func), *inner, repr(sorted(factory.keywords.items()))]
+    return [f"{getattr(factory, '__module__', '')}.{getattr(factory, '__qualname__', type(factory).__name__)}"]
+
+
+def rule_identity(rule: Rule, case: Case) -> str | None:
+    """Return what a verdict rests on beside the export; None where the rule's source is out of reach."""
+    try:
+        source = inspect.getsourcefile(rule.check)
+    except TypeError:
+        return None
+    if source is None:
+        return None
+    return f"{rule.id} {digest(Path(source))} {case.allow_derived} {sorted(case.tolerances.items())}"
+
+
+@cache
+def _package_digest() -> str:
+    """Return the digest of this package's own code."""
+    root = Path(__file__).parent
+    summed = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        summed.update(os.fsencode(path.relative_to(root)) + b"\0" + path.read_bytes() + b"\0")
+    return summed.hexdigest()
+
+
+@cache
+def _versions() -> dict[str, str]:
+    versions = {"python": platform.python_version(), "machine": platform.machine()}
+    for name in _SHAPED_BY:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = ""
+    return versions

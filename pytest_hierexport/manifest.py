@@ -1,0 +1,201 @@
+"""Cases written down: `models.toml`. docs/manifest.md describes the format."""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pytest_hierexport.cases import Case, KnownFailure
+from pytest_hierexport.errors import CollectError, HierexportError
+from pytest_hierexport.inputs import InputSpec
+
+__all__ = ["read_manifest"]
+
+_FIELDS: Mapping[str, type | tuple[type, ...]] = {
+    "model": str,
+    "exporter": str,
+    "opset": int,
+    "randomise": bool,
+    "allow_derived": int,
+    "keep": list,
+    "trust_remote_code": bool,
+    "inputs": dict,
+    "dynamic": dict,
+    "tolerances": dict,
+    "known_failures": list,
+}
+_PLAIN = ("exporter", "opset", "randomise", "allow_derived")
+CARDINAL = ("MUST-001", "MUST-002", "MUST-003")
+
+
+def read_manifest(path: Path, source: str) -> list[Case]:
+    """Return the cases of a manifest, in its order, each anchored at it.
+
+    Args:
+        path: The manifest.
+        source: The selector that named it.
+
+    Raises:
+        CollectError: The manifest cannot be read, or states something that it may not.
+        UsageError: A model that it names does not exist.
+    """
+    models = _load(path).get("models")
+    if not isinstance(models, dict) or not models:
+        raise _wrong(path, "models", "a table [models.NAME] per model", "none" if not models else repr(models))
+    return [_case(_Table(path, f"models.{name}", table), name, source) for name, table in models.items()]
+
+
+def _load(path: Path) -> dict[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        loaded: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise CollectError(f"{path} to be TOML", found=str(error), do="mend that line") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise CollectError(f"{path} to be a readable UTF-8 file", found=str(error), do="name another file") from None
+    return loaded
+
+
+class _Table:
+    """A table of the manifest that knows its place, for messages."""
+
+    def __init__(self, path: Path, place: str, values: object) -> None:
+        if not isinstance(values, dict):
+            raise _wrong(path, place, "a table", repr(values))
+        self.path, self.place, self.values = path, place, values
+
+    def check(self, fields: Mapping[str, type | tuple[type, ...]], required: Iterable[str] = ()) -> None:
+        """Hold the table to its fields and their types."""
+        from pytest_hierexport.selectors import nearest
+
+        for key, value in self.values.items():
+            if key not in fields:
+                raise self.wrong(key, f"one of {', '.join(fields)}", f"{key} (nearest: {nearest(key, fields)})")
+            if not isinstance(value, fields[key]) or (isinstance(value, bool) and fields[key] is int):
+                raise self.wrong(key, _type_name(fields[key]), repr(value))
+        for key in required:
+            if key not in self.values:
+                raise self.wrong(key, f"{key} to be stated", "nothing")
+
+    def wrong(self, key: str, expected: str, found: str) -> CollectError:
+        return _wrong(self.path, f"{self.place}.{key}", expected, found)
+
+
+def _wrong(path: Path, place: str, expected: str, found: str) -> CollectError:
+    return CollectError(f"{expected} at {place} in {path}", found=found, do="mend the manifest")
+
+
+def _type_name(kinds: type | tuple[type, ...]) -> str:
+    return " or ".join(kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
+
+
+def _case(table: _Table, name: str, source: str) -> Case:
+    table.check(_FIELDS, required=("model",))
+    values = table.values
+    case = _model(table, name)
+    inputs = {key: _input_spec(table, key, spec) for key, spec in values.get("inputs", {}).items()}
+    if inputs:
+        case = replace(case, factory=partial(_with_inputs, case.factory, inputs))
+    return replace(
+        case,
+        name=name,
+        source=source,
+        anchor=table.path,
+        manifest=table.path,
+        dynamic_shapes=_dynamic(table, tuple(inputs)) or case.dynamic_shapes,
+        tolerances=_tolerances(table),
+        known_failures=tuple(
+            _known_failure(table, i, known) for i, known in enumerate(values.get("known_failures", ()))
+        ),
+        keep=tuple(map(str, values.get("keep", ()))),
+        **{key: values[key] for key in _PLAIN if key in values},
+    )
+
+
+def _model(table: _Table, name: str) -> Case:
+    """Return the one case that the entry's own selector stands for; its paths start at the manifest."""
+    from pytest_hierexport.checkpoint import with_remote_code
+    from pytest_hierexport.selectors import resolve
+
+    selector = table.values["model"]
+    if selector.endswith(".toml"):
+        raise table.wrong("model", "a single model", selector)
+    try:
+        cases = resolve([selector], table.path.parent)
+    except HierexportError as error:
+        raise type(error)(f"{error.expected}, for {name} in {table.path}", found=error.found, do=error.do) from None
+    if len(cases) != 1:
+        raise table.wrong("model", "a single model", f"{selector}, which is {len(cases)}")
+    if not table.values.get("trust_remote_code", False):
+        return cases[0]
+    trusted = with_remote_code(cases[0])
+    if trusted is None:
+        raise table.wrong("trust_remote_code", "a checkpoint folder as the model", selector)
+    return trusted
+
+
+def _with_inputs(factory: Any, inputs: Mapping[str, InputSpec]) -> object:
+    """Make the model and give it the inputs that the manifest states instead of its own."""
+    from pytest_hierexport.cases import Example, parts_of
+
+    made = factory()
+    model = parts_of(made).get("model", made)
+    return Example(model, (), {name: spec.tensor() for name, spec in inputs.items()})
+
+
+def _input_spec(table: _Table, name: str, spec: object) -> InputSpec:
+    inputs = _Table(table.path, f"{table.place}.inputs.{name}", spec)
+    inputs.check({"shape": list, "dtype": str, "low": int, "high": int}, required=("shape",))
+    shape = inputs.values["shape"]
+    if not all(isinstance(size, int) and not isinstance(size, bool) and size >= 0 for size in shape):
+        raise inputs.wrong("shape", "a list of sizes", repr(shape))
+    return InputSpec(
+        shape=tuple(shape),
+        dtype=inputs.values.get("dtype", "float32"),
+        low=inputs.values.get("low", 0),
+        high=inputs.values.get("high", 2),
+    )
+
+
+def _dynamic(table: _Table, inputs: tuple[str, ...]) -> dict[str, dict[int, str] | None] | None:
+    """Return the dynamic dimensions by input; torch wants every input named, so those without get None."""
+    stated = table.values.get("dynamic")
+    if not stated:
+        return None
+    shapes: dict[str, dict[int, str] | None] = dict.fromkeys(inputs)
+    for name, dimensions in stated.items():
+        if not isinstance(dimensions, dict) or not all(
+            str(axis).isdecimal() and isinstance(symbol, str) for axis, symbol in dimensions.items()
+        ):
+            raise table.wrong(
+                f"dynamic.{name}", 'axes and the names of their sizes, as { 0 = "batch" }', repr(dimensions)
+            )
+        shapes[name] = {int(axis): symbol for axis, symbol in dimensions.items()}
+    return shapes
+
+
+def _tolerances(table: _Table) -> dict[str, float]:
+    stated = table.values.get("tolerances", {})
+    for dtype, tolerance in stated.items():
+        if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float)) or tolerance < 0:
+            raise table.wrong(f"tolerances.{dtype}", "a relative tolerance of 0 or more", repr(tolerance))
+    return {dtype: float(tolerance) for dtype, tolerance in stated.items()}
+
+
+def _known_failure(table: _Table, i: int, stated: object) -> KnownFailure:
+    known = _Table(table.path, f"{table.place}.known_failures.{i}", stated)
+    known.check({"rule": str, "until": dt.date, "reason": str}, required=("rule", "until", "reason"))
+    rule, until = known.values["rule"], known.values["until"]
+    if rule in CARDINAL:
+        raise known.wrong("rule", "a rule that is not cardinal", rule)
+    if isinstance(until, dt.datetime):
+        until = until.date()
+    return KnownFailure(rule, until, known.values["reason"])

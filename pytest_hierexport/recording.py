@@ -1,0 +1,138 @@
+"""From pytest's reports to the results, and from the results to everything that is printed and written."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_hierexport.annotations import error_commands
+from pytest_hierexport.factories import line_of
+from pytest_hierexport.results import SNAPSHOT, Check, Model, Results, RuleText, Verdict
+
+if TYPE_CHECKING:
+    import pytest
+
+    from pytest_hierexport.cases import Case
+    from pytest_hierexport.run import Run
+
+__all__ = ["Recording"]
+
+_MARK = "hierexport"
+
+
+@dataclass
+class Recording:
+    """What the checks of a run came to, gathered in the process that reports."""
+
+    run: Run
+    checks: dict[str, dict[str, Check]] = field(default_factory=dict)
+    removed: list[str] = field(default_factory=list)
+
+    def mark(self, report: pytest.TestReport, case: Case, item: pytest.Item, error: BaseException | None) -> None:
+        """Write on a report which check of which model it is of; it goes from worker to controller with it."""
+        callspec = getattr(item, "callspec", None)
+        check = callspec.params["must"].id if callspec else SNAPSHOT
+        setattr(report, _MARK, [case.name, check, _message(report, error)])
+
+    def add(self, report: pytest.TestReport) -> None:
+        """Note a report; of a check's phases the worst counts."""
+        mark: list[str] | None = getattr(report, _MARK, None)
+        if mark is None or (report.when != "call" and report.passed):
+            return
+        model, check, message = mark
+        known = self.checks.setdefault(model, {}).get(check)
+        if known is None or known.verdict is not Verdict.FAILED:
+            self.checks[model][check] = Check(_verdict(report), message, report.duration)
+
+    def results(self) -> Results:
+        """Return the results so far."""
+        rules = tuple(RuleText(rule.id, rule.promise, rule.cardinal) for rule in self.run.rules)
+        return Results(rules, tuple(self._model(case) for case in self.run.cases))
+
+    def finish(self) -> None:
+        """Write what was asked for; nothing where no check ran."""
+        results = self.results()
+        if not results.began:
+            return
+        from pytest_hierexport.report import as_html, as_json, as_markdown
+
+        for path in self.run.settings.reports:
+            path.write_text(as_html(results) if path.suffix == ".html" else as_json(results), encoding="utf-8")
+        if self.run.settings.summary is not None:
+            self.run.settings.summary.write_text(as_markdown(results), encoding="utf-8")
+        self.removed = self._remove_snapshots(results)
+
+    def print(self, reporter: pytest.TerminalReporter) -> None:
+        """Print the table, what must be said, and the annotations of a pull request."""
+        results = self.results()
+        if not results.began:
+            return
+        from pytest_hierexport.report import as_lines
+
+        reporter.write_sep("=", "hierexport")
+        for line in [*as_lines(results), *self._outcome_lines(results)]:
+            reporter.write_line(line)
+        if os.environ.get("GITHUB_ACTIONS") == "true":
+            for line in error_commands(results):
+                reporter.write_line(line)
+
+    def _outcome_lines(self, results: Results) -> list[str]:
+        skipped = {
+            check.message
+            for model in results.models
+            for name, check in model.checks.items()
+            if name == SNAPSHOT and check.verdict is Verdict.SKIPPED
+        }
+        removed = f"removed snapshots of models that are no longer selected: {', '.join(self.removed)}"
+        written = [path for path in (*self.run.settings.reports, self.run.settings.summary) if path is not None]
+        return [*sorted(skipped), *([removed] if self.removed else []), *(f"written: {path}" for path in written)]
+
+    def _remove_snapshots(self, results: Results) -> list[str]:
+        from pytest_hierexport.stale import is_complete, remove_stale
+
+        return remove_stale(self.run) if is_complete(self.run, results) else []
+
+    def _model(self, case: Case) -> Model:
+        root, anchor = self.run.config.rootpath, self.run.anchor(case)
+        file = case.anchor if case.anchor is not None and case.anchor.is_relative_to(root) else anchor
+        shown = file if file.is_file() else root
+        checks = self.checks.get(case.name, {})
+        known: dict[str, Any] = {}
+        entry = self.run.store.known(case) if checks else None
+        if entry is not None:
+            known = {
+                "exporter": entry.exporter,
+                "notes": entry.notes,
+                "coverage": dict(entry.coverage),
+                "hierarchy": entry.hierarchy,
+            }
+        return Model(
+            name=case.name,
+            source=case.source,
+            anchor=_relative(anchor, root),
+            file=_relative(shown, Path(os.environ.get("GITHUB_WORKSPACE", root))),
+            line=line_of(shown, case.source.rpartition(":")[2]) if shown.suffix == ".py" else 1,
+            checks=checks,
+            **known,
+        )
+
+
+def _relative(path: Path, root: Path) -> str:
+    return Path(os.path.relpath(path, root)).as_posix()
+
+
+def _verdict(report: pytest.TestReport) -> Verdict:
+    if report.passed:
+        return Verdict.PASSED
+    if report.failed:
+        return Verdict.FAILED
+    return Verdict.KNOWN if hasattr(report, "wasxfail") else Verdict.SKIPPED
+
+
+def _message(report: pytest.TestReport, error: BaseException | None) -> str:
+    if report.passed:
+        return ""
+    message = getattr(error, "msg", None)
+    return message if isinstance(message, str) else report.longreprtext

@@ -1,0 +1,72 @@
+"""The results as one self-contained page of HTML."""
+
+from __future__ import annotations
+
+from html import escape
+
+from pytest_hierexport.results import Model, Results, Verdict, cardinal_line, notes_of
+
+__all__ = ["as_html"]
+
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; color: #1c2024; }
+table { border-collapse: collapse; }
+th, td { border: 1px solid #d4d8dd; padding: .3rem .6rem; text-align: left; }
+th { background: #f3f5f7; }
+pre { background: #f3f5f7; padding: .8rem; overflow: auto; }
+td.passed { background: #e3f5e6; } td.failed { background: #fde3e3; font-weight: bold; }
+td.known { background: #fdf3d8; } td.skipped, td.not { color: #6b7280; }
+"""
+
+
+def as_html(results: Results) -> str:
+    """Return a page that needs no other file: the table, the failures, the hierarchy of every model."""
+    line = cardinal_line(results)
+    remarks = [*notes_of(results), *([line] if line else [])]
+    parts = [
+        "<!doctype html>",
+        '<html lang="en"><head><meta charset="utf-8"><title>hierexport</title>',
+        f"<style>{_STYLE}</style></head><body>",
+        "<h1>hierexport</h1>",
+        f"<p>{escape(', '.join(f'{results.count(v)} {v.value}' for v in Verdict if results.count(v)))}</p>",
+        *(f"<p>{escape(remark)}</p>" for remark in remarks),
+        _table(results),
+        _rules(results),
+        *(_failure(model, name, check.message) for model, name, check in results.failures()),
+        *(_hierarchy(model) for model in results.models if model.hierarchy),
+        "</body></html>",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _table(results: Results) -> str:
+    head = "".join(f"<th>{escape(column)}</th>" for column in ("model", "exporter", "nodes", *results.columns))
+    rows = "\n".join(f"<tr>{_row(results, model)}</tr>" for model in results.models)
+    return f"<table><thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table>"
+
+
+def _row(results: Results, model: Model) -> str:
+    cells = [f"<td>{escape(model.name)}</td><td>{escape(model.exporter)}</td><td>{model.nodes or ''}</td>"]
+    for column in results.columns:
+        verdict = model.verdict(column).value
+        link = f'<a href="#{escape(_anchor(model, column))}">{verdict}</a>' if verdict == "failed" else verdict
+        cells.append(f'<td class="{verdict}">{link}</td>')
+    return "".join(cells)
+
+
+def _rules(results: Results) -> str:
+    items = "".join(f"<dt>{escape(rule.id)}</dt><dd>{escape(rule.promise)}</dd>" for rule in results.rules)
+    return f"<details><summary>The rules</summary><dl>{items}</dl></details>"
+
+
+def _failure(model: Model, check: str, message: str) -> str:
+    heading = f"{escape(model.name)}: {escape(check)}"
+    return f'<h2 id="{escape(_anchor(model, check))}">{heading}</h2>\n<pre>{escape(message)}</pre>'
+
+
+def _hierarchy(model: Model) -> str:
+    return f"<details><summary>{escape(model.name)}: hierarchy</summary><pre>{escape(model.hierarchy)}</pre></details>"
+
+
+def _anchor(model: Model, check: str) -> str:
+    return f"{model.name}--{check}".replace(" ", "-")

@@ -1,0 +1,38 @@
+"""MUST-009: the file and its sidecar say the same, and the sidecar follows its schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pytest_hierexport.errors import TagError
+from pytest_hierexport.rules.base import ExportedCase, Rule, Violation, at_most
+
+__all__ = ["RULE"]
+
+_LONGEST = 300
+
+
+def _check(exported: ExportedCase) -> Iterator[Violation]:
+    yield from at_most(_violations(exported))
+
+
+def _violations(exported: ExportedCase) -> Iterator[Violation]:
+    from pytest_hierexport.rules.agreement import disagreements
+    from pytest_hierexport.storage import read_sidecar, sidecar_path
+
+    path = sidecar_path(exported.path)
+    try:
+        beside = read_sidecar(exported.path)
+    except TagError as error:
+        yield Violation(path.name, error.expected, error.found, error.do)
+        return
+    for found in disagreements(exported.proto, beside, path.read_text(encoding="utf-8")):
+        yield Violation(
+            found.where,
+            f"what {path.name} says: {found.beside[:_LONGEST]}",
+            found.found[:_LONGEST],
+            "export again, and change tags through pytest_hierexport.storage.rewrite alone",
+        )
+
+
+RULE = Rule("MUST-009", "file and sidecar agree", _check)

@@ -1,0 +1,226 @@
+"""The plain export that ours is compared with: this file calls torch, or transformers, alone.
+
+It imports nothing of the package that it stands in, so that it also runs as a file by itself, in a process of its own:
+
+    python peer.py package.module:factory OUT.onnx [--exporter dynamo] [--opset N]
+
+where the factory returns `(model, args, kwargs)`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import copy
+import inspect
+import io
+import logging
+import pkgutil
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["PEERS", "plain_export", "plain_torchscript_export", "plain_transformers_export"]
+
+
+def plain_export(
+    model: torch.nn.Module,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    opset: int | None = None,
+    dynamic_shapes: Any = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    optimize: bool = True,
+) -> ir.Model:
+    """Return what `torch.onnx.export(dynamo=True)` gives, as does each peer, for a model in eval mode.
+
+    Args:
+        model: The model.
+        args: Its positional inputs.
+        kwargs: Its keyword inputs.
+        opset: The ONNX opset; None takes the exporter's own choice.
+        dynamic_shapes: As for `torch.onnx.export`.
+        input_names: Names for the graph's inputs.
+        output_names: Names for the graph's outputs.
+        optimize: Whether the exporter's own optimizer runs.
+
+    Raises:
+        RuntimeError: Torch gave no program.
+    """
+    with _plainly(model):
+        program = torch.onnx.export(
+            model,
+            tuple(args),
+            kwargs=dict(kwargs or {}),
+            dynamo=True,
+            optimize=optimize,
+            verbose=False,
+            opset_version=opset,
+            dynamic_shapes=dynamic_shapes,
+            input_names=input_names,
+            output_names=output_names,
+        )
+    if program is None:
+        raise RuntimeError("torch.onnx.export gave no program")
+    return program.model
+
+
+def plain_transformers_export(
+    model: Any,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    opset: int | None = None,
+    dynamic_shapes: Any = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    optimize: bool = True,
+) -> ir.Model:
+    """Return what transformers' own ONNX exporter gives; arguments as for :func:`plain_export`."""
+    from transformers.exporters import exporter_onnx
+
+    config = exporter_onnx.OnnxConfig(  # type: ignore[attr-defined]  # it is theirs, though they re-export it silently
+        opset_version=opset, optimize=optimize, dynamic=dynamic_shapes is not None, dynamic_shapes=dynamic_shapes
+    )
+    inputs = {**dict(zip(inspect.signature(model.forward).parameters, args, strict=False)), **(kwargs or {})}
+    with _plainly(model), contextlib.redirect_stdout(io.StringIO()):
+        program: ir.Model = exporter_onnx.OnnxExporter().export(model, inputs, config=config).program
+    for values, names in ((program.graph.inputs, input_names), (program.graph.outputs, output_names)):
+        for value, name in zip(values, names or (), strict=False):
+            value.name = name
+    return program
+
+
+def plain_torchscript_export(
+    model: torch.nn.Module,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    opset: int | None = None,
+    dynamic_shapes: Any = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+) -> ir.Model:
+    """Return what `torch.onnx.export(dynamo=False)` gives; arguments as for :func:`plain_export`.
+
+    Args:
+        model: The model. One that takes anything but tensors by position, or gives anything but tensors, is traced
+            behind a module that takes and gives the tensors among them.
+        args: Its positional inputs.
+        kwargs: Its keyword inputs.
+        opset: The ONNX opset; None takes the exporter's own choice.
+        dynamic_shapes: The names of dynamic axes, by the name of the graph's input and the axis.
+        input_names: Names for the graph's inputs.
+        output_names: Names for the graph's outputs.
+    """
+    import onnx_ir as ir
+
+    tensors = tuple(_tensors((tuple(args), dict(kwargs or {}))))
+    with _plainly(model), tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "model.onnx")
+        torch.onnx.export(
+            _Flat(model, args, kwargs or {}),
+            tensors,
+            path,
+            dynamo=False,
+            opset_version=opset,
+            input_names=input_names,
+            output_names=output_names,
+            dynamic_axes=dynamic_shapes,
+        )
+        made = ir.load(path)
+        ir.external_data.load_to_model(made)
+    return made
+
+
+PEERS: Mapping[str, Callable[..., ir.Model]] = {
+    "dynamo": plain_export,
+    "transformers": plain_transformers_export,
+    "torchscript": plain_torchscript_export,
+}
+"""The plain export beneath each capture, by its name."""
+
+
+class _Flat(torch.nn.Module):
+    """Takes and gives tensors alone, and keeps the names of the model's own submodules and parameters."""
+
+    _run: Callable[[Sequence[torch.Tensor]], Any]
+
+    def __init__(self, model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        super().__init__()
+        tables = ("_modules", "_parameters", "_buffers", "_non_persistent_buffers_set", "training")
+        vars(self).update({table: vars(model)[table] for table in tables})
+
+        def run(tensors: Sequence[torch.Tensor]) -> Any:
+            # A copy of the inputs in which each tensor is the traced one.
+            memo: dict[int, Any] = {id(old): new for old, new in zip(_tensors((args, kwargs)), tensors, strict=True)}
+            called_args, called_kwargs = copy.deepcopy((args, kwargs), memo)
+            return model(*called_args, **called_kwargs)
+
+        vars(self)["_run"] = run
+
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        output = self._run(tensors)
+        return output if isinstance(output, torch.Tensor) else tuple(_tensors(output))
+
+
+def _tensors(holder: Any, seen: frozenset[int] = frozenset()) -> Iterator[torch.Tensor]:
+    """Yield every tensor in a container or object, in the order of its items or attributes."""
+    if isinstance(holder, torch.Tensor):
+        yield holder
+    elif not isinstance(holder, (torch.nn.Module, type)) and id(holder) not in seen:
+        if isinstance(holder, Mapping):
+            parts: Sequence[Any] = list(holder.values())
+        elif isinstance(holder, (list, tuple)):
+            parts = holder
+        else:
+            parts = [] if callable(holder) else list(getattr(holder, "__dict__", {}).values())
+        for part in parts:
+            yield from _tensors(part, seen | {id(holder)})
+
+
+@contextlib.contextmanager
+def _plainly(model: torch.nn.Module) -> Iterator[None]:
+    """Export in eval mode, without gradients, without torch's notes; leave the model as it was found."""
+    training = {module: module.training for module in model.modules()}
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    model.eval()
+    try:
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+        for module, was_training in training.items():
+            module.training = was_training
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Export what a factory makes."""
+    import onnx_ir as ir
+
+    parser = argparse.ArgumentParser(description="Export a model with the plain exporter.")
+    parser.add_argument("factory", help="package.module:function; returns (model, args, kwargs)")
+    parser.add_argument("path", help="where to write the ONNX file")
+    parser.add_argument("--exporter", choices=list(PEERS), default="dynamo")
+    parser.add_argument("--opset", type=int)
+    options = parser.parse_args(arguments)
+    sys.path.insert(0, "")
+    model, args, kwargs = pkgutil.resolve_name(options.factory)()
+    ir.save(PEERS[options.exporter](model, args, kwargs, opset=options.opset), options.path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""The second process of MUST-008: exports every case that it is given, under another hash seed.
+
+    python -m pytest_hierexport.rules.second_process FOLDER
+
+FOLDER holds `cases.pickle`; for each case `KEY/` gets the export and `KEY.json`, last of all, what became of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_hierexport.errors import HierexportError
+from pytest_hierexport.files import digest, write_atomically
+
+if TYPE_CHECKING:
+    from pytest_hierexport.cases import Case
+    from pytest_hierexport.rules.base import Exporter
+
+__all__ = ["CASES", "Order", "main"]
+
+CASES = "cases.pickle"
+
+
+@dataclass(frozen=True)
+class Order:
+    """A case to export."""
+
+    key: str
+    """Names its folder and its record."""
+    name: str
+    """What the ONNX file shall be called."""
+    task: bytes
+    """The case and the exporter of its own, if it has one, pickled by themselves: a task that cannot be read must not
+    keep the others from being done."""
+
+
+def main(folder: Path) -> None:
+    """Export the cases one after the other, as long as the process that asked for them lives."""
+    parent = os.getppid()
+    path, orders = pickle.loads((folder / CASES).read_bytes())  # noqa: S301  # written by the process that started us
+    sys.path[:] = path
+    for order in orders:
+        if os.getppid() != parent:
+            return
+        # What the model prints is nobody's.
+        with contextlib.redirect_stdout(sys.stderr):
+            record = _record(order, folder / order.key)
+        write_atomically(folder / f"{order.key}.json", json.dumps(record))
+
+
+def _record(order: Order, folder: Path) -> dict[str, Any]:
+    try:
+        case, exporter = pickle.loads(order.task)  # noqa: S301  # as above
+    except Exception as error:  # noqa: BLE001  # a pickle runs the project's code
+        return {"unknown": f"{type(error).__name__}: {error}"}
+    try:
+        return _export(case, exporter, folder / order.name)
+    except HierexportError as error:
+        return {"error": str(error)}
+    except Exception as error:  # noqa: BLE001  # one case's failure is that case's
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+def _export(case: Case, exporter: Exporter | None, path: Path) -> dict[str, Any]:
+    from pytest_hierexport.exporting import export_case
+    from pytest_hierexport.proof.state import state_digest
+
+    path.parent.mkdir()
+    example = case.load()
+    state = state_digest(example)
+    (exporter or export_case)(case, example, path)
+    return {"state": state, "files": {file.name: digest(file) for file in sorted(path.parent.iterdir())}}
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,175 @@
+"""A run: the selected cases, the rules, the exports, and where everything hangs."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_hierexport.cases import Case, select
+from pytest_hierexport.errors import HierexportError
+from pytest_hierexport.exports import ExportStore
+from pytest_hierexport.ids import escape
+from pytest_hierexport.messages import aligned, broken
+from pytest_hierexport.settings import Settings, arguments_of
+
+if TYPE_CHECKING:
+    import pytest
+
+    from pytest_hierexport.rules.base import Rule, Violation
+
+__all__ = ["KEPT", "Run", "failure", "failure_of_rule", "selected_cases"]
+
+KEPT = ".hierexport"
+"""The folder in the root directory where a failing item's files are kept."""
+
+
+def selected_cases(settings: Settings) -> list[Case]:
+    """Return the selected cases with the options applied: the command line, then the manifest, then the ini.
+
+    Raises:
+        HierexportError: A selector stands for nothing.
+    """
+    return [
+        replace(
+            case,
+            exporter=settings.exporter or (case.exporter if case.exporter != "auto" else settings.default_exporter),
+            opset=settings.opset or case.opset or settings.default_opset,
+        )
+        for case in select(settings.selectors, settings.base)
+    ]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a session does about models."""
+
+    config: pytest.Config
+    settings: Settings
+    cases: tuple[Case, ...]
+    scratch: Path
+    """A folder of the run's own, outside the project, which every process of the run is given."""
+    store: ExportStore
+
+    @cached_property
+    def anchors(self) -> dict[Path, tuple[Case, ...]]:
+        """The cases by the path that their items hang on, in the order of the selectors."""
+        anchors: dict[Path, list[Case]] = {}
+        for case in self.cases:
+            anchors.setdefault(self.anchor(case), []).append(case)
+        return {anchor: tuple(cases) for anchor, cases in anchors.items()}
+
+    @property
+    def relay(self) -> Path:
+        """The file that stands for the root directory among pytest's arguments where that is an anchor."""
+        return self.scratch / "models"
+
+    def anchor(self, case: Case) -> Path:
+        """Return the manifest, else the configuration file, else the factory's file, else the root directory.
+
+        What lies outside the root directory cannot be an anchor: pytest would give its items ids without a path.
+        """
+        root = self.config.rootpath
+        candidates = (case.manifest, self.config.inipath, case.anchor)
+        return next((path for path in candidates if path is not None and path.is_relative_to(root)), root)
+
+    @cached_property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules of the run, the project's own after the built-in ones.
+
+        Raises:
+            UsageError: A rule that was asked for does not exist, or two share an id.
+        """
+        from pytest_hierexport.rules import registry
+
+        own = [rule for rules in self.config.hook.pytest_hierexport_rules(config=self.config) for rule in rules]
+        return tuple(registry.rules(self.settings.rules, own))
+
+    def check(self, case: Case, rule: Rule) -> list[Violation]:
+        """Return where a case breaks a rule.
+
+        Raises:
+            HierexportError: The case could not be exported.
+        """
+        return self.store.verdict(case, rule, lambda: list(rule.check(self.store.exported(case))))
+
+    def node_id(self, case: Case, test: str) -> str:
+        """Return the id of an item as pytest writes it."""
+        anchor = os.path.relpath(self.anchor(case), self.config.rootpath)
+        return f"{Path(anchor).as_posix()}::{escape(case.name)}::{test}"
+
+    def repeat(self, case: Case, test: str) -> str:
+        """Return the command that runs one item again, from the folder that pytest was started in."""
+        anchor = os.path.relpath(self.anchor(case), self.config.invocation_params.dir)
+        item = f"{Path(anchor).as_posix()}::{escape(case.name)}::{test}"
+        return shlex.join(["pytest", *self.options(case.source), item])
+
+    def options(self, *sources: str) -> list[str]:
+        """Return the options that make the same run of these selectors, of all where none is given."""
+        file, root = self.config.getoption("inifilename"), self.config.getoption("rootdir")
+        told = [*(["-c", str(file)] if file else []), *([f"--rootdir={root}"] if root else [])]
+        return [*told, *arguments_of(self.settings, sources or self.settings.selectors)]
+
+    def keep(self, case: Case) -> str:
+        """Keep a failing case's files in the root directory and say where, or why not."""
+        from filelock import FileLock
+
+        entry = self.store.entry(case)
+        home = self.config.rootpath / KEPT
+        folder = home / escape(case.name)
+        files = [path for path in sorted(entry.folder.iterdir()) if _is_kept(path)]
+        if not files:
+            return "nothing: the model was not exported"
+        try:
+            home.mkdir(exist_ok=True)
+            (home / ".gitignore").write_text("*\n", encoding="utf-8")
+            with FileLock(self.store.folder / f"{entry.folder.name}.keep.lock"):
+                _copy(files, folder)
+        except OSError as error:
+            return f"{entry.path} (not copied: {error})"
+        shown = os.path.relpath(folder, self.config.invocation_params.dir)
+        return ", ".join(f"{shown}/{path.name}" for path in files)
+
+    def title(self) -> str:
+        """Return the line that pytest prints at the start of the run."""
+        names = ", ".join(case.name for case in self.cases[:8])
+        more = f" and {len(self.cases) - 8} more" if len(self.cases) > 8 else ""
+        return f"hierexport: {names}{more}"
+
+
+def _is_kept(path: Path) -> bool:
+    return path.is_file() and not path.name.startswith(".") and not path.name.endswith(("export.json", ".verdict.json"))
+
+
+def _copy(files: Sequence[Path], folder: Path) -> None:
+    """Copy files into a folder that holds nothing else, unless they are there already."""
+    sizes = {path.name: (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
+    there = {path.name: (path.stat().st_size, path.stat().st_mtime_ns) for path in folder.glob("*")}
+    if sizes == there:
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for path in files:
+        shutil.copy2(path, folder / path.name)
+
+
+def failure(run: Run, case: Case, test: str, what: str, error: HierexportError) -> str:
+    """Return what a failing item shows where an error of ours kept it from its check."""
+    parts = [("expected", error.expected), ("found", error.found), ("to do", error.do)]
+    parts += [("kept", run.keep(case)), ("repeat", run.repeat(case, test))]
+    return "\n".join([f"{case.name}: {what}", *aligned(parts)])
+
+
+def failure_of_rule(run: Run, case: Case, rule: Rule, violations: Sequence[Violation]) -> str:
+    """Return what a failing item shows where a rule is broken."""
+    lines = [broken(rule, case.name, violations), ""]
+    known = case.known_failure(rule.id)
+    if known is not None and known.expired:
+        lines.append(f"  the known failure ({known.reason}) expired on {known.until}")
+    test = f"test_must[{rule.id}]"
+    return "\n".join([*lines, *aligned([("kept", run.keep(case)), ("repeat", run.repeat(case, test))])])

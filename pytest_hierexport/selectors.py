@@ -1,0 +1,185 @@
+"""What a model selector may be, and the cases that it stands for."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import os
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_hierexport.cases import Case
+from pytest_hierexport.errors import UsageError
+from pytest_hierexport.files import absolute
+
+if TYPE_CHECKING:
+    from pytest_hierexport.zoo import Entry
+
+__all__ = ["is_choice", "nearest", "resolve", "split"]
+
+_GLOB = frozenset("*?[")
+_EVERYTHING = "all"
+_FAMILY = "family:"
+
+
+def split(text: str) -> list[str]:
+    """Return the selectors of a comma-separated list."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def resolve(selectors: Sequence[str], root: Path) -> list[Case]:
+    """Do what :func:`pytest_hierexport.cases.select` promises."""
+    if not selectors:
+        raise UsageError(
+            "at least one model",
+            found="an empty selection",
+            do="name models: --hierexport-models=all, or file.py::factory",
+        )
+    cases: dict[str, Case] = {}
+    for selector in selectors:
+        for case in _cases(selector, root):
+            _add(cases, case)
+    return list(cases.values())
+
+
+def is_choice(selector: str) -> bool:
+    """Whether a selector picks some models of the zoo and leaves others."""
+    return selector != _EVERYTHING and bool(_from_zoo(selector))
+
+
+def nearest(wanted: str, known: Iterable[str]) -> str:
+    """Return the known names most like the wanted one, for a message; all of them where none is."""
+    names = sorted(known)
+    close = difflib.get_close_matches(wanted, names, n=3, cutoff=0.5)
+    shown = close or names[:12]
+    return ", ".join(shown) + (", …" if not close and len(names) > len(shown) else "")
+
+
+def _add(cases: dict[str, Case], case: Case) -> None:
+    known = cases.setdefault(case.name, case)
+    if known is case or (known.source, known.anchor) == (case.source, case.anchor):
+        return
+    raise UsageError(
+        "every selected model to have a name of its own",
+        found=f"two models named {case.name}: {known.source} and {case.source}",
+        do="rename one factory, or name the models in a manifest (models.toml)",
+    )
+
+
+def _cases(selector: str, root: Path) -> list[Case]:
+    for stands, make in _KINDS:
+        if stands(selector):
+            return make(selector, root)
+    path = root / selector
+    if path.is_dir() and not _from_zoo(selector):
+        return _checkpoint(selector, root)
+    if ":" in selector and not selector.startswith(_FAMILY):
+        return _module_factory(selector, root)
+    return _zoo(selector)
+
+
+def _is_manifest(selector: str) -> bool:
+    return selector.endswith(".toml")
+
+
+def _is_file_factory(selector: str) -> bool:
+    return "::" in selector
+
+
+def _is_checkpoint(selector: str) -> bool:
+    return "/" in selector or os.sep in selector or selector.endswith(".json")
+
+
+def _manifest(selector: str, root: Path) -> list[Case]:
+    from pytest_hierexport.manifest import read_manifest
+
+    path = _existing(selector, root, "a manifest")
+    return read_manifest(path, selector)
+
+
+def _file_factory(selector: str, root: Path) -> list[Case]:
+    from pytest_hierexport.factories import functions_of, load_from_file
+
+    file, _, name = selector.rpartition("::")
+    path = _existing(file, root, "a Python file")
+    if not name:
+        raise UsageError(
+            "file.py::factory",
+            found=selector,
+            do=f"name one of its functions: {', '.join(functions_of(path)) or 'it has none'}",
+        )
+    return [Case(name, partial(load_from_file, path, name), selector, anchor=path)]
+
+
+def _module_factory(selector: str, root: Path) -> list[Case]:
+    from pytest_hierexport.factories import find_module, load_from_module
+
+    module, _, name = selector.partition(":")
+    found = find_module(module, root)
+    if found is None or not name:
+        raise UsageError(
+            "package.module:factory",
+            found=f"{selector}, and no module {module} on sys.path or in {root}" if name else selector,
+            do="name an installed module, add its folder to pytest's pythonpath, or write file.py::factory",
+        )
+    return [Case(name.rpartition(".")[2], partial(load_from_module, module, name, root), selector, anchor=found.file)]
+
+
+def _checkpoint(selector: str, root: Path) -> list[Case]:
+    from pytest_hierexport.checkpoint import checkpoint_case
+
+    return [checkpoint_case(_existing(selector, root, "a checkpoint folder"), selector)]
+
+
+def _existing(text: str, root: Path, what: str) -> Path:
+    path = absolute(root / text)
+    if path.exists():
+        return path
+    near = nearest(path.name, (other.name for other in path.parent.iterdir())) if path.parent.is_dir() else "no folder"
+    raise UsageError(what, found=f"no {text} in {root}", do=f"give a path that exists (near it: {near})")
+
+
+_KINDS: tuple[tuple[Callable[[str], bool], Callable[[str, Path], list[Case]]], ...] = (
+    (_is_manifest, _manifest),
+    (_is_file_factory, _file_factory),
+    (_is_checkpoint, _checkpoint),
+)
+
+
+def _from_zoo(selector: str) -> list[Entry]:
+    """Return the zoo's entries that a selector names, in the zoo's order."""
+    from pytest_hierexport.zoo import ZOO
+
+    if selector == _EVERYTHING:
+        return list(ZOO.values())
+    if selector.startswith(_FAMILY):
+        family = selector.removeprefix(_FAMILY)
+        return [entry for entry in ZOO.values() if entry.family == family]
+    if _GLOB.isdisjoint(selector):
+        return [ZOO[selector]] if selector in ZOO else []
+    return [entry for name, entry in ZOO.items() if fnmatch.fnmatchcase(name, selector)]
+
+
+def _zoo(selector: str) -> list[Case]:
+    from pytest_hierexport.zoo import ZOO
+
+    entries = _from_zoo(selector)
+    if not entries:
+        is_family = selector.startswith(_FAMILY)
+        known = {entry.family for entry in ZOO.values()} if is_family else set(ZOO)
+        wanted = selector.removeprefix(_FAMILY)
+        raise UsageError(
+            "a family of the zoo" if is_family else "a model of the zoo, file.py::factory, a manifest or a checkpoint",
+            found=f"no {wanted!r}",
+            do=f"choose from: {nearest(wanted, known)}",
+        )
+    return [_zoo_case(entry) for entry in entries]
+
+
+def _zoo_case(entry: Entry) -> Case:
+    from pytest_hierexport.factories import load_from_module
+
+    module, _, factory = entry.factory.partition(":")
+    return Case(entry.name, partial(load_from_module, module, factory, None), entry.name)

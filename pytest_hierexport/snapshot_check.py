@@ -1,0 +1,100 @@
+"""The snapshot test of a model: whether there is a snapshot, whether it fits, what changed."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_hierexport.errors import UsageError
+
+if TYPE_CHECKING:
+    from syrupy.assertion import SnapshotAssertion
+
+    from pytest_hierexport.cases import Case
+    from pytest_hierexport.run import Run
+    from pytest_hierexport.suite import CheckFailed
+
+__all__ = ["check_snapshot", "hierarchy_snapshot", "is_updating"]
+
+
+def hierarchy_snapshot(request: pytest.FixtureRequest) -> SnapshotAssertion:
+    """Return syrupy's snapshot, keeping hierarchies in the way of this package.
+
+    Raises:
+        UsageError: syrupy does not take part in the run.
+    """
+    if not request.config.pluginmanager.has_plugin("syrupy"):
+        raise UsageError("syrupy to take part in the run", found="it is switched off", do="drop -p no:syrupy")
+    from pytest_hierexport.snapshot_extension import HierarchySnapshotExtension
+
+    snapshot: SnapshotAssertion = request.getfixturevalue("snapshot")
+    return snapshot.use_extension(HierarchySnapshotExtension)
+
+
+def is_updating(config: pytest.Config) -> bool:
+    """Whether snapshots are written in this run."""
+    return bool(
+        config.getoption("update_snapshots", default=False)
+        or config.getoption("update_new_snapshots_only", default=False)
+    )
+
+
+def check_snapshot(request: pytest.FixtureRequest, run: Run, case: Case, text: str) -> None:
+    """Hold a hierarchy to its snapshot, or write that where snapshots are updated.
+
+    Raises:
+        pytest.fail.Exception: There is no snapshot, or another.
+        pytest.skip.Exception: There is no folder of snapshots yet.
+    """
+    from pytest_hierexport.snapshot_extension import snapshot_file
+
+    file = snapshot_file(run.anchor(case), case.name)
+    update = _update_command(run, case)
+    if not file.exists() and not is_updating(run.config):
+        if not file.parent.exists() and not run.settings.require_snapshots:
+            pytest.skip(f"there are no snapshots yet; to make them: {_make_command(run)}")
+        raise _failed(run, case, f"{case.name} has no snapshot", [f"  expected  {_shown(run, file)}"], update)
+    snapshot = hierarchy_snapshot(request)
+    if snapshot != text:
+        raise _changed(run, case, file, text, update)
+
+
+def _changed(run: Run, case: Case, file: Path, text: str, update: str) -> CheckFailed:
+    from pytest_hierexport.snapshot_diff import diff
+
+    changes = [f"    {line}" for line in diff(file.read_text(encoding="utf-8"), text)]
+    head = [f"  expected  {_shown(run, file)}", "  found     (- gone, + new, ~ other operators)", *changes, ""]
+    return _failed(run, case, f"the hierarchy of {case.name} has changed", head, update)
+
+
+def _failed(run: Run, case: Case, title: str, lines: list[str], update: str) -> CheckFailed:
+    from pytest_hierexport.suite import CheckFailed
+
+    return CheckFailed(
+        "\n".join(
+            [
+                title,
+                *lines,
+                f"  to do     read the change; where it is meant: {update}",
+                f"  kept      {run.keep(case)}",
+                f"  repeat    {run.repeat(case, 'test_snapshot')}",
+            ]
+        )
+    )
+
+
+def _update_command(run: Run, case: Case) -> str:
+    return f"{run.repeat(case, 'test_snapshot')} --snapshot-update"
+
+
+def _make_command(run: Run) -> str:
+    """Return the command that makes the snapshots of all models and touches no other test's."""
+    return shlex.join(["pytest", *run.options(), "-m", "hierexport", "--snapshot-update"])
+
+
+def _shown(run: Run, file: Path) -> str:
+    return os.path.relpath(file, run.config.invocation_params.dir)

@@ -1,0 +1,132 @@
+"""What changed between two snapshots, module by module."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+__all__ = ["diff", "members"]
+
+_LINE = re.compile(r"(?P<tag>.*?)(?: ×(?P<times>\d+))?(?:: (?P<operators>\S+ \d+(?:, \S+ \d+)*))?")
+_RUN = re.compile(r"(@?)\{(\d+)\.\.(\d+)\}")
+_MOST_MODULES = 50_000
+
+
+@dataclass(frozen=True)
+class _Module:
+    tag: str
+    operators: Mapping[str, int]
+
+    @property
+    def text(self) -> str:
+        listed = ", ".join(f"{operator} {count}" for operator, count in sorted(self.operators.items()))
+        return f"{self.tag}: {listed}" if listed else self.tag
+
+
+def diff(old: str, new: str, limit: int = 20) -> list[str]:
+    """Return what changed, one line per module: `-` gone, `+` new, `~` other operators.
+
+    A run that was folded on one side and is not on the other is compared member by member, so one changed layer of
+    twelve is one change.
+
+    Args:
+        old: The text of the committed snapshot.
+        new: The text of the model as it is.
+        limit: How many changes are shown; the rest are counted. Nothing is returned for equal texts.
+    """
+    if old == new:
+        return []
+    before, after = _different(old.splitlines(), new.splitlines())
+    changes = list(_changes(before, after)) or list(_moves(old, new))
+    shown = changes[:limit]
+    if len(changes) > limit:
+        shown.append(f"… and {len(changes) - limit} more modules")
+    return shown
+
+
+def _different(old: list[str], new: list[str]) -> tuple[dict[str, _Module], dict[str, _Module]]:
+    """Return the modules of each side by tag, folded runs unfolded where the other side has some of their members."""
+    before, after = [_parse(line) for line in old], [_parse(line) for line in new]
+    if sum(_members_of(module.tag) for module in (*before, *after)) > _MOST_MODULES:
+        return {module.tag: module for module in before}, {module.tag: module for module in after}
+    shared = {module.tag for module in before} & {module.tag for module in after}
+    return dict(_unfolded(before, after, shared)), dict(_unfolded(after, before, shared))
+
+
+def _parse(line: str) -> _Module:
+    match = _LINE.fullmatch(line)
+    assert match is not None, "the pattern takes any line"  # noqa: S101
+    listed = (match["operators"] or "").split(", ")
+    pairs = (each.rpartition(" ") for each in listed if each)
+    return _Module(match["tag"], {operator: int(count) for operator, _, count in pairs})
+
+
+def _members_of(tag: str) -> int:
+    """Count the tags that a folded one stands for."""
+    size = 1
+    for run in _RUN.finditer(tag):
+        size *= int(run[3]) - int(run[2]) + 1
+    return size
+
+
+def _unfolded(modules: list[_Module], others: list[_Module], shared: set[str]) -> Iterator[tuple[str, _Module]]:
+    elsewhere = {tag for other in others if other.tag not in shared for tag in members(other.tag)}
+    for module in modules:
+        each = list(members(module.tag))
+        whole = module.tag in shared or elsewhere.isdisjoint(each)
+        for tag in [module.tag] if whole else each:
+            yield tag, _Module(tag, module.operators)
+
+
+def members(tag: str) -> Iterator[str]:
+    """Yield the tags that a folded one stands for."""
+    pieces: list[list[str]] = []
+    end = 0
+    for run in _RUN.finditer(tag):
+        pieces.append([tag[end : run.start()]])
+        numbers = range(int(run[2]), int(run[3]) + 1)
+        pieces.append([(f"@{number}" if number else "") if run[1] else str(number) for number in numbers])
+        end = run.end()
+    for parts in itertools.product(*pieces, [tag[end:]]):
+        yield "".join(parts)
+
+
+def _changes(before: Mapping[str, _Module], after: Mapping[str, _Module]) -> Iterator[str]:
+    for tag in _in_order(before, after):
+        old, new = before.get(tag), after.get(tag)
+        if old is None and new is not None:
+            yield f"+ {new.text}"
+        elif new is None and old is not None:
+            yield f"- {old.text}"
+        elif old is not None and new is not None and old.operators != new.operators:
+            yield f"~ {tag}: {_counts(old.operators, new.operators)}"
+
+
+def _in_order(before: Mapping[str, _Module], after: Mapping[str, _Module]) -> Iterator[str]:
+    """Yield every tag once, as both sides run them: what is gone stands where it was."""
+    matcher = difflib.SequenceMatcher(None, list(before), list(after), autojunk=False)
+    left, right = list(before), list(after)
+    seen: set[str] = set()
+    for _, i1, i2, j1, j2 in matcher.get_opcodes():
+        for tag in [*left[i1:i2], *right[j1:j2]]:
+            if tag not in seen:
+                seen.add(tag)
+                yield tag
+
+
+def _counts(old: Mapping[str, int], new: Mapping[str, int]) -> str:
+    before, after = Counter(old), Counter(new)
+    changed = sorted(operator for operator in before | after if before[operator] != after[operator])
+    return ", ".join(f"{operator} {before[operator]} → {after[operator]}" for operator in changed)
+
+
+def _moves(old: str, new: str) -> Iterator[str]:
+    """Return the lines that moved, where the modules are the same and only their order is not."""
+    yield "the same modules in another order:"
+    for line in difflib.unified_diff(old.splitlines(), new.splitlines(), n=0, lineterm=""):
+        if not line.startswith(("---", "+++", "@@")):
+            yield f"{line[0]} {line[1:]}"

@@ -1,0 +1,45 @@
+"""Removing the snapshots of models that are no longer selected, and only when it is sure that they are not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_hierexport.results import SNAPSHOT, Results, Verdict
+from pytest_hierexport.selectors import is_choice
+
+if TYPE_CHECKING:
+    from pytest_hierexport.run import Run
+    from pytest_hierexport.settings import Settings
+
+__all__ = ["is_complete", "remove_stale"]
+
+
+def is_complete(run: Run, results: Results) -> bool:
+    """Whether this run updated the snapshots of all models there are: none filtered, deselected, sharded or failed."""
+    option = run.config.getoption
+    updates = option("update_snapshots", default=False)
+    protected = option("no_cleanup", default=False) or option("disable_unused_snapshots", default=False)
+    filtered = option("keyword") or option("markexpr") not in {"", "hierexport"} or option("lf", default=False)
+    ids = any("::" in argument for argument in option("file_or_dir") or ())
+    passed = all(model.verdict(SNAPSHOT) is Verdict.PASSED for model in results.models)
+    return bool(updates and passed and not (protected or filtered or ids) and _is_whole(run.settings))
+
+
+def _is_whole(settings: Settings) -> bool:
+    """Whether the selectors state all of the project's models: one model of the ini's or of the zoo is a choice."""
+    if not settings.from_option:
+        return True
+    if settings.stated:
+        return set(settings.stated) <= set(settings.selectors)
+    return not any(is_choice(selector) for selector in settings.selectors)
+
+
+def remove_stale(run: Run) -> list[str]:
+    """Remove the snapshots beside each anchor that belong to no selected model; return their names."""
+    from pytest_hierexport.snapshot_extension import snapshot_file
+
+    live = {snapshot_file(run.anchor(case), case.name) for case in run.cases}
+    stale = [file for folder in {file.parent for file in live} for file in folder.glob("*.txt") if file not in live]
+    for file in stale:
+        file.unlink()
+    return sorted(file.stem for file in stale)

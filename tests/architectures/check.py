@@ -1,0 +1,34 @@
+"""The MUST rules on a random architecture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from architectures.program import Program
+from pytest_hierexport.cases import Case
+from pytest_hierexport.exporting import export_case
+from pytest_hierexport.rules.base import ExportedCase, Rule
+
+__all__ = ["violations"]
+
+
+def violations(program: Program, rules: Sequence[Rule], folder: Path) -> list[str]:
+    """Export a program's model and return what the rules have against it, one text per violation.
+
+    Args:
+        program: The architecture.
+        rules: The rules to hold it to.
+        folder: Where the file and its sidecar are written.
+    """
+    # The program makes its own weights generic, so that what it prints is what ran.
+    case = Case("architecture", program.build, source="a random architecture", exporter="dynamo", randomise=False)
+    example = case.load()
+    path = folder / "model.onnx"
+    export_case(case, example, path)
+    exported = ExportedCase(case, path, example, exporter_name=case.exporter)
+    return [
+        f"{rule.id} at {found.where}: expected {found.expected}; found {found.found}"
+        for rule in rules
+        for found in rule.check(exported)
+    ]

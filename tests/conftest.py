@@ -1,0 +1,42 @@
+"""The project that tests of the plugin run in, and what must be imported before it."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import os
+
+import pytest
+
+from projects import MODEL, Project
+
+# Imported before a run is forked off, so that it starts with them: each costs seconds.
+_HEAVY = ("torch", "onnx", "onnx_ir", "onnxruntime", "onnxscript", "transformers", "pytest_hierexport.exporter")
+
+
+@pytest.fixture(scope="session")
+def _heavy_modules() -> None:
+    # Before pytester comes in, which takes modules out again that were imported under it.
+    for name in _HEAVY:
+        if importlib.util.find_spec(name) is not None:
+            importlib.import_module(name)
+    import torch
+    from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+    from pytest_hierexport.exporter import export
+
+    # torch reads the table of its operators anew for each export, which takes longer than the models here.
+    ONNXRegistry.from_torchlib = staticmethod(functools.cache(ONNXRegistry.from_torchlib))  # type: ignore[method-assign]
+    export(torch.nn.ReLU(), (torch.ones(1),))
+
+
+@pytest.fixture
+def project(_heavy_modules: None, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """Give an empty folder with a single `my_model.py` and no configuration file."""
+    for name in list(os.environ):
+        if name.startswith(("GITHUB_", "PYTEST_XDIST_")):
+            monkeypatch.delenv(name)
+    project = Project(pytester)
+    project.write("my_model.py", MODEL)
+    return project

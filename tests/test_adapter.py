@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+import pytest_hierexport.exporter.adapter as module
+from pytest_hierexport.exporter.adapter import Adapter
+
+X, Y = torch.arange(3.0), torch.ones(2)
+
+
+class Model(nn.Module):
+    """Notes what it is given and returns what it is told to."""
+
+    def __init__(self, output: Any = None) -> None:
+        super().__init__()
+        self._run = nn.Linear(3, 3)
+        self.output = output
+        self.given: Any = None
+
+    def forward(self, first: Any, *rest: Any, **named: Any) -> Any:
+        object.__setattr__(self, "given", (first, rest, named))
+        return first if self.output is None else self.output
+
+
+class Cache:
+    """An object that torch's trees do not know."""
+
+    def __init__(self, rows: Any) -> None:
+        self.rows, self.count = rows, 3
+
+
+def test_the_model_is_given_its_inputs_with_the_new_tensors_in_their_places() -> None:
+    model, cache = Model(), Cache([X, None])
+    adapter = Adapter(model, (X, {"k": Y}, 5), {"cache": cache})
+    assert adapter.places == ("first", "rest.0.k", "cache.rows.0")
+    new = [tensor + 1 for tensor in adapter.tensors]
+    adapter(*new)
+    first, (mapping, number), named = model.given
+    assert (first is new[0], mapping["k"] is new[1], number, named["cache"].count) == (True, True, 5, 3)
+    assert named["cache"].rows[0] is new[2]
+    assert cache.rows[0] is X
+
+
+def test_one_tensor_in_two_places_comes_in_twice() -> None:
+    assert Adapter(Model(), (X, X), {}).places == ("first", "rest.0")
+
+
+def test_parameters_keep_their_names_whatever_submodules_are_called() -> None:
+    model = Model()
+    assert list(Adapter(model, (X,), {}).state_dict()) == list(model.state_dict())
+
+
+def test_tensors_by_position_and_tensors_returned_are_left_to_torch() -> None:
+    adapter = Adapter(Model((X, Y)), (X, Y), {})
+    assert adapter(*adapter.tensors) == (X, Y)
+    assert (adapter.input_names, adapter.output_names) == (None, [])
+
+
+def test_other_outputs_are_their_tensors_named_by_place() -> None:
+    adapter = Adapter(Model({"a": X, "b": (None, Cache(Y)), "": 1}), (X,), {})
+    found = adapter(X)
+    assert (found[0] is X, found[1] is Y) == (True, True)
+    assert adapter.output_names == ["a", "b.1.rows"]
+
+
+def test_names_are_no_numbers_and_nobody_elses() -> None:
+    adapter = Adapter(Model([X, [Y, {"first": Y}]]), (X,), {"a": Y})
+    adapter(X, Y)
+    assert adapter.output_names == ["output.0", "output.1.0", "output.1.1.first"]
+    other = Adapter(Model({"first": X, "a": Y}), (X,), {"a": Y})
+    other(X, Y)
+    assert other.output_names == ["first.1", "a.1"]
+
+
+def test_it_needs_torch_alone() -> None:
+    code = (
+        "import importlib.util, sys\n"
+        f"spec = importlib.util.spec_from_file_location('alone', {str(Path(module.__file__))!r})\n"
+        "loaded = importlib.util.module_from_spec(spec); spec.loader.exec_module(loaded)\n"
+        "sys.exit(any(name.startswith('pytest_hierexport') for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,151 @@
+"""The figures of a tagged file, module by module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from pytest_hierexport import storage
+from pytest_hierexport.analysis import ModuleFigures, analyze
+from pytest_hierexport.attribution import Attribution, Evidence, Origin, Origins
+from pytest_hierexport.errors import TagError, UsageError
+from pytest_hierexport.hierarchy import Call, Hierarchy
+
+LINEAR = "torch.nn.modules.linear.Linear"
+
+
+def origins(*names: str, evidence: Evidence = Evidence.TRACED) -> Origins:
+    return tuple(Origin(name, evidence) for name in names)
+
+
+def write(path: Path, hierarchy: Hierarchy, nodes: dict[str, Origins], weights: dict[str, tuple[int, Origins]]) -> None:
+    """Write a chain of nodes named as `nodes`, with an initializer of so many elements for each of `weights`."""
+    before = ["x", *nodes]
+    chain = [helper.make_node("Neg", [before[i]], [name]) for i, name in enumerate(nodes)]
+    shape = [1]
+    graph = helper.make_graph(
+        chain,
+        "g",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info(before[-1], onnx.TensorProto.FLOAT, shape)],
+        [numpy_helper.from_array(np.ones(size, np.float32), name) for name, (size, _) in weights.items()],
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    attribution = Attribution(hierarchy, nodes, {name: owners for name, (_, owners) in weights.items()})
+    storage.attach_proto(proto, attribution)
+    path.write_bytes(proto.SerializeToString())
+
+
+def rows(figures: ModuleFigures, above: str = "") -> Iterator[tuple[str, int, int, int, int, int]]:
+    """Yield tag, calls, own nodes, all nodes, own parameters, all parameters, top down."""
+    tag = f"{above}/{figures.segment}" if figures.segment != "/" else above
+    f = figures
+    yield tag or "/", f.calls, f.nodes, f.all_nodes, f.parameters, f.all_parameters
+    for child in figures.children:
+        yield from rows(child, tag)
+
+
+def test_nodes_and_parameters_add_up_from_the_leaves_to_the_root(tmp_path: Path) -> None:
+    hierarchy = Hierarchy(
+        [
+            Call("", 0, "m.Net", None),
+            Call("layer.0", 0, "m.Layer", ""),
+            Call("layer.0.fc", 0, LINEAR, "layer.0"),
+            Call("layer.0.norm", 0, "m.Norm", "layer.0"),
+            Call("layer.1", 0, "m.Layer", ""),
+        ]
+    )
+    nodes = {
+        "a": origins(""),
+        "b": origins("layer.0.fc"),
+        "c": origins("layer.0.norm", "layer.1"),
+        "d": origins("layer.1", evidence=Evidence.FUSED),
+        "e": (),
+    }
+    weights = {"w": (6, origins("layer.0.fc")), "v": (4, origins("layer.0.norm")), "nobody's": (100, ())}
+    write(tmp_path / "m.onnx", hierarchy, nodes, weights)
+    analysis = analyze(tmp_path / "m.onnx")
+    assert list(rows(analysis.modules)) == [
+        ("/Net", 1, 1, 4, 0, 10),
+        ("/Net/Layer.0", 1, 1, 2, 6, 10),
+        ("/Net/Layer.0/Norm", 1, 1, 1, 4, 4),
+        ("/Net/Layer.1", 1, 1, 1, 0, 0),
+    ]
+    assert analysis.nodes == 5
+    assert analysis.initializers == 3
+    assert (analysis.coverage["traced"], analysis.coverage["fused"], analysis.coverage["untagged"]) == (3, 1, 1)
+    assert analysis.operators == {"Neg": 5}
+    assert analysis.opsets == {"": 20}
+
+
+def test_the_calls_of_a_shared_module_are_taken_together(tmp_path: Path) -> None:
+    calls = [Call("", 0, "m.Net", None)]
+    for i in range(3):
+        calls += [Call("b", i, "m.Block", ""), Call("b.c", i, "m.Core", f"b@{i}" if i else "b")]
+    nodes = {"x0": origins("b.c"), "x1": origins("b.c@1"), "x2": origins("b@2")}
+    write(tmp_path / "m.onnx", Hierarchy(calls), nodes, {})
+    assert list(rows(analyze(tmp_path / "m.onnx").modules)) == [
+        ("/Net", 1, 0, 3, 0, 0),
+        ("/Net/Block", 3, 1, 3, 0, 0),
+        ("/Net/Block/Core", 3, 2, 2, 0, 0),
+    ]
+
+
+def test_a_root_from_torch_nn_holds_what_has_no_module_of_its_own(tmp_path: Path) -> None:
+    hierarchy = Hierarchy(
+        [
+            Call("", 0, "torch.nn.modules.container.Sequential", None),
+            Call("0", 0, LINEAR, ""),
+            Call("1", 0, "m.Block", ""),
+        ]
+    )
+    write(tmp_path / "m.onnx", hierarchy, {"a": origins("0"), "b": origins("1")}, {})
+    assert list(rows(analyze(tmp_path / "m.onnx").modules)) == [("/", 1, 1, 2, 0, 0), ("/Block.1", 1, 1, 1, 0, 0)]
+
+
+def test_a_module_that_calls_itself_stands_below_itself(tmp_path: Path) -> None:
+    hierarchy = Hierarchy(
+        [Call("", 0, "m.Net", None), Call("t", 0, "m.Tree", ""), Call("t", 1, "m.Tree", "t"), Call("", 1, "m.Net", "t")]
+    )
+    write(tmp_path / "m.onnx", hierarchy, {"a": origins("t@1"), "b": origins("@1")}, {})
+    assert [row[:3] for row in rows(analyze(tmp_path / "m.onnx").modules)] == [
+        ("/Net", 1, 0),
+        ("/Net/Tree", 1, 0),
+        ("/Net/Tree/Tree.t", 1, 1),
+        ("/Net/Tree/Net", 1, 1),
+    ]
+
+
+class TestSidecar:
+    def test_it_tells_the_exporter_where_it_fits(self, tmp_path: Path) -> None:
+        path = tmp_path / "m.onnx"
+        write(path, Hierarchy([Call("", 0, "m.Net", None)]), {"a": origins("")}, {})
+        assert analyze(path).sidecar == "missing"
+        import onnx_ir as ir
+
+        storage.save(ir.load(path), storage.read(path), path, exporter="torchscript")
+        assert (analyze(path).sidecar, analyze(path).exporter) == ("fits", "torchscript")
+
+    def test_one_of_another_file_is_left_out_and_named(self, tmp_path: Path) -> None:
+        path = tmp_path / "m.onnx"
+        write(path, Hierarchy([Call("", 0, "m.Net", None)]), {"a": origins("")}, {})
+        storage.sidecar_path(path).write_text("{}")
+        assert analyze(path).exporter == ""
+        assert analyze(path).sidecar.startswith("not used: ")
+
+
+def test_what_has_no_tags_has_no_figures(tmp_path: Path) -> None:
+    (tmp_path / "text.onnx").write_text("text")
+    with pytest.raises(UsageError):
+        analyze(tmp_path / "text.onnx")
+    write(tmp_path / "m.onnx", Hierarchy([Call("", 0, "m.Net", None)]), {"a": origins("")}, {})
+    proto = storage.load_proto(tmp_path / "m.onnx")
+    storage.strip_tags(proto)
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+    with pytest.raises(TagError):
+        analyze(tmp_path / "m.onnx")

@@ -1,0 +1,213 @@
+"""Origins through transformations: each test is one thing an optimizer does, as two graphs."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from pytest_hierexport.attribution import Attribution, Evidence, Origin
+from pytest_hierexport.carry import carry
+from pytest_hierexport.graph import walk_ir
+from pytest_hierexport.hierarchy import Call, Hierarchy
+
+HEAD = '<ir_version: 10, opset_import: ["": 20, "local": 1]>'
+CALLS = Hierarchy([Call("", 0, "m.Root", None), *(Call(name, 0, f"m.{name.upper()}", "") for name in "abcd")])
+
+
+def model(text: str) -> ir.Model:
+    return ir.from_onnx_text(f"{HEAD}\n{text}")
+
+
+def known(before: ir.Model, **calls: str) -> Attribution:
+    """Attribute each node to the call given by the name of its first output; all others to the root."""
+    nodes = {key: (Origin(calls.get(key.rpartition("/")[2], ""), Evidence.TRACED),) for key, _ in walk_ir(before)}
+    initializers = {name: (Origin("", Evidence.TRACED),) for name in before.graph.initializers}
+    return Attribution(CALLS, nodes, initializers)
+
+
+def carried(before: str, after: str, **calls: str) -> dict[str, list[tuple[str, str]]]:
+    """Carry origins and return them by node key as (call, evidence)."""
+    source = model(before)
+    result = carry(source, known(source, **calls), model(after))
+    return {key: [(o.call, o.evidence.value) for o in origins] for key, origins in result.nodes.items()}
+
+
+def test_a_node_that_stays_keeps_its_origins() -> None:
+    graph = "g (float[2] x) => (float[2] y) { u = Relu(x) y = Sigmoid(u) }"
+    assert carried(graph, graph, u="a", y="b") == {"u": [("a", "traced")], "y": [("b", "traced")]}
+
+
+def test_equal_operations_that_became_one_have_both_owners() -> None:
+    before = "g (float[2] x) => (float[2] y) { u = Relu(x) v = Relu(x) p = Exp(u) q = Log(v) y = Add(p, q) }"
+    after = "g (float[2] x) => (float[2] y) { u = Relu(x) p = Exp(u) q = Log(u) y = Add(p, q) }"
+    found = carried(before, after, u="a", v="b", p="a", q="b")
+    assert found["u"] == [("a", "traced"), ("b", "merged")]
+    assert found["q"] == [("b", "traced")]
+
+
+def test_chains_that_became_one_have_both_owners_all_along() -> None:
+    before = """g (float[2] x) => (float[2] y) {
+        u = Relu(x) uu = Exp(u) v = Relu(x) vv = Exp(v) p = Neg(uu) q = Abs(vv) y = Add(p, q) }"""
+    after = "g (float[2] x) => (float[2] y) { u = Relu(x) uu = Exp(u) p = Neg(uu) q = Abs(uu) y = Add(p, q) }"
+    found = carried(before, after, u="a", uu="a", v="b", vv="b", p="c", q="d")
+    assert found["u"] == found["uu"] == [("a", "traced"), ("b", "merged")]
+
+
+def test_constants_are_shared_without_being_owned_by_all() -> None:
+    before = """g (float[2] x) => (float[2] y) {
+        c = Constant<value_float = 2.0>() u = Mul(x, c) d = Constant<value_float = 2.0>() y = Mul(u, d) }"""
+    after = """g (float[2] x) => (float[2] y) {
+        c = Constant<value_float = 2.0>() u = Mul(x, c) y = Mul(u, c) }"""
+    found = carried(before, after, c="a", u="a", d="b", y="b")
+    assert found["c"] == [("a", "traced")]
+    assert found["y"] == [("b", "traced")]
+
+
+def test_constants_computed_in_different_ways_are_one_value() -> None:
+    before = """g (float[2] x) => (float[2] y) {
+        c = Constant<value_float = 4.0>() s = Sqrt(c) u = Mul(x, s) p = Exp(u)
+        e = Constant<value_float = 2.0>() v = Mul(x, e) q = Log(v) y = Add(p, q) }"""
+    after = """g (float[2] x) => (float[2] y) <float s = {2.0}> {
+        u = Mul(x, s) p = Exp(u) q = Log(u) y = Add(p, q) }"""
+    found = carried(before, after, u="a", p="a", v="b", q="b")
+    assert found["u"] == [("a", "traced"), ("b", "merged")]
+
+
+def test_a_dropped_no_op_passes_its_input_through_and_owns_nothing() -> None:
+    before = """g (float[2] x) => (float[2] y) {
+        u = Relu(x) v = Cast<to = 1>(u) y = Sigmoid(v) }"""
+    after = "g (float[2] x) => (float[2] y) { u = Relu(x) y = Sigmoid(u) }"
+    assert carried(before, after, u="a", v="b", y="c") == {"u": [("a", "traced")], "y": [("c", "traced")]}
+
+
+def test_a_dropped_identity_owns_nothing_in_a_fusion_either() -> None:
+    before = """g (float[2, 2] x, float[2, 2] w, float[2] t) => (float[2, 2] y) {
+        m = MatMul(x, w) i = Identity(m) y = Add(i, t) }"""
+    after = "g (float[2, 2] x, float[2, 2] w, float[2] t) => (float[2, 2] y) { y = Gemm(x, w, t) }"
+    assert carried(before, after, m="a", i="b", y="c") == {"y": [("a", "fused"), ("c", "fused")]}
+
+
+def test_a_value_that_takes_the_name_of_a_dropped_output_stays_its_makers() -> None:
+    before = "g (float[2] x) => (float[2] y) { u = Relu(x) y = Cast<to = 1>(u) }"
+    after = "g (float[2] x) => (float[2] y) { y = Relu(x) }"
+    assert carried(before, after, u="a", y="b")["y"] == [("a", "traced")]
+
+
+def test_fused_operations_are_owned_by_all_they_were_made_of() -> None:
+    before = "g (float[2, 2] x, float[2, 2] w, float[2] t) => (float[2, 2] y) { m = MatMul(x, w) y = Add(m, t) }"
+    after = "g (float[2, 2] x, float[2, 2] w, float[2] t) => (float[2, 2] y) { y = Gemm(x, w, t) }"
+    assert carried(before, after, m="a", y="b") == {"y": [("a", "fused"), ("b", "fused")]}
+
+
+def test_a_node_of_the_same_name_and_operator_may_still_be_a_fusion() -> None:
+    before = """g (float[2, 3] x) => (float[2, 3] y) {
+        u = Transpose<perm = [1, 0]>(x) y = Transpose<perm = [0, 1]>(u) }"""
+    after = "g (float[2, 3] x) => (float[2, 3] y) { y = Transpose<perm = [1, 0]>(x) }"
+    owners = {call for call, _ in carried(before, after, u="a", y="b")["y"]}
+    assert "a" in owners
+
+
+def test_an_operation_that_went_into_an_attribute_co_owns_the_node() -> None:
+    before = """g (float[1, 1, 4] x, float[1, 1, 3] w) => (float[1, 1, 4] y) {
+        p = Constant<value_ints = [0, 0, 1, 0, 0, 1]>() u = Pad(x, p) y = Conv<pads = [0, 0]>(u, w) }"""
+    after = """g (float[1, 1, 4] x, float[1, 1, 3] w) => (float[1, 1, 4] y) { y = Conv<pads = [1, 1]>(x, w) }"""
+    assert carried(before, after, p="a", u="a", y="b") == {"y": [("a", "fused"), ("b", "fused")]}
+
+
+def test_a_fused_split_does_not_own_what_reads_its_parts() -> None:
+    before = """g (float[2, 4] x) => (float[2, 2] y) {
+        s = Constant<value_ints = [2, 2]>() q = SplitToSequence<axis = 1>(x, s)
+        i = Constant<value_int = 0>() j = Constant<value_int = 1>()
+        l = SequenceAt(q, i) r = SequenceAt(q, j) u = Sigmoid(l) y = Mul(u, r) }"""
+    after = """g (float[2, 4] x) => (float[2, 2] y) <int64[2] s = {2, 2}> {
+        l0, l1 = Split<axis = 1>(x, s) u = Sigmoid(l0) y = Mul(u, l1) }"""
+    found = carried(before, after, q="a", l="a", r="a", u="b", y="c")
+    assert found == {"l0": [("a", "fused")], "u": [("b", "traced")], "y": [("c", "traced")]}
+
+
+def test_a_weight_of_the_old_name_with_other_numbers_is_another_weight() -> None:
+    before = """g (float[1, 1, 2] x) => (float[1, 1, 2] y) <float[1, 1, 1] w = {1.0}, float[1] s = {2.0}> {
+        u = Conv(x, w) y = Mul(u, s) }"""
+    after = "g (float[1, 1, 2] x) => (float[1, 1, 2] y) <float[1, 1, 1] w = {2.0}> { y = Conv(x, w) }"
+    assert carried(before, after, u="a", y="b") == {"y": [("a", "fused"), ("b", "fused")]}
+
+
+def test_a_computed_value_that_became_an_initializer_was_folded() -> None:
+    before = model("g (float[2] x) => (float[2] y) <float[2] w = {1.0, 2.0}> { u = Exp(w) v = Neg(u) y = Add(x, v) }")
+    after = model("g (float[2] x) => (float[2] y) <float[2] v = {-2.7, -7.4}> { y = Add(x, v) }")
+    result = carry(before, known(before, u="a", v="b", y="c"), after)
+    assert [(o.call, o.evidence) for o in result.initializers["v"]] == [("a", Evidence.FOLDED), ("b", Evidence.FOLDED)]
+    assert [(o.call, o.evidence) for o in result.nodes["y"]] == [("c", Evidence.TRACED)]
+
+
+def test_a_function_that_was_inlined_leaves_each_node_its_own_origin() -> None:
+    function = """
+        <domain: "local", opset_import: ["": 20]> f (p) => (q) { i = Relu(p) q = Sigmoid(i) }"""
+    before = model("g (float[2] x) => (float[2] y) { u = local.f(x) y = local.f(u) }" + function)
+    after = model("g (float[2] x) => (float[2] y) { n1 = Relu(x) u = Sigmoid(n1) n2 = Relu(u) y = Sigmoid(n2) }")
+    result = carry(before, known(before, i="b", q="c", u="a", y="a"), after)
+    found = {key: [o.call for o in origins] for key, origins in result.nodes.items()}
+    assert found == {"n1": ["b"], "u": ["c"], "n2": ["b"], "y": ["c"]}
+
+
+def test_nodes_of_a_branch_are_carried_like_all_others() -> None:
+    before = """g (bool c, float[2] x) => (float[2] y) {
+        y = If(c) <then_branch = t () => (float[2] p) { i = Relu(x) p = Cast<to = 1>(i) },
+                   else_branch = e () => (float[2] q) { q = Neg(x) }> }"""
+    after = """g (bool c, float[2] x) => (float[2] y) {
+        y = If(c) <then_branch = t () => (float[2] p) { p = Relu(x) },
+                   else_branch = e () => (float[2] q) { q = Neg(x) }> }"""
+    found = carried(before, after, i="a", p="b", q="c", y="d")
+    assert found["y/then_branch/p"] == [("a", "traced")]
+    assert found["y/else_branch/q"] == [("c", "traced")]
+    assert found["y"] == [("d", "traced")]
+
+
+def test_random_operations_are_never_one() -> None:
+    before = """g (float[2] x) => (float[2] y) {
+        u = RandomNormalLike(x) v = RandomNormalLike(x) y = Add(u, v) }"""
+    found = carried(before, before, u="a", v="b", y="c")
+    assert (found["u"], found["v"]) == ([("a", "traced")], [("b", "traced")])
+
+
+def test_what_cannot_be_known_is_derived() -> None:
+    before = "g (float[2] x) => (float[2] y) { y = Relu(x) }"
+    after = "g (float[2] x) => (float[2] z) { n = Exp(x) z = Neg(n) }"
+    assert {evidence for origins in carried(before, after, y="a").values() for _, evidence in origins} == {"derived"}
+
+
+def test_the_graph_after_is_not_changed() -> None:
+    text = "g (float[2] x) => (float[2] y) { c = Constant<value = float[1] {2.0}>() y = Mul(x, c) }"
+    source, target = model(text), model(text)
+    data = ir.to_proto(target).SerializeToString(deterministic=True)
+    carry(source, known(source, y="a"), target)
+    assert ir.to_proto(target).SerializeToString(deterministic=True) == data
+
+
+def test_one_of_several_equal_tensors_stands_for_all() -> None:
+    halves = "{" + ", ".join(["0.5"] * 400) + "}"
+    source = model(f"""g (float[400] x) => (float[400] y) <float[400] v = {halves}, float[400] w = {halves}> {{
+        p = Add(x, v) q = Add(x, w) s = Exp(p) t = Log(q) y = Mul(s, t) }}""")
+    after = model(f"""g (float[400] x) => (float[400] y) <float[400] v = {halves}> {{
+        p = Add(x, v) s = Exp(p) t = Log(p) y = Mul(s, t) }}""")
+    result = carry(source, known(source, p="a", q="b"), after)
+    assert [o.call for o in result.nodes["p"]] == ["a", "b"]
+
+
+def test_a_split_that_stands_for_two_is_owned_by_both() -> None:
+    before = """g (float[2, 4] x) => (float[2, 2] y) {
+        s = Constant<value_ints = [2, 2]>() i = Constant<value_int = 0>() j = Constant<value_int = 1>()
+        q = SplitToSequence<axis = 1>(x, s) l = SequenceAt(q, i) r = SequenceAt(q, j) u = Mul(l, r)
+        w = SplitToSequence<axis = 1>(x, s) m = SequenceAt(w, i) n = SequenceAt(w, j) v = Sub(m, n)
+        y = Add(u, v) }"""
+    after = """g (float[2, 4] x) => (float[2, 2] y) <int64[2] s = {2, 2}> {
+        l0, l1 = Split<axis = 1>(x, s) u = Mul(l0, l1) v = Sub(l0, l1) y = Add(u, v) }"""
+    found = carried(before, after, q="a", l="a", r="a", u="a", w="b", m="b", n="b", v="b")
+    assert found["l0"] == [("a", "fused"), ("b", "fused")]
+    assert (found["u"], found["v"]) == ([("a", "traced")], [("b", "traced")])
+
+
+def test_what_is_left_of_a_chain_that_undoes_itself_keeps_its_owner() -> None:
+    before = """g (float[2, 3] x) => (float[2, 3] y) {
+        u = Transpose<perm = [1, 0]>(x) y = Transpose<perm = [1, 0]>(u) }"""
+    after = "g (float[2, 3] x) => (float[2, 3] y) { y = Identity(x) }"
+    assert carried(before, after, u="a", y="a")["y"] == [("a", "fused")]

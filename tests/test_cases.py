@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import datetime as dt
+import random
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pytest_hierexport.cases import Case, Example, KnownFailure, select
+from pytest_hierexport.errors import CollectError
+
+
+class Halver(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.halve = torch.nn.Linear(4, 2)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor | None = None) -> torch.Tensor:
+        halved: torch.Tensor = self.halve(x)
+        return halved if y is None else halved + y
+
+
+def case(factory: Callable[[], object], **options: object) -> Case:
+    return Case("halver", factory, "halvers.py::build", **options)  # type: ignore[arg-type]
+
+
+X = torch.ones(1, 4)
+
+
+@pytest.mark.parametrize(
+    ("made", "args", "kwargs"),
+    [
+        (lambda: (Halver(), (X,)), 1, []),
+        (lambda: (Halver(), [X]), 1, []),
+        (lambda: (Halver(), X), 1, []),
+        (lambda: (Halver(), {"x": X}), 0, ["x"]),
+        (lambda: (Halver(), (X,), {"y": X[:, :2]}), 1, ["y"]),
+        (lambda: {"model": Halver(), "kwargs": {"x": X}}, 0, ["x"]),
+        (lambda: {"model": Halver(), "args": (X,)}, 1, []),
+        (lambda: Example(Halver(), (X,)), 1, []),
+    ],
+    ids=["args", "list", "tensor", "mapping", "kwargs", "named kwargs", "named args", "Example"],
+)
+def test_a_factory_may_give_its_model_and_inputs_in_any_of_these_forms(
+    made: Callable[[], object], args: int, kwargs: list[str]
+) -> None:
+    example = case(made).load()
+    assert isinstance(example.model, Halver)
+    assert (len(example.args), list(example.kwargs)) == (args, kwargs)
+
+
+def test_a_model_alone_brings_its_inputs_as_dummy_inputs() -> None:
+    class WithInputs(Halver):
+        dummy_inputs = {"x": X}  # noqa: RUF012
+
+    assert list(case(WithInputs).load().kwargs) == ["x"]
+
+
+def test_a_model_that_takes_no_inputs_needs_none() -> None:
+    class Constant(torch.nn.Module):
+        def forward(self) -> torch.Tensor:
+            return torch.ones(1)
+
+    assert case(Constant).load().kwargs == {}
+
+
+def test_a_model_alone_for_which_no_inputs_are_found_is_told_where_to_state_them() -> None:
+    with pytest.raises(CollectError, match=r"example inputs that halver runs on(.|\n)*\[models.NAME.inputs\]"):
+        case(Halver).load()
+
+
+@pytest.mark.parametrize(
+    ("made", "found"),
+    [
+        (None, "a NoneType"),
+        ((), "a tuple of nothing"),
+        ((X, Halver()), "a tuple of Tensor, Halver"),
+        ({"module": 1}, "a mapping with the keys module"),
+        (Halver, "a type"),
+    ],
+    ids=["None", "empty", "swapped", "other keys", "a class"],
+)
+def test_a_factory_that_gives_something_else_is_told_what_it_gave(made: object, found: str) -> None:
+    with pytest.raises(CollectError) as error:
+        case(lambda: made).load()
+    assert error.value.found == found
+    assert "(model, args, kwargs)" in error.value.expected
+
+
+def test_a_factory_that_raises_is_quoted_with_the_place() -> None:
+    def build() -> object:
+        raise RuntimeError("no weights here\nsecond line")
+
+    with pytest.raises(CollectError) as error:
+        case(build).load()
+    assert error.value.found.startswith("RuntimeError: no weights here (test_cases.py, line ")
+
+
+def test_building_draws_the_same_numbers_each_time_and_disturbs_nobody() -> None:
+    def build() -> object:
+        return Halver(), (torch.randn(1, 4) + random.random() + np.random.rand(),)  # noqa: NPY002
+
+    before = torch.get_rng_state(), random.getstate()
+    first, second = case(build).load(), case(build).load()
+    assert torch.equal(first.args[0], second.args[0])
+    assert torch.equal(before[0], torch.get_rng_state())
+    assert before[1] == random.getstate()
+
+
+def test_weights_are_made_generic_unless_the_case_says_otherwise() -> None:
+    def build() -> object:
+        model = Halver()
+        torch.nn.init.zeros_(model.halve.bias)
+        return model, (X,)
+
+    generic, own = case(build).load().model, case(build, randomise=False).load().model
+    assert isinstance(generic, Halver)
+    assert isinstance(own, Halver)
+    assert len(set(generic.halve.bias.tolist())) == 2
+    assert own.halve.bias.tolist() == [0, 0]
+
+
+def test_the_case_s_dynamic_shapes_go_before_the_factory_s() -> None:
+    def build() -> object:
+        return Halver(), (X,), {}, {"x": {0: "theirs"}}
+
+    assert case(build).load().dynamic_shapes == {"x": {0: "theirs"}}
+    assert case(build, dynamic_shapes={"x": {0: "ours"}}).load().dynamic_shapes == {"x": {0: "ours"}}
+
+
+def test_a_known_failure_is_accepted_through_its_last_day() -> None:
+    today = dt.datetime.now(tz=dt.timezone.utc).date()
+    assert not KnownFailure("MUST-005", today, "").expired
+    assert KnownFailure("MUST-005", today - dt.timedelta(days=1), "").expired
+
+
+def test_selecting_imports_neither_torch_nor_the_project_s_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "model.py").write_text("raise AssertionError('imported')\ndef build(): ...\n")
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").write_text("raise AssertionError('imported')\n")
+    (tmp_path / "package" / "inner.py").write_text("")
+    monkeypatch.setitem(sys.modules, "torch", types.ModuleType("torch"))
+    cases = select(["model.py::build", "package.inner:make", "bert", "nested"], tmp_path)
+    assert [selected.name for selected in cases] == ["build", "make", "bert", "nested"]

@@ -1,0 +1,337 @@
+"""`export()`: which call every node is tagged with, that the graph is torch's own, that the model is left alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx_ir as ir
+import pytest
+import torch
+import torch.utils.checkpoint
+from torch import nn
+from torch.nn.utils import parametrizations, parametrize
+
+from pytest_hierexport import storage
+from pytest_hierexport.attribution import Evidence
+from pytest_hierexport.errors import ExportError, UsageError
+from pytest_hierexport.exporter import Export, export
+from pytest_hierexport.exporter.dynamo import quiet
+from pytest_hierexport.weights import randomise
+
+
+class Gate(nn.Module):
+    """A module with an operation of its own around a torch.nn one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(self.lin(x), -1) * x
+
+
+X = torch.linspace(-1, 1, 24).reshape(6, 4)
+
+
+def exported(model: nn.Module, *args: Any, **options: Any) -> Export:
+    torch.manual_seed(0)
+    randomise(model)
+    return export(model.eval(), args or (X,), **options)
+
+
+def calls_by_operator(result: Export, operator: str) -> list[str]:
+    """Return the primary calls of the nodes of one operator, in file order."""
+    from pytest_hierexport.graph import walk_ir
+
+    nodes = result.attribution.nodes
+    return [nodes[key][0].call for key, node in walk_ir(result.model) if node.op_type == operator]
+
+
+def stripped(model: ir.Model) -> bytes:
+    proto = ir.to_proto(model)
+    storage.strip_tags(proto)
+    return bytes(proto.SerializeToString(deterministic=True))
+
+
+class Sequence(nn.Module):
+    """Runs the modules it is given by a function of the model and the input."""
+
+    def __init__(self, run: Any, **modules: nn.Module) -> None:
+        super().__init__()
+        self.run = run
+        for name, module in modules.items():
+            self.add_module(name, module)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.run(self, x)
+        return result
+
+
+class TestCalls:
+    def test_a_node_is_tagged_with_the_innermost_call(self) -> None:
+        result = exported(Sequence(lambda m, x: m.a(x), a=Gate()))
+        assert calls_by_operator(result, "Gemm") == ["a.lin"]
+        assert calls_by_operator(result, "Softmax") == ["a"]
+        assert set(result.attribution.coverage().items()) >= {("traced", 3), ("derived", 0), ("untagged", 0)}
+
+    def test_a_repeated_call_has_an_index(self) -> None:
+        result = exported(Sequence(lambda m, x: m.a(m.a(x)), a=Gate()))
+        assert calls_by_operator(result, "Softmax") == ["a", "a@1"]
+
+    def test_an_attribute_named_like_a_repeated_call_is_none(self) -> None:
+        model = Sequence(lambda m, x: m.a(m.a(getattr(m, "a@1")(x))), a=Gate())
+        model.add_module("a@1", Gate())
+        result = exported(model)
+        assert calls_by_operator(result, "Softmax") == ["a%401", "a", "a@1"]
+
+    def test_a_shared_module_goes_by_the_name_its_caller_used(self) -> None:
+        shared = Gate()
+        blocks = [Sequence(lambda m, x: m.act(x) + 1, act=shared) for _ in range(2)]
+        result = exported(Sequence(lambda m, x: m.one(m.two(x)), one=blocks[0], two=blocks[1]))
+        assert calls_by_operator(result, "Softmax") == ["two.act", "one.act"]
+
+    def test_one_module_under_two_names_of_its_caller_is_called_by_both(self) -> None:
+        shared = Gate()
+        result = exported(Sequence(lambda m, x: m.q(m.p(x)), p=shared, q=shared))
+        assert calls_by_operator(result, "Softmax") == ["p", "q"]
+
+    def test_a_module_called_by_one_that_does_not_hold_it_keeps_its_path(self) -> None:
+        class Apply(nn.Module):
+            def forward(self, x: torch.Tensor, module: nn.Module) -> torch.Tensor:
+                result: torch.Tensor = module(x) * 2
+                return result
+
+        result = exported(Sequence(lambda m, x: m.apply_it(x, m.gate), apply_it=Apply(), gate=Gate()))
+        assert calls_by_operator(result, "Softmax") == ["gate"]
+        assert result.attribution.hierarchy.tag("gate") == "/Sequence/Apply/Gate.gate"
+
+    def test_a_slice_of_a_list_names_modules_by_their_place_in_the_list(self) -> None:
+        model = Sequence(lambda m, x: m.l[2](m.l[1:][0](x)), l=nn.ModuleList(Gate() for _ in range(3)))
+        assert calls_by_operator(exported(model), "Softmax") == ["l.1", "l.2"]
+
+    def test_a_module_run_by_its_forward_is_called(self) -> None:
+        result = exported(Sequence(lambda m, x: m.a.forward(x), a=Gate()))
+        assert calls_by_operator(result, "Softmax") == ["a"]
+
+    def test_super_forward_is_no_call_of_its_own(self) -> None:
+        class Doubled(Gate):
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                return super().forward(x) * 2
+
+        result = exported(Sequence(lambda m, x: m.a(x), a=Doubled()))
+        assert calls_by_operator(result, "Softmax") == ["a"]
+
+    def test_regions_without_gradients_and_under_autocast_keep_their_calls(self) -> None:
+        def run(m: Any, x: torch.Tensor) -> torch.Tensor:
+            with torch.no_grad():
+                x = m.a(x)
+            with torch.autocast("cpu", enabled=False):
+                result: torch.Tensor = m.b(x)
+            return result
+
+        assert calls_by_operator(exported(Sequence(run, a=Gate(), b=Gate())), "Softmax") == ["a", "b"]
+
+    def test_branches_of_cond_keep_their_calls(self) -> None:
+        def run(m: Any, x: torch.Tensor) -> torch.Tensor:
+            return torch.cond(x.sum() > 0, m.a, m.b, (x,))  # type: ignore[no-any-return]
+
+        result = exported(Sequence(run, a=Gate(), b=Gate()))
+        assert calls_by_operator(result, "Softmax") == ["a", "b"]
+        assert list(result.attribution.hierarchy) == ["", "a", "a.lin", "b", "b.lin"]
+
+    def test_the_body_of_a_loop_keeps_its_calls(self) -> None:
+        from torch._higher_order_ops.while_loop import while_loop
+
+        def run(m: Any, x: torch.Tensor) -> torch.Tensor:
+            result: torch.Tensor = while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, m.a(y)), (torch.tensor(0), x))[1]
+            return result
+
+        assert calls_by_operator(exported(Sequence(run, a=Gate())), "Softmax") == ["a"]
+
+    def test_a_compiled_region_that_runs_twice_makes_calls_twice(self) -> None:
+        def run(m: Any, x: torch.Tensor) -> torch.Tensor:
+            region = torch.compiler.nested_compile_region(lambda y: m.a(y) + 1)
+            result: torch.Tensor = region(region(x))
+            return result
+
+        assert calls_by_operator(exported(Sequence(run, a=Gate())), "Softmax") == ["a", "a@1"]
+
+    def test_a_checkpointed_block_keeps_its_call(self) -> None:
+        def run(m: Any, x: torch.Tensor) -> torch.Tensor:
+            result: torch.Tensor = torch.utils.checkpoint.checkpoint(m.a, x, use_reentrant=False)
+            return result
+
+        assert calls_by_operator(exported(Sequence(run, a=Gate())), "Softmax") == ["a"]
+
+    def test_a_compiled_submodule_keeps_its_call(self) -> None:
+        gate = Gate()
+        gate.compile()
+        assert calls_by_operator(exported(Sequence(lambda m, x: m.a(x), a=gate)), "Softmax") == ["a"]
+
+    def test_what_hooks_compute_belongs_to_the_call_that_they_hang_on(self) -> None:
+        gate = Gate()
+        gate.register_forward_hook(lambda module, args, output: output * 3)
+        result = exported(Sequence(lambda m, x: torch.relu(m.a(x)), a=gate))
+        assert calls_by_operator(result, "Mul") == ["a", "a"]
+
+    def test_a_parametrised_module_goes_by_the_class_that_was_written(self) -> None:
+        class Symmetric(nn.Module):
+            def forward(self, weight: torch.Tensor) -> torch.Tensor:
+                return weight.triu() + weight.triu(1).transpose(-1, -2)
+
+        class Projection(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.weight = nn.Parameter(torch.randn(4, 4))
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                return x @ self.weight
+
+        linear, projection = nn.Linear(4, 4), Projection()
+        parametrizations.weight_norm(linear)
+        parametrize.register_parametrization(projection, "weight", Symmetric())
+        model = Sequence(lambda m, x: m.b(m.a(x)), a=linear, b=projection)
+        hierarchy = exported(model).attribution.hierarchy
+        assert hierarchy.tag("a") == "/Sequence"
+        assert hierarchy.tag("b") == "/Sequence/Projection"
+
+    def test_nodes_of_input_sizes_belong_to_the_root(self) -> None:
+        batch = torch.export.Dim("batch", min=2, max=64)
+        model = Sequence(lambda m, x: m.a(x) + torch.arange(x.shape[0])[:, None], a=Gate())
+        result = exported(model, dynamic_shapes={"x": {0: batch}})
+        assert set(calls_by_operator(result, "Shape")) == {""}
+
+
+class TestGraph:
+    MODELS = (
+        Sequence(lambda m, x: m.a(m.a(x)), a=Gate()),
+        Sequence(lambda m, x: torch.cond(x.sum() > 0, m.a, lambda t: t * 2, (x,)), a=Gate()),
+        nn.Sequential(Gate(), nn.Sequential(nn.LayerNorm(4), nn.ReLU())),
+    )
+
+    @pytest.mark.parametrize("optimize", [True, False])
+    @pytest.mark.parametrize("model", MODELS, ids=["repeated", "cond", "sequential"])
+    def test_the_graph_is_torchs_own(self, model: nn.Module, optimize: bool) -> None:
+        ours = exported(model, optimize=optimize).model
+        with quiet():
+            plain = torch.onnx.export(model, (X,), dynamo=True, optimize=optimize, verbose=False)
+        assert plain is not None
+        assert stripped(ours) == stripped(plain.model)
+
+    def test_options_reach_torch(self) -> None:
+        options: dict[str, Any] = {"input_names": ["given"], "output_names": ["made"], "opset": 19}
+        result = exported(Sequence(lambda m, x: m.a(x), a=Gate()), **options)
+        assert [value.name for value in result.model.graph.inputs] == ["given"]
+        assert [value.name for value in result.model.graph.outputs] == ["made"]
+        assert result.model.opset_imports[""] == 19
+
+    def test_a_ready_program_is_tagged_from_its_own_stacks(self) -> None:
+        model = Sequence(lambda m, x: m.a(m.a(x)), a=Gate()).eval()
+        program = torch.export.export(model, (X,))
+        result = export(program)
+        assert calls_by_operator(result, "Softmax") == ["a", "a@1"]
+
+    def test_initializers_belong_to_the_modules_that_own_them(self) -> None:
+        result = exported(Sequence(lambda m, x: m.a(x), a=Gate()))
+        assert [o.call for o in result.attribution.initializers["a.lin.weight"]] == ["a.lin"]
+
+    def test_a_parameter_of_two_modules_has_both_as_owners(self) -> None:
+        one, other = nn.Linear(4, 4), nn.Linear(4, 4)
+        other.weight = one.weight
+        model = Sequence(lambda m, x: m.b(m.a(x)), a=one, b=other)
+        initializers = exported(model, optimize=False).attribution.initializers.values()
+        assert ["a", "b"] in [[origin.call for origin in origins] for origins in initializers]
+
+    def test_merged_operations_keep_both_owners(self) -> None:
+        class Plus(nn.Module):
+            def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+                return x + torch.sigmoid(y)
+
+        model = Sequence(lambda m, x: m.b(m.a(x, x * 2), x * 2), a=Plus(), b=Plus())
+        result = exported(model)
+        (origins,) = [o for key, o in result.attribution.nodes.items() if "sigmoid" in key]
+        assert [(o.call, o.evidence) for o in origins] == [("a", Evidence.TRACED), ("b", Evidence.MERGED)]
+
+
+class Stateful(nn.Module):
+    """Keeps what it computed, as caches do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = Gate()
+        self.last: torch.Tensor | None = None
+        self.seen: list[torch.Tensor] = []
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.gate(x)
+        self.seen.append(y)
+        return y
+
+
+class Failing(nn.Module):
+    """Fails in the middle of its forward pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = Gate()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.gate(x)
+        raise RuntimeError("the weights of this model are cursed")
+
+
+class TestModel:
+    def test_training_mode_is_exported_in_eval_mode_and_said(self) -> None:
+        model = nn.Sequential(Gate(), nn.Dropout(0.5)).train()
+        model[0].eval()
+        result = export(model, (X,))
+        assert any("training mode" in note for note in result.notes)
+        assert [module.training for module in (model, model[0], model[1])] == [True, False, True]
+
+    def test_what_a_forward_pass_stores_is_put_back(self) -> None:
+        model = Stateful().eval()
+        kept = torch.zeros(1)
+        model.seen.append(kept)
+        export(model, (X,))
+        assert len(model.seen) == 1
+        assert model.seen[0] is kept
+
+    def test_an_error_names_model_and_cause_and_leaves_everything_as_it_was(self) -> None:
+        model = Failing().train()
+        before = (nn.Module._call_impl, Gate.forward, torch.export.export, torch.onnx.ONNXProgram.__init__)
+        with pytest.raises(ExportError) as caught:
+            export(model, (X,), exporter="dynamo")
+        assert "Failing" in caught.value.expected
+        assert "cursed" in caught.value.found
+        assert before == (nn.Module._call_impl, Gate.forward, torch.export.export, torch.onnx.ONNXProgram.__init__)
+        assert model.training
+        assert not any("forward" in vars(module) for module in model.modules())
+
+    @pytest.mark.parametrize(
+        "options",
+        [{"tags": "some"}, {"exporter": "magic"}, {"opset": 999}, {"keep": ("torch.nn.NoSuchClass",)}],
+        ids=lambda options: next(iter(options)),
+    )
+    def test_an_option_that_does_not_exist_is_refused(self, options: dict[str, Any]) -> None:
+        with pytest.raises(UsageError):
+            export(Gate().eval(), (X,), **options)
+
+    def test_nothing_is_written_when_the_folder_is_not_there(self, tmp_path: Any) -> None:
+        with pytest.raises(ExportError):
+            export(Gate().eval(), (X,), path=tmp_path / "missing" / "model.onnx")
+        assert not list(tmp_path.iterdir())
+
+    def test_kept_classes_appear_in_tags(self) -> None:
+        result = exported(Sequence(lambda m, x: m.a(x), a=Gate()), keep=("torch.nn.Linear",))
+        assert result.attribution.hierarchy.tag("a.lin") == "/Sequence/Gate/Linear"
+
+    def test_primary_is_the_users_policy(self) -> None:
+        class Twice(nn.Module):
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                return torch.sigmoid(x)
+
+        model = Sequence(lambda m, x: m.a(x) * m.b(x), a=Twice(), b=Twice())
+        first = exported(model).attribution.nodes
+        nearest = exported(model, primary="ancestor").attribution.nodes
+        last = exported(model, primary=lambda hierarchy, origins: origins[-1]).attribution.nodes
+        assert [{nodes["sigmoid"][0].call} for nodes in (first, nearest, last)] == [{"a"}, {""}, {"b"}]

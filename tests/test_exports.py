@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+
+from pytest_hierexport.cases import Case, select
+from pytest_hierexport.errors import CollectError, ExportError
+from pytest_hierexport.exports import ExportStore
+from pytest_hierexport.rules.base import ExportedCase, Rule, Violation
+
+
+class Doubler(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + x
+
+
+class Counted:
+    """A factory that counts its calls."""
+
+    def __init__(self, make: Callable[[], object] | None = None) -> None:
+        self.calls = 0
+        self.make = make or (lambda: (Doubler().eval(), (torch.ones(2),)))
+
+    def __call__(self) -> object:
+        self.calls += 1
+        return self.make()
+
+    def case(self, **options: object) -> Case:
+        return Case("doubler", self, "m.py::build", **options)  # type: ignore[arg-type]
+
+
+def test_a_case_is_exported_once_for_all_who_ask_in_a_run(tmp_path: Path) -> None:
+    factory = Counted()
+    stores = [ExportStore(tmp_path, "run") for _ in range(2)]
+    entries = [store.entry(factory.case()) for store in stores for _ in range(2)]
+    assert factory.calls == 1
+    assert {entry.path for entry in entries} == {entries[0].path}
+    assert entries[0].path.exists()
+    assert entries[0].hierarchy == "/Doubler: Add 1\n"
+    assert entries[0].coverage["traced"] == 1
+    assert entries == [entries[0]] * 4
+
+
+def test_processes_that_ask_at_once_wait_for_one_export(tmp_path: Path) -> None:
+    factory = Counted()
+    with ThreadPoolExecutor(4) as pool:
+        entries = list(pool.map(lambda _: ExportStore(tmp_path, "run").entry(factory.case()), range(4)))
+    assert factory.calls == 1
+    assert all(entry.error is None for entry in entries)
+
+
+def test_who_exported_hands_the_model_on_and_who_did_not_builds_it_again(tmp_path: Path) -> None:
+    factory = Counted()
+    first, second = (ExportStore(tmp_path, "run").exported(factory.case()) for _ in range(2))
+    assert isinstance(first.example.model, Doubler)
+    assert factory.calls == 1
+    assert isinstance(second.example.model, Doubler)
+    assert factory.calls == 2
+
+
+def test_other_options_are_another_export(tmp_path: Path) -> None:
+    store, factory = ExportStore(tmp_path, "run"), Counted()
+    assert store.entry(factory.case()).path != store.entry(factory.case(opset=20)).path
+
+
+def test_a_failing_export_is_remembered_with_its_words(tmp_path: Path) -> None:
+    def fail() -> object:
+        raise ValueError("no such weights")
+
+    factory = Counted(fail)
+    for _ in range(2):
+        with pytest.raises(CollectError, match="ValueError: no such weights"):
+            ExportStore(tmp_path, "run").exported(factory.case())
+    assert factory.calls == 1
+
+
+def test_what_a_model_cannot_do_is_an_error_of_ours(tmp_path: Path) -> None:
+    class Broken(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x @ torch.ones(3, 3)
+
+    error = ExportStore(tmp_path, "run").entry(Counted(lambda: (Broken(), (torch.ones(2),))).case()).error
+    assert isinstance(error, ExportError)
+
+
+def test_what_nobody_foresaw_is_one_too_and_leaves_its_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def explode(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr("pytest_hierexport.exporting.export_case", explode)
+    entry = ExportStore(tmp_path, "run").entry(Counted().case())
+    assert isinstance(entry.error, ExportError)
+    assert entry.error.found == "ZeroDivisionError: a bug"
+    assert "in explode" in (entry.folder / "traceback.txt").read_text()
+
+
+def test_another_run_exports_again_unless_exports_last(tmp_path: Path) -> None:
+    factory = Counted()
+    for run, lasting, calls in [("1", False, 1), ("2", False, 2), ("3", True, 3), ("4", True, 3)]:
+        ExportStore(tmp_path, run, lasting=lasting).entry(factory.case())
+        assert factory.calls == calls
+
+
+def test_a_failure_does_not_outlast_its_run(tmp_path: Path) -> None:
+    factory = Counted(lambda: None)
+    for run in ("1", "2"):
+        assert ExportStore(tmp_path, run, lasting=True).entry(factory.case()).error is not None
+    assert factory.calls == 2
+
+
+PROJECT = """
+from pathlib import Path
+import torch
+from sizes_of_lasting import SIZE
+
+class Scaler(torch.nn.Module):
+    def forward(self, x):
+        return x * SIZE
+
+def build():
+    with (Path(__file__).parent / "log.txt").open("a") as log:
+        log.write("x")
+    length = int((Path(__file__).parent / "length.txt").read_text())
+    return Scaler().eval(), (torch.ones(length),)
+"""
+
+
+@pytest.mark.parametrize("changed", ["lasting.py", "sizes_of_lasting.py", "length.txt"])
+def test_a_lasting_export_ends_with_a_change_of_what_the_model_was_made_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "lasting.py").write_text(PROJECT)
+    (project / "sizes_of_lasting.py").write_text("SIZE = 2\n")
+    (project / "length.txt").write_text("3")
+
+    def exports(run: str) -> int:
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "modules", {**sys.modules})
+            patch.setattr(sys, "path", [*sys.path])
+            (case,) = select(["lasting.py::build"], project)
+            assert ExportStore(tmp_path / "cache", run, lasting=True).entry(case).error is None
+        return len((project / "log.txt").read_text())
+
+    assert [exports("1"), exports("2")] == [1, 1]
+    (project / changed).write_text((project / changed).read_text() + "\n")
+    assert [exports("3"), exports("4")] == [2, 2]
+
+
+class Checked:
+    """A rule that counts its checks."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def check(self, exported: ExportedCase) -> list[Violation]:
+        self.calls += 1
+        return [Violation("here", "a", "b", "c")]
+
+    @property
+    def rule(self) -> Rule:
+        return Rule("OWN-001", "counts", self.check)
+
+
+def verdict(store: ExportStore, case: Case, checked: Checked) -> list[Violation]:
+    return store.verdict(case, checked.rule, lambda: checked.check(store.exported(case)))
+
+
+@pytest.mark.parametrize(("lasting", "calls"), [(False, 2), (True, 1)])
+def test_a_verdict_lasts_as_long_as_its_export(tmp_path: Path, *, lasting: bool, calls: int) -> None:
+    factory, checked = Counted(), Checked()
+    for run in ("1", "2"):
+        store = ExportStore(tmp_path, run, lasting=lasting)
+        found = verdict(store, factory.case(), checked)
+        assert found == [Violation("here", "a", "b", "c")]
+    assert checked.calls == calls
+
+
+def test_a_verdict_ends_with_a_change_of_what_the_case_allows(tmp_path: Path) -> None:
+    store, factory, checked = ExportStore(tmp_path, "1", lasting=True), Counted(), Checked()
+    for allowed in (0, 1):
+        case = factory.case(allow_derived=allowed)
+        verdict(store, case, checked)
+    assert checked.calls == 2

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_hierexport.errors import CollectError
+from pytest_hierexport.factories import find_module, functions_of, line_of, load_from_file, load_from_module
+
+
+@pytest.fixture(autouse=True)
+def _imports_are_undone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "modules", {**sys.modules})
+
+
+def test_a_file_may_import_its_neighbours(tmp_path: Path) -> None:
+    (tmp_path / "neighbour_of_factory.py").write_text("VALUE = 'near'\n")
+    file = tmp_path / "some_factory.py"
+    file.write_text("from neighbour_of_factory import VALUE\ndef build(): return VALUE\n")
+    assert load_from_file(file, "build") == "near"
+
+
+def test_a_file_in_a_package_may_import_relatively(tmp_path: Path) -> None:
+    package = tmp_path / "a_package" / "deep"
+    package.mkdir(parents=True)
+    (package.parent / "__init__.py").write_text("")
+    (package / "__init__.py").write_text("VALUE = 'relative'\n")
+    (package / "factory.py").write_text("from . import VALUE\ndef build(): return VALUE, __name__\n")
+    assert load_from_file(package / "factory.py", "build") == ("relative", "a_package.deep.factory")
+
+
+def test_two_files_of_one_name_are_two_modules(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "same_name.py").write_text(f"def build(): return {folder!r}\n")
+    assert [load_from_file(tmp_path / folder / "same_name.py", "build") for folder in ("a", "b", "a")] == [
+        "a",
+        "b",
+        "a",
+    ]
+
+
+def test_a_file_is_imported_once(tmp_path: Path) -> None:
+    file = tmp_path / "imported_once.py"
+    file.write_text("class Model: ...\ndef build(): return Model\n")
+    assert load_from_file(file, "build") is load_from_file(file, "build")
+
+
+def test_a_file_that_fails_leaves_no_half_module_behind(tmp_path: Path) -> None:
+    file = tmp_path / "half_module.py"
+    file.write_text("raise ValueError\n")
+    with pytest.raises(ValueError):  # noqa: PT011  # the file's own
+        load_from_file(file, "build")
+    assert "half_module" not in sys.modules
+
+
+def test_a_function_inside_a_class_is_reached_by_its_dotted_name(tmp_path: Path) -> None:
+    (tmp_path / "dotted_names.py").write_text("class Models:\n    @staticmethod\n    def build(): return 1\n")
+    assert load_from_module("dotted_names", "Models.build", tmp_path) == 1
+
+
+def test_a_missing_function_is_told_with_the_nearest(tmp_path: Path) -> None:
+    file = tmp_path / "missing_function.py"
+    file.write_text("def build_model(): ...\n")
+    with pytest.raises(CollectError, match="choose from: build_model"):
+        load_from_file(file, "build_modle")
+
+
+def test_what_is_no_function_is_told_as_that(tmp_path: Path) -> None:
+    file = tmp_path / "no_function.py"
+    file.write_text("build = 3\n")
+    with pytest.raises(CollectError, match="found a int"):
+        load_from_file(file, "build")
+
+
+def test_a_module_is_found_without_importing_the_packages_above_it(tmp_path: Path) -> None:
+    package = tmp_path / "never_imported"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise AssertionError\n")
+    (package / "m.py").write_text("")
+    found = find_module("never_imported.m", tmp_path)
+    assert found is not None
+    assert found.file == package / "m.py"
+    assert find_module("never_imported.other", tmp_path) is None
+    assert find_module("not a name", tmp_path) is None
+
+
+def test_functions_are_listed_from_the_source_alone(tmp_path: Path) -> None:
+    file = tmp_path / "listed.py"
+    file.write_text("import nothing_of_this_name\n\ndef build(): ...\n")
+    assert functions_of(file) == ["build"]
+    assert line_of(file, "build") == 3
+    assert line_of(file, "other") == 1
+    assert functions_of(tmp_path / "absent.py") == []

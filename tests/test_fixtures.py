@@ -1,0 +1,118 @@
+"""The fixtures, in tests of a project's own."""
+
+from __future__ import annotations
+
+from projects import Project
+
+MODELS = "--hierexport-models=my_model.py::build"
+
+
+def test_hierexport_exports_a_model_inside_a_test_as_it_is(project: Project) -> None:
+    project.write(
+        "test_own.py",
+        """
+        import torch
+        from my_model import Tower
+        from pytest_hierexport.assertions import assert_checker_passes, assert_no_torch_nn_tags
+
+        def test_it(hierexport):
+            tower = Tower()
+            before = tower.blocks[0].linear.bias.clone()
+            exported = hierexport(tower, torch.ones(2, 4), opset=20)
+            assert_no_torch_nn_tags(exported)
+            assert_checker_passes(exported)
+            assert exported.attribution.coverage()["derived"] == 0
+            assert {each.version for each in exported.proto.opset_import if each.domain == ""} == {20}
+            assert torch.equal(before, tower.blocks[0].linear.bias)
+            assert tower.training
+            again = hierexport(tower, (torch.ones(2, 4),))
+            assert again.path != exported.path
+            assert again.path.exists() and exported.path.exists()
+        """,
+    )
+    project.run("test_own.py").assert_outcomes(passed=1)
+
+
+def test_a_model_that_cannot_be_exported_shows_the_test_s_own_line_alone(project: Project) -> None:
+    project.write(
+        "test_own.py",
+        """
+        import pytest, torch
+        from pytest_hierexport import ExportError
+
+        def test_it(hierexport):
+            hierexport(torch.nn.Linear(2, 2), torch.ones(1, 3))
+
+        def test_expected(hierexport):
+            with pytest.raises(ExportError, match="Linear"):
+                hierexport(torch.nn.Linear(2, 2), torch.ones(1, 3))
+        """,
+    )
+    result = project.run("test_own.py")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        [">       hierexport(torch.nn.Linear(2, 2), torch.ones(1, 3))", "E  *ExportError: expected*"]
+    )
+    assert "fixtures.py:" not in result.stdout.str()
+
+
+def test_a_test_that_asks_for_a_case_or_its_export_runs_once_per_model(project: Project) -> None:
+    project.write(
+        "test_own.py",
+        """
+        def test_case(hierexport_case):
+            assert hierexport_case.name in ("build", "nested")
+
+        def test_export(hierexport_export, hierexport_case):
+            assert hierexport_export.case is hierexport_case
+            assert hierexport_export.path.exists()
+        """,
+    )
+    result = project.run(f"{MODELS},nested", "-v", "-k", "test_case or test_export or (MUST-002 and build)")
+    assert result.ret == 0
+    for test in ("test_case[[]build[]]", "test_case[[]nested[]]", "test_export[[]build[]]", "test_export[[]nested[]]"):
+        result.stdout.fnmatch_lines([f"test_own.py::{test} PASSED*"])
+    assert project.builds == 1
+
+
+def test_without_models_such_a_test_is_skipped(project: Project) -> None:
+    project.write("test_own.py", "def test_case(hierexport_case): raise AssertionError\n")
+    project.run().assert_outcomes(skipped=1)
+
+
+def test_an_export_that_fails_fails_the_test_with_its_message(project: Project) -> None:
+    project.write("my_model.py", "def build(): return None\n")
+    project.write("test_own.py", "def test_export(hierexport_export): pass\n")
+    result = project.run(MODELS, "-k", "test_export")
+    assert result.parseoutcomes()["errors"] == 1
+    result.stdout.fnmatch_lines(["build could not be exported: expected the factory of build*"])
+    assert "Traceback" not in result.stdout.str()
+
+
+def test_a_hierarchy_is_held_to_a_snapshot_of_the_test_s_own(project: Project) -> None:
+    own = project.write(
+        "tests/test_own.py",
+        """
+        import torch
+        from pytest_hierexport import export
+
+        class Halver(torch.nn.Module):
+            def forward(self, x):
+                return x + x
+
+        def test_it(hierexport, hierexport_snapshot):
+            assert hierexport(Halver(), torch.ones(1)) == hierexport_snapshot
+            assert export(Halver().eval(), (torch.ones(1),)) == hierexport_snapshot
+        """,
+    )
+    assert project.run("tests", "--snapshot-update").ret == 0
+    folder = own.parent / "__hierexport__" / "test_own"
+    assert {path.name: path.read_text() for path in folder.iterdir()} == {
+        "test_it.txt": "/Halver: Add 1\n",
+        "test_it.1.txt": "/Halver: Add 1\n",
+    }
+    assert project.run("tests").ret == 0
+    own.write_text(own.read_text().replace("x + x", "x + x * x"))
+    result = project.run("tests")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["E *~ /Halver: Mul 0 → 1"])

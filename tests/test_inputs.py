@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from pytest_hierexport.errors import CollectError
+from pytest_hierexport.inputs import InputSpec, example_inputs
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64", "complex64", "int64", "int8", "bool"])
+def test_an_input_has_the_shape_and_type_that_were_stated(dtype: str) -> None:
+    tensor = InputSpec((2, 3), dtype, high=100).tensor()
+    assert (tuple(tensor.shape), str(tensor.dtype)) == ((2, 3), f"torch.{dtype}")
+
+
+def test_whole_numbers_stay_within_their_bounds() -> None:
+    drawn = InputSpec((1000,), "int64", low=3, high=6).tensor()
+    assert set(drawn.tolist()) == {3, 4, 5}
+
+
+class Config:
+    hidden_size = 6
+    vocab_size = 11
+
+
+class Configured(torch.nn.Module):
+    config = Config()
+
+
+def test_an_input_annotated_as_ids_stays_below_the_vocabulary() -> None:
+    class Table(Configured):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = torch.nn.Embedding(11, 2)
+
+        def forward(self, words: torch.LongTensor) -> torch.Tensor:
+            found: torch.Tensor = self.table(words)
+            return found
+
+    assert example_inputs(Table(), "table")["words"].max() < 11
+
+
+def test_an_input_of_floats_takes_the_first_shape_that_the_model_runs_on() -> None:
+    class Wide(Configured):
+        def forward(self, states: torch.Tensor) -> torch.Tensor:
+            assert states.ndim == 3
+            assert states.shape[-1] == 6
+            return states
+
+    assert example_inputs(Wide(), "wide")["states"].shape[-1] == 6
+
+
+def test_inputs_of_its_own_that_do_not_suit_a_model_are_passed_over() -> None:
+    class Mistaken(Configured):
+        dummy_inputs = {"no_such_input": torch.ones(1)}  # noqa: RUF012
+
+        def forward(self, words: torch.LongTensor) -> torch.Tensor:
+            return words
+
+    assert list(example_inputs(Mistaken(), "mistaken")) == ["words"]
+
+
+def test_trying_leaves_every_training_flag_as_it_was() -> None:
+    class Table(Configured):
+        def __init__(self) -> None:
+            super().__init__()
+            self.drop, self.frozen = torch.nn.Dropout(), torch.nn.Dropout().eval()
+
+        def forward(self, words: torch.LongTensor) -> torch.Tensor:
+            assert not self.training
+            return words
+
+    model = Table()
+    example_inputs(model, "table")
+    assert (model.training, model.drop.training, model.frozen.training) == (True, True, False)
+
+
+def test_a_model_that_nothing_suits_quotes_what_it_said() -> None:
+    class Picky(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            raise ValueError("never enough")
+
+    with pytest.raises(CollectError, match="never enough"):
+        example_inputs(Picky(), "picky")

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+import pytest
+import torch
+
+from pytest_hierexport.cases import Case, select
+from pytest_hierexport.errors import CollectError, HierexportError, UsageError
+
+FACTORY = """
+import torch
+
+class Adder(torch.nn.Module):
+    def forward(self, ids, x=None):
+        return ids + 1 if x is None else ids + x
+
+def build():
+    return Adder(), (torch.ones(1),)
+"""
+
+
+KNOWN = '[models.a]\nmodel = "bert"\n[[models.a.known_failures]]\n'
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "adders.py").write_text(FACTORY)
+    return tmp_path
+
+
+def read(home: Path, text: str) -> list[Case]:
+    (home / "models.toml").write_text(text)
+    return select(["models.toml"], home)
+
+
+def test_a_manifest_s_models_keep_their_order_and_hang_on_it(home: Path) -> None:
+    cases = read(home, '[models.second]\nmodel = "adders.py::build"\n[models."a/b"]\nmodel = "bert"\n')
+    assert [case.name for case in cases] == ["second", "a/b"]
+    assert {(case.manifest, case.anchor, case.source) for case in cases} == {
+        (home / "models.toml", home / "models.toml", "models.toml")
+    }
+
+
+def test_every_option_of_a_case_may_be_stated(home: Path) -> None:
+    (case,) = read(
+        home,
+        """
+        [models.adder]
+        model = "adders.py::build"
+        exporter = "dynamo"
+        opset = 20
+        randomise = false
+        allow_derived = 2
+        keep = ["torch.nn.LayerNorm"]
+        [models.adder.tolerances]
+        float32 = 1e-3
+        [[models.adder.known_failures]]
+        rule = "MUST-005"
+        until = 2030-01-31
+        reason = "a bug of theirs"
+        """,
+    )
+    assert (case.exporter, case.opset, case.randomise, case.allow_derived) == ("dynamo", 20, False, 2)
+    assert (case.keep, dict(case.tolerances)) == (("torch.nn.LayerNorm",), {"float32": 1e-3})
+    known = case.known_failure("MUST-005")
+    assert known is not None
+    assert (known.until, known.reason) == (dt.date(2030, 1, 31), "a bug of theirs")
+    assert case.known_failure("MUST-004") is None
+
+
+def test_stated_inputs_take_the_place_of_the_factory_s(home: Path) -> None:
+    (case,) = read(
+        home,
+        """
+        [models.adder]
+        model = "adders.py::build"
+        [models.adder.inputs]
+        ids = { shape = [2, 7], dtype = "int64", low = 5, high = 9 }
+        x = { shape = [7], dtype = "float16" }
+        [models.adder.dynamic]
+        ids = { 0 = "batch" }
+        """,
+    )
+    example = case.load()
+    assert example.args == ()
+    ids, x = example.kwargs["ids"], example.kwargs["x"]
+    assert (ids.shape, ids.dtype, x.shape, x.dtype) == ((2, 7), torch.int64, (7,), torch.float16)
+    assert set(ids.unique().tolist()) <= {5, 6, 7, 8}
+    assert example.dynamic_shapes == {"ids": {0: "batch"}, "x": None}
+
+
+def test_paths_start_at_the_manifest(home: Path) -> None:
+    (home / "models.toml").write_text('[models.adder]\nmodel = "adders.py::build"\n')
+    (case,) = select([f"{home.name}/models.toml"], home.parent)
+    assert type(case.load().model).__name__ == "Adder"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "found"),
+    [
+        ("models = = 3\n", "to be TOML", "line 1"),
+        ("", "a table [models.NAME] per model", "none"),
+        ("[models]\n", "a table [models.NAME] per model", "none"),
+        ("models = 3\n", "a table [models.NAME] per model", "3"),
+        ("[models]\na = 3\n", "a table at models.a", "3"),
+        ("[models.a]\n", "model to be stated at models.a.model", "nothing"),
+        ("[models.a]\nmodel = 3\n", "str at models.a.model", "3"),
+        ('[models.a]\nmodel = "bert"\nopsett = 3\n', "models.a.opsett", "nearest: opset"),
+        ('[models.a]\nmodel = "bert"\nopset = true\n', "int at models.a.opset", "True"),
+        ('[models.a]\nmodel = "*"\n', "a single model", "which is"),
+        ('[models.a]\nmodel = "other.toml"\n', "a single model", "other.toml"),
+        ('[models.a]\nmodel = "bert"\ntrust_remote_code = true\n', "a checkpoint folder", "bert"),
+        ('[models.a]\nmodel = "bert"\n[models.a.inputs]\nx = { shape = [-1] }\n', "a list of sizes", "[-1]"),
+        ('[models.a]\nmodel = "bert"\n[models.a.inputs]\nx = 3\n', "a table at models.a.inputs.x", "3"),
+        ('[models.a]\nmodel = "bert"\n[models.a.dynamic]\nx = { a = "b" }\n', "axes and the names", "'a'"),
+        ('[models.a]\nmodel = "bert"\n[models.a.tolerances]\nfloat32 = -1\n', "0 or more", "-1"),
+        (
+            KNOWN + 'rule = "MUST-003"\nuntil = 2030-01-01\nreason = ""\n',
+            "a rule that is not cardinal",
+            "MUST-003",
+        ),
+        (
+            KNOWN + 'rule = "MUST-005"\nuntil = "soon"\nreason = ""\n',
+            "date at models.a.known_failures.0.until",
+            "'soon'",
+        ),
+        (
+            KNOWN + 'rule = "MUST-005"\nreason = ""\n',
+            "until to be stated",
+            "nothing",
+        ),
+    ],
+)
+def test_what_a_manifest_may_not_say_is_told_with_its_place(home: Path, text: str, expected: str, found: str) -> None:
+    with pytest.raises(CollectError) as error:
+        read(home, text)
+    assert expected in error.value.expected
+    assert found in error.value.found
+
+
+def test_a_manifest_that_names_an_unknown_model_is_told_with_the_nearest_names(home: Path) -> None:
+    with pytest.raises(UsageError, match=r"for a in .*models.toml; found no 'brt'\nto do: choose from: bert"):
+        read(home, '[models.a]\nmodel = "brt"\n')
+
+
+def test_an_unknown_dtype_is_told_when_the_inputs_are_made(home: Path) -> None:
+    (case,) = read(
+        home, '[models.a]\nmodel = "adders.py::build"\n[models.a.inputs]\nids = { shape = [1], dtype = "flaot32" }\n'
+    )
+    with pytest.raises(HierexportError, match="found 'flaot32'"):
+        case.load()
+
+
+def test_a_manifest_that_is_not_text_is_told_as_that(home: Path) -> None:
+    (home / "models.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(CollectError, match="readable UTF-8"):
+        select(["models.toml"], home)

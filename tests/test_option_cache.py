@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from projects import Project
+
+if TYPE_CHECKING:
+    import pytest
+
+MODELS = "--hierexport-models=my_model.py::build"
+SOME = ("-k", "MUST-002 or snapshot")
+
+
+def test_with_a_cache_a_second_run_builds_no_model_and_imports_no_torch(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.write(
+        "conftest.py",
+        """
+        import os, sys
+
+        def pytest_sessionfinish(session):
+            if "SECOND" in os.environ:
+                assert not {"torch", "onnx", "transformers"} & set(sys.modules)
+        """,
+    )
+    assert project.process(MODELS, "--hierexport-cache=cache").ret == 0
+    first = project.builds
+    monkeypatch.setenv("SECOND", "1")
+    result = project.process(MODELS, "--hierexport-cache=cache")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["build *dynamo *6 *pass *skip"])
+    assert project.builds == first
+    assert (project.path / "cache" / ".gitignore").read_text() == "*\n"
+
+
+def test_a_change_of_the_model_is_seen_through_the_cache(project: Project) -> None:
+    project.write("pytest.ini", "[pytest]\nhierexport_cache = cache\n")
+    project.run(MODELS, "--snapshot-update", *SOME)
+    model = project.path / "my_model.py"
+    model.write_text(model.read_text().replace("Block", "Brick"))
+    assert project.run(MODELS, *SOME).parseoutcomes()["failed"] == 1
+
+
+def test_without_a_cache_every_run_builds_the_model(project: Project) -> None:
+    for _ in range(2):
+        project.run(MODELS, *SOME)
+    assert project.builds == 2

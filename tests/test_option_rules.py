@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pytest
+
+from projects import Project
+
+MODELS = "--hierexport-models=my_model.py::build"
+
+
+def rules(result: pytest.RunResult) -> list[str]:
+    return [line.partition("[")[2].rstrip("]") for line in result.outlines if "test_must[" in line]
+
+
+def test_the_rules_that_are_named_run_and_the_cardinal_ones_always(project: Project) -> None:
+    result = project.run(MODELS, "--hierexport-rules=MUST-004", "--co", "-q")
+    assert rules(result) == ["MUST-001", "MUST-002", "MUST-003", "MUST-004"]
+
+
+def test_the_ini_may_name_rules_and_the_option_goes_before_it(project: Project) -> None:
+    project.write("pytest.ini", "[pytest]\nhierexport_rules = MUST-004, MUST-005\n")
+    assert rules(project.run(MODELS, "--co", "-q"))[3:] == ["MUST-004", "MUST-005"]
+    assert rules(project.run(MODELS, "--hierexport-rules=MUST-005", "--co", "-q"))[3:] == ["MUST-005"]
+
+
+def test_a_rule_of_the_project_s_own_runs_after_ours_and_fails_like_them(project: Project) -> None:
+    project.write(
+        "conftest.py",
+        """
+        from pytest_hierexport.rules.base import Rule, Violation
+
+        def no_towers(exported):
+            for key in exported.attribution.nodes:
+                if "Tower" in exported.attribution.tag(key):
+                    yield Violation(exported.node(key), "no tower", "a tower", "build lower")
+
+        def pytest_hierexport_rules(config):
+            return [Rule("OWN-001", "no towers", no_towers)]
+        """,
+    )
+    assert rules(project.run(MODELS, "--co", "-q"))[-1] == "OWN-001"
+    result = project.run(MODELS, "-k", "OWN-001")
+    assert result.parseoutcomes()["failed"] == 1
+    result.stdout.fnmatch_lines(
+        [
+            "OWN-001 no towers: build breaks it in 6 places",
+            "  where     * (/Tower/Block.0)",
+            "  expected  no tower",
+            "  found     a tower",
+            "  to do     build lower",
+            "  repeat    pytest --hierexport-models=my_model.py::build 'my_model.py::build::test_must[[]OWN-001[]]'",
+        ]
+    )
+    result.stdout.fnmatch_lines(["FAILED *OWN-001* - RuleBroken: OWN-001 no towers*"])
+    assert "Traceback" not in result.stdout.str()
+    assert "conftest.py:" not in result.stdout.str()
+
+
+def test_a_rule_that_takes_the_id_of_ours_is_a_usage_error(project: Project) -> None:
+    project.write(
+        "conftest.py",
+        """
+        from pytest_hierexport.rules.base import Rule
+
+        def pytest_hierexport_rules(config):
+            return [Rule("MUST-001", "mine", lambda exported: [])]
+        """,
+    )
+    result = project.run(MODELS)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*MUST-001*"])

@@ -1,0 +1,133 @@
+"""Snapshots from a user's side: made, held, updated, removed."""
+
+from __future__ import annotations
+
+import pytest
+
+from projects import Project
+
+MODELS = "--hierexport-models=my_model.py::build"
+UPDATE = ("--snapshot-update", "-k", "snapshot")
+
+
+@pytest.fixture
+def held(project: Project) -> Project:
+    """Give a project whose model has a snapshot."""
+    assert project.run(MODELS, *UPDATE).ret == 0
+    return project
+
+
+def change(project: Project, old: str, new: str) -> pytest.RunResult:
+    model = project.path / "my_model.py"
+    assert old in model.read_text()
+    model.write_text(model.read_text().replace(old, new))
+    return project.run(MODELS, "-k", "snapshot")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "difference"),
+    [
+        ("Block", "Brick", ["*- /Tower/Block.{0..2}: Gemm 1, Relu 1", "*+ /Tower/Brick.{0..2}: Gemm 1, Relu 1"]),
+        ("range(3)", "range(2)", ["*- /Tower/Block.2: Gemm 1, Relu 1"]),
+        ("            x = block(x)", "            x = block(x)\n        x = x * 2", ["*~ /Tower: Mul 0 → 1"]),
+    ],
+    ids=["a class is renamed", "a submodule is dropped", "an operation is added"],
+)
+def test_a_change_of_the_hierarchy_fails_with_what_changed(
+    held: Project, old: str, new: str, difference: list[str]
+) -> None:
+    result = change(held, old, new)
+    assert result.parseoutcomes()["failed"] == 1
+    result.stdout.fnmatch_lines(["the hierarchy of build has changed", *difference])
+    result.stdout.fnmatch_lines([f"  to do *: pytest {MODELS} my_model.py::build::test_snapshot --snapshot-update"])
+
+
+def test_a_change_of_numbers_or_names_that_are_no_modules_changes_nothing(held: Project) -> None:
+    assert change(held, "torch.nn.Linear(4, 4)", "torch.nn.Linear(4, 4, bias=True)").ret == 0
+    assert change(held, "self.linear", "self.projection").ret == 0
+
+
+def test_an_update_writes_the_change_and_nothing_else_does(held: Project) -> None:
+    snapshot = held.path / "__hierexport__" / "build.txt"
+    before = snapshot.read_text()
+    change(held, "Block", "Brick")
+    assert snapshot.read_text() == before
+    held.run(MODELS, *UPDATE)
+    assert snapshot.read_text() == before.replace("Block", "Brick")
+
+
+def test_a_missing_file_in_a_folder_that_is_there_fails(held: Project) -> None:
+    (held.path / "__hierexport__" / "build.txt").rename(held.path / "__hierexport__" / "other.txt")
+    result = held.run(MODELS, "-k", "snapshot")
+    assert result.parseoutcomes()["failed"] == 1
+    result.stdout.fnmatch_lines(["build has no snapshot"])
+
+
+def test_a_missing_folder_fails_where_snapshots_are_required(project: Project) -> None:
+    assert project.run(MODELS, "-k", "snapshot").ret == 0
+    assert project.run(MODELS, "-k", "snapshot", "--hierexport-require-snapshots").ret == 1
+    project.write("pytest.ini", "[pytest]\nhierexport_require_snapshots = true\n")
+    assert project.run(MODELS, "-k", "snapshot").ret == 1
+
+
+TWO = "[models.low]\nmodel = 'my_model.py::build'\n[models.high]\nmodel = 'my_model.py::build'\n"
+ONE = "[models.high]\nmodel = 'my_model.py::build'\n"
+
+
+@pytest.fixture
+def two(project: Project) -> Project:
+    """Give a project that stated two models, made their snapshots, and now states one."""
+    project.write("models.toml", TWO)
+    assert project.run("--hierexport-models=models.toml", *UPDATE[:1], "-m", "hierexport", "-k", "snapshot").ret == 0
+    project.write("models.toml", ONE)
+    return project
+
+
+def snapshots(project: Project) -> set[str]:
+    return {path.name for path in (project.path / "__hierexport__").iterdir()}
+
+
+def test_a_complete_update_removes_the_snapshots_of_models_no_longer_selected(two: Project) -> None:
+    assert snapshots(two) == {"low.txt", "high.txt"}
+    result = two.run("--hierexport-models=models.toml", "--snapshot-update", "-m", "hierexport")
+    assert snapshots(two) == {"high.txt"}
+    result.stdout.fnmatch_lines(["removed snapshots of models that are no longer selected: low"])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--hierexport-models=models.toml", "--snapshot-update", "-k", "snapshot"],
+        ["--hierexport-models=models.toml", "--snapshot-update", "models.toml::high::test_snapshot"],
+        ["--hierexport-models=models.toml", "--snapshot-update", "--snapshot-no-cleanup", "-m", "hierexport"],
+        ["--hierexport-models=models.toml", "-m", "hierexport"],
+        ["--hierexport-models=sequential", "--snapshot-update"],
+    ],
+    ids=["filtered", "by id", "no cleanup", "no update", "a choice of the zoo's"],
+)
+def test_any_other_run_removes_none(two: Project, arguments: list[str]) -> None:
+    two.run(*arguments)
+    assert "low.txt" in snapshots(two)
+
+
+def test_one_model_of_those_that_the_ini_states_is_no_complete_selection(two: Project) -> None:
+    two.write("pytest.ini", "[pytest]\nhierexport_models = models.toml\n")
+    two.run(MODELS, "--snapshot-update", "-m", "hierexport")
+    assert {"low.txt", "high.txt"} <= snapshots(two)
+
+
+def test_snapshots_of_the_project_s_own_tests_are_left_alone(held: Project) -> None:
+    held.write("test_own.py", "def test_it(snapshot): assert snapshot == 1\n")
+    held.run("--snapshot-update")
+    assert (held.path / "__snapshots__" / "test_own.ambr").exists()
+    assert held.run(MODELS, "--snapshot-update", "-m", "hierexport").ret == 0
+    assert (held.path / "__snapshots__" / "test_own.ambr").exists()
+    held.run("--snapshot-update")
+    assert (held.path / "__hierexport__" / "build.txt").exists()
+    assert held.run("-m", "not hierexport").ret == 0
+
+
+def test_without_syrupy_the_snapshot_says_so(held: Project) -> None:
+    result = held.process("-p", "no:syrupy", MODELS, "-k", "snapshot")
+    assert result.parseoutcomes()["failed"] == 1
+    result.stdout.fnmatch_lines(["*drop -p no:syrupy*"])

@@ -1,0 +1,367 @@
+"""The plugin from a user's side: an empty folder with a model in it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from projects import Project
+from pytest_hierexport.rules import registry
+
+MODELS = "--hierexport-models=my_model.py::build"
+RULES = [rule.id for rule in registry.rules()]
+
+
+def ids(result: pytest.RunResult) -> list[str]:
+    return [line for line in result.outlines if "::test_" in line]
+
+
+def test_a_single_file_and_no_configuration_are_enough(project: Project) -> None:
+    result = project.run(MODELS, "-v")
+    assert result.ret == 0
+    for rule in RULES:
+        result.stdout.fnmatch_lines([f"my_model.py::build::test_must[[]{rule}[]] PASSED*"])
+    result.stdout.fnmatch_lines(["my_model.py::build::test_snapshot SKIPPED*"])
+    result.stdout.fnmatch_lines(["model *exporter *nodes *MUST-001 *002 *snapshot", "build *pass *pass *pass *skip"])
+
+
+def test_the_snapshot_is_made_by_the_command_that_the_skip_prints(project: Project) -> None:
+    result = project.run(MODELS, "-k", "snapshot", "-rs")
+    command = f"pytest {MODELS} -m hierexport --snapshot-update"
+    result.stdout.fnmatch_lines([f"SKIPPED*there are no snapshots yet; to make them: {command}"])
+    assert project.run(*command.split()[1:]).ret == 0
+    snapshot = project.path / "__hierexport__" / "build.txt"
+    assert snapshot.read_text() == "/Tower\n/Tower/Block.{0..2} ×3: Gemm 1, Relu 1\n"
+    result = project.run(MODELS, "-k", "snapshot")
+    result.assert_outcomes(passed=1, deselected=result.parseoutcomes()["deselected"])
+
+
+def test_two_workers_share_one_export_of_each_model(project: Project) -> None:
+    model = project.path / "my_model.py"
+    model.write_text(model.read_text() + "\ndef other():\n    return build()\n")
+    result = project.process(f"{MODELS},my_model.py::other", "-n", "2", "-k", "MUST-002 or snapshot")
+    assert result.ret == 0
+    assert project.builds == 2
+    result.stdout.fnmatch_lines(["build *dynamo *pass *skip", "other *dynamo *pass *skip"])
+
+
+def test_collecting_lists_the_items_and_builds_nothing(project: Project) -> None:
+    result = project.run(MODELS, "--co", "-q")
+    assert result.ret == 0
+    listed = ids(result)
+    assert listed == [
+        *(f"my_model.py::build::test_must[{rule}]" for rule in RULES),
+        "my_model.py::build::test_snapshot",
+    ]
+    assert project.builds == 0
+
+
+def test_collecting_succeeds_with_snapshots_that_syrupy_would_call_unused(project: Project) -> None:
+    project.write("test_own.py", "def test_it(snapshot): assert snapshot == 1")
+    project.run(MODELS, "--snapshot-update", "-k", "snapshot or test_it")
+    result = project.run(MODELS, "--co", "-q")
+    assert result.ret == 0
+    assert "1 snapshot unused" not in result.stdout.str()
+
+
+def test_a_keyword_picks_items_and_the_summary_says_what_did_not_run(project: Project) -> None:
+    result = project.run(MODELS, "-k", "MUST-002")
+    assert result.parseoutcomes()["passed"] == 1
+    result.stdout.fnmatch_lines(["cardinal rules not run: *MUST-003 on build"])
+
+
+def test_a_marker_picks_the_models_or_leaves_them_out(project: Project) -> None:
+    project.write("test_own.py", "def test_it(): pass")
+    only = project.run(MODELS, "-m", "hierexport", "--co", "-q", "--strict-markers")
+    assert not any("test_own" in line for line in ids(only))
+    rest = project.run(MODELS, "-m", "not hierexport")
+    rest.assert_outcomes(passed=1, deselected=rest.parseoutcomes()["deselected"])
+    assert "model " not in rest.stdout.str()
+
+
+def test_an_id_runs_that_item_alone(project: Project) -> None:
+    project.write("test_own.py", "def test_it(): assert False")
+    result = project.run(MODELS, "my_model.py::build::test_must[MUST-002]")
+    result.assert_outcomes(passed=1)
+
+
+def test_last_failed_runs_what_failed(project: Project) -> None:
+    project.write("test_own.py", "def test_it(): assert False\ndef test_other(): pass")
+    (project.path / "__hierexport__").mkdir()
+    first = project.run(MODELS, "-k", "MUST-002 or snapshot or test_own")
+    first.assert_outcomes(passed=2, failed=2, deselected=first.parseoutcomes()["deselected"])
+    again = project.run(MODELS, "--lf", "-v")
+    assert [line.split()[0] for line in ids(again) if "FAILED" in line and "%" in line] == [
+        "my_model.py::build::test_snapshot",
+        "test_own.py::test_it",
+    ]
+    assert again.parseoutcomes()["failed"] == 2
+    assert "passed" not in again.parseoutcomes()
+
+
+def test_another_working_directory_gives_the_same_items(
+    project: Project, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    project.write("pytest.ini", "[pytest]\n")
+    project.write("below/empty.txt", "")
+    monkeypatch.chdir(project.path / "below")
+    result = project.run("--hierexport-models=../my_model.py::build", "--co", "-q")
+    assert ids(result)[0] == f"pytest.ini::build::test_must[{RULES[0]}]"
+    monkeypatch.chdir(tmp_path_factory.mktemp("far"))
+    models, root = f"--hierexport-models={project.path}/my_model.py::build", f"--rootdir={project.path}"
+    result = project.run(models, root, "-c", f"{project.path}/pytest.ini", "-k", "MUST-002 or snapshot")
+    assert result.parseoutcomes()["passed"] == 1
+    (command,) = {line.split(": ", 1)[1] for line in result.outlines if "to make them" in line}
+    assert project.run(*command.split()[1:]).ret == 0
+    assert (project.path / "__hierexport__" / "build.txt").exists()
+
+
+def test_a_zoo_model_in_a_folder_without_any_file_is_named_by_the_folder(project: Project) -> None:
+    (project.path / "my_model.py").unlink()
+    result = project.run("--hierexport-models=sequential,nested", "--co", "-q")
+    assert ids(result)[0] == f".::sequential::test_must[{RULES[0]}]"
+    result = project.run("--hierexport-models=sequential,nested", ".::sequential::test_must[MUST-002]", "-v")
+    result.assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize("folder", [".hidden", "build", "plain"])
+def test_an_anchor_in_a_folder_that_pytest_walks_past_is_still_collected(project: Project, folder: str) -> None:
+    project.write(f"{folder}/models.toml", "[models.tower]\nmodel = '../my_model.py::build'\n")
+    project.write("pytest.ini", f"[pytest]\nhierexport_models = {folder}/models.toml\n")
+    item = f"{folder}/models.toml::tower::test_must[MUST-002]"
+    assert item in ids(project.run("--co", "-q"))
+    project.run(item).assert_outcomes(passed=1)
+
+
+def test_a_model_whose_tests_something_keeps_from_being_collected_is_a_usage_error(project: Project) -> None:
+    project.write(
+        "conftest.py",
+        """
+        import pytest
+
+        @pytest.hookimpl(wrapper=True)
+        def pytest_collect_file(file_path, parent):
+            collectors = yield
+            return [] if file_path.name == "my_model.py" else collectors
+        """,
+    )
+    result = project.run(MODELS, ".")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*expected tests of build; found none*"])
+
+
+def test_naming_an_item_runs_no_other_model(project: Project) -> None:
+    project.write("models.toml", "[models.tower]\nmodel = 'my_model.py::build'\n")
+    models = "--hierexport-models=models.toml,my_model.py::build"
+    for item in ("models.toml::tower::test_must[MUST-002]", "my_model.py::build::test_must[MUST-002]"):
+        assert ids(project.run(models, item, "--co", "-q")) == [item]
+
+
+def test_names_that_would_break_an_id_are_escaped_in_it(project: Project) -> None:
+    (project.path / "models.toml").write_text('[models."a::b/c[d]"]\nmodel = "my_model.py::build"\n')
+    listed = ids(project.run("--hierexport-models=models.toml", "--co", "-q"))
+    item = "models.toml::a%3A%3Ab%2Fc%5Bd%5D::test_must[MUST-002]"
+    assert item in listed
+    project.run("--hierexport-models=models.toml", item).assert_outcomes(passed=1)
+
+
+def test_a_factory_s_file_is_not_imported_as_a_test_module_unless_it_is_one(project: Project) -> None:
+    model = project.path / "my_model.py"
+    model.write_text(model.read_text() + "\ndef test_of_the_file(): pass\n")
+    (project.path / "elsewhere").mkdir()
+    unnamed = project.run(MODELS, "elsewhere", "--co", "-q", "--rootdir=.")
+    assert not any("test_of_the_file" in line for line in ids(unnamed))
+    named = project.run(MODELS, "my_model.py", "--co", "-q")
+    assert any("test_of_the_file" in line for line in ids(named))
+    (project.path / "pytest.ini").write_text("[pytest]\npython_files = my_*.py\n")
+    matched = project.run(MODELS, "--co", "-q")
+    assert any("test_of_the_file" in line for line in ids(matched))
+
+
+def test_a_project_that_names_its_tests_otherwise_still_gets_ours(project: Project) -> None:
+    (project.path / "pytest.ini").write_text("[pytest]\npython_functions = check_*\npython_classes = Check*\n")
+    assert len(ids(project.run(MODELS, "--co", "-q"))) == len(RULES) + 1
+
+
+def test_conftest_fixtures_go_before_ours(project: Project) -> None:
+    project.write(
+        "conftest.py",
+        """
+        import pytest
+
+        @pytest.fixture
+        def hierexport_case():
+            return "theirs"
+
+        @pytest.fixture(autouse=True)
+        def around(request):
+            print("around", request.node.name)
+            yield
+        """,
+    )
+    project.write("test_own.py", "def test_it(hierexport_case): assert hierexport_case == 'theirs'")
+    result = project.run(MODELS, "-k", "MUST-002 or test_it", "-s")
+    assert result.parseoutcomes()["passed"] == 2
+    result.stdout.fnmatch_lines(["*around test_must[[]MUST-002[]]*"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--hierexport-models=brt"], "*choose from: bert*"),
+        (["--hierexport-models="], "*an empty selection*"),
+        (["--hierexport-models=no.py::build"], "*found no no.py*"),
+        (["--hierexport-models=bad.toml"], "*bad.toml to be TOML*"),
+        (["--hierexport-models=a/m.py::build,b/m.py::build"], "*two models named build*"),
+        ([MODELS, "--hierexport-rules=MUST-999"], "*MUST-999*"),
+        ([MODELS, "--hierexport-report=report.txt"], "*.html or .json*"),
+        ([MODELS, "--hierexport-report=my_model.py/report.html"], "*to be written*"),
+        ([MODELS, "--hierexport-summary=."], "*to be written*"),
+        ([MODELS, "--hierexport-opset=new"], "*invalid int value*"),
+    ],
+)
+def test_what_makes_no_sense_is_a_usage_error_with_no_traceback(
+    project: Project, arguments: list[str], message: str
+) -> None:
+    for folder in "ab":
+        (project.path / folder).mkdir()
+        (project.path / folder / "m.py").write_text("def build(): ...\n")
+    (project.path / "bad.toml").write_text("[models")
+    before = sorted(project.path.rglob("*"))
+    result = project.run(*arguments)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([message])
+    assert "Traceback" not in result.stderr.str()
+    assert sorted(project.path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("raise RuntimeError('no such weights')", "*RuntimeError: no such weights (my_model.py, line *"),
+        ("return 3", "*found *a int*"),
+        ("return Tower(), (torch.ones(2, 5),)", "*could not be exported*"),
+        ("return no_such_name", "*NameError*"),
+    ],
+    ids=["raises", "no model", "its forward fails", "its code is wrong"],
+)
+def test_a_model_that_cannot_be_exported_fails_every_item_with_no_traceback(
+    project: Project, body: str, found: str
+) -> None:
+    model = project.path / "my_model.py"
+    model.write_text(model.read_text() + f"\ndef broken():\n    {body}\n")
+    result = project.run("--hierexport-models=my_model.py::broken", "-k", "MUST-002 or snapshot")
+    result.assert_outcomes(failed=2, deselected=result.parseoutcomes()["deselected"])
+    result.stdout.fnmatch_lines([found])
+    result.stdout.fnmatch_lines(["*to do *", "*repeat *pytest --hierexport-models=my_model.py::broken *"])
+    assert "Traceback" not in result.stdout.str()
+
+
+def test_a_missing_function_is_told_with_the_nearest(project: Project) -> None:
+    result = project.run("--hierexport-models=my_model.py::biuld", "-k", "MUST-002")
+    result.stdout.fnmatch_lines(["*choose from: build*"])
+
+
+def test_models_of_the_ini_join_only_where_no_path_is_named(project: Project) -> None:
+    (project.path / "pytest.ini").write_text("[pytest]\nhierexport_models = my_model.py::build\n")
+    (project.path / "tests").mkdir()
+    (project.path / "tests" / "test_own.py").write_text("def test_it(): pass\n")
+    assert "pytest.ini::build::test_snapshot" in ids(project.run("--co", "-q"))
+    assert ids(project.run("tests", "--co", "-q")) == ["tests/test_own.py::test_it"]
+    assert len(ids(project.run("tests", MODELS, "--co", "-q"))) > 2
+    named = project.run("pytest.ini::build::test_must[MUST-002]", "--co", "-q")
+    assert ids(named) == ["pytest.ini::build::test_must[MUST-002]"]
+
+
+def test_a_broken_selection_in_the_ini_does_not_stop_who_names_other_tests(project: Project) -> None:
+    (project.path / "pytest.ini").write_text("[pytest]\nhierexport_models = gone.py::build\n")
+    project.write("test_own.py", "def test_it(): pass")
+    assert project.run("test_own.py").ret == 0
+    assert project.run().ret == pytest.ExitCode.USAGE_ERROR
+
+
+def test_a_failing_item_keeps_its_files_and_says_where(project: Project) -> None:
+    (project.path / "__hierexport__").mkdir()
+    (project.path / "__hierexport__" / "build.txt").write_text("/Other\n")
+    result = project.run(MODELS, "-k", "snapshot")
+    kept = project.path / ".hierexport" / "build"
+    result.stdout.fnmatch_lines(["*kept *.hierexport/build/model.hierarchy.json, .hierexport/build/model.onnx"])
+    assert {path.name for path in kept.iterdir()} == {"model.onnx", "model.hierarchy.json"}
+    assert (project.path / ".hierexport" / ".gitignore").read_text() == "*\n"
+
+
+def test_the_command_of_a_failure_repeats_it(project: Project) -> None:
+    (project.path / "__hierexport__").mkdir()
+    result = project.run(MODELS, "-k", "snapshot")
+    (line,) = [line for line in result.outlines if line.strip().startswith("repeat")]
+    repeated = project.run(*line.split()[2:])
+    repeated.assert_outcomes(failed=1)
+
+
+def test_installed_and_unused_it_imports_nothing_that_costs(project: Project) -> None:
+    project.write(
+        "test_unused.py",
+        """
+        import sys
+
+        def test_it():
+            ours = [name for name in sys.modules if name.partition(".")[0] == "pytest_hierexport"]
+            assert "pytest_hierexport.plugin" in ours
+            assert len(ours) <= 4, ours
+            heavy = {"torch", "onnx", "onnx_ir", "onnxruntime", "onnxscript", "transformers", "rich", "filelock"}
+            assert not heavy & set(sys.modules)
+        """,
+    )
+    assert project.process("test_unused.py").ret == 0
+
+
+def test_what_the_plugin_adds_to_pytest_s_imports_is_within_its_budget(project: Project) -> None:
+    script = (
+        "import sys, pytest, _pytest.config\n"
+        "before = set(sys.modules)\n"
+        "import pytest_hierexport.plugin, pytest_hierexport.hooks\n"
+        "print(len(set(sys.modules) - before))\n"
+    )
+    result = project.pytester.run(sys.executable, "-c", script)
+    assert int(result.outlines[0]) <= 25
+
+
+def test_collecting_models_imports_no_torch(project: Project) -> None:
+    project.write(
+        "conftest.py",
+        """
+        import sys
+
+        def pytest_collection_finish(session):
+            assert not {"torch", "onnx", "onnxruntime", "transformers"} & set(sys.modules)
+        """,
+    )
+    result = project.process(f"{MODELS},bert,models.toml", "--co", "-q")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    (project.path / "models.toml").write_text('[models.tower]\nmodel = "my_model.py::build"\n')
+    result = project.process(f"{MODELS},bert,models.toml", "--co", "-q")
+    assert result.ret == 0
+
+
+def test_a_checkpoint_folder_is_a_model(project: Project) -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.BertConfig(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16, vocab_size=32
+    )
+    transformers.BertModel(config).save_pretrained(project.path / "tiny")
+    result = project.run("--hierexport-models=tiny", "-v", "-k", "not MUST-001")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines([".::tiny::test_must[[]MUST-004[]] PASSED*"])
+
+
+def test_a_run_leaves_nothing_in_the_project_and_nothing_in_the_temporary_folder(
+    project: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    before = {path.name for path in project.path.iterdir()}
+    project.run(MODELS, "-k", "MUST-002", "-p", "no:cacheprovider")
+    after = {path.name for path in project.path.iterdir()} - {"my_model.py.log", "__pycache__"}
+    assert after == before - {"__pycache__"}
+    assert not list(tmp_path.glob("hierexport-*"))

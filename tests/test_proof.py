@@ -1,0 +1,273 @@
+"""The proof of whole models: right tags are proven, wrong ones found, whatever the model holds and computes with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch._higher_order_ops.scan import scan
+from torch._higher_order_ops.while_loop import while_loop
+
+from pytest_hierexport.attribution import Attribution, Evidence, Origin, Origins
+from pytest_hierexport.cases import Example
+from pytest_hierexport.errors import UsageError
+from pytest_hierexport.exporter import export
+from pytest_hierexport.exporter.result import Export
+from pytest_hierexport.proof import Kind, Proof, Verdict, prove, session
+from pytest_hierexport.proof.loading import loaded
+from pytest_hierexport.weights import randomise
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(self.linear(x)) + x
+
+
+class Pair(nn.Module):
+    """Two blocks, the first called before and after."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = Block(), Block()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.a(self.inside(self.a(x)))
+        return out
+
+    def inside(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.b(x)
+        return out
+
+
+class Branching(Pair):
+    def inside(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = torch.cond(x.sum() > 1000, self.b, lambda x: self.b(self.a(x)), (x,))
+        return out
+
+
+class Looping(Pair):
+    def inside(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor
+        _, out = while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, self.b(self.a(x))), (torch.tensor(0), x))
+        return out
+
+
+class Scanning(Pair):
+    def inside(self, x: torch.Tensor) -> torch.Tensor:
+        def step(carry: torch.Tensor, row: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            moved = self.b(carry + row)
+            return moved, moved * 2
+
+        rows: torch.Tensor
+        _, rows = scan(step, x[0] * 2, x)
+        return rows
+
+
+class Splitting(Pair):
+    """Hands a sequence from one call to another."""
+
+    def inside(self, x: torch.Tensor) -> torch.Tensor:
+        first, second = torch.split(x, [1, 1])
+        return torch.cat([self.b(second), first])
+
+
+class Mixed(Pair):
+    """Bfloat16, integers and booleans beside float32, nested among the outputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.b.bfloat16()
+
+    def forward(self, x: torch.Tensor, ids: torch.Tensor) -> dict[str, object]:  # type: ignore[override]
+        low = self.b(x.bfloat16())
+        return {"low": (low, low > 0), "ids": ids * 2, "high": self.a(low.float())}
+
+
+@dataclass(frozen=True)
+class Made:
+    example: Example
+    exported: Export
+
+    def prove(self, attribution: Attribution | None = None) -> Proof:
+        return prove(self.example, self.exported.model, attribution or self.exported.attribution)
+
+    def retagged(self, change: Callable[[str, Origins], Origins]) -> Attribution:
+        found = self.exported.attribution
+        return replace(found, nodes={key: change(key, origins) for key, origins in found.nodes.items()})
+
+
+@cache
+def made(cls: Any, *, optimize: bool = True, dtype: torch.dtype = torch.float32) -> Made:
+    torch.manual_seed(0)
+    model = cls().eval()
+    if dtype is not torch.float32:
+        model.to(dtype)
+    randomise(model)
+    args = (torch.randn(2, 4, dtype=dtype), *([torch.tensor([1, 2])] if cls is Mixed else []))
+    return Made(Example(model, args), export(model, args, exporter="dynamo", optimize=optimize))
+
+
+def kinds(proof: Proof) -> set[str]:
+    return {kind for kind, count in proof.counts().items() if count}
+
+
+@pytest.mark.parametrize("cls", [Pair, Branching, Looping, Scanning, Mixed])
+def test_every_call_is_proven(cls: Any) -> None:
+    proof = made(cls).prove()
+    assert proof.unproven == {}
+    assert kinds(proof) == {"proven"}
+    assert proof.share == 1
+    assert proof.contaminated == ()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_every_call_is_proven_in_every_floating_dtype(dtype: torch.dtype) -> None:
+    assert kinds(made(Pair, dtype=dtype).prove()) == {"proven"}
+
+
+def test_sequences_between_calls_are_followed() -> None:
+    splitting = made(Splitting, optimize=False)
+    operators = {node.op_type for node in splitting.exported.model.graph}
+    assert "SplitToSequence" in operators
+    assert kinds(splitting.prove()) == {"proven"}
+
+
+def test_calls_in_a_branch_and_in_a_loop_are_among_those_that_are_proven() -> None:
+    hierarchy = made(Looping).exported.attribution.hierarchy
+    assert set(made(Looping).prove().verdicts) == set(hierarchy)
+    not_taken = set(made(Branching).exported.attribution.hierarchy) - set(made(Branching).prove().verdicts)
+    assert {name.partition("@")[0] for name in not_taken} == {"b", "b.linear"}
+
+
+def swapped(one: str, other: str) -> Callable[[str, Origins], Origins]:
+    names = {one: other, other: one}
+    return lambda _, origins: tuple(replace(origin, call=names.get(origin.call, origin.call)) for origin in origins)
+
+
+@pytest.mark.parametrize("cls", [Pair, Branching, Looping, Scanning])
+def test_tags_swapped_between_two_calls_of_a_shared_module_are_found_out(cls: Any) -> None:
+    proof = made(cls).prove(made(cls).retagged(swapped("a.linear", "a.linear@1")))
+    assert any(name.startswith("a.linear") for name in proof.unproven)
+    assert proof.share < 1
+
+
+@pytest.mark.parametrize("cls", [Branching, Looping, Scanning])
+def test_a_wrong_tag_inside_a_body_is_found_out(cls: Any) -> None:
+    inside = made(cls)
+    deepest = {key for key in inside.exported.attribution.nodes if "/" in key}
+
+    def change(key: str, origins: Origins) -> Origins:
+        wrong = key in deepest and any(origin.call.startswith("b.linear") for origin in origins)
+        return (Origin("a", Evidence.TRACED),) if wrong else origins
+
+    proof = inside.prove(inside.retagged(change))
+    assert any(name.startswith("b.linear") for name in proof.unproven)
+
+
+def test_everything_tagged_with_the_root_proves_the_root_alone() -> None:
+    pair = made(Pair)
+    proof = pair.prove(pair.retagged(lambda *_: (Origin("", Evidence.TRACED),)))
+    assert set(proof.verdicts) - set(proof.unproven) == {""}
+    assert len(proof.contaminated) > 0
+
+
+def test_an_unproven_call_names_the_value_that_does_not_fit_and_its_tag() -> None:
+    pair = made(Pair)
+    proof = pair.prove(pair.retagged(swapped("b", "")))
+    verdict = proof.unproven["b"]
+    assert verdict.value in {output.name for node in pair.exported.model.graph for output in node.outputs}
+    assert verdict.tag == "/Pair"
+
+
+@pytest.mark.parametrize("external", [False, True])
+def test_a_file_is_proven_like_the_graph_in_memory(external: bool, tmp_path: Path) -> None:
+    pair = made(Pair)
+    path = pair.exported.save(tmp_path / "pair.onnx", external_data=external)
+    proof = prove(pair.example, path, pair.exported.attribution)
+    assert proof.verdicts == pair.prove().verdicts
+
+
+def test_a_small_budget_of_memory_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = made(Looping).prove()
+    monkeypatch.setattr(session, "BUDGET", 100)
+    assert made(Looping).prove().verdicts == whole.verdicts
+
+
+def test_weights_that_are_not_those_of_the_model_prove_nothing() -> None:
+    pair = made(Pair)
+    other = Pair().eval()
+    proof = prove(Example(other, pair.example.args), pair.exported.model, pair.exported.attribution)
+    assert proof.counts()["proven"] == 0
+
+
+def test_a_tolerance_of_the_users_decides_what_is_equal() -> None:
+    pair = made(Pair)
+    exact = prove(pair.example, pair.exported.model, pair.exported.attribution, tolerances={"float32": 1e-12}).counts()
+    assert exact["proven"] < pair.prove().counts()["proven"]
+
+
+def test_inputs_that_do_not_fit_the_graph_are_an_error_that_says_so() -> None:
+    pair = made(Pair)
+    with pytest.raises(UsageError, match="x"):
+        prove(Example(pair.example.model, ()), pair.exported.model, pair.exported.attribution)
+
+
+class Fussy(Pair):
+    """Runs in some modes only, once it has been exported."""
+
+    refuses: tuple[str, ...] = ()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        jit: Any = torch.jit
+        told = {"exporting": torch.compiler.is_exporting(), "tracing": jit.is_tracing()}
+        mode = next((name for name, is_told in told.items() if is_told), "plain")
+        if mode in self.refuses:
+            raise ValueError(f"not while {mode}")
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("refuses", [("exporting",), ("exporting", "tracing"), ("plain", "tracing")])
+def test_a_model_that_runs_in_one_mode_only_is_proven_in_that(refuses: tuple[str, ...]) -> None:
+    fussy = made(Fussy)
+    example = Example(Fussy().eval(), fussy.example.args)
+    example.model.load_state_dict(fussy.example.model.state_dict())
+    example.model.refuses = refuses  # type: ignore[assignment]  # a plain attribute
+    assert kinds(prove(example, fussy.exported.model, fussy.exported.attribution)) == {"proven"}
+
+
+def test_a_model_that_does_not_run_at_all_is_an_error_that_says_why() -> None:
+    fussy = made(Fussy)
+    example = Example(Fussy().eval(), fussy.example.args)
+    example.model.refuses = ("exporting", "tracing", "plain")  # type: ignore[assignment]  # a plain attribute
+    with pytest.raises(UsageError, match="ValueError: not while plain"):
+        prove(example, fussy.exported.model, fussy.exported.attribution)
+
+
+def test_the_model_and_the_graph_are_left_as_they_were() -> None:
+    looping = made(Looping)
+    state = {name: tensor.clone() for name, tensor in looping.example.model.state_dict().items()}
+    with loaded(looping.exported.model) as (before, _):
+        looping.prove()
+    with loaded(looping.exported.model) as (after, _):
+        assert after == before
+    assert all(torch.equal(tensor, state[name]) for name, tensor in looping.example.model.state_dict().items())
+
+
+def test_a_share_leaves_out_what_says_nothing_of_the_tags() -> None:
+    def share(**counts: int) -> float:
+        verdicts: Mapping[str, Kind] = {f"{kind}{i}": Kind[kind] for kind, n in counts.items() for i in range(n)}
+        return Proof({name: Verdict(kind) for name, kind in verdicts.items()}, ()).share
+
+    assert share(PROVEN=3, UNPROVEN=1, FOLDED=4) == 0.75
+    assert share(PROVEN=3, AMBIGUOUS=1, DISSOLVED=9, PASS_THROUGH=2) == 0.75
+    assert share(FOLDED=2) == 1

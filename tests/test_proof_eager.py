@@ -1,0 +1,232 @@
+"""An eager run: what every call takes and gives, whatever it is wrapped in, and the model left as it was."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch._higher_order_ops.while_loop import while_loop
+
+from pytest_hierexport.cases import Example
+from pytest_hierexport.hierarchy import Hierarchy
+from pytest_hierexport.proof.eager import EagerCall, Mode, ModelError, run_eager
+from pytest_hierexport.proof.tensors import show
+from pytest_hierexport.proof.values import Values
+
+X = torch.tensor([[1.0, -2.0]])
+
+
+class Relu(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x)
+
+
+@dataclass
+class Ran:
+    calls: dict[str, EagerCall]
+    values: Values
+
+    def number(self, tensor: torch.Tensor) -> int:
+        shown = show(tensor)
+        assert shown is not None
+        return self.values.add(shown)
+
+    def took(self, name: str) -> set[str]:
+        return set(self.calls[name].inputs.values())
+
+
+def run(model: nn.Module, *args: Any, mode: Mode = Mode.EXPORTING, **kwargs: Any) -> Ran:
+    values = Values()
+    calls = run_eager(Example(model, args, kwargs), Hierarchy([]), values, mode)
+    return Ran({seen.call.name: seen for seen in calls}, values)
+
+
+def test_every_call_is_seen_with_what_it_was_given_and_what_it_returned() -> None:
+    ran = run(nn.Sequential(Relu(), nn.Flatten(0)), X)
+    assert list(ran.calls) == ["0", "1", ""]
+    assert list(ran.calls["0"].inputs) == [ran.number(X)]
+    assert list(ran.calls["0"].returned) == [ran.number(X.relu())]
+    assert ran.calls["1"].call.parent == ""
+
+
+def test_calls_that_began_earlier_may_end_later() -> None:
+    calls = run(nn.Sequential(Relu()), X).calls
+    assert calls[""].start < calls["0"].start
+
+
+def test_an_input_that_is_changed_in_place_is_seen_as_it_was() -> None:
+    class Doubling(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.mul_(2)
+
+    ran = run(nn.Sequential(Doubling()), X)
+    assert ran.number(X) in ran.calls["0"].inputs
+    assert ran.number(X * 2) in ran.calls["0"].effects
+    assert X.tolist() == [[1, -2]]
+
+
+def test_tensors_in_caches_count_as_inputs_and_what_is_put_there_as_given() -> None:
+    class Cache:
+        def __init__(self, *keys: torch.Tensor) -> None:
+            self.keys = list(keys)
+
+    class Appending(nn.Module):
+        def forward(self, x: torch.Tensor, cache: Cache) -> torch.Tensor:
+            cache.keys.append(x + 1)
+            return x + cache.keys[0]
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Appending()
+
+        def forward(self, x: torch.Tensor, cache: Cache) -> torch.Tensor:
+            out: torch.Tensor = self.inner(x, cache)
+            return out
+
+    ran = run(Model(), X, cache=Cache(X * 3))
+    assert ran.calls["inner"].inputs[ran.number(X * 3)] == "[0][1].keys[0]"
+    assert ran.number(X + 1) in ran.calls["inner"].given
+
+
+def test_what_the_pass_itself_put_on_a_module_is_an_input_and_a_constant_buffer_is_not() -> None:
+    class Holder(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Buffer(torch.tensor([5.0, 6.0]))
+            self.noted: torch.Tensor | None = None
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            assert self.noted is not None
+            return x + self.table + self.noted
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.holder = Holder()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.holder.noted = x * 7
+            out: torch.Tensor = self.holder(x)
+            return out
+
+    model = Model()
+    ran = run(model, X)
+    assert ran.took("holder") == {"[0][0]", "captured noted"}
+    assert model.holder.noted is None
+
+
+@pytest.mark.parametrize(
+    ("mode", "told"),
+    [(Mode.EXPORTING, (True, True, False)), (Mode.TRACING, (False, False, True)), (Mode.PLAIN, (False, False, False))],
+)
+def test_the_model_runs_in_eval_mode_and_is_told_how_it_runs(mode: Mode, told: tuple[bool, ...]) -> None:
+    def answers() -> tuple[bool, ...]:
+        jit: Any = torch.jit
+        return torch.compiler.is_exporting(), torch.compiler.is_compiling(), jit.is_tracing()
+
+    seen: list[tuple[bool, ...]] = []
+
+    class Asking(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            seen.append((self.training, *answers()))
+            return x
+
+    model = Asking().train()
+    run(model, X, mode=mode)
+    assert seen == [(False, *told)]
+    assert model.training
+    assert answers() == (False, False, False)
+
+
+def test_calls_in_a_compiled_module_are_seen() -> None:
+    compiled: Any = torch.compile(nn.Sequential(Relu()))
+    assert list(run(nn.Sequential(compiled), X).calls) == ["0._orig_mod.0", "0._orig_mod", "0", ""]
+
+
+def test_calls_in_a_region_to_be_compiled_once_are_seen() -> None:
+    class Region(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Relu()
+
+        @torch.compiler.nested_compile_region
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            out: torch.Tensor = self.inner(x)
+            return out
+
+    assert list(run(nn.Sequential(Region()), X).calls) == ["0.inner", "0", ""]
+
+
+class Branching(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.before, self.inside = Relu(), Relu()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = torch.cond(x.sum() > 0, self.inside, lambda x: self.inside(-x), (self.before(x),))
+        return out
+
+
+class Looping(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inside = Relu()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor
+        _, out = while_loop(lambda i, x: i < 2, lambda i, x: (i + 1, self.inside(x) + 1), (torch.tensor(0), x))
+        return out
+
+
+def test_a_call_that_a_branch_makes_is_seen_and_told_from_others() -> None:
+    calls = run(Branching(), X).calls
+    assert {name: seen.in_body for name, seen in calls.items()} == {"before": False, "inside": True, "": False}
+
+
+def test_a_loop_makes_a_call_in_every_iteration() -> None:
+    ran = run(Looping(), X)
+    assert list(ran.calls) == ["inside", "inside@1", ""]
+    assert ran.number(X.relu() + 1) in ran.calls["inside@1"].inputs
+
+
+def test_tensors_made_in_inference_mode_are_seen_as_well() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("table", torch.tensor([5.0, 6.0]))
+            self.inner = Relu()
+
+        @torch.inference_mode()
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            doubled = x * 2
+            first = self.inner(doubled)
+            doubled += 1
+            out: torch.Tensor = first + self.inner(doubled) + self.table
+            return out
+
+    with torch.inference_mode():
+        model, x = Model(), X.clone()
+    ran = run(model, x)
+    assert ran.took("inner") == {"[0][0]"}
+    assert list(ran.calls["inner@1"].inputs) == [ran.number(X * 2 + 1)]
+
+
+def test_an_input_with_a_history_of_gradients_is_no_obstacle() -> None:
+    x = X.clone().requires_grad_() * 1
+    assert list(run(nn.Sequential(Relu()), x).calls) == ["0", ""]
+
+
+def test_an_error_of_the_models_leaves_everything_as_it_was() -> None:
+    class Failing(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            raise ValueError("no")
+
+    original = torch.nn.Module._call_impl
+    with pytest.raises(ModelError, match="ValueError: no"):
+        run(nn.Sequential(Failing()), X)
+    assert torch.nn.Module._call_impl is original
+    assert not torch.compiler.is_exporting()

@@ -1,0 +1,110 @@
+"""Running a graph for every value in it: tensors and sequences, any dtype, in bounded memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from pytest_hierexport.errors import UsageError
+from pytest_hierexport.proof import session
+from pytest_hierexport.proof.session import run_graph
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+X = np.array([[1.0, -2.0], [3.0, 4.0]], np.float32)
+
+
+def parsed(text: str) -> onnx.ModelProto:
+    model: onnx.ModelProto = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 20]> {text}')
+    return model
+
+
+def fetched(proto: onnx.ModelProto, *wanted: str, x: NDArray[Any] = X, folder: Path | None = None) -> dict[str, Any]:
+    values = run_graph(proto, {"x": x}, wanted, folder)
+    return {value.name: [array.tolist() for array in value.arrays] for value in values}
+
+
+def test_every_wanted_value_is_computed_and_the_model_is_left_as_it_was() -> None:
+    proto = parsed("g (float[2,2] x) => (float[2,2] z) { y = Relu(x) z = Neg(y) }")
+    before = proto.SerializeToString()
+    assert fetched(proto, "y", "z") == {"y": [[[1, 0], [3, 4]]], "z": [[[-1, 0], [-3, -4]]]}
+    assert proto.SerializeToString() == before
+
+
+def test_a_sequence_gives_each_of_its_tensors() -> None:
+    proto = parsed(
+        "g (float[2,2] x) => (float[2,2] z) { s = SplitToSequence<axis=0>(x) z = ConcatFromSequence<axis=0>(s) }"
+    )
+    assert fetched(proto, "s") == {"s": [[[1, -2]], [[3, 4]]]}
+
+
+def test_a_bfloat16_value_comes_as_numbers_that_numpy_can_hold() -> None:
+    proto = parsed("g (bfloat16[2,2] x) => (float[2,2] z) { y = Identity(x) z = Cast<to=1>(y) }")
+    (value,) = run_graph(proto, {"x": X.astype(ml_dtypes.bfloat16)}, ["y"])
+    assert value.dtype == "bfloat16"
+    assert np.array_equal(value.arrays[0].astype(np.float32), X)
+
+
+def test_the_reference_evaluator_serves_where_onnx_runtime_has_no_kernel() -> None:
+    proto = parsed("g (bfloat16[2,2] x) => (bfloat16[2,2] y) { y = Relu(x) }")
+    (value,) = run_graph(proto, {"x": X.astype(ml_dtypes.bfloat16)}, ["y"])
+    assert np.array_equal(value.arrays[0].astype(np.float32), [[1, 0], [3, 4]])
+
+
+@pytest.mark.parametrize("budget", [1, 50, 1 << 30])
+def test_any_budget_of_memory_gives_the_same_values(budget: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    proto = parsed(
+        "g (float[2,2] x) => (float[N,2] d) { a = Relu(x) b = Neg(a) c = Add(a, b) d = Concat<axis=0>(c, c) }"
+    )
+    monkeypatch.setattr(session, "BUDGET", budget)
+    assert list(fetched(proto, "a", "b", "c", "d")) == ["a", "b", "c", "d"]
+
+
+def test_no_session_holds_more_than_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    proto = parsed(
+        "g (float[N,2] x) => (float[N,2] c) <float[N,2] a, float[N,2] b> { a = Relu(x) b = Neg(a) c = Neg(b) }"
+    )
+    held: list[int] = []
+    original = session._session
+
+    def counted(proto: onnx.ModelProto, **options: Any) -> Any:
+        held.append(len(proto.graph.output))
+        return original(proto, **options)
+
+    monkeypatch.setattr(session, "_session", counted)
+    monkeypatch.setattr(session, "BUDGET", 2 * 10 * 2 * 4)  # two values of the size that `N` has in this run
+    fetched(proto, "a", "b", "c", x=np.ones((10, 2), np.float32))
+    assert held == [2, 1]
+
+
+def test_external_data_is_read_from_the_models_folder(tmp_path: Path) -> None:
+    weight = numpy_helper.from_array(X, "w")
+    node = helper.make_node("Add", ["x", "w"], ["y"])
+    value = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [2, 2])
+    out = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [2, 2])
+    graph = helper.make_graph([node], "g", [value], [out], [weight])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    onnx.save(proto, tmp_path / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
+    proto = onnx.load(tmp_path / "m.onnx", load_external_data=False)
+    assert fetched(proto, "y", folder=tmp_path) == {"y": [[[2, -4], [6, 8]]]}
+
+
+@pytest.mark.parametrize(
+    ("body", "x"),
+    [
+        pytest.param("y = Relu(x)", np.ones((3, 3), np.float32), id="an input of another shape"),
+        pytest.param("i = Constant<value = int64[1] {7}>() y = Gather(x, i)", X, id="an index out of range"),
+        pytest.param("y = Unknown(x)", X, id="an operator that nobody knows"),
+    ],
+)
+def test_a_graph_that_does_not_run_is_an_error_that_says_so(body: str, x: NDArray[Any]) -> None:
+    proto = parsed(f"g (float[2,2] x) => (float[A,B] y) {{ {body} }}")
+    with pytest.raises(UsageError, match="that ONNX Runtime"):
+        fetched(proto, "y", x=x)

@@ -1,0 +1,70 @@
+"""Which eager values the values of a graph show: what is computed at all, and how closely it is compared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from pytest_hierexport.attribution import Attribution
+from pytest_hierexport.hierarchy import Call, Hierarchy
+from pytest_hierexport.proof import showing
+from pytest_hierexport.proof.boundary import Graph
+from pytest_hierexport.proof.session import run_graph
+from pytest_hierexport.proof.showing import show_graph
+from pytest_hierexport.proof.unrolling import Unrolling
+from pytest_hierexport.proof.values import Shown, Values, snapshot
+
+X = np.array([1.0, -2.0, 3.1], np.float32)
+
+
+def show(text: str, *eager: Any, x: Any = X) -> dict[str, Shown]:
+    proto: onnx.ModelProto = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 20]> {text}')
+    attribution = Attribution(Hierarchy([Call("", 0, "m.Root", None)]))
+    graph = Graph(proto, Unrolling(proto, attribution).steps, attribution)
+    values = Values()
+    for array in eager:
+        values.add(snapshot(array))
+    return show_graph(graph, proto, {"x": x}, values, None)
+
+
+def test_inputs_initializers_and_computed_values_show_what_they_equal() -> None:
+    text = "g (float[3] x) => (float[3] z) <float[3] w = {1.0, 2.0, 3.0}> { y = Neg(x) z = Add(y, w) }"
+    shown = show(text, X, np.array([1, 2, 3], np.float32), -X)
+    assert {name: found for name, found in shown.items() if found != (frozenset(),)} == {
+        "x": (frozenset([0]),),
+        "w": (frozenset([1]),),
+        "y": (frozenset([2]),),
+    }
+
+
+def test_a_value_of_a_shape_that_no_eager_value_has_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def watched(proto: Any, feeds: Any, wanted: Any, folder: Any) -> Any:
+        asked.extend(wanted)
+        return run_graph(proto, feeds, wanted, folder)
+
+    monkeypatch.setattr(showing, "run_graph", watched)
+    known = "<float[6] y, float[3] z>"
+    text = f"g (float[3] x) => (float[N] u) {known} {{ y = Concat<axis=0>(x, x) z = Neg(x) u = Neg(y) }}"
+    shown = show(text, -X)
+    assert asked == ["z", "u"]
+    assert shown["y"] == (frozenset(),)
+
+
+@pytest.mark.parametrize(("low", "found"), [(1, frozenset()), (10, frozenset([0]))])
+def test_what_comes_of_a_coarse_value_is_compared_as_coarsely(low: int, found: frozenset[int]) -> None:
+    text = f"g (float[3] x) => (float[3] u) {{ y = Cast<to={low}>(x) z = Cast<to=1>(y) u = Add(z, z) }}"
+    assert show(text, X * np.float32(2.002))["u"] == (found,)
+
+
+def test_a_coarse_value_that_is_not_worth_computing_makes_others_coarse_all_the_same() -> None:
+    known = "<float16[1,3] y>"
+    text = f"""g (float[3] x) => (float[3] u) {known} {{
+      s = Constant<value_ints=[1,3]>() r = Reshape(x, s) y = Cast<to=10>(r)
+      z = Cast<to=1>(y) t = Constant<value_ints=[3]>() u = Reshape(z, t)
+    }}"""
+    assert show(text, X * np.float32(1.002))["u"] == (frozenset([0]),)

@@ -1,0 +1,111 @@
+"""Tensors and numbers, wherever a module call may hold them."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from pytest_hierexport.proof.tensors import show, show_number, state_of, walk
+
+Pair = namedtuple("Pair", ["left", "right"])  # noqa: PYI024  # models return the untyped kind
+ONE, TWO = torch.tensor([1.0, 2.0]), torch.tensor([3.0])
+
+
+@dataclass
+class Output:
+    hidden: torch.Tensor
+    more: Any = None
+
+
+class Slotted:
+    __slots__ = ("keys",)
+
+    def __init__(self, keys: torch.Tensor) -> None:
+        self.keys = keys
+
+
+class Cache:
+    def __init__(self, *layers: Any) -> None:
+        self.layers = list(layers)
+        self.length = 7
+
+
+@pytest.mark.parametrize(
+    ("holder", "places"),
+    [
+        (ONE, [""]),
+        ([ONE, (TWO, None)], ["[0]", "[1][0]"]),
+        ({"a": {"b": ONE}}, ["['a']['b']"]),
+        ({TWO}, ["{}"]),
+        (Pair(ONE, TWO), [".left", ".right"]),
+        (Output(ONE, {"k": TWO}), [".hidden", ".more['k']"]),
+        (Cache(Slotted(ONE), Slotted(TWO)), [".layers[0].keys", ".layers[1].keys"]),
+        ([1, 2.5, True], ["[0]", "[1]", "[2]"]),
+        ("text", []),
+        (torch.nn.Linear(2, 2), []),
+    ],
+)
+def test_each_is_named_by_the_place_where_it_was_found(holder: Any, places: list[str]) -> None:
+    assert [place for place, _ in walk(holder)] == places
+
+
+def test_settings_among_an_objects_attributes_are_no_values() -> None:
+    assert [part for _, part in walk(Cache(ONE))] == [ONE]
+
+
+def test_an_object_that_holds_itself_is_looked_into_once() -> None:
+    cache = Cache(ONE)
+    cache.layers.append(cache)
+    assert [place for place, _ in walk(cache)] == [".layers[0]"]
+
+
+def test_a_complex_tensor_is_shown_as_onnx_holds_it() -> None:
+    shown = show(torch.tensor([1 + 2j]))
+    assert shown is not None
+    assert (shown.dtype, shown.shape) == ("float32", (1, 2))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float8_e4m3fn, torch.float16, torch.int8, torch.bool])
+def test_every_dtype_keeps_its_name(dtype: torch.dtype) -> None:
+    shown = show(torch.ones(2).to(dtype))
+    assert shown is not None
+    assert f"torch.{shown.dtype}" == str(dtype)
+
+
+def test_a_tensor_without_elements_to_read_is_not_shown() -> None:
+    assert show(torch.empty(2, device="meta")) is None
+    assert show(torch.eye(2).to_sparse()) is None
+
+
+def test_a_python_number_may_be_any_scalar_that_it_fits() -> None:
+    assert {shown.dtype for shown in show_number(True)} == {"bool"}
+    assert {shown.dtype for shown in show_number(2)} == {"int64", "float32", "float64"}
+    assert {shown.dtype for shown in show_number(0.5)} == {"float32", "float64"}
+    assert {shown.dtype for shown in show_number(2**70)} == {"float32", "float64"}
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_the_state_of_a_tensor_changes_when_it_is_written_to(inference: bool) -> None:
+    with torch.inference_mode(inference):
+        tensor = torch.zeros(3)
+        before = state_of(tensor)
+        assert state_of(tensor) == before
+        tensor[1] = 1
+        assert state_of(tensor) != before
+
+
+def test_a_tensor_without_storage_has_a_state_in_inference_mode_too() -> None:
+    with torch.inference_mode():
+        assert state_of(torch.empty(2, device="meta")) is None
+
+
+def test_numbers_of_numpy_are_those_of_the_tensor() -> None:
+    shown = show(torch.tensor([1.5, -2.0]))
+    assert shown is not None
+    assert shown.numbers is not None
+    assert np.array_equal(shown.numbers, [1.5, -2.0])

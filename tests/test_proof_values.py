@@ -1,0 +1,158 @@
+"""Values: when tensors of two runs count as the same one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from pytest_hierexport.proof.values import KEPT, Values, snapshot
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+LOWEST = float(np.finfo(np.float32).min)
+
+
+def numbers(*shape: int, seed: int = 0, dtype: Any = np.float32) -> NDArray[Any]:
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def is_found(first: NDArray[Any], second: NDArray[Any], dtype: str = "", **tolerances: float) -> bool:
+    """Whether the second tensor may stand for the first."""
+    values = Values(tolerances)
+    number = values.add(snapshot(first, dtype))
+    return values.find(snapshot(second, dtype)) == {number}
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_a_tensor_is_found_again_within_the_rounding_of_its_dtype(dtype: Any) -> None:
+    first = numbers(3, 4, dtype=dtype)
+    assert is_found(first, (first * (1 + 2 * np.finfo(dtype).eps)).astype(dtype))
+    assert not is_found(first, (first * 1.1).astype(dtype))
+
+
+def test_a_bfloat16_tensor_comes_as_float32_and_is_compared_as_what_it_is() -> None:
+    first = numbers(3, 4).astype(ml_dtypes.bfloat16).astype(np.float32)
+    assert is_found(first, first * np.float32(1.01), "bfloat16")
+    assert not is_found(first, first * np.float32(1.01))
+
+
+def test_a_tolerance_of_the_users_comes_before_the_dtypes_own() -> None:
+    first = numbers(3, 4)
+    assert is_found(first, first * np.float32(1.01), float32=0.1)
+    assert not is_found(first, first * np.float32(1 + 1e-6), float32=0)
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        pytest.param(numbers(4, 3).reshape(3, 4).T, id="another shape"),
+        pytest.param(numbers(3, 4).astype(np.float64), id="another dtype"),
+        pytest.param(numbers(3, 4, seed=1), id="other numbers"),
+        pytest.param(np.flip(numbers(3, 4)), id="another order"),
+    ],
+)
+def test_another_tensor_is_not_found(second: NDArray[Any]) -> None:
+    assert not is_found(numbers(3, 4), second)
+
+
+@pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf, LOWEST])
+def test_what_is_no_ordinary_number_must_stand_in_the_same_places(special: float) -> None:
+    first, moved = numbers(2, 3), numbers(2, 3)
+    first[0, 1] = special
+    moved[1, 1] = special
+    assert is_found(first, first.copy())
+    assert not is_found(first, moved)
+
+
+def test_a_masks_huge_numbers_do_not_hide_the_others() -> None:
+    first = numbers(4, 4)
+    first[np.triu_indices(4, 1)] = LOWEST
+    second = first.copy()
+    second[1, 0] += 0.01
+    assert not is_found(first, second)
+
+
+def test_noughts_of_either_sign_are_one_value() -> None:
+    values = Values()
+    assert values.add(snapshot(np.array([0.0, 1.0]))) == values.add(snapshot(np.array([-0.0, 1.0])))
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8, np.bool_])
+def test_integers_and_booleans_are_equal_in_every_element_or_not_at_all(dtype: Any) -> None:
+    first = np.array([[1, 0], [1, 1]], dtype)
+    second = first.copy()
+    second[0, 1] = 1
+    assert is_found(first, first.copy())
+    assert not is_found(first, second)
+
+
+def test_values_of_one_run_are_the_same_only_where_every_element_is() -> None:
+    values = Values()
+    first = numbers(8)
+    near = values.add(snapshot(first * np.float32(1 + 1e-6)))
+    assert values.add(snapshot(first)) != near
+    assert values.add(snapshot(first.copy())) == 1
+
+
+def test_of_two_near_values_the_nearer_is_meant() -> None:
+    values = Values({"float32": 0.1})
+    first = numbers(8)
+    one, other = values.add(snapshot(first)), values.add(snapshot(first * np.float32(1.05)))
+    assert values.find(snapshot(first * np.float32(1.001))) == {one}
+    assert values.find(snapshot(first * np.float32(1.049))) == {other}
+
+
+def test_two_values_that_rounding_cannot_tell_apart_are_both_meant() -> None:
+    values = Values()
+    first = numbers(8)
+    both = {values.add(snapshot(first)), values.add(snapshot(first * np.float32(1 + 1e-6)))}
+    assert values.find(snapshot(first * np.float32(1 + 3e-7))) == both
+
+
+def test_a_large_tensor_is_kept_small_and_told_from_others() -> None:
+    first = numbers(3 * KEPT + 7)
+    kept = snapshot(first).numbers
+    assert kept is not None
+    assert kept.size == KEPT
+    second = first.copy()
+    second[[5, KEPT + 5]] = second[[KEPT + 5, 5]]
+    assert is_found(first, first * np.float32(1 + 1e-6))
+    assert not is_found(first, second)
+
+
+@pytest.mark.parametrize(
+    ("array", "constant"),
+    [
+        (np.full((2, 3), 0.3), True),
+        (np.full(3, np.nan), True),
+        (np.array([0.3, 0.4]), False),
+        (np.array([7, 7]), True),
+        (np.array([7, 8]), False),
+        (np.array(1.0), True),
+        (np.array(0.3), False),
+        (np.array(7), True),
+        (np.zeros((0, 3)), True),
+        (np.zeros((0, 3), np.int64), True),
+        (np.zeros(3, ml_dtypes.int4), True),
+    ],
+)
+def test_a_tensor_of_one_and_the_same_element_says_nothing(array: NDArray[Any], constant: bool) -> None:
+    assert snapshot(array).constant is constant
+
+
+def test_of_many_equal_elements_one_other_is_seen() -> None:
+    array = np.zeros(1000)
+    array[501] = 1
+    assert not snapshot(array).constant
+
+
+def test_only_shapes_that_were_added_are_known() -> None:
+    values = Values()
+    values.add(snapshot(numbers(3, 4)))
+    assert values.has_shape("float32", (3, 4))
+    assert not values.has_shape("float64", (3, 4))
+    assert not values.has_shape("float32", (4, 3))

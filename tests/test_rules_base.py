@@ -1,0 +1,71 @@
+"""What rules see and say: `pytest_hierexport.rules.base`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_hierexport.cases import Case, Example
+from pytest_hierexport.errors import TagError, UsageError
+from pytest_hierexport.rules.base import ExportedCase, Violation, at_most
+
+
+def places(count: int) -> list[Violation]:
+    return [Violation(f"node {i}", "a tag", "none", "tag it") for i in range(count)]
+
+
+def test_few_violations_are_all_given() -> None:
+    assert list(at_most(places(3), most=3)) == places(3)
+
+
+def test_of_many_violations_the_first_are_given_and_the_others_counted() -> None:
+    *first, last = at_most(places(9), most=3)
+    assert first == places(3)
+    assert last == Violation("and 6 more", "a tag", "the like", "tag it")
+
+
+def test_no_violation_is_none() -> None:
+    assert not list(at_most([]))
+
+
+class TestExportedCase:
+    def test_builds_the_model_once_and_only_when_asked(self, tmp_path: Path) -> None:
+        import torch
+
+        built: list[torch.nn.Module] = []
+
+        def factory() -> torch.nn.Module:
+            built.append(torch.nn.Linear(1, 1))
+            return built[-1]
+
+        case = Case("linear", lambda: (factory(), (torch.ones(1),)), "tests", randomise=False)
+        exported = ExportedCase(case, tmp_path / "model.onnx")
+        assert not built
+        assert exported.example is exported.example
+        assert built == [exported.example.model]
+
+    def test_says_that_a_file_is_no_onnx_file(self, tmp_path: Path) -> None:
+        (tmp_path / "model.onnx").write_text("no model", encoding="utf-8")
+        exported = ExportedCase(Case("text", lambda: None, "tests"), tmp_path / "model.onnx")
+        with pytest.raises(UsageError):
+            _ = exported.proto
+
+    def test_says_that_a_file_holds_no_tags(self, tmp_path: Path) -> None:
+        import onnx
+
+        graph = onnx.helper.make_graph([onnx.helper.make_node("Neg", ["x"], ["y"])], "g", [], [])
+        onnx.save(onnx.helper.make_model(graph), tmp_path / "model.onnx")
+        exported = ExportedCase(Case("bare", lambda: None, "tests"), tmp_path / "model.onnx")
+        with pytest.raises(TagError):
+            _ = exported.attribution
+        assert exported.node("y") == "y (untagged)"
+
+    def test_exports_again_with_the_capture_that_served_and_not_with_another(self, tmp_path: Path) -> None:
+        seen: list[tuple[Case, Example, Path]] = []
+        case = Case("any", lambda: None, "tests", exporter="auto")
+        example = Example(model=None)  # type: ignore[arg-type]  # nothing looks at it here
+        exported = ExportedCase(case, "a.onnx", example, "torchscript", exporter=lambda *given: seen.append(given))
+        again = exported.export_again(tmp_path / "b.onnx")
+        assert seen == [(case, example, tmp_path / "b.onnx")]
+        assert (again.path, again.exporter_name, again.case) == (tmp_path / "b.onnx", "torchscript", case)

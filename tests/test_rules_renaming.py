@@ -1,0 +1,190 @@
+"""A model under other names, and put back: `pytest_hierexport.rules.renaming`."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from pytest_hierexport.cases import select
+from pytest_hierexport.exporter.modules import class_of
+from pytest_hierexport.hierarchy import Call, Hierarchy
+from pytest_hierexport.rules.renaming import CannotRenameError, renamed
+
+
+class Leaf(nn.Module):
+    """A parameter, a buffer that is kept, one that is not."""
+
+    kept: torch.Tensor
+    passing: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(2.0))
+        self.register_buffer("kept", torch.tensor(3.0))
+        self.register_buffer("passing", torch.tensor(4.0), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.scale + self.kept - self.passing
+
+
+class Tree(nn.Module):
+    """Containers of every kind, a shared leaf, and children found in every way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shared = Leaf()
+        self.listed = nn.ModuleList([self.shared, Leaf()])
+        self.keyed = nn.ModuleDict({"left": Leaf(), "right": nn.Linear(2, 2)})
+        self.chain = nn.Sequential(nn.Linear(2, 2), Leaf())
+        self.add_module("7", Leaf())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.shared(x)
+        for leaf in self.listed:
+            x = leaf(x)
+        x = self.keyed["right"](self.keyed["left"](x))
+        x = self._modules["chain"](x)  # type: ignore[misc]  # as some models find their parts
+        return getattr(self, "7")(x)  # type: ignore[no-any-return]
+
+
+def names(model: nn.Module) -> set[str]:
+    return {part for name, _ in [*model.named_modules(), *model.state_dict().items()] for part in name.split(".")}
+
+
+def test_every_class_and_attribute_of_the_authors_own_is_renamed() -> None:
+    tree = Tree()
+    with renamed(tree):
+        assert {"shared", "listed", "keyed", "chain", "scale", "kept"}.isdisjoint(names(tree))
+        assert {"Tree", "Leaf"}.isdisjoint({type(module).__name__ for module in tree.modules()})
+        assert {"Tree", "Leaf"}.isdisjoint({type(module).__qualname__ for module in tree.modules()})
+
+
+def test_positions_and_keys_and_torchs_own_names_stay() -> None:
+    tree = Tree()
+    with renamed(tree):
+        assert {"0", "1", "7", "left", "right", "weight", "bias"} <= names(tree)
+        assert {"Linear", "ModuleList", "Sequential"} <= {type(module).__name__ for module in tree.modules()}
+
+
+def test_one_name_becomes_one_name_and_two_become_two() -> None:
+    tree = Tree()
+    with renamed(tree) as renaming:
+        assert len({type(module) for module in tree.modules() if isinstance(module, Leaf)}) == 1
+        assert len(set(renaming.paths.values())) == len(renaming.paths)
+
+
+def test_it_computes_the_same_and_answers_to_the_old_names() -> None:
+    tree, x = Tree(), torch.ones(1, 2)
+    expected = tree(x)
+    with renamed(tree):
+        assert torch.equal(tree(x), expected)
+        assert tree.shared is tree.get_submodule("listed.0")
+        assert hasattr(tree, "chain")
+        assert not hasattr(tree, "nothing")
+        assert "shared" in tree._modules
+        tree.shared.scale = nn.Parameter(torch.tensor(5.0))
+        tree.shared.register_buffer("kept", torch.tensor(6.0))
+        assert len(tree.shared._parameters) == 1
+        assert len(tree.shared._buffers) == 2
+
+
+def test_what_is_said_to_be_renamed_is_what_the_model_now_says() -> None:
+    tree = Tree()
+    old = [name for name, _ in tree.named_parameters()]
+    modules = [(name, class_of(module)) for name, module in tree.named_modules(remove_duplicate=False)]
+    with renamed(tree) as renaming:
+        assert [renaming.tensors[name] for name in old] == [name for name, _ in tree.named_parameters()]
+        assert [(renaming.paths[name], renaming.classes.get(cls, cls)) for name, cls in modules] == [
+            (name, class_of(module)) for name, module in tree.named_modules(remove_duplicate=False)
+        ]
+
+
+def test_buffers_that_are_not_saved_stay_so() -> None:
+    leaf = Leaf()
+    with renamed(leaf):
+        assert len(leaf.state_dict()) == 2
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_everything_is_put_back(fails: bool) -> None:
+    tree = Tree()
+    before = [(type(module), dict(vars(module)), list(module._modules)) for module in tree.modules()]
+    with contextlib.suppress(KeyError), renamed(tree):
+        if fails:
+            tree.keyed["nowhere"]
+    assert [(type(module), dict(vars(module)), list(module._modules)) for module in tree.modules()] == before
+
+
+def test_calls_are_renamed_with_their_parents() -> None:
+    tree = Tree()
+    old = Hierarchy([Call("", 0, class_of(tree), None), Call("shared", 1, class_of(tree.shared), "")])
+    with renamed(tree) as renaming:
+        root, shared = renaming.hierarchy(old).values()
+        assert (root.cls, shared.cls) == (class_of(tree), class_of(tree.shared))
+        assert (shared.index, shared.parent) == (1, "")
+        assert tree.get_submodule(shared.path) is tree.shared
+
+
+def test_a_class_that_parametrisation_made_is_renamed_as_the_one_it_stands_for() -> None:
+    leaf, x = Leaf(), torch.ones(2)
+    nn.utils.parametrize.register_parametrization(leaf, "scale", nn.Softplus())
+    expected = leaf(x)
+    old = class_of(leaf)
+    with renamed(leaf) as renaming:
+        assert torch.equal(leaf(x), expected)
+        assert class_of(leaf) == renaming.classes[old] != old
+
+
+def test_parameters_that_torchs_own_code_finds_by_name_keep_them() -> None:
+    class Memory(nn.LSTM):
+        pass
+
+    memory, x = Memory(2, 2), torch.ones(3, 1, 2)
+    expected, _ = memory(x)
+    with renamed(memory):
+        assert "weight_ih_l0" in memory.state_dict()
+        assert type(memory).__name__ != "Memory"
+        assert torch.equal(memory(x)[0], expected)
+
+
+def test_what_a_class_prints_is_renamed_unless_that_shall_stay() -> None:
+    leaf = Leaf()
+    printed = str(type(leaf))
+    with renamed(leaf):
+        assert str(type(leaf)) != printed
+    with renamed(leaf, printed=False):
+        assert str(type(leaf)) == printed
+        assert type(leaf).__name__ != "Leaf"
+
+
+def test_a_class_that_forbids_subclasses_is_said_to_and_the_model_left_alone() -> None:
+    class Final(nn.Module):
+        def __init_subclass__(cls, **kwargs: Any) -> None:
+            raise TypeError("this class is final")
+
+    model = nn.Sequential(Final())
+    with pytest.raises(CannotRenameError, match="Final: TypeError: this class is final"), renamed(model):
+        pass
+    assert type(model[0]) is Final
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "t5", "llama", "vit", "clip"])
+def test_transformers_models_compute_the_same(name: str) -> None:
+    (case,) = select([name], Path())
+    example = case.load()
+    example.model.eval()
+    with torch.no_grad():
+        expected = example.model(*example.args, **example.kwargs)
+        with renamed(example.model):
+            found = example.model(*example.args, **example.kwargs)
+    torch.testing.assert_close(tensors(found), tensors(expected), rtol=0, atol=0)
+
+
+def tensors(output: Any) -> list[torch.Tensor]:
+    leaves, _ = torch.utils._pytree.tree_flatten(output)
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]

@@ -1,0 +1,171 @@
+"""How values are followed through an exporter's source: `pytest_hierexport.rules.source`.
+
+The counterexamples of MUST-001 stand in `musts`; here is what they rest on.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from pytest_hierexport.errors import UsageError
+from pytest_hierexport.rules.source import Decision, Kind, decisions, import_closure, module_name, words_of
+
+
+def decided(folder: Path, **files: str) -> dict[str, frozenset[str]]:
+    """Return the constants that decide about names in source files, by the code that does it."""
+    paths = []
+    for name, text in files.items():
+        path = folder / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        paths.append(path)
+    return {decision.code: decision.constants for decision in decisions(tuple(paths))}
+
+
+class TestFlow:
+    def test_constants_come_from_another_module(self, tmp_path: Path) -> None:
+        found = decided(
+            tmp_path,
+            tables="TABLE = {'Block': 1}\n",
+            exporter="from tables import TABLE\ndef f(m):\n    return TABLE[type(m).__name__]\n",
+        )
+        assert found == {"TABLE[type(m).__name__]": frozenset({"Block"})}
+
+    def test_names_go_into_functions_and_come_back(self, tmp_path: Path) -> None:
+        source = (
+            "def _last(text):\n    return text.split('.')[-1]\n"
+            "def f(model):\n    return [_last(n) == 'block' for n, _ in model.named_modules()]\n"
+        )
+        assert "_last(n) == 'block'" in decided(tmp_path, exporter=source)
+
+    def test_a_helper_that_no_name_reaches_is_innocent(self, tmp_path: Path) -> None:
+        source = (
+            "def _last(text):\n    return text.split('.')[-1] == 'block'\n"
+            "def f(node):\n    return _last(node.op_type)\n"
+        )
+        assert not decided(tmp_path, exporter=source)
+
+    def test_the_objects_beside_the_names_are_no_names(self, tmp_path: Path) -> None:
+        source = (
+            "def f(model):\n    kinds = {n: str(t.dtype) for n, t in model.named_parameters()}\n"
+            "    return [n for n, kind in kinds.items() if kind == 'block']\n"
+        )
+        assert not decided(tmp_path, exporter=source)
+
+    def test_texts_grown_in_a_loop_come_to_an_end(self, tmp_path: Path) -> None:
+        source = (
+            "def f(name):\n    key = 'a'\n    while key not in name:\n        key = key + 'b'\n    return key\n"
+            "def g(text, n):\n    return g(text + 'x', n - 1) if n else text\n"
+            "def h(model):\n    return [g('block', 3) == n for n, _ in model.named_modules()]\n"
+        )
+        assert "key not in name" in decided(tmp_path, exporter=source)
+
+    def test_the_line_and_the_kind_are_told(self, tmp_path: Path) -> None:
+        path = tmp_path / "exporter.py"
+        path.write_text("\n\ndef f(path):\n    return path.endswith('block')\n", encoding="utf-8")
+        (decision,) = decisions((path,))
+        assert (decision.path, decision.line, decision.kind) == (path, 4, Kind.SUFFIX)
+
+    def test_the_findings_do_not_depend_on_hash_seeds(self, tmp_path: Path) -> None:
+        program = (
+            "import sys; from pathlib import Path; from pytest_hierexport.rules.source import decisions\n"
+            "files = tuple(sorted(Path(sys.argv[1]).rglob('*.py')))\n"
+            "print([(str(d.path), d.line, d.code, d.kind, sorted(d.constants)) for d in decisions(files)])\n"
+        )
+        folder = Path(sys.modules["pytest_hierexport.rules.source"].__path__[0])
+        told = {
+            subprocess.run(
+                [sys.executable, "-c", program, str(folder)],
+                env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
+                check=True,
+                capture_output=True,
+                timeout=120,
+            ).stdout
+            for seed in ("1", "2")
+        }
+        assert len(told) == 1
+
+    @pytest.mark.parametrize("text", ["def f(:\n", "\0"])
+    def test_a_file_that_is_no_python_is_said_to_be_none(self, text: str, tmp_path: Path) -> None:
+        with pytest.raises(UsageError, match="to be Python that can be read"):
+            decided(tmp_path, exporter=text)
+
+
+class TestFiles:
+    def test_a_file_goes_by_the_name_that_it_is_imported_by(self, tmp_path: Path) -> None:
+        package = tmp_path / "package" / "inner"
+        package.mkdir(parents=True)
+        for folder in (package, package.parent):
+            (folder / "__init__.py").touch()
+        assert module_name(package / "exporter.py") == "package.inner.exporter"
+        assert module_name(package / "__init__.py") == "package.inner"
+        assert module_name(tmp_path / "exporter.py") == "exporter"
+
+    def test_what_an_exporter_imports_from_its_own_package_belongs_to_it(self, tmp_path: Path) -> None:
+        package = tmp_path / "package"
+        (package / "inner").mkdir(parents=True)
+        (package / "__init__.py").touch()
+        (package / "inner" / "__init__.py").write_text("from ..tables import TABLE\n")
+        (package / "exporter.py").write_text("import os\nfrom . import inner\nfrom package.names import NAMES\n")
+        (package / "tables.py").touch()
+        (package / "names.py").touch()
+        (package / "unrelated.py").touch()
+        found = {path.relative_to(package).as_posix() for path in import_closure(package / "exporter.py")}
+        assert found == {"exporter.py", "__init__.py", "inner/__init__.py", "tables.py", "names.py"}
+
+
+class Gate(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.word_table = nn.Embedding(2, 2)
+        self.q = nn.Parameter(torch.ones(1))
+
+
+class TestWords:
+    @pytest.mark.parametrize(
+        ("code", "spells"),
+        [
+            ("name == 'Gate'", "Gate"),
+            ("name == 'word_table'", "word_table"),
+            ("name == 'q'", "q"),
+            ("name == 'word_table.weight'", "word_table.weight"),
+            ("name == 'Embedding'", "torch.nn.modules.sparse.Embedding"),
+            ("name.split('_')[0] == 'word'", "word_table"),
+            ("'embed' in name.lower()", "torch.nn.modules.sparse.Embedding"),
+            ("name.startswith('word_')", "word_table"),
+            ("name.endswith('.weight')", "weight"),
+        ],
+    )
+    def test_of_the_model_are_found(self, code: str, spells: str, tmp_path: Path) -> None:
+        assert self.spelled(code, tmp_path) == [spells]
+
+    @pytest.mark.parametrize(
+        "code",
+        [
+            "name == 'word'",
+            "name == 'gates'",
+            "name.startswith('able')",
+            "'.' in name",
+            "'0' in name",
+            "name.startswith('torch.nn.')",
+            "name.startswith('torch.nn.modules.')",
+            "name.endswith('_q_')",
+        ],
+    )
+    def test_that_spell_no_name_of_it_are_not(self, code: str, tmp_path: Path) -> None:
+        assert not self.spelled(code, tmp_path)
+
+    @staticmethod
+    def spelled(code: str, folder: Path) -> list[str]:
+        words = words_of(Gate())
+        path = folder / "exporter.py"
+        path.write_text(f"def f(name):\n    return {code}\n", encoding="utf-8")
+        found: list[Decision] = [*decisions((path,))]
+        names = [spelled.name for decision in found for spelled in words.spelled(decision)]
+        return [name.removeprefix(f"{__name__}.") for name in names]

@@ -1,0 +1,91 @@
+"""The items: known failures, what a failure shows."""
+
+from __future__ import annotations
+
+import pytest
+
+from projects import Project
+
+RULE = """
+from pytest_hierexport.rules.base import Rule, Violation
+
+def pytest_hierexport_rules(config):
+    return [
+        Rule("OWN-BROKEN", "never kept", lambda exported: [Violation("here", "this", "that", "mend it")]),
+        Rule("OWN-KEPT", "always kept", lambda exported: []),
+        Rule("OWN-MANY", "broken everywhere", lambda exported: [
+            Violation(f"place {i}", "this", "that" if i < 8 else f"that {i}", "mend it") for i in range(40)
+        ]),
+        Rule("OWN-LOST", "not checked", not_checked),
+    ]
+
+def not_checked(exported):
+    from pytest_hierexport.errors import TagError
+    raise TagError("tags", found="none", do="export again")
+"""
+
+
+@pytest.fixture
+def stated(project: Project) -> Project:
+    """Give a project with rules of its own and a manifest without known failures."""
+    project.write("conftest.py", RULE)
+    project.write("models.toml", "[models.tower]\nmodel = 'my_model.py::build'\n")
+    return project
+
+
+def known(project: Project, rule: str, until: str) -> None:
+    manifest = project.path / "models.toml"
+    entry = f"[[models.tower.known_failures]]\nrule = '{rule}'\nuntil = {until}\nreason = 'their bug 17'\n"
+    manifest.write_text(manifest.read_text() + entry)
+
+
+def run(project: Project, rule: str) -> pytest.RunResult:
+    return project.run("--hierexport-models=models.toml", f"models.toml::tower::test_must[{rule}]", "-rx")
+
+
+def test_a_known_failure_is_expected(stated: Project) -> None:
+    known(stated, "OWN-BROKEN", "2999-01-01")
+    result = run(stated, "OWN-BROKEN")
+    result.assert_outcomes(xfailed=1)
+    result.stdout.fnmatch_lines(["*known failure until 2999-01-01: their bug 17*"])
+    result.stdout.fnmatch_lines(["tower *known*"])
+
+
+def test_a_known_failure_that_passes_fails(stated: Project) -> None:
+    known(stated, "OWN-KEPT", "2999-01-01")
+    run(stated, "OWN-KEPT").assert_outcomes(failed=1)
+
+
+def test_a_known_failure_that_expired_fails_and_says_when(stated: Project) -> None:
+    known(stated, "OWN-BROKEN", "2020-02-29")
+    result = run(stated, "OWN-BROKEN")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*the known failure (their bug 17) expired on 2020-02-29"])
+
+
+def test_a_known_failure_excuses_the_rule_s_finding_and_nothing_else(stated: Project) -> None:
+    known(stated, "OWN-LOST", "2999-01-01")
+    result = run(stated, "OWN-LOST")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["tower: OWN-LOST could not be checked", "*to do *export again"])
+    (stated.path / "my_model.py").write_text("def build(): return None\n")
+    known(stated, "OWN-BROKEN", "2999-01-01")
+    run(stated, "OWN-BROKEN").assert_outcomes(failed=1)
+
+
+def test_equal_findings_are_listed_once_and_their_number_is_bounded(stated: Project) -> None:
+    result = run(stated, "OWN-MANY")
+    text = result.stdout.str()
+    result.stdout.fnmatch_lines(["OWN-MANY broken everywhere: tower breaks it in 40 places", "  where     place 0"])
+    assert "… and 3 more\n" in text
+    assert "  … and 23 more places" in text
+    assert text.count("  expected  this") == 10
+
+
+def test_a_failure_survives_the_way_from_a_worker(stated: Project) -> None:
+    result = stated.process("--hierexport-models=models.toml", "-n", "1", "-k", "OWN-BROKEN")
+    result.stdout.fnmatch_lines(
+        ["OWN-BROKEN never kept: tower breaks it in 1 place", "  kept      .hierexport/tower/*"]
+    )
+    result.stdout.fnmatch_lines(["tower *FAIL*"])
+    assert "Traceback" not in result.stdout.str()
