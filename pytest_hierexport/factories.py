@@ -106,9 +106,12 @@ def _import_name(path: Path) -> tuple[Path, str]:
 
 
 def _import_alone(path: Path) -> ModuleType:
-    """Import a file whose own name belongs to another module."""
+    """Import a file whose own name belongs to another module.
+
+    Its classes bear that name all the same: what a file calls them must not hang on what was imported before it.
+    """
     name = f"{path.stem}_{hashlib.sha256(bytes(path)).hexdigest()[:8]}"
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(_import_name(path)[1], path)
     if spec is None or spec.loader is None:
         raise CollectError("a Python file", found=str(path), do="name a file that ends in .py")
     module = importlib.util.module_from_spec(spec)

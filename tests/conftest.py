@@ -6,6 +6,9 @@ import functools
 import importlib
 import importlib.util
 import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +32,18 @@ def _heavy_modules() -> None:
     # torch reads the table of its operators anew for each export, which takes longer than the models here.
     ONNXRegistry.from_torchlib = staticmethod(functools.cache(ONNXRegistry.from_torchlib))  # type: ignore[method-assign]
     export(torch.nn.ReLU(), (torch.ones(1),))
+
+
+@pytest.fixture(autouse=True)
+def _own_modules(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Forget what a test has imported of its own folder: the next has files of the same names."""
+    folder = tmp_path_factory.getbasetemp()
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    yield
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and Path(file).is_relative_to(folder):
+            del sys.modules[name]
 
 
 @pytest.fixture

@@ -34,12 +34,18 @@ def test_a_file_in_a_package_may_import_relatively(tmp_path: Path) -> None:
 def test_two_files_of_one_name_are_two_modules(tmp_path: Path) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
-        (tmp_path / folder / "same_name.py").write_text(f"def build(): return {folder!r}\n")
-    assert [load_from_file(tmp_path / folder / "same_name.py", "build") for folder in ("a", "b", "a")] == [
-        "a",
-        "b",
-        "a",
-    ]
+        (tmp_path / folder / "same_name.py").write_text(f"class Model: ...\ndef build(): return {folder!r}, Model\n")
+    built = [load_from_file(tmp_path / folder / "same_name.py", "build") for folder in ("a", "b", "a")]
+    assert isinstance(built[0], tuple)
+    assert [folder for folder, _ in built] == ["a", "b", "a"]  # type: ignore[misc, attr-defined]
+    assert built[0] == built[2]
+
+
+def test_a_class_is_called_the_same_whatever_was_imported_before(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "same_name.py").write_text("class Model: ...\ndef build(): return Model.__module__\n")
+    assert [load_from_file(tmp_path / folder / "same_name.py", "build") for folder in ("a", "b")] == ["same_name"] * 2
 
 
 def test_a_file_is_imported_once(tmp_path: Path) -> None:

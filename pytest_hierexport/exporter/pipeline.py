@@ -20,10 +20,9 @@ from pytest_hierexport.exporter.result import Export
 from pytest_hierexport.exporter.state import as_found, in_eval_mode
 from pytest_hierexport.exporter.traced import known
 from pytest_hierexport.hierarchy import Hierarchy
+from pytest_hierexport.storage.codec import TAGS, Tags
 
 __all__ = ["export"]
-
-TAGS = ("both", "metadata", "doc_string", "none")
 
 
 def export(
@@ -38,7 +37,7 @@ def export(
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
     optimize: bool = True,
-    tags: str = "both",
+    tags: Tags = "both",
     keep: Sequence[str] = (),
     external_data: bool | None = None,
     primary: Primary = "first",
@@ -99,7 +98,7 @@ def _as_tuple(args: Any) -> tuple[Any, ...]:
     return (args,)
 
 
-def _check(tags: str, opset: int | None, keep: Sequence[str]) -> frozenset[str]:
+def _check(tags: Tags, opset: int | None, keep: Sequence[str]) -> frozenset[str]:
     if tags not in TAGS:
         raise UsageError(f"tags to be one of {', '.join(TAGS)}", found=repr(tags), do="choose one of them")
     newest = onnx.defs.onnx_opset_version()

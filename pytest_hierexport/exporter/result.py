@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_hierexport.attribution import Attribution
 from pytest_hierexport.hierarchy import Module
+from pytest_hierexport.storage.codec import Tags
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -29,7 +30,7 @@ class Export:
     """The capture that served: `dynamo`, `transformers` or `torchscript`."""
     notes: tuple[str, ...] = ()
     """What the user should know: a model exported in eval mode though it was training, captures that failed."""
-    tags: str = "both"
+    tags: Tags = "both"
     """Where the tags stand: `both`, `metadata`, `doc_string` or `none`."""
 
     def save(self, path: str | Path, *, external_data: bool | None = None) -> Path:

@@ -40,7 +40,7 @@ _IN_FILE = ("doc_string", "metadata")
 _SOURCES = ("auto", *_IN_FILE, "sidecar")
 
 
-def attach(model: ir.Model, attribution: Attribution, tags: str = "both") -> None:
+def attach(model: ir.Model, attribution: Attribution, tags: codec.Tags = "both") -> None:
     """Write tags into a model, in place of any that are there and of the exporters' own metadata.
 
     Args:
@@ -57,7 +57,7 @@ def attach(model: ir.Model, attribution: Attribution, tags: str = "both") -> Non
     memory.write(model, attribution, tags)
 
 
-def attach_proto(proto: onnx.ModelProto, attribution: Attribution, tags: str = "both") -> None:
+def attach_proto(proto: onnx.ModelProto, attribution: Attribution, tags: codec.Tags = "both") -> None:
     """Write tags into a protobuf message; see :func:`attach`."""
     from pytest_hierexport.storage.protobuf import TaggedProto
 
@@ -110,7 +110,7 @@ def save(
 
 
 def rewrite(
-    path: str | Path, change: Callable[[Attribution], Attribution], *, tags: str = "both", source: str = "auto"
+    path: str | Path, change: Callable[[Attribution], Attribution], *, tags: codec.Tags = "both", source: str = "auto"
 ) -> Attribution:
     """Replace the tags of an ONNX file by what a function makes of them; a sidecar that fits is replaced too.
 

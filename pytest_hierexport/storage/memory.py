@@ -21,7 +21,7 @@ __all__ = ["write"]
 Parts = Inventory[ir.Node, ir.Value, ir.Graph]
 
 
-def write(model: ir.Model, attribution: Attribution, tags: str) -> None:
+def write(model: ir.Model, attribution: Attribution, tags: codec.Tags) -> None:
     """Replace all tags in a model, and the exporters' own metadata, by those of an attribution."""
     parts = inventory_ir(model)
     _clear(model, parts, every_doc_string=tags in codec.WITH_DOC_STRINGS)
@@ -34,7 +34,7 @@ def write(model: ir.Model, attribution: Attribution, tags: str) -> None:
     model.metadata_props.update(codec.model_entries(attribution, doc_strings=tags in codec.WITH_DOC_STRINGS))
 
 
-def _write_nodes(parts: Parts, attribution: Attribution, writer: codec.Writer, tags: str) -> None:
+def _write_nodes(parts: Parts, attribution: Attribution, writer: codec.Writer, tags: codec.Tags) -> None:
     for key, node in parts.nodes:
         if origins := attribution.nodes.get(key):
             texts = writer.texts(origins)

@@ -77,7 +77,7 @@ class TaggedProto:
     def _initializers_by_metadata(self, reader: codec.Reader) -> dict[str, Origins]:
         return {key: _by_metadata(reader, tensor.metadata_props, key) for key, tensor in self._parts.initializers}
 
-    def write(self, attribution: Attribution, tags: str) -> None:
+    def write(self, attribution: Attribution, tags: codec.Tags) -> None:
         """Replace all tags, and the exporters' own metadata, by those of an attribution."""
         pieces = _Pieces(codec.Writer(attribution.hierarchy), tags)
         for key, node in self._parts.nodes:
@@ -157,7 +157,7 @@ class _Piece:
 class _Pieces:
     """The piece of each tuple of origins."""
 
-    def __init__(self, writer: codec.Writer, tags: str) -> None:
+    def __init__(self, writer: codec.Writer, tags: codec.Tags) -> None:
         self.writer = writer
         self._metadata = tags in codec.WITH_METADATA
         self._doc_strings = tags in codec.WITH_DOC_STRINGS

@@ -67,7 +67,7 @@ class Words:
         text = constant.casefold()
         bare = re.sub(r"^\W+|\W+$", "", text)
         if certainty is Certainty.TEXT:
-            return self._in_doubt(bare, kind)
+            return self._in_doubt(constant, bare, kind)
         if kind is Kind.PATTERN:
             runs = [run for run in re.findall(r"[^\W\d_]+|\w+", _IN_PATTERN.sub(" ", constant)) if run]
             return next((found for run in runs if (found := self._part(run.casefold(), str.__contains__))), None)
@@ -108,13 +108,15 @@ class Words:
         tails = [text[match.end() :] for match in re.finditer("_", text)]
         return next((found for tail in tails if len(tail) > _SHORTEST_PART and (found := self._whole(tail))), None)
 
-    def _in_doubt(self, text: str, kind: Kind) -> tuple[str, str] | None:
+    def _in_doubt(self, constant: str, text: str, kind: Kind) -> tuple[str, str] | None:
         """For text that may not be a name at all: whole classes and paths, or long words that are tested for."""
         if kind in (Kind.EQUAL, Kind.WITHIN, Kind.MEMBER):
             found = self._names.get(text)
-            return (
-                found if found is not None and found[1] in ("a class", "a path") and not is_torch_nn(found[0]) else None
-            )
+            if found is None or found[1] not in {"a class", "a path"} or is_torch_nn(found[0]):
+                return None
+            # A class of one word, `Model`, is told from the key "model" by its capital alone.
+            alike = len(WORD.findall(found[0].rpartition(".")[2])) > 1 or constant in found[0]
+            return found if alike else None
         if len(text) < _SHORTEST_DOUBTFUL_PART:
             return None
         return next((found for word, found in self._words.items() if text in word), None)
