@@ -17,7 +17,7 @@ import onnx
 import pytest
 
 from pytest_hierexport.rules.base import ExportedCase
-from pytest_hierexport.storage import attach_proto, rewrite
+from pytest_hierexport.storage import Tags, attach_proto, rewrite
 from toys import breaks, damaged, exported, with_metadata
 
 
@@ -220,7 +220,7 @@ def test_the_export_as_it_is_passes(whole: ExportedCase, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("tags", ["both", "metadata", "doc_string", "none"])
-def test_a_file_says_the_same_wherever_its_tags_stand(tags: str, whole: ExportedCase, tmp_path: Path) -> None:
+def test_a_file_says_the_same_wherever_its_tags_stand(tags: Tags, whole: ExportedCase, tmp_path: Path) -> None:
     case = with_sidecar(whole, tmp_path, lambda document: None)
     rewrite(case.path, lambda attribution: attribution, tags=tags)
     assert not breaks("MUST-009", case)

@@ -119,7 +119,7 @@ def make_model(fill: float = 1.0, size: int = 2) -> ir.Model:
     return ir.from_proto(make_proto(fill, size))
 
 
-def saved(path: Path, tags: str = "both", fill: float = 1.0, **options: Any) -> Attribution:
+def saved(path: Path, tags: storage.Tags = "both", fill: float = 1.0, **options: Any) -> Attribution:
     model, attribution = make_model(fill, options.pop("size", 2)), make_attribution(keep=options.pop("keep", False))
     storage.attach(model, attribution, tags)
     storage.save(model, attribution, path, modules=MODULES, exporter="dynamo", **options)
@@ -136,7 +136,7 @@ def entries(message: Any) -> dict[str, str]:
 def attached(request: pytest.FixtureRequest) -> Callable[..., onnx.ModelProto]:
     """Attach tags to a model in memory or to a message; both give a message."""
 
-    def attach(proto: onnx.ModelProto, attribution: Attribution, tags: str = "both") -> onnx.ModelProto:
+    def attach(proto: onnx.ModelProto, attribution: Attribution, tags: storage.Tags = "both") -> onnx.ModelProto:
         if request.param == "file":
             storage.attach_proto(proto, attribution, tags)
             return proto
@@ -198,7 +198,7 @@ class TestWhatIsWritten:
         assert entries(dict(walk_proto(proto))["s"])["hierexport.tag"] == "/Net/Layer.0/Linear"
 
     @pytest.mark.parametrize("tags", ["both", "metadata", "doc_string", "none"])
-    def test_tags_stand_where_they_were_asked_for(self, attached: Callable[..., Any], tags: str) -> None:
+    def test_tags_stand_where_they_were_asked_for(self, attached: Callable[..., Any], tags: storage.Tags) -> None:
         proto = attached(make_proto(), make_attribution(), tags)
         nodes = dict(walk_proto(proto))
         assert ("hierexport.tag" in entries(nodes["t"])) is (tags in {"both", "metadata"})
@@ -206,7 +206,9 @@ class TestWhatIsWritten:
         assert ("hierexport.format" in entries(proto)) is (tags != "none")
 
     @pytest.mark.parametrize("tags", ["both", "metadata", "doc_string", "none"])
-    def test_exporters_metadata_goes_and_the_user_s_stays(self, attached: Callable[..., Any], tags: str) -> None:
+    def test_exporters_metadata_goes_and_the_user_s_stays(
+        self, attached: Callable[..., Any], tags: storage.Tags
+    ) -> None:
         proto = attached(with_exporter_metadata(make_proto()), make_attribution(), tags)
         assert b"pkg." not in proto.SerializeToString()
         assert b"of/another/tool" not in proto.SerializeToString()
@@ -254,7 +256,7 @@ class TestWhatIsWritten:
 
     def test_an_unknown_place_for_tags_is_a_usage_error(self) -> None:
         with pytest.raises(UsageError, match="both, metadata, doc_string, none"):
-            storage.attach(make_model(), make_attribution(), "everywhere")
+            storage.attach(make_model(), make_attribution(), "everywhere")  # type: ignore[arg-type]
 
 
 class TestReadingBack:
@@ -275,14 +277,14 @@ class TestReadingBack:
         assert storage.read(path) == attribution
 
     @pytest.mark.parametrize(("tags", "source"), [("metadata", "metadata"), ("doc_string", "doc_string")])
-    def test_tags_in_one_place_are_enough(self, tmp_path: Path, tags: str, source: str) -> None:
+    def test_tags_in_one_place_are_enough(self, tmp_path: Path, tags: storage.Tags, source: str) -> None:
         attribution = saved(tmp_path / "model.onnx", tags)
         assert storage.read(tmp_path / "model.onnx", source) == attribution
 
     @pytest.mark.parametrize(
         ("tags", "source"), [("metadata", "doc_string"), ("doc_string", "metadata"), ("none", "metadata")]
     )
-    def test_what_is_not_there_is_said_to_be_missing(self, tmp_path: Path, tags: str, source: str) -> None:
+    def test_what_is_not_there_is_said_to_be_missing(self, tmp_path: Path, tags: storage.Tags, source: str) -> None:
         saved(tmp_path / "model.onnx", tags)
         with pytest.raises(TagError, match=f"tags in its {source}"):
             storage.read(tmp_path / "model.onnx", source)

@@ -75,9 +75,11 @@ class _Carrier:
         """Give every node that is computed like nodes before their origins; return those nodes."""
         makers = _by_form(self.numbering.forms_before)
         matched: set[Node] = set()
-        for form, survivors in _by_form(self.numbering.forms_after).items():
+        for form, nodes in _by_form(self.numbering.forms_after).items():
+            # What hands a value on is like everything that does so, and comes from none of it.
+            survivors = [node for node in nodes if passed_on(node) is None]
             alike = makers.get(form, [])
-            if alike:
+            if alike and survivors:
                 matched.update(survivors)
                 self._share(alike, survivors)
         unique = {node.key: node for node in self.before.nodes if not node.repeatable}

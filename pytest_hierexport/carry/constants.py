@@ -6,7 +6,7 @@ deduplicates them knows it. Small ones are therefore computed, by onnx's own ref
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from onnx.reference.ops import load_op
 
 from pytest_hierexport.carry.flat import Node, tensor_key
 
-__all__ = ["Constants"]
+__all__ = ["SHAPE_ALONE", "Constants", "array_of", "evaluate"]
 
 _Contents = tuple[Hashable | None, ...]
 
@@ -40,20 +40,33 @@ class Constants:
         arrays = _arrays(node, inputs)
         if arrays is None or not node.repeatable:
             return unknown
-        domain, name, _ = node.source.op_identifier()
         try:
-            operator: Any = load_op(domain, name, self._opsets.get(domain, 1))
-            given = operator.eval(*arrays, n_outputs=len(node.outputs), **_attributes(node.source))
-            results = given if isinstance(given, tuple) else (given,)
-            contents = tuple(tensor_key(ir.tensor(np.asarray(result))) for result in results)
+            contents = tuple(tensor_key(ir.tensor(array)) for array in evaluate(node, arrays, self._opsets))
         except Exception:  # noqa: BLE001 what onnx's reference cannot compute, or no tensor can hold, stays unknown
             return unknown
         return contents if len(contents) == len(node.outputs) else unknown
 
 
+def evaluate(node: Node, inputs: Sequence[Any], opsets: Mapping[str, int]) -> list[Any]:
+    """Compute what a node gives, by onnx's reference implementation.
+
+    Args:
+        node: The node.
+        inputs: Arrays; None for an input that is left out.
+        opsets: The versions of the operators by domain.
+
+    Raises:
+        Exception: The reference cannot; what it raises is its own affair.
+    """
+    domain, name, _ = node.source.op_identifier()
+    operator: Any = load_op(domain, name, opsets.get(domain, 1))
+    given = operator.eval(*inputs, n_outputs=len(node.outputs), **_attributes(node.source))
+    return [np.asarray(result) for result in (given if isinstance(given, tuple) else (given,))]
+
+
 def _asked_shape(node: Node) -> tuple[int, ...] | None:
     """Return the shape that a node asks for, where it is known whole: it needs no more of its input."""
-    if node.operator not in _SHAPE_ALONE or not node.inputs or node.inputs[0] is None:
+    if node.operator not in SHAPE_ALONE or not node.inputs or node.inputs[0] is None:
         return None
     shape = node.inputs[0].shape
     if shape is None:
@@ -62,8 +75,8 @@ def _asked_shape(node: Node) -> tuple[int, ...] | None:
     return sizes if len(sizes) == len(shape) else None
 
 
-# The two operators of ONNX that read their input's shape and nothing else of it.
-_SHAPE_ALONE = {("", "Shape", ""), ("", "Size", "")}
+SHAPE_ALONE = {("", "Shape", ""), ("", "Size", "")}
+"""The two operators of ONNX that read their input's shape and nothing else of it."""
 
 
 def _arrays(node: Node, inputs: _Contents) -> list[Any] | None:
@@ -72,10 +85,11 @@ def _arrays(node: Node, inputs: _Contents) -> list[Any] | None:
         return [np.broadcast_to(np.float32(0), shape)]
     if not inputs or any(content is None for content in inputs):
         return None
-    return [_array(content) for content in inputs]
+    return [array_of(content) for content in inputs]
 
 
-def _array(content: Any) -> Any:
+def array_of(content: Any) -> Any:
+    """Return the array that :func:`tensor_key` wrote."""
     _, dtype, shape, data = content
     return np.frombuffer(data, dtype=ir.DataType(dtype).numpy()).reshape(shape)
 

@@ -25,6 +25,7 @@ from pytest_hierexport.carry.flat import (
     tensor_key,
     tensor_sample,
 )
+from pytest_hierexport.carry.preserving import Preserving
 
 __all__ = ["Form", "Numbering", "namesake", "number", "passed_on"]
 
@@ -71,13 +72,16 @@ def number(before: Flat, after: Flat) -> Numbering:
     _share_contents(before)
     aliases: dict[Value, Value] = {}
     constants = Constants(after.opsets), Constants(before.opsets)
+    preserving = Preserving(before)
     while True:
         numbering = _Pass(before, after, aliases, *constants).run()
         learned: dict[Value, Value] = {}
-        for value, other in _aliases(before, after, numbering):
+        for value, other in _aliases(before, after, numbering, preserving):
+            # The first that is computed like the other stands before all that are computed like the value.
+            first = numbering.known[numbering.before[other]]
             for same in (value, *numbering.alike(value)):
                 if same not in aliases:
-                    learned.setdefault(same, other)
+                    learned.setdefault(same, first)
         if not learned:
             return numbering
         aliases.update(learned)
@@ -194,7 +198,7 @@ def passed_on(node: Node) -> Value | None:
     return node.inputs[0] if node.operator == ("", "Identity", "") else None
 
 
-def _aliases(before: Flat, after: Flat, numbering: Numbering) -> Iterator[tuple[Value, Value]]:
+def _aliases(before: Flat, after: Flat, numbering: Numbering, preserving: Preserving) -> Iterator[tuple[Value, Value]]:
     """Find what is one value under two names.
 
     A value before that lost its maker and lives on as one of its own ancestors or as another constant is given with
@@ -206,7 +210,7 @@ def _aliases(before: Flat, after: Flat, numbering: Numbering) -> Iterator[tuple[
             continue
         yield from _renamed_outputs(before, numbering, node, twin)
         if numbering.forms_after[node] != numbering.forms_before[twin] and _same_operator(node, twin):
-            yield from _bypassed_inputs(before, numbering, node, twin)
+            yield from _bypassed_inputs(before, numbering, node, twin, preserving)
 
 
 def namesake(before: Flat, node: Node) -> Node | None:
@@ -228,7 +232,9 @@ def _renamed_outputs(before: Flat, numbering: Numbering, node: Node, twin: Node)
                 yield named, source
 
 
-def _bypassed_inputs(before: Flat, numbering: Numbering, node: Node, twin: Node) -> Iterator[tuple[Value, Value]]:
+def _bypassed_inputs(
+    before: Flat, numbering: Numbering, node: Node, twin: Node, preserving: Preserving
+) -> Iterator[tuple[Value, Value]]:
     """A twin that differs by what it reads alone: what was lost is the value that is read in its place."""
     changed = [
         (reads, read)
@@ -249,6 +255,8 @@ def _bypassed_inputs(before: Flat, numbering: Numbering, node: Node, twin: Node)
             continue
         source = _ancestor(before, numbering, read, wanted) if reads.varying else numbering.known[wanted]
         if source is None or not same_type(source, read):
+            return
+        if reads.varying and not preserving.holds(source, read):
             return
         found.append((read, source))
     # A constant that changed beside another input went into the operation: that is a fusion.

@@ -45,6 +45,8 @@ class Capture:
     """The paths of the modules that own each initializer of `before` which is a parameter, buffer or constant."""
     after: ir.Model
     """The graph that the exporter underneath gives, with the very options of the request."""
+    also: Mapping[Node, tuple[str, ...]] = field(default_factory=dict)
+    """Further calls that computed the same as a node, and were dropped for it before there was a graph."""
 
 
 class Capturer(Protocol):

@@ -20,6 +20,7 @@ import torch._higher_order_ops.utils as higher_order
 from pytest_hierexport.carry.flat import Flat, Node
 from pytest_hierexport.errors import HierexportError
 from pytest_hierexport.exporter.capture import Capture, Request
+from pytest_hierexport.exporter.dropped import noting_dropped, stacks
 from pytest_hierexport.exporter.modules import Instances
 from pytest_hierexport.exporter.recorder import CallRecorder
 from pytest_hierexport.exporter.scopes import STACK, Scopes, Stack
@@ -64,7 +65,7 @@ class Watch:
         self._model = model
         self._scopes = Scopes()
         self._before: Flat | None = None
-        self._stacks: dict[Node, Stack] = {}
+        self._stacks: dict[Node, tuple[Stack, ...]] = {}
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
@@ -73,6 +74,8 @@ class Watch:
             made = self._program_made(torch.onnx.ONNXProgram.__init__)
             stack.enter_context(replaced(torch.onnx.ONNXProgram, "__init__", made))
             stack.enter_context(replaced(torch.fx.Node, "replace_all_uses_with", _handing_over(_REPLACE)))
+            dropping = noting_dropped(torch.fx.Graph.eliminate_dead_code)
+            stack.enter_context(replaced(torch.fx.Graph, "eliminate_dead_code", dropping))
             stack.enter_context(replaced(higher_order, "_maybe_run_with_interpreter", self._traceable))
             if isinstance(self._model, torch.nn.Module):
                 stack.enter_context(replaced(torch.export, "export", _keeping_stacks(torch.export.export)))
@@ -87,7 +90,7 @@ class Watch:
         def made(program: torch.onnx.ONNXProgram, model: ir.Model, *args: Any, **kwargs: Any) -> None:
             original(program, model, *args, **kwargs)
             self._before = Flat.of(model)
-            self._stacks = {node: _stack(node.source) for node in self._before.nodes}
+            self._stacks = {node: _stacks(node.source) for node in self._before.nodes}
 
         return made
 
@@ -105,12 +108,16 @@ class Watch:
                 "torch's exporter to make an ONNXProgram", found="none was made", do="report the versions in use"
             )
         nodes: dict[Node, str | None] = {}
-        for node, stack in self._stacks.items():
-            nodes[node] = self._scopes.of(stack, None if node.holder is None else nodes[node.holder])
+        also: dict[Node, tuple[str, ...]] = {}
+        for node, (stack, *others) in self._stacks.items():
+            holder = None if node.holder is None else nodes[node.holder]
+            nodes[node] = self._scopes.of(stack, holder)
+            also[node] = tuple(call for other in others if (call := self._scopes.of(other, holder)) is not None)
         return Capture(
             calls=tuple(self._scopes.calls.values()),
             before=before,
             nodes=nodes,
+            also=also,
             owners=self._owners(before),
             after=after,
         )
@@ -136,9 +143,9 @@ def _handing_over(original: Callable[..., Any]) -> Callable[..., Any]:
     return replace_all_uses_with
 
 
-def _stack(node: ir.Node) -> Stack:
+def _stacks(node: ir.Node) -> tuple[Stack, ...]:
     fx_node = node.meta.get("node")
-    return {} if fx_node is None else fx_node.meta.get(STACK) or {}
+    return ({},) if fx_node is None else stacks(fx_node)
 
 
 def _keeping_stacks(original: Callable[..., torch.export.ExportedProgram]) -> Callable[..., Any]:

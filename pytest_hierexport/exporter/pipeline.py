@@ -20,7 +20,7 @@ from pytest_hierexport.exporter.result import Export
 from pytest_hierexport.exporter.state import as_found, in_eval_mode
 from pytest_hierexport.exporter.traced import known
 from pytest_hierexport.hierarchy import Hierarchy
-from pytest_hierexport.storage.codec import TAGS, Tags
+from pytest_hierexport.storage import Tags
 
 __all__ = ["export"]
 
@@ -99,8 +99,7 @@ def _as_tuple(args: Any) -> tuple[Any, ...]:
 
 
 def _check(tags: Tags, opset: int | None, keep: Sequence[str]) -> frozenset[str]:
-    if tags not in TAGS:
-        raise UsageError(f"tags to be one of {', '.join(TAGS)}", found=repr(tags), do="choose one of them")
+    storage.check_tags(tags)
     newest = onnx.defs.onnx_opset_version()
     if opset is not None and not 7 <= opset <= newest:
         raise UsageError(

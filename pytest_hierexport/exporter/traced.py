@@ -25,7 +25,8 @@ def known(capture: Capture, hierarchy: Hierarchy) -> Known:
     for node in flat.nodes:
         call = capture.nodes[node]
         if call is not None:
-            nodes[node] = (Origin(call, Evidence.TRACED),)
+            also = (Origin(other, Evidence.MERGED) for other in capture.also.get(node, ()))
+            nodes[node] = order_origins(hierarchy, (Origin(call, Evidence.TRACED), *also))
         elif _reads_inputs_alone(node, flat, of_inputs):
             # Nothing but the model's own inputs went into it: it ran before the root made any call.
             of_inputs.add(node)

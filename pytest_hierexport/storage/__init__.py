@@ -13,6 +13,7 @@ from pytest_hierexport.attribution import Attribution
 from pytest_hierexport.errors import TagError, UsageError
 from pytest_hierexport.hierarchy import Module
 from pytest_hierexport.storage import codec
+from pytest_hierexport.storage.codec import Tags
 from pytest_hierexport.storage.sidecar import Sidecar, compose, read_sidecar, sidecar_path
 
 if TYPE_CHECKING:
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Sidecar",
+    "Tags",
     "attach",
     "attach_proto",
+    "check_tags",
     "load_proto",
     "read",
     "read_proto",
@@ -40,7 +43,7 @@ _IN_FILE = ("doc_string", "metadata")
 _SOURCES = ("auto", *_IN_FILE, "sidecar")
 
 
-def attach(model: ir.Model, attribution: Attribution, tags: codec.Tags = "both") -> None:
+def attach(model: ir.Model, attribution: Attribution, tags: Tags = "both") -> None:
     """Write tags into a model, in place of any that are there and of the exporters' own metadata.
 
     Args:
@@ -53,15 +56,15 @@ def attach(model: ir.Model, attribution: Attribution, tags: codec.Tags = "both")
     """
     from pytest_hierexport.storage import memory
 
-    _check_choice("tags", tags, codec.TAGS)
+    check_tags(tags)
     memory.write(model, attribution, tags)
 
 
-def attach_proto(proto: onnx.ModelProto, attribution: Attribution, tags: codec.Tags = "both") -> None:
+def attach_proto(proto: onnx.ModelProto, attribution: Attribution, tags: Tags = "both") -> None:
     """Write tags into a protobuf message; see :func:`attach`."""
     from pytest_hierexport.storage.protobuf import TaggedProto
 
-    _check_choice("tags", tags, codec.TAGS)
+    check_tags(tags)
     TaggedProto(proto).write(attribution, tags)
 
 
@@ -110,7 +113,7 @@ def save(
 
 
 def rewrite(
-    path: str | Path, change: Callable[[Attribution], Attribution], *, tags: codec.Tags = "both", source: str = "auto"
+    path: str | Path, change: Callable[[Attribution], Attribution], *, tags: Tags = "both", source: str = "auto"
 ) -> Attribution:
     """Replace the tags of an ONNX file by what a function makes of them; a sidecar that fits is replaced too.
 
@@ -131,7 +134,7 @@ def rewrite(
     from pytest_hierexport.storage.protobuf import TaggedProto
     from pytest_hierexport.storage.saving import save_proto
 
-    _check_choice("tags", tags, codec.TAGS)
+    check_tags(tags)
     path = Path(path)
     tagged = TaggedProto.load(path)
     known = read_sidecar(path) if sidecar_path(path).exists() else None
@@ -203,6 +206,11 @@ def load_proto(path: str | Path) -> onnx.ModelProto:
     from pytest_hierexport.storage.protobuf import TaggedProto
 
     return TaggedProto.load(path).proto
+
+
+def check_tags(tags: Tags) -> None:
+    """Raise a UsageError where `tags` is no place for tags."""
+    _check_choice("tags", tags, codec.TAGS)
 
 
 def _check_choice(option: str, value: str, choices: Sequence[str]) -> None:

@@ -51,7 +51,13 @@ UNARY = (
     "{0} - {0}.mean(-1, keepdim=True)",
     "{0}.transpose(1, 2).contiguous().transpose(1, 2)",
 )
-BINARY = ("({0} + {1}) / 2", "{0} * torch.sigmoid({1})", "torch.maximum({0}, {1})", "{0} - 0.3 * {1}")
+# The greater of two alone would be one of them wherever it always is the greater: equal values by accident.
+BINARY = (
+    "({0} + {1}) / 2",
+    "{0} * torch.sigmoid({1})",
+    "torch.maximum({0}, {1}) - 0.1 * {1}",
+    "{0} - 0.3 * {1}",
+)
 
 
 @dataclass(frozen=True)
