@@ -211,3 +211,55 @@ def test_what_is_left_of_a_chain_that_undoes_itself_keeps_its_owner() -> None:
         u = Transpose<perm = [1, 0]>(x) y = Transpose<perm = [1, 0]>(u) }"""
     after = "g (float[2, 3] x) => (float[2, 3] y) { y = Identity(x) }"
     assert carried(before, after, u="a", y="a")["y"] == [("a", "fused")]
+
+
+def test_an_operation_that_repeats_the_one_before_it_hands_its_value_on() -> None:
+    before = """g (float[2] x) => (float[2] y) <float[2] w, float[2] u, float[2] v> {
+        w = Neg(x) u = Relu(w) v = Relu(u) y = Exp(v) }"""
+    after = "g (float[2] x) => (float[2] y) { w = Neg(x) v = Relu(w) y = Exp(v) }"
+    found = carried(before, after, w="d", u="a", v="b", y="c")
+    assert found == {"w": [("d", "traced")], "v": [("a", "traced")], "y": [("c", "traced")]}
+
+
+def test_a_no_op_between_sizes_without_numbers_is_dropped_all_the_same() -> None:
+    before = """g (float[n, m] x) => (float[n, m] y) <float[n, m] u, float[m, n] t, float[n, m] v> {
+        u = Neg(x) t = Transpose<perm = [1, 0]>(u) v = Transpose<perm = [1, 0]>(t) y = Exp(v) }"""
+    after = "g (float[n, m] x) => (float[n, m] y) { u = Neg(x) y = Exp(u) }"
+    assert carried(before, after, u="a", t="b", v="b", y="c") == {"u": [("a", "traced")], "y": [("c", "traced")]}
+
+
+def test_a_transpose_of_a_square_is_no_no_op_though_its_type_is_kept() -> None:
+    before = """g (float[2, 2] x) => (float[2, 2] y) <float[2, 2] u, float[2, 2] t> {
+        u = Neg(x) t = Transpose<perm = [1, 0]>(u) y = MatMul(t, t) }"""
+    after = "g (float[2, 2] x) => (float[2, 2] y) { u = Neg(x) y = MatMul(u, u) }"
+    assert ("b", "fused") in carried(before, after, u="a", t="b", y="c")["y"]
+
+
+def test_no_ops_of_equal_chains_are_each_their_own_input() -> None:
+    before = """g (float[2] x) => (float[2] y) {
+        p = Neg(x) c = Cast<to = 1>(p) q = Neg(x) d = Cast<to = 1>(q) m = Exp(d) y = Max(m, c) }"""
+    after = "g (float[2] x) => (float[2] y) { p = Neg(x) m = Exp(p) y = Max(m, p) }"
+    found = carried(before, after, p="a", c="a", q="b", d="b", m="c", y="d")
+    assert found == {"p": [("a", "traced"), ("b", "merged")], "m": [("c", "traced")], "y": [("d", "traced")]}
+
+
+def test_a_node_that_hands_a_value_on_comes_from_no_other_that_does() -> None:
+    before = """g (float[2, 3] x) => (float[2, 3] y, float[2, 3] z) {
+        w = Neg(x) u = Transpose<perm = [1, 0]>(w) y = Transpose<perm = [1, 0]>(u)
+        i = Identity(w) z = Exp(i) }"""
+    after = "g (float[2, 3] x) => (float[2, 3] y, float[2, 3] z) { w = Neg(x) y = Identity(w) z = Exp(w) }"
+    assert carried(before, after, w="a", u="b", y="b", i="c", z="d")["y"] == [("b", "fused")]
+
+
+def test_an_attribute_that_says_what_its_absence_does_makes_no_other_operation() -> None:
+    before = "g (float[2, 3] x) => (float[2, 3] y) { u = Softmax<axis = -1>(x) y = Neg(u) }"
+    after = "g (float[2, 3] x) => (float[2, 3] y) { u = Softmax(x) y = Neg(u) }"
+    assert carried(before, after, u="a", y="b") == {"u": [("a", "traced")], "y": [("b", "traced")]}
+
+
+def test_a_fusion_is_owned_by_all_that_computed_it_also_where_a_name_is_handed_on() -> None:
+    before = """g (float[2] x) => (float[2] y, float[2] z) {
+        y = Neg(x) p = Add(y, y) q = Neg(x) z = Add(q, q) }"""
+    after = "g (float[2] x) => (float[2] y, float[2] z) { y = Neg(x) z = Mul(x, x) p = Identity(z) }"
+    found = carried(before, after, y="a", p="b", q="c", z="c")
+    assert ("b", "fused") in found["z"]

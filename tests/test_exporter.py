@@ -252,6 +252,23 @@ class TestGraph:
         (origins,) = [o for key, o in result.attribution.nodes.items() if "sigmoid" in key]
         assert [(o.call, o.evidence) for o in origins] == [("a", Evidence.TRACED), ("b", Evidence.MERGED)]
 
+    def test_a_call_that_nobody_reads_owns_what_another_computes_alike(self) -> None:
+        def run(m: Any, x: torch.Tensor) -> torch.Tensor:
+            m.a(x)
+            return m.a(x)  # type: ignore[no-any-return]
+
+        result = exported(Sequence(run, a=Gate()))
+        (origins,) = [o for key, o in result.attribution.nodes.items() if "softmax" in key]
+        assert [(o.call, o.evidence) for o in origins] == [("a", Evidence.MERGED), ("a@1", Evidence.TRACED)]
+
+    def test_a_call_that_nobody_reads_owns_nothing_that_is_computed_otherwise(self) -> None:
+        def run(m: Any, x: torch.Tensor) -> torch.Tensor:
+            m.a(x + 1)
+            torch.rand(2)
+            return m.a(x)  # type: ignore[no-any-return]
+
+        assert calls_by_operator(exported(Sequence(run, a=Gate())), "Softmax") == ["a@1"]
+
 
 class Stateful(nn.Module):
     """Keeps what it computed, as caches do."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 
@@ -170,7 +171,7 @@ class _Copier:
         copied = Node(
             key=key,
             operator=node.op_identifier(),
-            attributes=_attributes(node),
+            attributes=_attributes(node, self.model.opset_imports),
             inputs=inputs,
             outputs=outputs,
             captured=captured,
@@ -196,7 +197,7 @@ class _Copier:
         call = Node(
             key=key,
             operator=node.op_identifier(),
-            attributes=_attributes(node),
+            attributes=_attributes(node, self.model.opset_imports),
             inputs=self._inputs(node, place),
             outputs=(),
             captured=(),
@@ -261,8 +262,19 @@ def _subgraphs(node: ir.Node) -> Iterator[tuple[str, ir.Graph]]:
                 yield f"{attribute.name}.{i}", graph
 
 
-def _attributes(node: ir.Node) -> Hashable:
-    return tuple(sorted((name, _attribute(value)) for name, value in node.attributes.items()))
+def _attributes(node: ir.Node, opsets: Mapping[str, int]) -> Hashable:
+    """What the attributes say; one that says what its absence would is left out, as tools do."""
+    usual = _defaults(node.op_type, opsets.get(node.domain, 1), node.domain)
+    said = ((name, _attribute(value)) for name, value in node.attributes.items())
+    return tuple(sorted((name, value) for name, value in said if usual.get(name) != value))
+
+
+@lru_cache(maxsize=4096)
+def _defaults(op_type: str, opset: int, domain: str) -> Mapping[str, str]:
+    schema = _schema(op_type, opset, domain)
+    stated = () if schema is None else schema.attributes.values()
+    values = (attribute.default_value for attribute in stated)
+    return {value.name: _attribute(ir.from_proto(value)) for value in values if value.type}
 
 
 def _attribute(attribute: ir.Attr) -> str:
@@ -273,6 +285,9 @@ def _attribute(attribute: ir.Attr) -> str:
     if attribute.type == ir.AttributeType.TENSOR:
         known = tensor_key(attribute.value)
         return repr(id(attribute.value) if known is None else known)
+    if attribute.type in (ir.AttributeType.FLOAT, ir.AttributeType.FLOATS):
+        # As a file would hold it: a number that was never written down has more digits.
+        return repr((attribute.type.value, np.float32(attribute.value).tolist()))
     return repr((attribute.type.value, attribute.value))
 
 
@@ -325,11 +340,15 @@ def _repeatable(node: ir.Node, opsets: Mapping[str, int]) -> bool:
 @lru_cache(maxsize=4096)
 def _deterministic(op_type: str, opset: int, domain: str) -> bool:
     """Whether the operator's definition makes it a function of its inputs and attributes."""
+    schema = _schema(op_type, opset, domain)
+    return schema is None or schema.node_determinism != onnx.defs.OpSchema.NodeDeterminism.NonDeterministic
+
+
+def _schema(op_type: str, opset: int, domain: str) -> Any:
     try:
-        schema: Any = onnx.defs.get_schema(op_type, opset, domain)
+        return onnx.defs.get_schema(op_type, opset, domain)
     except onnx.defs.SchemaError:
-        return True
-    return bool(schema.node_determinism != onnx.defs.OpSchema.NodeDeterminism.NonDeterministic)
+        return None
 
 
 def same_tensor(a: Value, b: Value) -> bool:

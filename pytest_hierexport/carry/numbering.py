@@ -61,6 +61,14 @@ class Numbering:
         return by_number
 
     @cached_property
+    def by_number_after(self) -> dict[int, list[Value]]:
+        """The values after of each number."""
+        by_number: dict[int, list[Value]] = {}
+        for value, number in self.after.items():
+            by_number.setdefault(number, []).append(value)
+        return by_number
+
+    @cached_property
     def known(self) -> dict[int, Value]:
         """The first value before of each number."""
         return {number: values[0] for number, values in self.by_number.items()}
@@ -70,9 +78,9 @@ def number(before: Flat, after: Flat) -> Numbering:
     """Number both graphs, learning aliases until nothing new is found."""
     _share_types(before, after)
     _share_contents(before)
-    aliases: dict[Value, Value] = {}
     constants = Constants(after.opsets), Constants(before.opsets)
     preserving = Preserving(before)
+    aliases = dict(preserving.handed_on(after.named))
     while True:
         numbering = _Pass(before, after, aliases, *constants).run()
         learned: dict[Value, Value] = {}
@@ -256,7 +264,7 @@ def _bypassed_inputs(
         source = _ancestor(before, numbering, read, wanted) if reads.varying else numbering.known[wanted]
         if source is None or not same_type(source, read):
             return
-        if reads.varying and not preserving.holds(source, read):
+        if reads.varying and preserving.shows(source, read) is False:
             return
         found.append((read, source))
     # A constant that changed beside another input went into the operation: that is a fusion.

@@ -1,14 +1,14 @@
 """Whether operations hand a value on unchanged: tried on numbers, since no list of operators could say it.
 
-A consumer that now reads an ancestor of what it read may have lost a no-op in between (a cast to the type that was
-there, two transposes), or have taken in an operation that it absorbs (`Relu` after `Relu`). On random numbers the
-two come apart.
+An optimizer drops what changes nothing: a cast to the type that was there, a transpose and its inverse. Its readers
+then read an ancestor of what they read; but so do those that have taken in an operation they absorb. On random
+numbers the two come apart.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Container, Hashable, Iterator
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,8 @@ __all__ = ["Preserving"]
 _MOST_NODES = 32
 _MOST_NUMBERS = 1 << 20
 _SIZES = (3, 5, 7, 2, 11, 13)  # what sizes without a number are taken for, each another
+_BEYOND = 2  # how many operations before the first are computed too: `Relu` changes no number that `Relu` gave
+_NEAR = 4  # how many operations an optimizer drops at once
 
 
 class Preserving:
@@ -29,58 +31,98 @@ class Preserving:
     def __init__(self, flat: Flat) -> None:
         """Try operations of this graph."""
         self._flat = flat
-        self._found: dict[Hashable, bool] = {}
+        self._found: dict[Hashable, bool | None] = {}
 
-    def holds(self, source: Value, value: Value) -> bool:
-        """Whether `value`, which is computed from `source`, is the same; also where that cannot be tried."""
-        trial = _Trial(self._flat, source, value)
+    def handed_on(self, lives: Container[str]) -> Iterator[tuple[Value, Value]]:
+        """Yield each value that is an ancestor of its own, with that; those whose names live on are left out."""
+        for value in self._flat.maker:
+            if value.varying and value.leaf is None and value.name and value.name not in lives:
+                source = next((near for near in self._near(value) if self.shows(near, value)), None)
+                if source is not None:
+                    yield value, source
+
+    def _near(self, value: Value) -> Iterator[Value]:
+        """The ancestors of the value's own type from which few operations lead to it, the nearest first."""
+        at, seen = [value], {value}
+        for _ in range(_NEAR):
+            makers = (self._flat.maker.get(current) for current in at)
+            at = [read for maker in makers if maker is not None for read in maker.reads if read.varying]
+            at = [read for read in dict.fromkeys(at) if read not in seen]
+            seen.update(at)
+            yield from (read for read in at if (read.dtype, read.shape) == (value.dtype, value.shape))
+
+    def shows(self, source: Value, value: Value) -> bool | None:
+        """Whether `value`, which is computed from `source`, is the same; None where that cannot be tried."""
+        found = self._try(source, value, 0)
+        return self._try(source, value, _BEYOND) if found is False else found
+
+    def _try(self, source: Value, value: Value, beyond: int) -> bool | None:
+        trial = _Trial(self._flat, source, value, beyond)
         if trial.key not in self._found:
             self._found[trial.key] = trial.run()
         return self._found[trial.key]
 
 
 class _Trial:
-    """The operations between two values, and what else they read."""
+    """The operations between two values, some before the first, and what else they read."""
 
-    def __init__(self, flat: Flat, source: Value, value: Value) -> None:
+    def __init__(self, flat: Flat, source: Value, value: Value, beyond: int) -> None:
         self.flat, self.source, self.value = flat, source, value
-        self.nodes: list[Node] = []
-        self.given: dict[Value, int] = {source: 0}
-        self._collect()
-        made = {output: (i, j) for i, node in enumerate(self.nodes) for j, output in enumerate(node.outputs)}
-        self.key: Hashable = (
-            tuple(_type(leaf) for leaf in self.given),
-            tuple(
-                (n.operator, n.attributes, tuple(v and (made.get(v) or self.given.get(v)) for v in n.inputs))
-                for n in self.nodes
-            ),
-            made.get(value),
-        )
+        self.given: dict[Value, int] = {}
+        self.found: set[Node] = set()
+        self._collect_between()
+        self._collect_before(beyond)
+        self.nodes = sorted(self.found, key=flat.order.__getitem__)
+        self.key = self._key()
 
-    def _collect(self) -> None:
-        """Walk back from the value, not past the source, nor past a shape, nor too far."""
-        found: dict[Node, None] = {}
+    def _collect_between(self) -> None:
+        """Walk back from the value, not past the source, nor past what reads a shape alone, nor too far."""
         at = [self.value]
         for value in at:
-            maker = self.flat.maker.get(value)
-            if value is self.source or value in self.given or maker in found:
+            maker = self._maker(value)
+            if value is self.source or maker in self.found:
                 continue
-            if maker is None or value.leaf is not None or len(found) == _MOST_NODES:
-                self.given[value] = len(self.given)
+            if maker is None or len(self.found) == _MOST_NODES:
+                self._give(value)
                 continue
-            found[maker] = None
+            self.found.add(maker)
             if maker.operator in SHAPE_ALONE:
-                self.given.update((v, len(self.given)) for v in maker.reads if v not in self.given)
+                self._give(*maker.reads)
             else:
                 at.extend(maker.reads)
-        self.nodes = sorted(found, key=self.flat.order.__getitem__)
 
-    def run(self) -> bool:
+    def _collect_before(self, levels: int) -> None:
+        at = [self.source]
+        for _ in range(levels):
+            makers = [self._maker(value) for value in at]
+            self._give(*(value for value, maker in zip(at, makers, strict=True) if maker is None))
+            self.found.update(maker for maker in makers if maker is not None)
+            at = [value for maker in makers if maker is not None for value in maker.reads]
+        self._give(*at)
+
+    def _maker(self, value: Value) -> Node | None:
+        return None if value.leaf is not None else self.flat.maker.get(value)
+
+    def _give(self, *values: Value) -> None:
+        self.given.update({value: len(self.given) + i for i, value in enumerate(values) if value not in self.given})
+
+    def _key(self) -> Hashable:
+        """What equal trials have in common."""
+        places: dict[Value | None, Hashable] = {None: None}
+        places.update(self.given.items())
+        for i, node in enumerate(self.nodes):
+            places.update((output, (i, j)) for j, output in enumerate(node.outputs))
+        steps = tuple((n.operator, n.attributes, tuple(places[value] for value in n.inputs)) for n in self.nodes)
+        held = tuple((value.dtype, value.shape, value.leaf) for value in self.given)
+        return held, steps, places[self.source], places[self.value]
+
+    def run(self) -> bool | None:
         try:
-            before, after = self._compute()
+            with np.errstate(all="ignore"):
+                source, value = self._compute()
         except Exception:  # noqa: BLE001 what onnx's reference cannot compute on these numbers cannot be tried
-            return True
-        return bool(before.dtype == after.dtype and before.shape == after.shape and _equal(before, after))
+            return None
+        return bool(source.dtype == value.dtype and source.shape == value.shape and _equal(source, value))
 
     def _compute(self) -> tuple[Any, Any]:
         random, sizes = np.random.default_rng(0), dict[str, int]()
@@ -93,10 +135,6 @@ class _Trial:
         return arrays[self.source], arrays[self.value]
 
 
-def _type(value: Value) -> Hashable:
-    return (value.dtype, value.shape, value.leaf)
-
-
 def _equal(a: Any, b: Any) -> bool:
     return bool(np.all((a == b) | ((a != a) & (b != b))))  # noqa: PLR0124 not a number is not itself
 
@@ -105,13 +143,13 @@ def _array(value: Value, random: np.random.Generator, sizes: dict[str, int]) -> 
     """Return what a value holds, or random numbers of its type."""
     if isinstance(value.leaf, tuple) and value.leaf[0] == TENSOR:
         return array_of(value.leaf)
-    if value.tensor is not None:
-        return value.tensor.numpy()
     if value.shape is None or value.dtype is None:
         raise ValueError(f"the type of {value.name} is not known")
     shape = [_size(dim, sizes) for dim in value.shape]
     if math.prod(shape) > _MOST_NUMBERS:
         raise ValueError(f"{value.name} is too large to try")
+    if value.tensor is not None:
+        return value.tensor.numpy()
     dtype = value.dtype.numpy()
     numbers = random.standard_normal(shape) * 3
     return (numbers > 0) if dtype == np.bool_ else numbers.astype(dtype)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from pytest_hierexport.carry.flat import Flat, Node, Value
-from pytest_hierexport.carry.numbering import Numbering
+from pytest_hierexport.carry.numbering import Numbering, passed_on
 
 __all__ = ["Region", "regions", "walk_back"]
 
@@ -29,7 +29,7 @@ def regions(after: Flat, before: Flat, numbering: Numbering, matched: set[Node])
     for component in _components(after, matched, known):
         upstream: set[Value] = set()
         for nodes in _steps(sorted(component, key=after.order.__getitem__), after, known):
-            gives, reads = _given(nodes, after, numbering), _read(nodes, after, numbering)
+            gives, reads = _given(nodes, after, before, numbering), _read(nodes, after, numbering)
             made_of = _between(before, numbering, gives, reads, upstream)
             upstream.update(output for node in made_of for output in node.outputs)
             yield Region(tuple(nodes), tuple(made_of))
@@ -56,18 +56,38 @@ def _steps(component: list[Node], after: Flat, known: Callable[[Value], bool]) -
         yield left
 
 
-def _given(nodes: list[Node], after: Flat, numbering: Numbering) -> list[Value]:
+def _given(nodes: list[Node], after: Flat, before: Flat, numbering: Numbering) -> list[Value]:
     """Return the values before that the nodes give: all that were computed alike and have no maker of their own."""
     outputs = dict.fromkeys(value for node in nodes for value in node.outputs)
     given: dict[Value, None] = {}
     for value in outputs:
-        for like in numbering.by_number.get(numbering.after[value], ()):
-            heir = after.named.get(like.name) if like.name else None
-            if heir is None or heir in outputs:
-                given[like] = None
+        number = numbering.after[value]
+        likes = [like for like in numbering.by_number.get(number, ()) if _heir(like, after) in {None, *outputs}]
+        rivals = [other for other in numbering.by_number_after[number] if other not in outputs]
+        if rivals and value.name not in before.named:
+            likes = _read_alike(likes, value, rivals, before, after)
+        given.update(dict.fromkeys(likes))
     return list(given) or [
         numbering.known[numbering.after[value]] for value in outputs if numbering.after[value] in numbering.known
     ]
+
+
+def _heir(value: Value, after: Flat) -> Value | None:
+    """Return the value after that bears the name of one before and is computed: handing it on is no computing."""
+    heir = after.named.get(value.name) if value.name else None
+    maker = after.maker.get(heir) if heir is not None else None
+    return None if maker is None or passed_on(maker) is not None else heir
+
+
+def _read_alike(likes: list[Value], value: Value, rivals: list[Value], before: Flat, after: Flat) -> list[Value]:
+    """Return those of equal values before whose readers now read this value, or none of its rivals."""
+
+    def readers(read: Value, flat: Flat) -> set[str]:
+        return {reader.key for reader in flat.readers.get(read, ())}
+
+    own, others = readers(value, after), {key for rival in rivals for key in readers(rival, after)}
+    kept = [like for like in likes if not (keys := readers(like, before)).isdisjoint(own) or keys.isdisjoint(others)]
+    return kept or likes
 
 
 def _read(nodes: list[Node], after: Flat, numbering: Numbering) -> set[int]:

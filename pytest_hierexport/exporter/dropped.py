@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from pytest_hierexport.exporter.scopes import STACK, Stack
 
@@ -19,6 +20,7 @@ __all__ = ["noting_dropped", "stacks"]
 
 _CUSTOM = "custom"  # the one entry of a node's metadata that torch hands on and leaves to others to fill
 _ALSO = "hierexport.also"
+_MOST_NUMBERS = 1 << 20
 
 
 def stacks(node: torch.fx.Node) -> tuple[Stack, ...]:
@@ -44,9 +46,9 @@ def _note(graph: torch.fx.Graph) -> None:
     if not dropped:
         return
     forms = _forms(graph)
-    survivors = {forms[node]: node for node in reversed(graph.nodes) if node in live}
+    survivors = {forms[node]: node for node in reversed(graph.nodes) if node in live and node in forms}
     for node in dropped:
-        survivor = survivors.get(forms[node])
+        survivor = survivors.get(forms.get(node, -1))
         if survivor is not None and survivor.meta.get(STACK):
             custom = dict(survivor.meta.get(_CUSTOM) or {})
             custom[_ALSO] = (*custom.get(_ALSO, ()), *stacks(node))
@@ -63,13 +65,39 @@ def _live(graph: torch.fx.Graph) -> set[torch.fx.Node]:
 
 
 def _forms(graph: torch.fx.Graph) -> dict[torch.fx.Node, int]:
-    """Number the nodes so that those that are computed alike share a number."""
+    """Number the nodes so that those that are computed alike share a number; those that hand a value on get none."""
+    forms: dict[torch.fx.Node, int] = {}
     numbers: dict[torch.fx.Node, int] = {}
     known: dict[Hashable, int] = {}
     for node in graph.nodes:
         form = (node.op, node.target, *_frozen((node.args, node.kwargs), numbers))
-        numbers[node] = known.setdefault(form if _repeats(node) else node, len(known))
-    return numbers
+        if _hands_on(node):
+            numbers[node] = numbers[node.all_input_nodes[0]]
+        else:
+            numbers[node] = forms[node] = known.setdefault(form if _repeats(node) else node, len(known))
+    return forms
+
+
+def _hands_on(node: torch.fx.Node) -> bool:
+    """Whether the node changes nothing of its one input (a dropout in eval mode): tried on random numbers."""
+    if not _repeats(node) or len(node.all_input_nodes) != 1:
+        return False
+    (source,) = node.all_input_nodes
+    given, made = source.meta.get("val"), node.meta.get("val")
+    if not isinstance(given, torch.Tensor) or not isinstance(made, torch.Tensor):
+        return False
+    if given.dtype != made.dtype or given.shape != made.shape or not all(type(size) is int for size in given.shape):
+        return False
+    if not given.is_floating_point() or given.numel() > _MOST_NUMBERS:
+        return False
+    with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
+        numbers = torch.randn(given.shape, generator=torch.Generator().manual_seed(0)).to(given.dtype)
+        arguments = torch.fx.map_arg((node.args, dict(node.kwargs)), lambda _: numbers.clone())
+        try:
+            operator: Any = node.target
+            return torch.equal(operator(*arguments[0], **arguments[1]), numbers)
+        except Exception:  # noqa: BLE001 what does not run on plain numbers is left alone
+            return False
 
 
 def _repeats(node: torch.fx.Node) -> bool:

@@ -46,7 +46,7 @@ ODD_NAMES = ("Größe", "a.b", "x/y@1", "<locals>")
 UNARY = (
     "torch.tanh({0})",
     "{0} * 0.5",
-    "{0}.flip(-1)",
+    "{0}.flip(-1) * 0.9",
     "{0} + torch.arange(8)",
     "{0} - {0}.mean(-1, keepdim=True)",
     "{0}.transpose(1, 2).contiguous().transpose(1, 2)",
