@@ -52,6 +52,8 @@ class Outcome:
     violations: tuple[str, ...]
     source: str
     """The program, where there are violations."""
+    refused: str = ""
+    """Why torch's own exporter cannot export the program, where it cannot: then nothing is judged."""
 
 
 @dataclass(frozen=True)
@@ -66,29 +68,37 @@ class Summary:
         """The seeds that broke a rule."""
         return [outcome for outcome in self.outcomes if outcome.violations]
 
+    @property
+    def judged(self) -> list[Outcome]:
+        """The seeds that torch can export."""
+        return [outcome for outcome in self.outcomes if not outcome.refused]
+
     def lines(self) -> Iterator[str]:
         """Yield the report, in Markdown."""
         seeds = [outcome.seed for outcome in self.outcomes]
-        calls = [outcome.calls for outcome in self.outcomes]
-        shared = sum(outcome.shared_or_repeated for outcome in self.outcomes) / len(self.outcomes)
-        yield f"{len(seeds)} architectures, seeds {min(seeds)} to {max(seeds)}."
+        calls = [outcome.calls for outcome in self.judged]
+        shared = sum(outcome.shared_or_repeated for outcome in self.judged) / len(self.judged)
+        yield f"{len(self.judged)} architectures, seeds {min(seeds)} to {max(seeds)}."
+        refused = len(seeds) - len(self.judged)
+        if refused:
+            yield f"{refused} more that torch's own exporter cannot export either are left out."
         yield f"Rules: {', '.join(self.rules)}. Architectures with a violation: {len(self.failures)}."
         yield ""
         yield f"Module calls: median {statistics.median(calls):g}, most {max(calls)}."
-        yield f"Depth: most {max(outcome.depth for outcome in self.outcomes)}. Sharing or repetition in {shared:.1%}."
+        yield f"Depth: most {max(outcome.depth for outcome in self.judged)}. Sharing or repetition in {shared:.1%}."
         yield ""
         sizes = Counter(count // BIN for count in calls)
         named = {f"{size * BIN} to {size * BIN + BIN - 1}": sizes[size] for size in sorted(sizes)}
         yield from self._table("module calls", named)
         yield ""
-        traits = Counter(trait for outcome in self.outcomes for trait in outcome.traits)
+        traits = Counter(trait for outcome in self.judged for trait in outcome.traits)
         yield from self._table("trait", dict(traits.most_common()))
 
     def _table(self, title: str, counts: Mapping[str, int]) -> Iterator[str]:
         yield f"| {title} | architectures | share |"
         yield "|---|---|---|"
         for name, count in counts.items():
-            yield f"| {name} | {count} | {count / len(self.outcomes):.1%} |"
+            yield f"| {name} | {count} | {count / len(self.judged):.1%} |"
 
 
 def selected(ids: Sequence[str] | None) -> list[Rule]:
@@ -102,18 +112,20 @@ def selected(ids: Sequence[str] | None) -> list[Rule]:
 def check(seed: int, ids: Sequence[str]) -> Outcome:
     """Draw, build, export and judge one architecture."""
     from architectures import features, generate
-    from architectures.check import violations
+    from architectures.check import refusal, violations
 
     program = generate(Random(seed))
     found = features(program, program.build())
+    broken, refused = [], ""
     with tempfile.TemporaryDirectory() as folder:
         try:
             broken = violations(program, selected(ids), Path(folder))
         except Exception as error:  # noqa: BLE001  # whatever it is, it is a finding, and the run goes on
-            broken = [f"{type(error).__name__}: {error}"]
+            refused = refusal(program)
+            broken = [] if refused else [f"{type(error).__name__}: {error}"]
     source = program.source() if broken else ""
     traits = tuple(sorted(found.traits))
-    return Outcome(seed, found.calls, found.depth, traits, found.shared_or_repeated, tuple(broken), source)
+    return Outcome(seed, found.calls, found.depth, traits, found.shared_or_repeated, tuple(broken), source, refused)
 
 
 def run(options: argparse.Namespace) -> Summary:
@@ -162,10 +174,13 @@ def _tell(outcome: Outcome, done: int, of: int) -> None:
 
 
 def _quiet() -> None:
-    """One thread a process, and no word from the exporters themselves."""
+    """One thread a process, no word from the exporters themselves, and torch's table of operators read once."""
     os.environ["OMP_NUM_THREADS"] = "1"
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
+    from operator_table import keep_operator_table
+
+    keep_operator_table()
 
 
 def main() -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 import importlib.util
 import os
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from operator_table import keep_operator_table
 from projects import MODEL, Project
 
 # Imported before a run is forked off, so that it starts with them: each costs seconds.
@@ -25,12 +25,10 @@ def _heavy_modules() -> None:
         if importlib.util.find_spec(name) is not None:
             importlib.import_module(name)
     import torch
-    from torch.onnx._internal.exporter._registration import ONNXRegistry
 
     from pytest_hierexport.exporter import export
 
-    # torch reads the table of its operators anew for each export, which takes longer than the models here.
-    ONNXRegistry.from_torchlib = staticmethod(functools.cache(ONNXRegistry.from_torchlib))  # type: ignore[method-assign]
+    keep_operator_table()
     export(torch.nn.ReLU(), (torch.ones(1),))
 
 

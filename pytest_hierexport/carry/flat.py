@@ -8,6 +8,7 @@ no difference whether a tool inlined it.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -345,10 +346,11 @@ def _deterministic(op_type: str, opset: int, domain: str) -> bool:
 
 
 def _schema(op_type: str, opset: int, domain: str) -> Any:
-    try:
-        return onnx.defs.get_schema(op_type, opset, domain)
-    except onnx.defs.SchemaError:
-        return None
+    """Return the operator's definition, the newest where the opset has none: torch writes down its opset last."""
+    for version in (opset, onnx.defs.onnx_opset_version()):
+        with suppress(onnx.defs.SchemaError):
+            return onnx.defs.get_schema(op_type, version, domain)
+    return None
 
 
 def same_tensor(a: Value, b: Value) -> bool:

@@ -10,7 +10,7 @@ and the numbering is done again until nothing new is learned.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -42,6 +42,8 @@ class Numbering:
     after: dict[Value, int] = field(default_factory=dict)
     forms_before: dict[Node, Form] = field(default_factory=dict)
     forms_after: dict[Node, Form] = field(default_factory=dict)
+    aliases: Mapping[Value, Value] = field(default_factory=dict)
+    """What is another value under a name of its own, with that."""
 
     @cached_property
     def alive(self) -> frozenset[int]:
@@ -124,7 +126,7 @@ class _Pass:
     ) -> None:
         self.before, self.after, self.aliases = before, after, aliases
         self.constants, self.constants_after = constants, constants_after
-        self.result = Numbering()
+        self.result = Numbering(aliases=aliases)
         self._numbers: dict[Hashable, int] = {}
         self._contents: dict[int, Hashable] = {}  # what the constants of some numbers hold
 

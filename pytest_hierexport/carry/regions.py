@@ -63,6 +63,7 @@ def _given(nodes: list[Node], after: Flat, before: Flat, numbering: Numbering) -
     for value in outputs:
         number = numbering.after[value]
         likes = [like for like in numbering.by_number.get(number, ()) if _heir(like, after) in {None, *outputs}]
+        likes = [like for like in likes if like not in numbering.aliases] or likes
         rivals = [other for other in numbering.by_number_after[number] if other not in outputs]
         if rivals and value.name not in before.named:
             likes = _read_alike(likes, value, rivals, before, after)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
+
 from architectures.program import Program
 from pytest_hierexport.cases import Case
 from pytest_hierexport.exporting import export_case
 from pytest_hierexport.rules.base import ExportedCase, Rule
 
-__all__ = ["violations"]
+__all__ = ["refusal", "violations"]
 
 
 def violations(program: Program, rules: Sequence[Rule], folder: Path) -> list[str]:
@@ -32,3 +34,13 @@ def violations(program: Program, rules: Sequence[Rule], folder: Path) -> list[st
         for rule in rules
         for found in rule.check(exported)
     ]
+
+
+def refusal(program: Program) -> str:
+    """Return what torch's own exporter says where it cannot export a program's model; empty where it can."""
+    example = program.build()
+    try:
+        torch.onnx.export(example.model, example.args, kwargs=dict(example.kwargs), dynamo=True, verbose=False)
+    except Exception as error:  # noqa: BLE001  # torch raises what it pleases
+        return f"{type(error).__name__}: {error}".splitlines()[0]
+    return ""
