@@ -13,6 +13,7 @@ import hashlib
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 
 from pytest_hierexport.carry.constants import Constants
 from pytest_hierexport.carry.flat import (
@@ -86,7 +87,7 @@ def number(before: Flat, after: Flat) -> Numbering:
     while True:
         numbering = _Pass(before, after, aliases, *constants).run()
         learned: dict[Value, Value] = {}
-        for value, other in _aliases(before, after, numbering, preserving):
+        for value, other in chain(_computed_alike(numbering), _aliases(before, after, numbering, preserving)):
             # The first that is computed like the other stands before all that are computed like the value.
             first = numbering.known[numbering.before[other]]
             for same in (value, *numbering.alike(value)):
@@ -95,6 +96,16 @@ def number(before: Flat, after: Flat) -> Numbering:
         if not learned:
             return numbering
         aliases.update(learned)
+
+
+def _computed_alike(numbering: Numbering) -> Iterator[tuple[Value, Value]]:
+    """Give what is computed like an alias, perhaps only since a later round, with what that stands for."""
+    forms = numbering.forms_before.items()
+    computed = [(form, i, value) for node, form in forms for i, value in enumerate(node.outputs)]
+    known = {(form, i): numbering.aliases[value] for form, i, value in computed if value in numbering.aliases}
+    for form, i, value in computed:
+        if value not in numbering.aliases and (form, i) in known:
+            yield value, known[form, i]
 
 
 def _share_types(before: Flat, after: Flat) -> None:

@@ -143,8 +143,15 @@ def _leading_from(wanted: set[int], before: Flat, numbering: Numbering, nodes: l
 
 
 def _components(after: Flat, matched: set[Node], known: Callable[[Value], bool]) -> Iterator[list[Node]]:
-    """Group the unmatched nodes that hang together through values that are not known."""
-    left = {node: None for node in after.nodes if node not in matched}
+    """Group the unmatched nodes that hang together through values that are not known.
+
+    A node that only hands a known value on was made of nothing.
+    """
+    left = {
+        node: None
+        for node in after.nodes
+        if node not in matched and (passed_on(node) is None or not known(node.outputs[0]))
+    }
     while left:
         start = next(iter(left))
         del left[start]
