@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import reduce
 
 from pytest_hierexport.errors import UsageError
 from pytest_hierexport.hierarchy import Hierarchy
@@ -79,10 +78,7 @@ def order_origins(hierarchy: Hierarchy, origins: Iterable[Origin], primary: Prim
 
 
 def _common_ancestor(hierarchy: Hierarchy, origins: Sequence[Origin]) -> Origin:
-    lineages = [list(hierarchy.lineage(origin.call)) for origin in origins]
-    shared = reduce(lambda a, b: a & b, (set(lineage) for lineage in lineages))
-    nearest = next(call for call in lineages[0] if call in shared)
-    return Origin(nearest, origins[0].evidence)
+    return Origin(hierarchy.common(origin.call for origin in origins), origins[0].evidence)
 
 
 def _ask(primary: Primary, hierarchy: Hierarchy, origins: Sequence[Origin]) -> Origin:

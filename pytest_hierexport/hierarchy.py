@@ -159,6 +159,14 @@ class Hierarchy(Mapping[str, Call]):
         """Whether the call `name` is `ancestor` or was made somewhere below it."""
         return ancestor in self.lineage(name)
 
+    def common(self, names: Iterable[str]) -> str:
+        """Return the nearest call that all of these are or were made below; the root where there are none."""
+        lineages = [list(self.lineage(name)) for name in names]
+        if not lineages:
+            return ROOT
+        shared = set(lineages[0]).intersection(*lineages[1:])
+        return next(call for call in lineages[0] if call in shared)
+
     def is_kept(self, name: str) -> bool:
         """Whether the call has a segment of its own in tags: its class is not from `torch.nn`, or is kept."""
         return self._kept[name] == name

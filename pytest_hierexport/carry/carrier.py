@@ -52,6 +52,7 @@ class _Carrier:
     def __init__(self, known: Known, after: Flat, primary: Primary) -> None:
         self.known, self.before, self.after, self.primary = known, known.flat, after, primary
         self.numbering = number(self.before, after)
+        self.makers = _by_form(self.numbering.forms_before)
         self.origins: dict[Node, list[Origin]] = {node: [] for node in after.nodes}
 
     def run(self) -> Attribution:
@@ -73,12 +74,11 @@ class _Carrier:
 
     def _match(self) -> set[Node]:
         """Give every node that is computed like nodes before their origins; return those nodes."""
-        makers = _by_form(self.numbering.forms_before)
         matched: set[Node] = set()
         for form, nodes in _by_form(self.numbering.forms_after).items():
             # What hands a value on is like everything that does so, and comes from none of it.
             survivors = [node for node in nodes if passed_on(node) is None]
-            alike = makers.get(form, [])
+            alike = self.makers.get(form, [])
             if alike and survivors:
                 matched.update(survivors)
                 self._share(alike, survivors)
@@ -140,9 +140,30 @@ class _Carrier:
         """
         for node in self.after.nodes:
             if passed_on(node) is not None and node not in matched and not self.origins[node]:
-                twin = namesake(self.before, node)
                 root = (Origin(next(iter(self.known.hierarchy)), Evidence.FUSED),)
-                self.origins[node] += _as(Evidence.FUSED, self.known.nodes[twin] if twin is not None else root)
+                self.origins[node] += _as(Evidence.FUSED, self._named_so(node)) or root
+                self.origins[node] += self._passing(node)
+
+    def _named_so(self, node: Node) -> Iterator[Origin]:
+        """Yield the origins of what gave the value of this name before, and of all that did so alike and is gone."""
+        twin = namesake(self.before, node)
+        for alike in () if twin is None else self.makers[self.numbering.forms_before[twin]]:
+            if alike is twin or not any(output.name in self.after.named for output in alike.outputs):
+                yield from self.known.nodes[alike]
+
+    def _passing(self, node: Node) -> list[Origin]:
+        """Return the calls through which the value goes from its maker to a reader, so that it never leaves them."""
+        hierarchy = self.known.hierarchy
+        maker = self.after.maker.get(node.inputs[0]) if node.inputs[0] is not None else None
+        readers = [reader for output in node.outputs for reader in self.after.readers.get(output, ())]
+        calls = {
+            hierarchy.common((made.call, read.call))
+            for made in (self.origins[maker] if maker is not None else ())
+            for reader in readers
+            for read in self.origins[reader]
+        }
+        held = {call for origin in self.origins[node] for call in hierarchy.lineage(origin.call)}
+        return [Origin(call, Evidence.FUSED) for call in sorted(calls - held)]
 
     def _derive(self) -> None:
         """Place what is left by its neighbours; a constant is its readers', for whom it was computed ahead."""

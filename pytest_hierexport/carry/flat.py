@@ -54,6 +54,8 @@ class Node:
     inputs: tuple[Value | None, ...]
     outputs: tuple[Value, ...]
     captured: tuple[Value, ...]
+    arity: int
+    """How many outputs it is asked for: those that may be left out, and that nobody reads, are not counted."""
     repeatable: bool
     """Whether its operator, attributes and inputs say all about what it computes."""
     holder: Node | None
@@ -176,6 +178,7 @@ class _Copier:
             inputs=inputs,
             outputs=outputs,
             captured=captured,
+            arity=_arity(node, self.model.opset_imports),
             repeatable=_repeatable(node, self.model.opset_imports),
             holder=place.holder,
             source=node,
@@ -202,6 +205,7 @@ class _Copier:
             inputs=self._inputs(node, place),
             outputs=(),
             captured=(),
+            arity=0,
             repeatable=False,
             holder=place.holder,
             source=node,
@@ -330,6 +334,22 @@ _PLAIN = {
     ir.AttributeType.INT: ir.DataType.INT64,
     ir.AttributeType.INTS: ir.DataType.INT64,
 }
+
+
+def _arity(node: ir.Node, opsets: Mapping[str, int]) -> int:
+    outputs = list(node.outputs)
+    stated = () if len(outputs) == 1 else _optional_outputs(node.op_type, opsets.get(node.domain, 1), node.domain)
+    while outputs and len(outputs) - 1 in stated and not outputs[-1].uses() and not outputs[-1].is_graph_output():
+        outputs.pop()
+    return len(outputs)
+
+
+@lru_cache(maxsize=4096)
+def _optional_outputs(op_type: str, opset: int, domain: str) -> frozenset[int]:
+    schema = _schema(op_type, opset, domain)
+    optional = onnx.defs.OpSchema.FormalParameterOption.Optional
+    outputs = () if schema is None else schema.outputs
+    return frozenset(i for i, output in enumerate(outputs) if output.option == optional)
 
 
 def _repeatable(node: ir.Node, opsets: Mapping[str, int]) -> bool:

@@ -173,7 +173,7 @@ class _Pass:
         if not node.repeatable:
             return ("once", side, node.key, id(node.holder))
         inputs = tuple(-1 if value is None else numbers[value] for value in node.inputs)
-        return (node.operator, node.attributes, inputs, len(node.outputs))
+        return (node.operator, node.attributes, inputs, node.arity)
 
     def _number_before(self, node: Node) -> None:
         numbers = self.result.before

@@ -21,6 +21,7 @@ __all__ = ["noting_dropped", "stacks"]
 _CUSTOM = "custom"  # the one entry of a node's metadata that torch hands on and leaves to others to fill
 _ALSO = "hierexport.also"
 _MOST_NUMBERS = 1 << 20
+_NEAR = 4  # operations that undo each other stand this close
 
 
 def stacks(node: torch.fx.Node) -> tuple[Stack, ...]:
@@ -71,18 +72,25 @@ def _forms(graph: torch.fx.Graph) -> dict[torch.fx.Node, int]:
     known: dict[Hashable, int] = {}
     for node in graph.nodes:
         form = (node.op, node.target, *_frozen((node.args, node.kwargs), numbers))
-        if _hands_on(node):
-            numbers[node] = numbers[node.all_input_nodes[0]]
+        source = next((source for source in _near(node) if _hands_on(source, node)), None)
+        if source is not None:
+            numbers[node] = numbers[source]
         else:
             numbers[node] = forms[node] = known.setdefault(form if _repeats(node) else node, len(known))
     return forms
 
 
-def _hands_on(node: torch.fx.Node) -> bool:
-    """Whether the node changes nothing of its one input (a dropout in eval mode): tried on random numbers."""
-    if not _repeats(node) or len(node.all_input_nodes) != 1:
-        return False
-    (source,) = node.all_input_nodes
+def _near(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
+    """The ancestors that the node hangs on alone, the nearest first."""
+    for _ in range(_NEAR):
+        if not _repeats(node) or len(node.all_input_nodes) != 1:
+            return
+        (node,) = node.all_input_nodes
+        yield node
+
+
+def _hands_on(source: torch.fx.Node, node: torch.fx.Node) -> bool:
+    """Whether what lies between changes nothing (a dropout in eval mode, two transposes): tried on random numbers."""
     given, made = source.meta.get("val"), node.meta.get("val")
     if not isinstance(given, torch.Tensor) or not isinstance(made, torch.Tensor):
         return False
@@ -92,12 +100,20 @@ def _hands_on(node: torch.fx.Node) -> bool:
         return False
     with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
         numbers = torch.randn(given.shape, generator=torch.Generator().manual_seed(0)).to(given.dtype)
-        arguments = torch.fx.map_arg((node.args, dict(node.kwargs)), lambda _: numbers.clone())
         try:
-            operator: Any = node.target
-            return torch.equal(operator(*arguments[0], **arguments[1]), numbers)
+            return torch.equal(_compute(node, source, numbers.clone()), numbers)
         except Exception:  # noqa: BLE001 what does not run on plain numbers is left alone
             return False
+
+
+def _compute(node: torch.fx.Node, source: torch.fx.Node, numbers: torch.Tensor) -> Any:
+    """Run the operations that lead from one node to another."""
+    if node is source:
+        return numbers
+    given = _compute(node.all_input_nodes[0], source, numbers)
+    args, kwargs = torch.fx.map_arg((node.args, dict(node.kwargs)), lambda _: given)
+    operator: Any = node.target
+    return operator(*args, **kwargs)
 
 
 def _repeats(node: torch.fx.Node) -> bool:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import reduce
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pytest_hierexport.attribution import Evidence, Origin, Origins, order_origins
@@ -49,15 +48,7 @@ def _place(node: Node, flat: Flat, nodes: Mapping[Node, Origins], hierarchy: Hie
     near += [reader for output in node.outputs for reader in flat.readers.get(output, ())]
     # Constants are shared: who made one says nothing about who reads it.
     telling = [other for other in near if any(output.varying for output in other.outputs)] or near
-    return _common({nodes[other][0].call for other in telling if other in nodes}, hierarchy)
-
-
-def _common(calls: Iterable[str], hierarchy: Hierarchy) -> str:
-    lineages: Sequence[Sequence[str]] = [list(hierarchy.lineage(call)) for call in sorted(calls)]
-    if not lineages:
-        return ROOT
-    shared = reduce(lambda a, b: a & b, (set(lineage) for lineage in lineages))
-    return next(call for call in lineages[0] if call in shared)
+    return hierarchy.common({nodes[other][0].call for other in telling if other in nodes})
 
 
 def _initializers(capture: Capture, hierarchy: Hierarchy, nodes: Mapping[Node, Origins]) -> dict[str, Origins]:

@@ -48,12 +48,13 @@ UNARY = (
     "{0} * 0.5",
     "{0}.flip(-1) * 0.9",
     "{0} + torch.arange(8)",
-    "{0} - {0}.mean(-1, keepdim=True)",
+    "{0} - 0.5 * {0}.mean(-1, keepdim=True)",
     "{0}.transpose(1, 2).contiguous().transpose(1, 2)",
 )
-# The greater of two alone would be one of them wherever it always is the greater: equal values by accident.
+# Nothing that gives back what it was given (the greater or the mean of two equals, a mean taken off twice): values
+# that are equal by accident are nobody's.
 BINARY = (
-    "({0} + {1}) / 2",
+    "0.6 * {0} + 0.5 * {1}",
     "{0} * torch.sigmoid({1})",
     "torch.maximum({0}, {1}) - 0.1 * {1}",
     "{0} - 0.3 * {1}",
