@@ -91,7 +91,7 @@ def number(before: Flat, after: Flat) -> Numbering:
             # The first that is computed like the other stands before all that are computed like the value.
             first = numbering.known[numbering.before[other]]
             for same in (value, *numbering.alike(value)):
-                if same not in aliases:
+                if same not in aliases and same is not first:
                     learned.setdefault(same, first)
         if not learned:
             return numbering

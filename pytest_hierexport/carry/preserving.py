@@ -54,7 +54,7 @@ class Preserving:
     def shows(self, source: Value, value: Value) -> bool | None:
         """Whether `value`, which is computed from `source`, is the same; None where that cannot be tried."""
         found = self._try(source, value, 0)
-        return self._try(source, value, _BEYOND) if found is False else found
+        return self._try(source, value, _BEYOND) is True if found is False else found
 
     def _try(self, source: Value, value: Value, beyond: int) -> bool | None:
         trial = _Trial(self._flat, source, value, beyond)

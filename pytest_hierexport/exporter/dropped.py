@@ -1,14 +1,16 @@
 """What torch computes twice and drops once: a call whose result nobody reads is gone before there is an ONNX graph.
 
 Where another call computes the very same, the value is in the graph all the same, and both calls gave it. So the
-stacks of what is dropped are noted on what is computed alike and stays, found by value numbering as in
-:mod:`pytest_hierexport.carry.numbering`.
+stacks of what is dropped are noted on what gives the same values and stays: a graph from which something is dropped
+is run once on random numbers.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Hashable, Iterable, Iterator
+import hashlib
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -20,12 +22,11 @@ __all__ = ["noting_dropped", "stacks"]
 
 _CUSTOM = "custom"  # the one entry of a node's metadata that torch hands on and leaves to others to fill
 _ALSO = "hierexport.also"
-_MOST_NUMBERS = 1 << 20
-_NEAR = 4  # operations that undo each other stand this close
+_MOST_NUMBERS = 1 << 25  # in all values of a graph together; a larger one is not run
 
 
 def stacks(node: torch.fx.Node) -> tuple[Stack, ...]:
-    """Return the module stack of a node, then those of what was computed alike and dropped."""
+    """Return the module stack of a node, then those of what gave the same and was dropped."""
     own: Stack = node.meta.get(STACK) or {}
     return (own, *(node.meta.get(_CUSTOM) or {}).get(_ALSO, ()))
 
@@ -35,29 +36,17 @@ def noting_dropped(original: Callable[..., bool]) -> Callable[..., bool]:
 
     @functools.wraps(original)
     def eliminate_dead_code(graph: torch.fx.Graph, *args: Any, **kwargs: Any) -> bool:
-        _note(graph)
+        live = _live(graph)
+        dropped = [node for node in graph.nodes if node not in live and node.meta.get(STACK)]
+        if dropped:
+            _note(dropped, live, _contents(graph))
         return original(graph, *args, **kwargs)
 
     return eliminate_dead_code
 
 
-def _note(graph: torch.fx.Graph) -> None:
-    live = _live(graph)
-    dropped = [node for node in graph.nodes if node not in live and node.meta.get(STACK)]
-    if not dropped:
-        return
-    forms = _forms(graph)
-    survivors = {forms[node]: node for node in reversed(graph.nodes) if node in live and node in forms}
-    for node in dropped:
-        survivor = survivors.get(forms.get(node, -1))
-        if survivor is not None and survivor.meta.get(STACK):
-            custom = dict(survivor.meta.get(_CUSTOM) or {})
-            custom[_ALSO] = (*custom.get(_ALSO, ()), *stacks(node))
-            survivor.meta[_CUSTOM] = custom
-
-
 def _live(graph: torch.fx.Graph) -> set[torch.fx.Node]:
-    """The nodes that something read or kept depends on."""
+    """The nodes that something kept depends on."""
     live: set[torch.fx.Node] = set()
     for node in reversed(graph.nodes):
         if node.op in {"output", "placeholder"} or any(user in live for user in node.users):
@@ -65,83 +54,94 @@ def _live(graph: torch.fx.Graph) -> set[torch.fx.Node]:
     return live
 
 
-def _forms(graph: torch.fx.Graph) -> dict[torch.fx.Node, int]:
-    """Number the nodes so that those that are computed alike share a number; those that hand a value on get none."""
-    forms: dict[torch.fx.Node, int] = {}
-    numbers: dict[torch.fx.Node, int] = {}
-    known: dict[Hashable, int] = {}
-    for node in graph.nodes:
-        form = (node.op, node.target, *_frozen((node.args, node.kwargs), numbers))
-        source = next((source for source in _near(node) if _hands_on(source, node)), None)
-        if source is not None:
-            numbers[node] = numbers[source]
-        else:
-            numbers[node] = forms[node] = known.setdefault(form if _repeats(node) else node, len(known))
-    return forms
+def _note(dropped: list[torch.fx.Node], live: set[torch.fx.Node], contents: Mapping[torch.fx.Node, Hashable]) -> None:
+    survivors: dict[Hashable, torch.fx.Node] = {}
+    for node, content in contents.items():
+        if node in live and node.meta.get(STACK):
+            survivors.setdefault(content, node)
+    for node in dropped:
+        survivor = survivors.get(contents.get(node))
+        if survivor is not None:
+            custom = dict(survivor.meta.get(_CUSTOM) or {})
+            custom[_ALSO] = (*custom.get(_ALSO, ()), *stacks(node))
+            survivor.meta[_CUSTOM] = custom
 
 
-def _near(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
-    """The ancestors that the node hangs on alone, the nearest first."""
-    for _ in range(_NEAR):
-        if not _repeats(node) or len(node.all_input_nodes) != 1:
-            return
-        (node,) = node.all_input_nodes
-        yield node
-
-
-def _hands_on(source: torch.fx.Node, node: torch.fx.Node) -> bool:
-    """Whether what lies between changes nothing (a dropout in eval mode, two transposes): tried on random numbers."""
-    given, made = source.meta.get("val"), node.meta.get("val")
-    if not isinstance(given, torch.Tensor) or not isinstance(made, torch.Tensor):
-        return False
-    if given.dtype != made.dtype or given.shape != made.shape or not all(type(size) is int for size in given.shape):
-        return False
-    if not given.is_floating_point() or given.numel() > _MOST_NUMBERS:
-        return False
+def _contents(graph: torch.fx.Graph) -> Mapping[torch.fx.Node, Hashable]:
+    """Return what each operation gives on random inputs; what hands on what it was given is left out."""
+    sizes = [value.numel() for node in graph.nodes if isinstance(value := node.meta.get("val"), torch.Tensor)]
+    if not all(_is_known(size) for size in sizes) or sum(map(_number, sizes)) > _MOST_NUMBERS:
+        return {}
+    contents: dict[torch.fx.Node, Hashable] = {}
     with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
-        numbers = torch.randn(given.shape, generator=torch.Generator().manual_seed(0)).to(given.dtype)
-        try:
-            return torch.equal(_compute(node, source, numbers.clone()), numbers)
-        except Exception:  # noqa: BLE001 what does not run on plain numbers is left alone
-            return False
+        for node, value in _run(graph):
+            if isinstance(value, torch.Tensor) and _tells(value):
+                contents[node] = _content(value)
+    return {
+        node: content
+        for node, content in contents.items()
+        if node.op == "call_function" and content not in {contents.get(source) for source in node.all_input_nodes}
+    }
 
 
-def _compute(node: torch.fx.Node, source: torch.fx.Node, numbers: torch.Tensor) -> Any:
-    """Run the operations that lead from one node to another."""
-    if node is source:
-        return numbers
-    given = _compute(node.all_input_nodes[0], source, numbers)
-    args, kwargs = torch.fx.map_arg((node.args, dict(node.kwargs)), lambda _: given)
+def _run(graph: torch.fx.Graph) -> Iterator[tuple[torch.fx.Node, Any]]:
+    """Run what runs on plain numbers, node by node."""
+    random = torch.Generator().manual_seed(0)
+    values: dict[torch.fx.Node, Any] = {}
+    for node in graph.nodes:
+        # What cannot run, or reads what could not, has no value.
+        with contextlib.suppress(Exception):
+            values[node] = _value(node, values, graph.owning_module, random)
+            yield node, values[node]
+
+
+def _value(
+    node: torch.fx.Node, values: Mapping[torch.fx.Node, Any], owner: torch.nn.Module | None, random: torch.Generator
+) -> Any:
+    if node.op == "placeholder":
+        return _random(node.meta["val"], random)
+    if node.op == "get_attr" and owner is not None:
+        return functools.reduce(getattr, str(node.target).split("."), owner)
     operator: Any = node.target
+    if node.op != "call_function" or not _repeats(operator):
+        raise ValueError(f"{node} is no function of its inputs")
+    args, kwargs = torch.fx.map_arg((node.args, dict(node.kwargs)), values.__getitem__)
     return operator(*args, **kwargs)
 
 
-def _repeats(node: torch.fx.Node) -> bool:
-    """Whether what the node computes hangs on its operator and arguments alone."""
-    if node.op == "get_attr":
-        return True
-    if node.op != "call_function":
+def _repeats(operator: Any) -> bool:
+    """Whether what the operator gives hangs on its arguments alone, and it leaves them as they are."""
+    if not isinstance(operator, torch._ops.OpOverload):
+        return getattr(operator, "__module__", None) == "_operator"
+    return torch.Tag.nondeterministic_seeded not in operator.tags and not operator._schema.is_mutable
+
+
+def _random(like: Any, random: torch.Generator) -> Any:
+    """Return random numbers of a tensor's type; small ones where they may count or choose something."""
+    if not isinstance(like, torch.Tensor):
+        return _number(like)
+    shape = [_number(size) for size in like.shape]
+    if like.is_floating_point():
+        return torch.randn(shape, generator=random).to(like.dtype)
+    return torch.randint(0, 2, shape, generator=random).to(like.dtype)
+
+
+def _is_known(size: Any) -> bool:
+    return isinstance(size, int) or size.node.hint is not None
+
+
+def _number(size: Any) -> Any:
+    """Return a size as a number: that of the example where it is a symbol."""
+    return size.node.hint if isinstance(size, torch.SymInt) else size
+
+
+def _tells(value: torch.Tensor) -> bool:
+    """Whether the numbers differ, so that equal ones were computed alike."""
+    if value.dtype == torch.bool or value.numel() == 0 or value.isnan().any():
         return False
-    tags = getattr(node.target, "tags", ())
-    return torch.Tag.nondeterministic_seeded not in tags and not node.is_impure()
+    return bool((value != value.flatten()[0]).any())
 
 
-def _frozen(value: Any, numbers: dict[torch.fx.Node, int]) -> Iterator[Hashable]:
-    """Yield an argument's parts: a node by its number, a constant with its type (`1` is neither `True` nor `1.0`)."""
-    if isinstance(value, torch.fx.Node):
-        yield ("node", numbers[value])
-    elif isinstance(value, (tuple, list)):
-        yield from _enclosed(value, numbers)
-    elif isinstance(value, dict):
-        yield from _enclosed([part for item in value.items() for part in item], numbers)
-    elif isinstance(value, slice):
-        yield from _enclosed((value.start, value.stop, value.step), numbers)
-    else:
-        yield (type(value), value if isinstance(value, Hashable) else id(value))
-
-
-def _enclosed(values: Iterable[Any], numbers: dict[torch.fx.Node, int]) -> Iterator[Hashable]:
-    yield "("
-    for value in values:
-        yield from _frozen(value, numbers)
-    yield ")"
+def _content(value: torch.Tensor) -> Hashable:
+    numbers = value.detach().contiguous().flatten().view(torch.uint8).numpy()
+    return value.dtype, tuple(value.shape), hashlib.sha256(numbers.tobytes()).digest()
