@@ -19,7 +19,7 @@ from pytest_hierexport.carry.flat import TENSOR, Flat, Node, Value
 __all__ = ["Preserving"]
 
 _MOST_NODES = 32
-_MOST_NUMBERS = 1 << 20
+_MOST_NUMBERS = 1 << 16
 _SIZES = (3, 5, 7, 2, 11, 13)  # what sizes without a number are taken for, each another
 _BEYOND = 2  # how many operations before the first are computed too: `Relu` changes no number that `Relu` gave
 _NEAR = 4  # how many operations an optimizer drops at once
@@ -94,7 +94,7 @@ class _Trial:
     def _collect_before(self, levels: int) -> None:
         at = [self.source]
         for _ in range(levels):
-            makers = [self._maker(value) for value in at]
+            makers = [None if maker is None or _weighs(maker) else maker for maker in map(self._maker, at)]
             self._give(*(value for value, maker in zip(at, makers, strict=True) if maker is None))
             self.found.update(maker for maker in makers if maker is not None)
             at = [value for maker in makers if maker is not None for value in maker.reads]
@@ -117,6 +117,8 @@ class _Trial:
         return held, steps, places[self.source], places[self.value]
 
     def run(self) -> bool | None:
+        if any(map(_weighs, self.nodes)):
+            return None
         try:
             with np.errstate(all="ignore"):
                 source, value = self._compute()
@@ -137,6 +139,15 @@ class _Trial:
         return arrays[self.source], arrays[self.value]
 
 
+def _weighs(node: Node) -> bool:
+    """Whether the node reads a tensor too large to be known by its content: a weight, which changes what it meets."""
+    return any(value.tensor is not None and not _is_content(value) for value in node.reads)
+
+
+def _is_content(value: Value) -> bool:
+    return isinstance(value.leaf, tuple) and value.leaf[0] == TENSOR
+
+
 def _telling(numbers: Any) -> bool:
     """Whether numbers show what happens to them: a constant, or what is no number, stays what it is in many ways."""
     floating = numbers.astype(np.float64)
@@ -146,15 +157,13 @@ def _telling(numbers: Any) -> bool:
 
 def _array(value: Value, random: np.random.Generator, sizes: dict[str, int]) -> Any:
     """Return what a value holds, or random numbers of its type."""
-    if isinstance(value.leaf, tuple) and value.leaf[0] == TENSOR:
+    if _is_content(value):
         return array_of(value.leaf)
     if value.shape is None or value.dtype is None:
         raise ValueError(f"the type of {value.name} is not known")
     shape = [_size(dim, sizes) for dim in value.shape]
     if math.prod(shape) > _MOST_NUMBERS:
         raise ValueError(f"{value.name} is too large to try")
-    if value.tensor is not None:
-        return value.tensor.numpy()
     dtype = value.dtype.numpy()
     numbers = random.standard_normal(shape) * 3
     return (numbers > 0) if dtype == np.bool_ else numbers.astype(dtype)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-from collections.abc import Callable, Hashable, Iterator, Mapping
+import math
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -37,9 +38,9 @@ def noting_dropped(original: Callable[..., bool]) -> Callable[..., bool]:
     @functools.wraps(original)
     def eliminate_dead_code(graph: torch.fx.Graph, *args: Any, **kwargs: Any) -> bool:
         live = _live(graph)
-        dropped = [node for node in graph.nodes if node not in live and node.meta.get(STACK)]
+        dropped = [node for node in graph.nodes if node not in live]
         if dropped:
-            _note(dropped, live, _contents(graph))
+            _note(graph, dropped, live)
         return original(graph, *args, **kwargs)
 
     return eliminate_dead_code
@@ -54,12 +55,15 @@ def _live(graph: torch.fx.Graph) -> set[torch.fx.Node]:
     return live
 
 
-def _note(dropped: list[torch.fx.Node], live: set[torch.fx.Node], contents: Mapping[torch.fx.Node, Hashable]) -> None:
-    survivors: dict[Hashable, torch.fx.Node] = {}
-    for node, content in contents.items():
-        if node in live and node.meta.get(STACK):
-            survivors.setdefault(content, node)
-    for node in dropped:
+def _note(graph: torch.fx.Graph, dropped: list[torch.fx.Node], live: set[torch.fx.Node]) -> None:
+    varying = _varying(graph)
+    lost = {node: kind for node in dropped if node in varying and (kind := _kind(node)) is not None}
+    alike = [node for node in live & varying if _kind(node) in {*lost.values()}]
+    if not lost or not alike:
+        return
+    contents = _contents(graph, {*lost, *alike})
+    survivors = {contents[node]: node for node in reversed(graph.nodes) if node in contents and node in live}
+    for node in lost:
         survivor = survivors.get(contents.get(node))
         if survivor is not None:
             custom = dict(survivor.meta.get(_CUSTOM) or {})
@@ -67,41 +71,66 @@ def _note(dropped: list[torch.fx.Node], live: set[torch.fx.Node], contents: Mapp
             survivor.meta[_CUSTOM] = custom
 
 
-def _contents(graph: torch.fx.Graph) -> Mapping[torch.fx.Node, Hashable]:
-    """Return what each operation gives on random inputs; what hands on what it was given is left out."""
-    sizes = [value.numel() for node in graph.nodes if isinstance(value := node.meta.get("val"), torch.Tensor)]
-    if not all(_is_known(size) for size in sizes) or sum(map(_number, sizes)) > _MOST_NUMBERS:
+def _varying(graph: torch.fx.Graph) -> set[torch.fx.Node]:
+    """The nodes that hang on an input or a parameter."""
+    varying: set[torch.fx.Node] = set()
+    for node in graph.nodes:
+        if node.op == "placeholder" or any(source in varying for source in node.all_input_nodes):
+            varying.add(node)
+    return varying
+
+
+def _kind(node: torch.fx.Node) -> Hashable | None:
+    """Return what equal tensors have in common; None for what is no tensor of a call, or a single number."""
+    value = node.meta.get("val")
+    if node.op != "call_function" or not node.meta.get(STACK) or not isinstance(value, torch.Tensor):
+        return None
+    shape = tuple(map(_number, value.shape))
+    return None if None in shape or math.prod(shape) < 2 else (value.dtype, shape)
+
+
+def _contents(graph: torch.fx.Graph, asked: set[torch.fx.Node]) -> Mapping[torch.fx.Node, Hashable]:
+    """Return what each node gives on random inputs; what hands on what it was given is left out."""
+    needed = _needed(graph, asked)
+    sizes = (_number(value.numel()) for node in needed if isinstance(value := node.meta.get("val"), torch.Tensor))
+    if sum(_MOST_NUMBERS if size is None else size for size in sizes) > _MOST_NUMBERS:
         return {}
     contents: dict[torch.fx.Node, Hashable] = {}
     with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
-        for node, value in _run(graph):
+        for node, value in _run([node for node in graph.nodes if node in needed]):
             if isinstance(value, torch.Tensor) and _tells(value):
                 contents[node] = _content(value)
     return {
         node: content
         for node, content in contents.items()
-        if node.op == "call_function" and content not in {contents.get(source) for source in node.all_input_nodes}
+        if node in asked and content not in {contents.get(source) for source in node.all_input_nodes}
     }
 
 
-def _run(graph: torch.fx.Graph) -> Iterator[tuple[torch.fx.Node, Any]]:
+def _needed(graph: torch.fx.Graph, asked: set[torch.fx.Node]) -> set[torch.fx.Node]:
+    needed = set(asked)
+    for node in reversed(graph.nodes):
+        if node in needed:
+            needed.update(node.all_input_nodes)
+    return needed
+
+
+def _run(nodes: Iterable[torch.fx.Node]) -> Iterator[tuple[torch.fx.Node, Any]]:
     """Run what runs on plain numbers, node by node."""
     random = torch.Generator().manual_seed(0)
     values: dict[torch.fx.Node, Any] = {}
-    for node in graph.nodes:
+    for node in nodes:
         # What cannot run, or reads what could not, has no value.
         with contextlib.suppress(Exception):
-            values[node] = _value(node, values, graph.owning_module, random)
+            values[node] = _value(node, values, random)
             yield node, values[node]
 
 
-def _value(
-    node: torch.fx.Node, values: Mapping[torch.fx.Node, Any], owner: torch.nn.Module | None, random: torch.Generator
-) -> Any:
+def _value(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any], random: torch.Generator) -> Any:
     if node.op == "placeholder":
         return _random(node.meta["val"], random)
-    if node.op == "get_attr" and owner is not None:
-        return functools.reduce(getattr, str(node.target).split("."), owner)
+    if node.op == "get_attr":
+        return functools.reduce(getattr, str(node.target).split("."), node.graph.owning_module)
     operator: Any = node.target
     if node.op != "call_function" or not _repeats(operator):
         raise ValueError(f"{node} is no function of its inputs")
@@ -126,12 +155,8 @@ def _random(like: Any, random: torch.Generator) -> Any:
     return torch.randint(0, 2, shape, generator=random).to(like.dtype)
 
 
-def _is_known(size: Any) -> bool:
-    return isinstance(size, int) or size.node.hint is not None
-
-
 def _number(size: Any) -> Any:
-    """Return a size as a number: that of the example where it is a symbol."""
+    """Return a size as a number: that of the example where it is a symbol, None where it has none."""
     return size.node.hint if isinstance(size, torch.SymInt) else size
 
 
