@@ -46,7 +46,8 @@ class Preserving:
         at, seen = [value], {value}
         for _ in range(_NEAR):
             makers = (self._flat.maker.get(current) for current in at)
-            at = [read for maker in makers if maker is not None for read in maker.reads if read.varying]
+            passed = (maker for maker in makers if maker is not None and not _weighs(maker))
+            at = [read for maker in passed for read in maker.reads if read.varying]
             at = [read for read in dict.fromkeys(at) if read not in seen]
             seen.update(at)
             yield from (read for read in at if (read.dtype, read.shape) == (value.dtype, value.shape))
@@ -54,7 +55,19 @@ class Preserving:
     def shows(self, source: Value, value: Value) -> bool | None:
         """Whether `value`, which is computed from `source`, is the same; None where that cannot be tried."""
         found = self._try(source, value, 0)
-        return self._try(source, value, _BEYOND) is True if found is False else found
+        if found is False and self._repeats(source, value):
+            return self._try(source, value, _BEYOND) is True
+        return found
+
+    def _repeats(self, source: Value, value: Value) -> bool:
+        """Whether what makes the value was done just before the source: such an operation may find nothing to do."""
+        makers, at = [self._flat.maker.get(value)], [source]
+        for _ in range(_BEYOND):
+            before = [maker for maker in map(self._flat.maker.get, at) if maker is not None]
+            makers += before
+            at = [read for maker in before for read in maker.reads]
+        operators = [maker.operator for maker in makers if maker is not None]
+        return operators[0] in operators[1:]
 
     def _try(self, source: Value, value: Value, beyond: int) -> bool | None:
         trial = _Trial(self._flat, source, value, beyond)

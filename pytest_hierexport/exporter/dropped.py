@@ -56,10 +56,14 @@ def _live(graph: torch.fx.Graph) -> set[torch.fx.Node]:
 
 
 def _note(graph: torch.fx.Graph, dropped: list[torch.fx.Node], live: set[torch.fx.Node]) -> None:
+    tensors = {node: kind for node in dropped if (kind := _kind(node)) is not None}
+    if not tensors:
+        return
     varying = _varying(graph)
-    lost = {node: kind for node in dropped if node in varying and (kind := _kind(node)) is not None}
-    alike = [node for node in live & varying if _kind(node) in {*lost.values()}]
-    if not lost or not alike:
+    lost = {node: kind for node, kind in tensors.items() if node in varying}
+    kinds = set(lost.values())
+    alike = [node for node in live & varying if _kind(node) in kinds] if kinds else []
+    if not alike:
         return
     contents = _contents(graph, {*lost, *alike})
     survivors = {contents[node]: node for node in reversed(graph.nodes) if node in contents and node in live}

@@ -38,8 +38,14 @@ class Tracer(Protocol):
     def accessed(self, module: torch.nn.Module) -> str | None:
         """Return the path by which the caller reached the module that is being called, where that is known."""
 
-    def run(self, module: torch.nn.Module, function: Callable[[], Any]) -> Any:
-        """Run what a call of the model's module does, so that the tracer knows of the call."""
+    def pushing(self, module: torch.nn.Module) -> Callable[[Callable[[], Any]], Any] | None:
+        """Return what runs a call so that the tracer knows of its module; None where it knows."""
+
+    def opened(self) -> None:
+        """Remember that a call begins."""
+
+    def closed(self) -> None:
+        """Forget the call that began last."""
 
     def run_foreign(self, module: torch.nn.Module, function: Callable[[], Any], args: tuple[Any, ...]) -> Any:
         """Run what a call of a module does that is not the model's."""
@@ -49,8 +55,14 @@ class _NoTracer:
     def accessed(self, _module: torch.nn.Module) -> None:
         return None
 
-    def run(self, _module: torch.nn.Module, function: Callable[[], Any]) -> Any:
-        return function()
+    def pushing(self, _module: torch.nn.Module) -> None:
+        return None
+
+    def opened(self) -> None:
+        pass
+
+    def closed(self) -> None:
+        pass
 
     def run_foreign(self, _module: torch.nn.Module, function: Callable[[], Any], _args: tuple[Any, ...]) -> Any:
         return function()
@@ -93,52 +105,56 @@ class CallRecorder:
             # Every call of a module ends in this method, in an eager run and under torch's tracers, which replace
             # `__call__` by their own; unlike torch's global hooks it sees keyword arguments, calls that fail and
             # the output after the module's own hooks.
-            impl = self._observed(torch.nn.Module._call_impl)
+            impl = self._observed(torch.nn.Module._call_impl, self._is_of_a_pass)
             stack.enter_context(replaced(torch.nn.Module, "_call_impl", impl))
             for cls in self.instances.classes():
                 forward = vars(cls).get("forward")
                 if isinstance(forward, FunctionType):
-                    stack.enter_context(replaced(cls, "forward", self._observed_forward(forward)))
+                    stack.enter_context(replaced(cls, "forward", self._observed(forward, self._is_run_by_forward)))
             yield self
 
-    def _observed(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def observed(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-            if torch.compiler.is_dynamo_compiling():
-                return original(module, *args, **kwargs)
-            return self._call(module, original, args, kwargs)
+    def _is_of_a_pass(self, module: torch.nn.Module) -> bool:
+        return bool(self._open) or self.instances.is_root(module)
 
-        return observed
-
-    def _observed_forward(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _is_run_by_forward(self, module: torch.nn.Module) -> bool:
         """A module may be run by its `forward` instead of being called: that is a call of it all the same."""
+        return bool(self._open) and self._open[-1][1] != id(vars(module))
 
+    def _observed(
+        self, original: Callable[..., Any], concerns: Callable[[torch.nn.Module], bool]
+    ) -> Callable[..., Any]:
+        # One frame and no more: torch notes the Python stack with every operation, and reads each frame's source.
         @functools.wraps(original)
         def observed(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-            if torch.compiler.is_dynamo_compiling() or not self._open or self._open[-1][1] == id(vars(module)):
+            if torch.compiler.is_dynamo_compiling() or not concerns(module):
                 return original(module, *args, **kwargs)
-            return self._call(module, original, args, kwargs)
+            if not self.instances.paths(module):
+                return self.tracer.run_foreign(module, lambda: original(module, *args, **kwargs), args)
+            if (push := self.tracer.pushing(module)) is not None:
+                return push(functools.partial(observed, module, *args, **kwargs))
+            with self._recording(module, args, kwargs) as given:
+                return given(original(module, *args, **kwargs))
 
         return observed
 
-    def _call(self, module: torch.nn.Module, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        if self.current is None and not self.instances.is_root(module):
-            return function(module, *args, **kwargs)
-        if not self.instances.paths(module):
-            return self.tracer.run_foreign(module, lambda: function(module, *args, **kwargs), args)
-        return self.tracer.run(module, lambda: self._recorded(module, function, args, kwargs))
-
-    def _recorded(self, module: torch.nn.Module, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    @contextmanager
+    def _recording(self, module: torch.nn.Module, args: Any, kwargs: Any) -> Iterator[Callable[[Any], Any]]:
+        """Record the call that runs while the context lasts; its output goes through the function that is given."""
         if self.current is None:
             self._restart()
         call = self.add(module, self.current, self.tracer.accessed(module))
-        self._open.append((call, id(vars(module))))
-        try:
-            self.observer.entered(call, args, kwargs)
-            output = function(module, *args, **kwargs)
+
+        def given(output: Any) -> Any:
             self.observer.left(call, output)
             return output
+
+        self._open.append((call, id(vars(module))))
+        self.tracer.opened()
+        try:
+            self.observer.entered(call, args, kwargs)
+            yield given
         finally:
+            self.tracer.closed()
             self._open.pop()
 
     @property

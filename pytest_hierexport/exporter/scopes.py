@@ -12,7 +12,6 @@ runs node by node, each with the stack of its own.
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -55,22 +54,23 @@ class Scopes:
         path, _ = list(stack.values())[-1]
         return _encoded(_below(self._root, path))
 
-    def run(self, module: torch.nn.Module, function: Callable[[], Any]) -> Any:
-        """Run a call with the module on torch's stack, where torch has not put it there itself."""
+    def pushing(self, module: torch.nn.Module) -> Callable[[Callable[[], Any]], Any] | None:
+        """Return what puts the module on torch's stack for a call, where torch has not put it there itself."""
         mode = get_proxy_mode()
         stack = _open_stack()
         if mode is None or stack is None or not self._stacks or len(stack) > len(self._stacks[-1]):
-            return self._with_stack(function)
+            return None
         push: Any = torch.fx.Tracer.call_module
-        return push(mode.tracer, module, functools.partial(self._with_stack, function), (), {})
+        return lambda function: push(mode.tracer, module, function, (), {})
 
-    def _with_stack(self, function: Callable[[], Any]) -> Any:
+    def opened(self) -> None:
+        """Remember torch's stack in a call that begins."""
         stack = _open_stack()
         self._stacks.append(dict(stack) if stack is not None else self._stacks[-1] if self._stacks else {})
-        try:
-            return function()
-        finally:
-            self._stacks.pop()
+
+    def closed(self) -> None:
+        """Forget the stack of the call that ends."""
+        self._stacks.pop()
 
     def run_foreign(self, module: torch.nn.Module, function: Callable[[], Any], args: tuple[Any, ...]) -> Any:
         """Run a graph of dynamo's below the call that is open now; any other module as it comes."""
