@@ -32,7 +32,6 @@ __all__ = ["Entry", "ExportStore"]
 MODEL = "model.onnx"
 TRACEBACK = "traceback.txt"
 _RECORD = "export.json"
-_SHAPED_BY = ("torch", "onnx", "onnx-ir", "onnxscript", "onnxruntime", "transformers")
 
 
 @dataclass(frozen=True)

@@ -65,8 +65,9 @@ def qwen3() -> Example:
 
 
 def gemma3() -> Example:
-    """Layers of two kinds in turn, each with its own mask and rotary table; a scaled embedding."""
-    kinds = ["sliding_attention", "full_attention", "sliding_attention"]
+    """Attention in a sliding window, with a mask of its own; a scaled embedding."""
+    # Of one kind alone: over several the model's forward goes in the order of a set, another in every process.
+    kinds = ["sliding_attention"] * 3
     sizes = {**_SIZES, "num_hidden_layers": len(kinds)}
     config = Gemma3TextConfig(**sizes, head_dim=8, sliding_window=6, layer_types=kinds)
     return _example(Gemma3ForCausalLM(config))
