@@ -58,23 +58,24 @@ class Numbering:
     @cached_property
     def by_number(self) -> dict[int, list[Value]]:
         """The values before of each number."""
-        by_number: dict[int, list[Value]] = {}
-        for value, number in self.before.items():
-            by_number.setdefault(number, []).append(value)
-        return by_number
+        return _by_number(self.before)
 
     @cached_property
     def by_number_after(self) -> dict[int, list[Value]]:
         """The values after of each number."""
-        by_number: dict[int, list[Value]] = {}
-        for value, number in self.after.items():
-            by_number.setdefault(number, []).append(value)
-        return by_number
+        return _by_number(self.after)
 
     @cached_property
     def known(self) -> dict[int, Value]:
         """The first value before of each number."""
         return {number: values[0] for number, values in self.by_number.items()}
+
+
+def _by_number(numbers: Mapping[Value, int]) -> dict[int, list[Value]]:
+    by_number: dict[int, list[Value]] = {}
+    for value, number in numbers.items():
+        by_number.setdefault(number, []).append(value)
+    return by_number
 
 
 def number(before: Flat, after: Flat) -> Numbering:
