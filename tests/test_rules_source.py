@@ -28,6 +28,14 @@ def decided(folder: Path, **files: str) -> dict[str, frozenset[str]]:
     return {decision.code: decision.constants for decision in decisions(tuple(paths))}
 
 
+def test_a_class_of_one_word_is_no_key_that_reads_like_it(tmp_path: Path) -> None:
+    Model = type("Model", (nn.Module,), {"__module__": "my_model"})  # noqa: N806  # a class
+    path = tmp_path / "exporter.py"
+    path.write_text("def f(found):\n    return found == 'model', found == 'Model'\n", encoding="utf-8")
+    words = words_of(Model())
+    assert [spelled.constant for d in decisions((path,)) for spelled in words.spelled(d)] == ["Model"]
+
+
 class TestFlow:
     def test_constants_come_from_another_module(self, tmp_path: Path) -> None:
         found = decided(

@@ -115,8 +115,8 @@ class Words:
             if found is None or found[1] not in {"a class", "a path"} or is_torch_nn(found[0]):
                 return None
             # A class of one word, `Model`, is told from the key "model" by its capital alone.
-            alike = len(WORD.findall(found[0].rpartition(".")[2])) > 1 or constant in found[0]
-            return found if alike else None
+            last = found[0].rpartition(".")[2]
+            return found if found[1] == "a path" or len(WORD.findall(last)) > 1 or last in constant else None
         if len(text) < _SHORTEST_DOUBTFUL_PART:
             return None
         return next((found for word, found in self._words.items() if text in word), None)
