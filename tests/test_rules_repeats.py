@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import threading
@@ -147,3 +148,22 @@ def test_only_the_very_case_that_was_announced_is_served_with_the_others(tmp_pat
 def test_what_is_given_again_is_the_very_example() -> None:
     example = Example(None)  # type: ignore[arg-type]  # any object
     assert repeats._given(example) is example
+
+
+def test_a_run_that_is_over_before_its_second_process_hears_nothing_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "repeats"
+    folder.mkdir()
+
+    def ended(*args: object, **kwargs: object) -> subprocess.CompletedProcess[bytes]:
+        shutil.rmtree(folder)
+        return subprocess.CompletedProcess([], 0, b"", b"")
+
+    monkeypatch.setattr(subprocess, "run", ended)
+    (case,) = cases("gone")
+    started = Repeats([case], folder)
+    # An exception in a thread fails the test.
+    assert started._start(repeats._key(case))
+    started.join()
+    assert not folder.exists()

@@ -153,6 +153,10 @@ class Repeats:
     def _run(self, lock: Any, first: str) -> None:
         try:
             self._export_missing(first)
+        except OSError:
+            # A run that is over takes its folder with it, and nobody waits for what is left.
+            if self._folder.is_dir():
+                raise
         finally:
             lock.release()
 
