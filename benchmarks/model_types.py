@@ -1,0 +1,173 @@
+"""Every model type that transformers has: does one of the captures export it, and are its tags proven?
+
+    python -m benchmarks.model_types --log types.jsonl [--types bert,gpt2] [--first 10] [--jobs 2] [--timeout 600]
+
+Each type is built small from its configuration class (`benchmarks/tiny_types.py`) and exported in a process of its
+own, as `hierexport export` would do it; the proof then judges every module call. A type that this builder finds no
+model or no inputs for is counted apart: nothing was asked of an exporter there. With `--log` every outcome is kept as
+a line of JSON, and a later run goes on where that one stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+
+ONE = "--one"
+EXPORTED, NOT_EXPORTED, NOT_BUILT = "exported", "not exported", "not built"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one type."""
+
+    model_type: str
+    result: str
+    """`exported`, `not exported` or `not built`."""
+    exporter: str = ""
+    seconds: float = 0.0
+    verdicts: dict[str, int] = field(default_factory=dict)
+    unproven: dict[str, str] = field(default_factory=dict)
+    """The reason, value and tag of each unproven call, by its name."""
+    nodes: int = 0
+    untagged: int = 0
+    derived: int = 0
+    contaminated: int = 0
+    error: str = ""
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing at all is to be said against the tags."""
+        return not (self.unproven or self.untagged or self.derived or self.contaminated)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Ask every type, print those that are not exact, then the totals; 1 where there are such types."""
+    if arguments[:1] == [ONE]:
+        print(json.dumps(asdict(_one(arguments[1]))))
+        return 0
+    options = _options(arguments)
+    known = _read(options.log)
+    names = options.types.split(",") if options.types else _all_types()
+    wanted = [name for name in names[: options.first] if name not in known]
+    outcomes = [outcome for name, outcome in known.items() if name in names]
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for outcome in pool.map(partial(_in_process, timeout=options.timeout), wanted):
+            outcomes.append(outcome)
+            _print_outcome(outcome)
+            if options.log:
+                with options.log.open("a", encoding="utf-8") as log:
+                    log.write(json.dumps(asdict(outcome)) + "\n")
+    _print_totals(outcomes)
+    return 0 if all(outcome.result != NOT_EXPORTED and outcome.exact for outcome in outcomes) else 1
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--types", default="", help="these types alone, separated by commas")
+    parser.add_argument("--first", type=int, help="only so many")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="types at a time")
+    parser.add_argument("--timeout", type=float, default=600, help="seconds after which a type counts as not exported")
+    parser.add_argument("--log", type=Path, help="keep every outcome in this file and go on from it")
+    return parser.parse_args(arguments)
+
+
+def _read(log: Path | None) -> dict[str, Outcome]:
+    if log is None or not log.exists():
+        return {}
+    outcomes = [Outcome(**json.loads(line)) for line in log.read_text(encoding="utf-8").splitlines()]
+    return {outcome.model_type: outcome for outcome in outcomes}
+
+
+def _all_types() -> list[str]:
+    import transformers
+
+    return sorted({config.model_type for config in transformers.MODEL_MAPPING if config.model_type})
+
+
+def _in_process(model_type: str, timeout: float) -> Outcome:
+    command = [sys.executable, "-m", "benchmarks.model_types", ONE, model_type]
+    started = time.perf_counter()
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=True)  # noqa: S603
+        return Outcome(**json.loads(done.stdout.splitlines()[-1]))
+    except subprocess.TimeoutExpired:
+        error = f"not done after {timeout:.0f} s"
+    except subprocess.CalledProcessError as failed:
+        error = f"exit {failed.returncode}: {(failed.stderr.strip().splitlines() or [''])[-1]}"
+    return Outcome(model_type, NOT_EXPORTED, seconds=time.perf_counter() - started, error=error)
+
+
+def _one(model_type: str) -> Outcome:
+    warnings.simplefilter("ignore")
+    from benchmarks.tiny_types import build
+    from pytest_hierexport.cases import Case
+    from pytest_hierexport.errors import HierexportError
+    from pytest_hierexport.exporter import export
+    from pytest_hierexport.proof import prove
+
+    started = time.perf_counter()
+    case = Case(model_type, partial(build, model_type), f"{ONE} {model_type}")
+    try:
+        example = case.load()
+    except (HierexportError, KeyError) as error:
+        return Outcome(model_type, NOT_BUILT, error=str(error))
+    example.model.eval()
+    try:
+        exported = export(example.model, example.args, example.kwargs)
+    except HierexportError as error:
+        return Outcome(model_type, NOT_EXPORTED, seconds=time.perf_counter() - started, error=str(error))
+    seconds = time.perf_counter() - started
+    proof = prove(example, exported.model, exported.attribution)
+    coverage = exported.attribution.coverage()
+    return Outcome(
+        model_type,
+        EXPORTED,
+        exported.exporter,
+        seconds,
+        proof.counts(),
+        {name: f"{verdict.reason}: {verdict.value} ({verdict.tag})" for name, verdict in proof.unproven.items()},
+        len(exported.attribution.nodes),
+        coverage["untagged"],
+        coverage["derived"],
+        len(proof.contaminated),
+    )
+
+
+def _print_outcome(outcome: Outcome) -> None:
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in outcome.verdicts.items() if count)
+    print(f"{outcome.model_type}: {outcome.result} {outcome.exporter} {counts} {outcome.error}".rstrip(), flush=True)
+    if outcome.derived or outcome.untagged or outcome.contaminated:
+        print(f"  {outcome.derived} derived, {outcome.untagged} untagged, {outcome.contaminated} contaminated")
+    for name, reason in outcome.unproven.items():
+        print(f"  {name or 'root'}: {reason}")
+
+
+def _print_totals(outcomes: Sequence[Outcome]) -> None:
+    results = Counter(outcome.result for outcome in outcomes)
+    exported = [outcome for outcome in outcomes if outcome.result == EXPORTED]
+    verdicts = sum((Counter(outcome.verdicts) for outcome in exported), Counter[str]())
+    asked = results[EXPORTED] + results[NOT_EXPORTED]
+    nodes = sum(outcome.nodes for outcome in exported)
+    print(f"\n{asked} types asked, {results[NOT_BUILT]} without a model or inputs of this builder")
+    print(f"exported: {results[EXPORTED]} ({results[EXPORTED] / max(asked, 1):.1%})", end=" ")
+    print(dict(Counter(outcome.exporter for outcome in exported)))
+    judged = sum(verdicts.values())
+    print(f"module calls: {judged}, {dict(verdicts)}; {1 - verdicts['unproven'] / max(judged, 1):.3%} not unproven")
+    print(f"nodes: {nodes}, derived {sum(o.derived for o in exported)}, untagged {sum(o.untagged for o in exported)}")
+    print(f"types without anything to say against: {sum(outcome.exact for outcome in exported)}")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
