@@ -100,7 +100,7 @@ def _in_process(model_type: str, timeout: float) -> Outcome:
     command = [sys.executable, "-m", "benchmarks.model_types", ONE, model_type]
     started = time.perf_counter()
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=True)  # noqa: S603
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=True)
         return Outcome(**json.loads(done.stdout.splitlines()[-1]))
     except subprocess.TimeoutExpired:
         error = f"not done after {timeout:.0f} s"

@@ -57,15 +57,16 @@ def example_inputs(model: torch.nn.Module, name: str) -> dict[str, Any]:
     Raises:
         CollectError: None of them.
     """
-    last: Exception | None = None
+    first: Exception | None = None
     for kwargs in itertools.islice(_candidates(model), _MOST_TRIES):
         try:
             _run(model, kwargs)
         except Exception as error:  # noqa: BLE001  # whatever a model says of inputs that do not suit it
-            last = error
+            # The plainest inputs come first: what the model says of them tells most.
+            first = first or error
         else:
             return kwargs
-    found = f"{type(last).__name__}: {last}".splitlines()[0] if last is not None else "none to try"
+    found = f"the first: {type(first).__name__}: {first}".splitlines()[0] if first is not None else "none to try"
     raise CollectError(
         f"example inputs that {name} runs on",
         found=f"none of those tried ({found})",

@@ -333,6 +333,12 @@ class TestModel:
         with pytest.raises(UsageError):
             export(Gate().eval(), (X,), **options)
 
+    @pytest.mark.parametrize("what", [None, Gate, lambda x: x], ids=["nothing", "class", "function"])
+    def test_what_is_no_model_is_refused_by_its_name(self, what: Any) -> None:
+        with pytest.raises(UsageError) as caught:
+            export(what, (X,))
+        assert type(what).__name__ in caught.value.found
+
     def test_nothing_is_written_when_the_folder_is_not_there(self, tmp_path: Any) -> None:
         with pytest.raises(ExportError):
             export(Gate().eval(), (X,), path=tmp_path / "missing" / "model.onnx")

@@ -135,6 +135,29 @@ def test_every_call_is_proven_in_every_floating_dtype(dtype: torch.dtype) -> Non
     assert kinds(made(Pair, dtype=dtype).prove()) == {"proven"}
 
 
+class Padded(nn.Module):
+    """A padding that goes into the convolution that reads it, and is there for another reader."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.pool = nn.Conv2d(2, 2, 2), nn.MaxPool2d(2, stride=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        padded = nn.functional.pad(torch.relu(x), (0, 1, 0, 1))
+        out: torch.Tensor = torch.cat([self.conv(padded), self.pool(padded)])
+        return out
+
+
+def test_a_call_that_absorbed_what_it_was_given_is_dissolved_where_others_still_read_it() -> None:
+    example = Example(Padded().eval(), (torch.randn(1, 2, 6, 6),), {})
+    exported = export(example.model, example.args)
+    assert sorted(node.op_type for node in exported.model.graph) == ["Concat", "Conv", "MaxPool", "Pad", "Relu"]
+    proof = prove(example, exported.model, exported.attribution)
+    assert not proof.unproven
+    found = proof.verdicts["conv"]
+    assert (found.kind, found.tag) == (Kind.DISSOLVED, "/Padded")
+
+
 def test_sequences_between_calls_are_followed() -> None:
     splitting = made(Splitting, optimize=False)
     operators = {node.op_type for node in splitting.exported.model.graph}

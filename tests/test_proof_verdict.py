@@ -192,6 +192,13 @@ def test_a_call_fused_with_the_maker_of_its_lost_input_is_dissolved_and_names_bo
     assert (found.kind, found.value, found.tag) == (Kind.DISSOLVED, "[0][0]", "/Root/A")
 
 
+def test_an_input_that_lives_on_for_others_alone_is_lost_to_the_call_all_the_same() -> None:
+    text = "g (float[2] x) => (float[2] y, float[2] z) { y = Relu(x) z = Neg(x) }"
+    found = verdict("b", text, {"y": "a", "z": "a+b"}, {**CALLS, "/": ("x", "y z")})
+    assert (found.kind, found.value, found.tag) == (Kind.DISSOLVED, "[0][0]", "/Root/A")
+    assert "is read no more" in found.reason
+
+
 @pytest.mark.parametrize(
     ("tags", "inputs"),
     [

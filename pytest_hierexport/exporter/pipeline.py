@@ -65,9 +65,10 @@ def export(
             `ancestor`, or a function of the hierarchy and the origins.
 
     Raises:
-        UsageError: An option that does not exist or an opset that onnx does not know.
+        UsageError: No model, an option that does not exist or an opset that onnx does not know.
         ExportError: The model could not be captured, or the file not be written; nothing is left behind.
     """
+    _check_model(model)
     kept = _check(tags, opset, keep)
     request = Request(
         model, _as_tuple(args), dict(kwargs or {}), opset, dynamic_shapes, input_names, output_names, optimize
@@ -96,6 +97,15 @@ def _as_tuple(args: Any) -> tuple[Any, ...]:
     if isinstance(args, (tuple, list)):
         return tuple(args)
     return (args,)
+
+
+def _check_model(model: object) -> None:
+    if not isinstance(model, (torch.nn.Module, torch.export.ExportedProgram)):
+        raise UsageError(
+            "a torch.nn.Module, or a program of torch.export",
+            found=f"a {type(model).__name__}",
+            do="pass the model itself: an instance, not its class or a function that makes it",
+        )
 
 
 def _check(tags: Tags, opset: int | None, keep: Sequence[str]) -> frozenset[str]:

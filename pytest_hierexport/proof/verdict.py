@@ -142,17 +142,30 @@ class Judge:
         return seen is None or self._is_among(value, seen.given)
 
     def _vanished(self, turn: Turn, seen: EagerCall, node: Node) -> Verdict | None:
-        """Return the input of the call that a fusion at this node made vanish, if that explains what it reads."""
+        """Return the input of the call that a fusion at this node made vanish, if that explains what it reads.
+
+        It need not be gone for everyone: a value that others read lives on, and the call computes it within itself.
+        """
         partners = list(self.graph.fused_with(node, turn))
         for number, place in seen.inputs.items():
-            if not partners or number in self._names or number in self._folded:
+            if not partners or number in self._folded or number in self._read_by(turn):
                 continue
             for maker in self._givers.get(number) or [self.graph.above.get(turn, WHOLE)]:
                 if any(maker in partner.turns for partner in partners):
                     fused = f"{node.operator} {node.key} was fused of the call and the one that made it"
-                    reason = f"input {place} no longer exists: {fused}"
+                    gone = "is read no more" if number in self._names else "no longer exists"
+                    reason = f"input {place} {gone}: {fused}"
                     return Verdict(Kind.DISSOLVED, reason, place, self._tag(maker.call))
         return None
+
+    def _read_by(self, turn: Turn) -> AbstractSet[int]:
+        """Return what the nodes of a call read and do not make."""
+        if turn not in self._read:
+            nodes = [self.graph.nodes[i] for i in self.graph.members.get(turn, ())]
+            made = {value for node in nodes for value in node.outputs}
+            read = {value for node in nodes for value in node.elements if value not in made}
+            self._read[turn] = {number for value in read for number in self._numbers(value)}
+        return self._read[turn]
 
     def _unproven(self, reason: str, value: str) -> Verdict:
         maker = self.graph.maker.get(value)
@@ -169,6 +182,11 @@ class Judge:
 
     def _numbers(self, value: str) -> Iterator[int]:
         return chain.from_iterable(self.shown.get(value, ()))
+
+    @cached_property
+    def _read(self) -> dict[Turn, AbstractSet[int]]:
+        """What `_read_by` found."""
+        return {}
 
     @cached_property
     def _names(self) -> Mapping[int, str]:
