@@ -6,6 +6,7 @@ import ast
 import hashlib
 import importlib
 import importlib.util
+import symtable
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +26,11 @@ __all__ = [
     "line_of",
     "load_from_file",
     "load_from_module",
+    "may_define",
 ]
+
+_BY_OTHER_MEANS = frozenset({"__getattr__", "globals", "vars", "setattr", "exec", "eval"})
+"""What a module that makes names without spelling them uses."""
 
 
 @dataclass(frozen=True)
@@ -154,6 +159,22 @@ def call_by_name(module: ModuleType, name: str) -> object:
 def functions_of(path: Path) -> list[str]:
     """Return the functions that a file defines, without importing it."""
     return [node.name for node in _definitions(path)]
+
+
+def may_define(path: Path, name: str) -> bool:
+    """Whether importing a file can give it a name, as far as reading it shows."""
+    try:
+        source = path.read_bytes()
+        table, tree = symtable.symtable(source, str(path), "exec"), ast.parse(source)
+    except (OSError, SyntaxError, ValueError):
+        return True  # what importing it says of that is more than we know
+    symbols = {symbol.get_name(): symbol for symbol in table.get_symbols()}
+    first = name.partition(".")[0]
+    if first in symbols and (symbols[first].is_assigned() or symbols[first].is_imported()):
+        return True
+    imports = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+    everything = any(alias.name == "*" for node in imports for alias in node.names)
+    return everything or not _BY_OTHER_MEANS.isdisjoint(symbols)
 
 
 def line_of(path: Path, name: str) -> int:

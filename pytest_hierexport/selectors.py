@@ -100,7 +100,7 @@ def _manifest(selector: str, root: Path) -> list[Case]:
 
 
 def _file_factory(selector: str, root: Path) -> list[Case]:
-    from pytest_hierexport.factories import functions_of, load_from_file
+    from pytest_hierexport.factories import functions_of, load_from_file, may_define
 
     file, _, name = selector.rpartition("::")
     path = _existing(file, root, "a Python file")
@@ -109,6 +109,12 @@ def _file_factory(selector: str, root: Path) -> list[Case]:
             "file.py::factory",
             found=selector,
             do=f"name one of its functions: {', '.join(functions_of(path)) or 'it has none'}",
+        )
+    if not may_define(path, name):
+        raise UsageError(
+            f"a factory named {name} in {path}",
+            found="no such name",
+            do=f"choose from: {nearest(name, functions_of(path)) or '(it defines no function)'}",
         )
     return [Case(name, partial(load_from_file, path, name), selector, anchor=path)]
 

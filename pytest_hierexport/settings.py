@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_hierexport.errors import UsageError
 from pytest_hierexport.files import absolute
+from pytest_hierexport.opsets import check_opset
 from pytest_hierexport.selectors import split
 
 if TYPE_CHECKING:
@@ -65,9 +66,9 @@ def read_settings(config: pytest.Config) -> Settings:
         stated=stated,
         rules=tuple(rule for value in rules for rule in split(value)) or None,
         exporter=option("hierexport_exporter"),
-        opset=option("hierexport_opset"),
+        opset=check_opset(option("hierexport_opset")),
         default_exporter=ini("hierexport_exporter") or "auto",
-        default_opset=_opset(ini("hierexport_opset")),
+        default_opset=check_opset(_opset(ini("hierexport_opset"))),
         cache=_path(option("hierexport_cache"), here) or _path(ini("hierexport_cache"), home),
         reports=tuple(_report(_absolute(report, here)) for report in reports)
         if reports

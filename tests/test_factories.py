@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pytest_hierexport.errors import CollectError
-from pytest_hierexport.factories import find_module, functions_of, line_of, load_from_file, load_from_module
+from pytest_hierexport.factories import find_module, functions_of, line_of, load_from_file, load_from_module, may_define
 
 
 @pytest.fixture(autouse=True)
@@ -98,3 +98,27 @@ def test_functions_are_listed_from_the_source_alone(tmp_path: Path) -> None:
     assert line_of(file, "build") == 3
     assert line_of(file, "other") == 1
     assert functions_of(tmp_path / "absent.py") == []
+
+
+@pytest.mark.parametrize(
+    ("source", "defined"),
+    [
+        ("def build(): ...", True),
+        ("if True:\n    build = 1", True),
+        ("from somewhere import make as build", True),
+        ("from somewhere import *", True),
+        ("globals()['bu' + 'ild'] = 1", True),
+        ("def __getattr__(name): ...", True),
+        ("class build: ...", True),
+        ("this is no python", True),
+        ("def other(build):\n    build = 2", False),
+        ("import torch\nprint(build)", False),
+    ],
+)
+def test_a_name_that_a_file_cannot_define_is_known_without_importing_it(
+    source: str, defined: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / "made.py"
+    file.write_text(source)
+    assert may_define(file, "build") is defined
+    assert may_define(file, "build.method") is defined

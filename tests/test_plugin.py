@@ -213,12 +213,14 @@ def test_conftest_fixtures_go_before_ours(project: Project) -> None:
         (["--hierexport-models=brt"], "*choose from: bert*"),
         (["--hierexport-models="], "*an empty selection*"),
         (["--hierexport-models=no.py::build"], "*found no no.py*"),
+        (["--hierexport-models=my_model.py::biuld"], "*choose from: build*"),
         (["--hierexport-models=bad.toml"], "*bad.toml to be TOML*"),
         (["--hierexport-models=a/m.py::build,b/m.py::build"], "*two models named build*"),
         ([MODELS, "--hierexport-rules=MUST-999"], "*MUST-999*"),
         ([MODELS, "--hierexport-report=report.txt"], "*.html or .json*"),
         ([MODELS, "--hierexport-report=my_model.py/report.html"], "*to be written*"),
         ([MODELS, "--hierexport-summary=."], "*to be written*"),
+        ([MODELS, "--hierexport-opset=999"], "*an opset from 7 to *"),
         ([MODELS, "--hierexport-opset=new"], "*invalid int value*"),
     ],
 )
@@ -257,11 +259,6 @@ def test_a_model_that_cannot_be_exported_fails_every_item_with_no_traceback(
     result.stdout.fnmatch_lines([found])
     result.stdout.fnmatch_lines(["*to do *", "*repeat *pytest --hierexport-models=my_model.py::broken *"])
     assert "Traceback" not in result.stdout.str()
-
-
-def test_a_missing_function_is_told_with_the_nearest(project: Project) -> None:
-    result = project.run("--hierexport-models=my_model.py::biuld", "-k", "MUST-002")
-    result.stdout.fnmatch_lines(["*choose from: build*"])
 
 
 def test_models_of_the_ini_join_only_where_no_path_is_named(project: Project) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import onnx
 import torch
 
 from pytest_hierexport import storage
@@ -20,6 +19,7 @@ from pytest_hierexport.exporter.result import Export
 from pytest_hierexport.exporter.state import as_found, in_eval_mode
 from pytest_hierexport.exporter.traced import known
 from pytest_hierexport.hierarchy import Hierarchy
+from pytest_hierexport.opsets import check_opset
 from pytest_hierexport.storage import Tags
 
 __all__ = ["export"]
@@ -110,13 +110,7 @@ def _check_model(model: object) -> None:
 
 def _check(tags: Tags, opset: int | None, keep: Sequence[str]) -> frozenset[str]:
     storage.check_tags(tags)
-    newest = onnx.defs.onnx_opset_version()
-    if opset is not None and not 7 <= opset <= newest:
-        raise UsageError(
-            f"an opset from 7 to {newest}, the newest that the installed onnx defines",
-            found=str(opset),
-            do="pass an opset in that range, or none for the exporter's own choice",
-        )
+    check_opset(opset)
     try:
         return kept_classes(tuple(keep))
     except ValueError as error:
