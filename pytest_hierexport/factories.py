@@ -164,7 +164,7 @@ def functions_of(path: Path) -> list[str]:
 def may_define(path: Path, name: str) -> bool:
     """Whether importing a file can give it a name, as far as reading it shows."""
     try:
-        source = path.read_bytes()
+        source = importlib.util.decode_source(path.read_bytes())
         table, tree = symtable.symtable(source, str(path), "exec"), ast.parse(source)
     except (OSError, SyntaxError, ValueError):
         return True  # what importing it says of that is more than we know
