@@ -263,3 +263,14 @@ def test_a_fusion_is_owned_by_all_that_computed_it_also_where_a_name_is_handed_o
     after = "g (float[2] x) => (float[2] y, float[2] z) { y = Neg(x) z = Mul(x, x) p = Identity(z) }"
     found = carried(before, after, y="a", p="b", q="c", z="c")
     assert ("b", "fused") in found["z"]
+
+
+def test_a_lost_chain_is_merged_with_the_one_among_equals_that_reads_from_the_same() -> None:
+    before = """g (float[2] x) => (float[2] u, float[2] v, float[2] p, float[2] q, float[2] r) {
+        u = Relu(x) uu = Exp(u) p = Neg(uu) v = Relu(x) vv = Exp(v) q = Neg(vv)
+        lost = Exp(v) gone = Neg(lost) r = Sin(gone) }"""
+    after = """g (float[2] x) => (float[2] u, float[2] v, float[2] p, float[2] q, float[2] r) {
+        u = Relu(x) uu = Exp(u) p = Neg(uu) v = Relu(x) vv = Exp(v) q = Neg(vv) r = Sin(q) }"""
+    found = carried(before, after, u="a", uu="a", p="a", v="b", vv="b", q="b", lost="c", gone="c", r="d")
+    assert found["uu"] == found["p"] == [("a", "traced")]
+    assert found["vv"] == found["q"] == [("b", "traced"), ("c", "merged")]

@@ -148,6 +148,31 @@ class Padded(nn.Module):
         return out
 
 
+class Counting(nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        return x + 1, x.sum().item()
+
+
+class Counted(nn.Module):
+    """A number that leaves a call as Python's own and comes back into the graph."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counting, self.block = Counting(), Block()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        more, count = self.counting(x)
+        out: torch.Tensor = self.block(more * count)
+        return out
+
+
+def test_a_number_that_a_call_returned_may_leave_it() -> None:
+    example = Example(Counted().eval(), (torch.arange(8).reshape(2, 4) * 0.3,), {})
+    exported = export(example.model, example.args)
+    proof = prove(example, exported.model, exported.attribution)
+    assert proof.verdicts["counting"].kind is Kind.PROVEN
+
+
 def test_a_call_that_absorbed_what_it_was_given_is_dissolved_where_others_still_read_it() -> None:
     example = Example(Padded().eval(), (torch.randn(1, 2, 6, 6),), {})
     exported = export(example.model, example.args)

@@ -54,6 +54,7 @@ class _Carrier:
         self.numbering = number(self.before, after)
         self.makers = _by_form(self.numbering.forms_before)
         self.origins: dict[Node, list[Origin]] = {node: [] for node in after.nodes}
+        self.became: dict[Node, list[Node]] = {}  # the survivors that stand for a node before
 
     def run(self) -> Attribution:
         matched = self._match()
@@ -94,12 +95,14 @@ class _Carrier:
         """Give the survivors of one form the origins of all who computed it."""
         pairs = _paired(alike, survivors)
         for maker, survivor in pairs.items():
+            self.became[maker] = [survivor]
             self.origins[survivor] += self.known.nodes[maker]
         for maker in alike:
             if maker in pairs:
                 continue
             if any(output.varying for output in maker.outputs):
-                for survivor in self._heirs(maker, survivors):
+                self.became[maker] = self._heirs(maker, survivors)
+                for survivor in self.became[maker]:
                     self.origins[survivor] += _as(Evidence.MERGED, self.known.nodes[maker])
         for survivor in set(survivors).difference(pairs.values()):
             self.origins[survivor] += _as(Evidence.FOLDED, self._computed_ahead(survivor))
@@ -115,7 +118,7 @@ class _Carrier:
                 yield from self.known.nodes[maker]
 
     def _heirs(self, maker: Node, survivors: list[Node]) -> list[Node]:
-        """The survivors that feed the consumers of a lost maker; all of them where that does not tell."""
+        """The survivors that feed the consumers of a lost maker, else those that are fed alike; all where none tells."""
         if len(survivors) == 1:
             return survivors
         readers = {reader.key for output in maker.outputs for reader in self.before.readers.get(output, ())}
@@ -124,7 +127,13 @@ class _Carrier:
             for node in survivors
             if any(r.key in readers for output in node.outputs for r in self.after.readers.get(output, ()))
         ]
-        return heirs or survivors
+        return heirs or [node for node in survivors if self._fed_alike(maker, node)] or survivors
+
+    def _fed_alike(self, maker: Node, survivor: Node) -> bool:
+        """Whether a survivor reads from what the nodes became that a lost maker read from, as far as that is known."""
+        pairs = zip(maker.inputs, survivor.inputs, strict=True)
+        makers = ((self.before.maker.get(lost), self.after.maker.get(read)) for lost, read in pairs if lost and read)
+        return all(read in self.became[lost] for lost, read in makers if lost in self.became)
 
     # fusions
 

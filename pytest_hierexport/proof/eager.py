@@ -69,9 +69,9 @@ class EagerCall:
     inputs: dict[int, str]
     """Tensors and numbers among arguments, inside objects and caches, and captured attributes, on entry."""
     returned: dict[int, str]
-    """Tensors that the call returned."""
+    """Tensors that the call returned. Its numbers are no values that a graph must have: most stay in Python."""
     effects: frozenset[int]
-    """What arguments, caches and captured attributes held when the call ended."""
+    """What arguments, caches and captured attributes held when the call ended, and the numbers that it returned."""
 
     @cached_property
     def given(self) -> frozenset[int]:
@@ -204,7 +204,8 @@ class _Watcher:
         """Record the outputs of a call."""
         entered = self._open.pop(call.name)
         returned = self._tensors_of(walk(output))
-        effects = frozenset((*self._tensors_of(walk(entered.holders)), *self._captured(entered.modules)))
+        left = self._numbers_of((label, part) for label, part in walk(output) if not isinstance(part, torch.Tensor))
+        effects = frozenset((*left, *self._tensors_of(walk(entered.holders)), *self._captured(entered.modules)))
         self.calls.append(EagerCall(call, entered.start, entered.in_body, entered.inputs, returned, effects))
 
     def _captured(self, modules: list[torch.nn.Module]) -> dict[int, str]:
