@@ -118,7 +118,7 @@ class _Carrier:
                 yield from self.known.nodes[maker]
 
     def _heirs(self, maker: Node, survivors: list[Node]) -> list[Node]:
-        """The survivors that feed the consumers of a lost maker, else those that are fed alike; all where none tells."""
+        """The survivors that feed the readers of a lost maker, else those fed alike; all where neither tells."""
         if len(survivors) == 1:
             return survivors
         readers = {reader.key for output in maker.outputs for reader in self.before.readers.get(output, ())}

@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 from pytest_hierexport.exporter.scopes import STACK, Stack
@@ -66,10 +67,15 @@ def _note(graph: torch.fx.Graph, dropped: list[torch.fx.Node], live: set[torch.f
     if not alike:
         return
     contents = _contents(graph, {*lost, *alike})
-    survivors = {contents[node]: node for node in reversed(graph.nodes) if node in contents and node in live}
-    for node in lost:
-        survivor = survivors.get(contents.get(node))
-        if survivor is not None:
+    # The first that gives the same is the one, but before it one that does so by the same operator.
+    survivors: dict[Hashable, torch.fx.Node] = {}
+    for node in reversed(graph.nodes):
+        if node in contents and node in live:
+            survivors[contents[node]] = survivors[contents[node], node.target] = node
+    for node in (node for node in lost if node in contents):
+        survivor = survivors.get((contents[node], node.target), survivors.get(contents[node]))
+        # What is computed from the survivor and equals it hands it on.
+        if survivor is not None and survivor not in _needed(graph, {node}):
             custom = dict(survivor.meta.get(_CUSTOM) or {})
             custom[_ALSO] = (*custom.get(_ALSO, ()), *stacks(node))
             survivor.meta[_CUSTOM] = custom
@@ -85,30 +91,35 @@ def _varying(graph: torch.fx.Graph) -> set[torch.fx.Node]:
 
 
 def _kind(node: torch.fx.Node) -> Hashable | None:
-    """Return what equal tensors have in common; None for what is no tensor of a call, or a single number."""
-    value = node.meta.get("val")
-    if node.op != "call_function" or not node.meta.get(STACK) or not isinstance(value, torch.Tensor):
+    """Return what equal results have in common; None for what is no tensors of a call, or a single number."""
+    if node.op != "call_function" or not node.meta.get(STACK):
         return None
-    shape = tuple(map(_number, value.shape))
-    return None if None in shape or math.prod(shape) < 2 else (value.dtype, shape)
+    tensors = _tensors(node.meta.get("val"))
+    shapes = [tuple(map(_number, tensor.shape)) for tensor in tensors]
+    if any(None in shape or math.prod(shape) < 2 for shape in shapes):
+        return None
+    return tuple((tensor.dtype, shape) for tensor, shape in zip(tensors, shapes, strict=True)) or None
+
+
+def _tensors(value: Any) -> tuple[torch.Tensor, ...]:
+    """Return a tensor, or the tensors of a list; nothing for anything else."""
+    parts = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    return parts if all(isinstance(part, torch.Tensor) for part in parts) else ()
 
 
 def _contents(graph: torch.fx.Graph, asked: set[torch.fx.Node]) -> Mapping[torch.fx.Node, Hashable]:
-    """Return what each node gives on random inputs; what hands on what it was given is left out."""
+    """Return what each node gives on random inputs."""
     needed = _needed(graph, asked)
-    sizes = (_number(value.numel()) for node in needed if isinstance(value := node.meta.get("val"), torch.Tensor))
+    sizes = (_number(tensor.numel()) for node in needed for tensor in _tensors(node.meta.get("val")))
     if sum(_MOST_NUMBERS if size is None else size for size in sizes) > _MOST_NUMBERS:
         return {}
     contents: dict[torch.fx.Node, Hashable] = {}
     with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
         for node, value in _run([node for node in graph.nodes if node in needed]):
-            if isinstance(value, torch.Tensor) and _tells(value):
-                contents[node] = _content(value)
-    return {
-        node: content
-        for node, content in contents.items()
-        if node in asked and content not in {contents.get(source) for source in node.all_input_nodes}
-    }
+            tensors = _tensors(value)
+            if tensors and all(map(_tells, tensors)):
+                contents[node] = tuple(map(_content, tensors))
+    return {node: content for node, content in contents.items() if node in asked}
 
 
 def _needed(graph: torch.fx.Graph, asked: set[torch.fx.Node]) -> set[torch.fx.Node]:
@@ -139,7 +150,22 @@ def _value(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any], random: tor
     if node.op != "call_function" or not _repeats(operator):
         raise ValueError(f"{node} is no function of its inputs")
     args, kwargs = torch.fx.map_arg((node.args, dict(node.kwargs)), values.__getitem__)
-    return operator(*args, **kwargs)
+    given = operator(*args, **kwargs)
+    if any(tensor.is_floating_point() and tensor.isnan().any() for tensor in _tensors(given)):
+        given = pytree.tree_map(functools.partial(_defined, (operator, args, kwargs)), given)
+    return given
+
+
+def _defined(made_by: tuple[Any, ...], tensor: torch.Tensor) -> torch.Tensor:
+    """Put numbers where an operator was given what it is not defined for: the same where it was given the same.
+
+    Random numbers are no variances: without this a batch norm would leave nothing to compare behind it.
+    """
+    leaves = pytree.tree_leaves(made_by)
+    parts = [_content(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+    digest = hashlib.sha256(repr(parts).encode()).digest()
+    random = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
+    return torch.where(tensor.isnan(), torch.randn(tensor.shape, generator=random).to(tensor.dtype), tensor)
 
 
 def _repeats(operator: Any) -> bool:
