@@ -274,3 +274,26 @@ def test_a_lost_chain_is_merged_with_the_one_among_equals_that_reads_from_the_sa
     found = carried(before, after, u="a", uu="a", p="a", v="b", vv="b", q="b", lost="c", gone="c", r="d")
     assert found["uu"] == found["p"] == [("a", "traced")]
     assert found["vv"] == found["q"] == [("b", "traced"), ("c", "merged")]
+
+
+def test_what_is_no_change_on_large_numbers_alone_is_no_no_op() -> None:
+    attention = "t{0} = Transpose(x) s{0} = MatMul(x, t{0}) p{0} = Softmax(s{0}) m{0} = MatMul(p{0}, x)"
+    types = "<float[2, 64] m1, float[2, 64] m2>"
+    head = f"g (float[2, 64] x) => (float[64, 2] y, float[64, 2] z) {types}"
+    both = f"{attention.format(1)} {attention.format(2)}"
+    before = f"{head} {{ {both} q = Transpose(m1) y = Exp(q) r = Transpose(m2) z = Log(r) }}"
+    after = f"{head} {{ {attention.format(1)} q = Transpose(m1) y = Exp(q) z = Log(q) }}"
+    owners = {f"{value}{i}": call for i, call in ((1, "a"), (2, "b")) for value in "tspm"}
+    found = carried(before, after, **owners, q="c", r="d")
+    assert found["t1"] == [("a", "traced"), ("b", "merged")]
+    assert found["q"] == [("c", "traced"), ("d", "merged")]
+
+
+def test_a_lost_operation_that_was_undone_is_merged_with_nothing() -> None:
+    before = """g (float[2, 3] x) => (float[2, 3] y, float[3, 2] z, float[2, 3] w) {
+        u = Relu(x) z = Transpose(u) y = Exp(u) v = Relu(x) t = Transpose(v) b = Transpose(t) w = Sin(b) }"""
+    after = """g (float[2, 3] x) => (float[2, 3] y, float[3, 2] z, float[2, 3] w) {
+        u = Relu(x) z = Transpose(u) y = Exp(u) v = Relu(x) w = Sin(v) }"""
+    found = carried(before, after, u="a", z="a", v="b", t="c", b="c", w="d")
+    assert found["z"] == [("a", "traced")]
+    assert found["v"] == [("b", "traced")]

@@ -118,16 +118,34 @@ class _Carrier:
                 yield from self.known.nodes[maker]
 
     def _heirs(self, maker: Node, survivors: list[Node]) -> list[Node]:
-        """The survivors that feed the readers of a lost maker, else those fed alike; all where neither tells."""
-        if len(survivors) == 1:
-            return survivors
+        """The survivors that a lost maker went into.
+
+        Those that feed its readers, else those fed like it; where neither tells, all of them - or none, where it went
+        into nothing: what it made was undone behind it.
+        """
         readers = {reader.key for output in maker.outputs for reader in self.before.readers.get(output, ())}
         heirs = [
             node
             for node in survivors
             if any(r.key in readers for output in node.outputs for r in self.after.readers.get(output, ()))
         ]
-        return heirs or [node for node in survivors if self._fed_alike(maker, node)] or survivors
+        heirs = heirs or [node for node in survivors if self._fed_alike(maker, node)]
+        return heirs or ([] if self._undone(maker) else survivors)
+
+    def _undone(self, maker: Node) -> bool:
+        """Whether all that was computed from what a maker gave ends in values that stand for earlier ones."""
+        at, seen, ends = list(maker.outputs), set(maker.outputs), 0
+        while at:
+            for reader in self.before.readers.get(at.pop(), ()):
+                for output in reader.outputs:
+                    if output in self.numbering.aliases:
+                        ends += 1
+                    elif output.name in self.after.named:
+                        return False
+                    elif output not in seen:
+                        seen.add(output)
+                        at.append(output)
+        return ends > 0
 
     def _fed_alike(self, maker: Node, survivor: Node) -> bool:
         """Whether a survivor reads from what the nodes became that a lost maker read from, as far as that is known."""

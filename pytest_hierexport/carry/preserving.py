@@ -22,6 +22,7 @@ _MOST_NODES = 32
 _MOST_NUMBERS = 1 << 16
 _SIZES = (3, 5, 7, 2, 11, 13)  # what sizes without a number are taken for, each another
 _BEYOND = 2  # how many operations before the first are computed too: `Relu` changes no number that `Relu` gave
+_SCALES = (3.0, 0.1)  # large numbers hide what is added to them, or make one of a softmax's weights all of it
 _NEAR = 4  # how many operations an optimizer drops at once
 
 
@@ -132,18 +133,22 @@ class _Trial:
     def run(self) -> bool | None:
         if any(map(_weighs, self.nodes)):
             return None
+        found = [self._hands_on(scale) for scale in _SCALES]
+        return False if False in found else None if None in found else True
+
+    def _hands_on(self, scale: float) -> bool | None:
         try:
             with np.errstate(all="ignore"):
-                source, value = self._compute()
+                source, value = self._compute(scale)
         except Exception:  # noqa: BLE001 what onnx's reference cannot compute on these numbers cannot be tried
             return None
         if source.dtype != value.dtype or source.shape != value.shape:
             return False
         return bool(np.array_equal(source, value)) if _telling(source) else None
 
-    def _compute(self) -> tuple[Any, Any]:
+    def _compute(self, scale: float) -> tuple[Any, Any]:
         random, sizes = np.random.default_rng(0), dict[str, int]()
-        arrays = {value: _array(value, random, sizes) for value in self.given}
+        arrays = {value: _array(value, random, sizes, scale) for value in self.given}
         for node in self.nodes:
             if not node.repeatable:
                 raise ValueError(f"{node.key} computes something else each time")
@@ -168,8 +173,8 @@ def _telling(numbers: Any) -> bool:
     return not np.isnan(floating).any() and (different > 1 or (different == numbers.size == 1))
 
 
-def _array(value: Value, random: np.random.Generator, sizes: dict[str, int]) -> Any:
-    """Return what a value holds, or random numbers of its type."""
+def _array(value: Value, random: np.random.Generator, sizes: dict[str, int], scale: float) -> Any:
+    """Return what a value holds, or random numbers of its type; whole ones are always of the first scale."""
     if _is_content(value):
         return array_of(value.leaf)
     if value.shape is None or value.dtype is None:
@@ -178,7 +183,7 @@ def _array(value: Value, random: np.random.Generator, sizes: dict[str, int]) -> 
     if math.prod(shape) > _MOST_NUMBERS:
         raise ValueError(f"{value.name} is too large to try")
     dtype = value.dtype.numpy()
-    numbers = random.standard_normal(shape) * 3
+    numbers = random.standard_normal(shape) * (scale if np.issubdtype(dtype, np.floating) else _SCALES[0])
     return (numbers > 0) if dtype == np.bool_ else numbers.astype(dtype)
 
 
