@@ -35,12 +35,22 @@ class Preserving:
         self._found: dict[Hashable, bool | None] = {}
 
     def handed_on(self, lives: Container[str]) -> Iterator[tuple[Value, Value]]:
-        """Yield each value that is an ancestor of its own, with that; those whose names live on are left out."""
+        """Yield each value that is an ancestor of its own, with that.
+
+        Those whose names live on are left out, unless such a lost value was computed from them: a chain of turns that
+        undo each other may lose any two of them.
+        """
+        tried: set[Value] = set()
         for value in self._flat.maker:
-            if value.varying and value.leaf is None and value.name and value.name not in lives:
-                source = next((near for near in self._near(value) if self.shows(near, value)), None)
+            at = [value] if value.varying and value.leaf is None and value.name and value.name not in lives else []
+            for lost in at:
+                source = (
+                    None if lost in tried else next((near for near in self._near(lost) if self.shows(near, lost)), None)
+                )
+                tried.add(lost)
                 if source is not None:
-                    yield value, source
+                    yield lost, source
+                    at += [read for read in self._flat.maker[lost].reads if read.varying and read in self._flat.maker]
 
     def _near(self, value: Value) -> Iterator[Value]:
         """The ancestors of the value's own type from which few operations lead to it, the nearest first."""
