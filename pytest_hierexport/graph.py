@@ -28,10 +28,16 @@ __all__ = [
     "inventory_proto",
     "may_hold_subgraphs",
     "node_key",
+    "reads_elements",
     "subgraph_prefix",
     "walk_ir",
     "walk_proto",
 ]
+
+_TYPE_ALONE = frozenset(
+    [("Shape", 0), ("Size", 0), ("CastLike", 1), ("EyeLike", 0), ("RandomNormalLike", 0), ("RandomUniformLike", 0)]
+)
+"""The operators and the place of an input of which they read the shape or the type and no element, as ONNX says."""
 
 NodeT = TypeVar("NodeT")
 InitializerT = TypeVar("InitializerT")
@@ -151,6 +157,11 @@ def _add_proto_subgraph(
     found.graphs.append(graph)
     found.initializers += [(prefix + encode(tensor.name), tensor) for tensor in graph.initializer]
     _add_proto_nodes(found, graph.node, prefix)
+
+
+def reads_elements(domain: str, operator: str, place: int) -> bool:
+    """Whether an operator reads the elements of its input at a place, not its shape or type alone."""
+    return domain not in {"", "ai.onnx"} or (operator, place) not in _TYPE_ALONE
 
 
 def node_key(outputs: Iterable[str], position: int) -> str:

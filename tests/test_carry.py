@@ -297,3 +297,26 @@ def test_a_lost_operation_that_was_undone_is_merged_with_nothing() -> None:
     found = carried(before, after, u="a", z="a", v="b", t="c", b="c", w="d")
     assert found["z"] == [("a", "traced")]
     assert found["v"] == [("b", "traced")]
+
+
+def test_what_was_turned_by_one_call_and_back_by_the_next_is_owned_by_both() -> None:
+    before = """g (float[2, 3] x) => (float[2, 3] y) {
+        u = Relu(x) t = Transpose(u) b = Transpose(t) y = Exp(b) }"""
+    after = "g (float[2, 3] x) => (float[2, 3] y) { u = Relu(x) y = Exp(u) }"
+    found = carried(before, after, u="a", t="b", b="c", y="d")
+    assert found == {"u": [("a", "fused"), ("b", "fused"), ("c", "fused")], "y": [("d", "traced")]}
+
+
+def test_what_one_call_turned_and_turned_back_is_nobody_elses() -> None:
+    before = """g (float[2, 3] x) => (float[2, 3] y) {
+        u = Relu(x) t = Transpose(u) b = Transpose(t) y = Exp(b) }"""
+    after = "g (float[2, 3] x) => (float[2, 3] y) { u = Relu(x) y = Exp(u) }"
+    assert carried(before, after, u="a", t="b", b="b", y="c") == {"u": [("a", "traced")], "y": [("c", "traced")]}
+
+
+def test_what_gives_a_type_alone_takes_no_part_in_a_fusion() -> None:
+    before = """g (float[2] x) => (float[2] y) {
+        u = Relu(x) like = Neg(x) v = CastLike(u, like) c = Constant<value_float = 2.0>() s = Sqrt(c) y = Mul(v, s) }"""
+    after = "g (float[2] x) => (float[2] y) <float e = {1.5}> { u = Relu(x) y = Mul(u, e) }"
+    found = carried(before, after, u="a", like="b", v="c", s="d", y="c")
+    assert found["y"] == [("c", "fused")]

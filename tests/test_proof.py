@@ -148,6 +148,28 @@ class Padded(nn.Module):
         return out
 
 
+class Turned(nn.Module):
+    """A layer that takes and gives its channels in front, and computes with them behind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.linear = nn.LayerNorm(4), nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        inner = x.transpose(1, 2)
+        out: torch.Tensor = (inner + self.linear(self.norm(inner))).transpose(1, 2)
+        return out
+
+
+def test_turns_that_cancel_out_between_two_calls_are_accounted_for() -> None:
+    example = Example(nn.Sequential(Turned(), Turned()).eval(), (torch.randn(2, 4, 3),), {})
+    exported = export(example.model, example.args)
+    assert sum(node.op_type == "Transpose" for node in exported.model.graph) == 2
+    proof = prove(example, exported.model, exported.attribution)
+    assert not proof.unproven
+    assert {name for name, found in proof.verdicts.items() if found.kind is Kind.DISSOLVED} == {"0", "1"}
+
+
 class Counting(nn.Module):
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, Any]:
         return x + 1, x.sum().item()

@@ -60,6 +60,7 @@ class _Carrier:
         matched = self._match()
         for region in regions(self.after, self.before, self.numbering, matched):
             self._fuse(region)
+        self._cancel()
         self._hand_on(matched)
         self._derive()
         nodes: dict[str, list[Origin]] = {}
@@ -159,6 +160,39 @@ class _Carrier:
         calls = [origin for maker in region.made_of for origin in self.known.nodes[maker]]
         for node in region.nodes:
             self.origins[node] += _as(Evidence.FUSED, calls)
+
+    def _cancel(self) -> None:
+        """Give what took the place of a value the origins of the operations that cancelled out between the two.
+
+        Where one call turns a value and the next turns it back, an optimizer drops both: the second call then reads
+        what it was never given. Whoever makes that does the work of all three. What one call did and undid by itself
+        is nobody else's affair.
+        """
+        for lost, source in self.numbering.aliases.items():
+            if lost not in self.before.maker:
+                continue
+            chain = [node for node in self._between(source, lost) if any(o.varying for o in node.outputs)]
+            calls = [origin for node in chain for origin in self.known.nodes[node]]
+            last = {origin.call for origin in self.known.nodes[self.before.maker[lost]]}
+            if not self.before.readers.get(lost) or all(self._lies_in(origin.call, last) for origin in calls):
+                continue
+            for node in self._making(source):
+                if not any(self._lies_in(origin.call, last) for origin in self.origins[node]):
+                    self.origins[node] = _as(Evidence.FUSED, [*self.origins[node], *calls])
+
+    def _between(self, source: Value, lost: Value) -> list[Node]:
+        number = self.numbering.before[source]
+        return walk_back(self.before, [lost], lambda value: self.numbering.before[value] == number)
+
+    def _lies_in(self, call: str, calls: set[str]) -> bool:
+        return not calls.isdisjoint(self.known.hierarchy.lineage(call))
+
+    def _making(self, value: Value) -> list[Node]:
+        """Return the nodes after that make a value before: the one of its name, else all that make the same."""
+        named = self.after.named.get(value.name) if value.name else None
+        alike = self.numbering.by_number_after.get(self.numbering.before[value], [])
+        values = [named] if named is not None else alike
+        return [self.after.maker[value] for value in values if value in self.after.maker]
 
     def _hand_on(self, matched: set[Node]) -> None:
         """Give a new node that hands a value on the origins of what was called by its name, at the border the root's.

@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from pytest_hierexport.graph import function_prefix, node_key
+from pytest_hierexport.graph import function_prefix, node_key, reads_elements
 from pytest_hierexport.hierarchy import encode
 
 __all__ = ["TENSOR", "Flat", "Node", "Value", "same_tensor", "same_type", "tensor_key", "tensor_sample"]
@@ -67,6 +67,13 @@ class Node:
     def reads(self) -> Iterator[Value]:
         """Every value read, those of subgraphs included."""
         yield from (value for value in self.inputs if value is not None)
+        yield from self.captured
+
+    @property
+    def elements(self) -> Iterator[Value]:
+        """Every value of which more is read than its shape or type."""
+        domain, name, _ = self.source.op_identifier()
+        yield from (v for i, v in enumerate(self.inputs) if v is not None and reads_elements(domain, name, i))
         yield from self.captured
 
 

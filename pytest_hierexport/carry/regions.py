@@ -169,7 +169,7 @@ def _components(after: Flat, matched: set[Node], known: Callable[[Value], bool])
 
 
 def walk_back(flat: Flat, start: Iterable[Value], stop: Callable[[Value], bool]) -> list[Node]:
-    """Return the nodes from which the values are computed, up to other values at which to stop."""
+    """Return the nodes that compute the elements of the values, up to other values at which to stop."""
     found: dict[Node, None] = {}
     begin = list(start)
     through, at = set(begin), list(begin)
@@ -179,5 +179,5 @@ def walk_back(flat: Flat, start: Iterable[Value], stop: Callable[[Value], bool])
         if maker is None or maker in found or (value not in through and stop(value)):
             continue
         found[maker] = None
-        at.extend(maker.reads)
+        at.extend(maker.elements)
     return list(found)

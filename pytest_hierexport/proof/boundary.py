@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_hierexport.attribution import Attribution, Evidence, Origin
+from pytest_hierexport.graph import reads_elements
 from pytest_hierexport.hierarchy import ROOT
 from pytest_hierexport.proof.bodies import captured
 from pytest_hierexport.proof.steps import Body, Step
@@ -17,11 +18,6 @@ if TYPE_CHECKING:
     import onnx
 
 __all__ = ["WHOLE", "Graph", "Node", "Owner", "Turn"]
-
-_TYPE_ONLY = frozenset(
-    [("Shape", 0), ("Size", 0), ("CastLike", 1), ("EyeLike", 0), ("RandomNormalLike", 0), ("RandomUniformLike", 0)]
-)
-"""Operators and the place of an input of which they read the shape or the type, and no element."""
 
 
 class Turn(NamedTuple):
@@ -83,7 +79,8 @@ class Graph:
         owners = tuple(Owner(origin, self._lineage(origin.call, step.bodies)) for origin in origins)
         node = step.node
         inner = tuple(filter(None, (*captured(node), *step.returned)))
-        elements = tuple(value for i, value in enumerate(node.input) if value and (node.op_type, i) not in _TYPE_ONLY)
+        read = (value for i, value in enumerate(node.input) if reads_elements(node.domain, node.op_type, i))
+        elements = tuple(filter(None, read))
         return Node(
             step.key,
             node.op_type,
