@@ -49,7 +49,7 @@ class Outcome:
     @property
     def exact(self) -> bool:
         """Whether nothing at all is to be said against the tags."""
-        return not (self.unproven or self.untagged or self.derived or self.contaminated)
+        return not (self.error or self.unproven or self.untagged or self.derived or self.contaminated)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -129,8 +129,12 @@ def _one(model_type: str) -> Outcome:
     except HierexportError as error:
         return Outcome(model_type, NOT_EXPORTED, seconds=time.perf_counter() - started, error=str(error))
     seconds = time.perf_counter() - started
-    proof = prove(example, exported.model, exported.attribution)
     coverage = exported.attribution.coverage()
+    try:
+        proof = prove(example, exported.model, exported.attribution)
+    except HierexportError as error:
+        # What torch wrote down does not run: there is nothing to compare the model with.
+        return Outcome(model_type, EXPORTED, exported.exporter, seconds, error=f"not proven: {error}")
     return Outcome(
         model_type,
         EXPORTED,
@@ -166,6 +170,7 @@ def _print_totals(outcomes: Sequence[Outcome]) -> None:
     judged = sum(verdicts.values())
     print(f"module calls: {judged}, {dict(verdicts)}; {1 - verdicts['unproven'] / max(judged, 1):.3%} not unproven")
     print(f"nodes: {nodes}, derived {sum(o.derived for o in exported)}, untagged {sum(o.untagged for o in exported)}")
+    print(f"exported and not to be run: {sum(bool(outcome.error) for outcome in exported)}")
     print(f"types without anything to say against: {sum(outcome.exact for outcome in exported)}")
 
 

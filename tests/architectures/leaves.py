@@ -17,7 +17,7 @@ LEAVES = (
     "nn.Identity()",
     "nn.Dropout(0.5)",
     "nn.Tanh()",
-    "nn.Softmax(dim=-1)",
+    "nn.Softplus()",
     "nn.RMSNorm(8)",
     "nn.Conv1d(3, 3, 3, padding=1)",
     "nn.BatchNorm1d(3)",
