@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from pytest_hierexport.choices import EXPORTERS, check_exporter, check_opset
 from pytest_hierexport.errors import CollectError, ExportError, HierexportError, UsageError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pytest_hierexport.analysis import Analysis, ModuleFigures
     from pytest_hierexport.cases import Case
-    from pytest_hierexport.exporter import Export
+    from pytest_hierexport.exporting import Exported
 
 __all__ = ["main"]
 
@@ -82,7 +82,7 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("selector", metavar="SELECTOR", help="a zoo name, file.py::factory, package.module:factory, checkpoint folder")
     add("-o", "--output", metavar="FILE", type=Path, required=True, help="the ONNX file to write")
-    add("--exporter", help="auto, dynamo, transformers or torchscript (default: the model's own choice)")
+    add("--exporter", help=f"{', '.join(EXPORTERS)}, or package.module:function (default: the model's own choice)")
     add("--opset", type=int, metavar="N", help="the ONNX opset (default: the exporter's own)")
     add("--tags", default="both", help="where tags stand: both, metadata, doc_string or none (default: %(default)s)")
     add("--keep", action="append", metavar="CLASS", help="a torch.nn class to show in tags; may be repeated")
@@ -105,52 +105,45 @@ def _export(options: argparse.Namespace) -> None:
         raise ExportError(
             f"a folder to write {options.output.name} into", found=f"no {options.output.parent}", do="create the folder"
         )
+    from pytest_hierexport.exporting import export_case
+
     with _progress() as stage:
         stage("find the model")
-        case = _select(options.selector)
+        case = _select(options)
         stage(f"build {case.name}")
         example = case.load()
-        stage("export")
-        from pytest_hierexport.exporter import export
-
-        with _quiet():
-            result = export(
-                example.model,
-                example.args,
-                example.kwargs,
-                exporter=options.exporter or case.exporter,
-                opset=case.opset if options.opset is None else options.opset,
-                dynamic_shapes=example.dynamic_shapes,
-                optimize=not options.no_optimize,
-                tags=options.tags,
-                keep=tuple(options.keep or case.keep),
-            )
-        stage(f"write {options.output}")
-        result.save(options.output, external_data=options.external_data)
+        stage(f"export to {options.output}")
+        result = export_case(case, example, options.output, **_stated(options))
     _show_export(result, options.output)
 
 
-def _select(selector: str) -> Case:
+def _stated(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of an export that were stated."""
+    stated: dict[str, Any] = {} if options.tags == "both" else {"tags": options.tags}
+    if options.no_optimize:
+        stated["optimize"] = False
+    if options.external_data is not None:
+        stated["external_data"] = options.external_data
+    return stated
+
+
+def _select(options: argparse.Namespace) -> Case:
     from pytest_hierexport.cases import select
 
-    cases = select([selector], Path.cwd())
+    cases = select([options.selector], Path.cwd())
     if len(cases) != 1:
         raise UsageError(
             "a selector of one model", found=", ".join(case.name for case in cases), do="export them one by one"
         )
-    # The rules need generic weights; who exports a model wants its own.
-    return dataclasses.replace(cases[0], randomise=False)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Leave out what torch logs of a capture that fails, tracebacks among it: our error says it once, in a sentence."""
-    before = logging.root.manager.disable
-    logging.disable(logging.ERROR)
-    try:
-        yield
-    finally:
-        logging.disable(before)
+    case = cases[0]
+    return dataclasses.replace(
+        case,
+        exporter=check_exporter(options.exporter or case.exporter, Path.cwd()),
+        opset=case.opset if options.opset is None else check_opset(options.opset),
+        keep=tuple(options.keep or case.keep),
+        # The rules need generic weights; who exports a model wants its own.
+        randomise=False,
+    )
 
 
 @contextmanager
@@ -174,7 +167,7 @@ def _progress() -> Iterator[Callable[[str], None]]:
         finish()
 
 
-def _show_export(result: Export, path: Path) -> None:
+def _show_export(result: Exported, path: Path) -> None:
     from pytest_hierexport.storage import sidecar_path
 
     console = _console()

@@ -1,39 +1,142 @@
-"""From a case at hand to its tagged file."""
+"""From a case at hand to its tagged file, by this package's exporters or by one of the project's own."""
 
 from __future__ import annotations
 
+import inspect
 import logging
-from collections.abc import Iterator
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from pytest_hierexport.choices import is_own
+from pytest_hierexport.errors import ExportError, HierexportError, UsageError
 
 if TYPE_CHECKING:
+    from pytest_hierexport.attribution import Attribution
     from pytest_hierexport.cases import Case, Example
-    from pytest_hierexport.exporter import Export
 
-__all__ = ["export_case"]
+__all__ = ["Exported", "export_case", "own_exporter"]
 
 
-def export_case(case: Case, example: Example, path: Path) -> Export:
+@dataclass(frozen=True)
+class Exported:
+    """What is known of a file that an export wrote."""
+
+    exporter: str
+    """The capture that served, or `package.module:function`."""
+    attribution: Attribution
+    notes: tuple[str, ...] = ()
+    """What the user should know."""
+
+
+def export_case(case: Case, example: Example, path: Path, **options: Any) -> Exported:
     """Export a case's example with the case's options.
+
+    Args:
+        case: The case.
+        example: Its model and inputs.
+        path: The file to write.
+        options: Further ones of :func:`pytest_hierexport.exporter.export`; an exporter of the project's own has none.
 
     Raises:
         HierexportError: It cannot be exported or written.
     """
+    if is_own(case.exporter) and options:
+        raise UsageError(
+            f"no option that {case.exporter} does not know",
+            found=", ".join(options),
+            do="leave it out, or take an exporter of this package",
+        )
+    with _no_logs():
+        return _by_own(case, example, path) if is_own(case.exporter) else _by_capture(case, example, path, options)
+
+
+def _by_capture(case: Case, example: Example, path: Path, options: Mapping[str, Any]) -> Exported:
     from pytest_hierexport.exporter import export
 
-    with _no_logs():
-        return export(
-            example.model,
-            example.args,
-            example.kwargs,
-            path,
-            exporter=case.exporter,
-            opset=case.opset,
-            dynamic_shapes=example.dynamic_shapes,
-            keep=case.keep,
+    exported = export(
+        example.model,
+        example.args,
+        example.kwargs,
+        path,
+        exporter=case.exporter,
+        opset=case.opset,
+        dynamic_shapes=example.dynamic_shapes,
+        keep=case.keep,
+        **options,
+    )
+    return Exported(exported.exporter, exported.attribution, exported.notes)
+
+
+def _by_own(case: Case, example: Example, path: Path) -> Exported:
+    """Call a project's own exporter as `function(model, args, kwargs, path)`, and read back the tags that it wrote.
+
+    What a case states beyond that goes to it by name: `opset`, `dynamic_shapes`.
+    """
+    import torch
+
+    from pytest_hierexport import storage
+    from pytest_hierexport.exporter.captures import cause
+    from pytest_hierexport.exporter.state import as_found, in_eval_mode
+
+    function = own_exporter(case.exporter)
+    stated = {"opset": case.opset, "dynamic_shapes": example.dynamic_shapes}
+    options = {name: value for name, value in stated.items() if value is not None}
+    given = (example.model, example.args, dict(example.kwargs), path)
+    _check_signature(case.exporter, function, given, options)
+    with as_found(example.model), in_eval_mode(example.model) as trained, torch.no_grad():
+        try:
+            function(*given, **options)
+        except HierexportError:
+            raise
+        except Exception as error:
+            raise ExportError(
+                f"{case.exporter} to export {case.name}",
+                found=cause(error),
+                do="call it by itself on the same model and inputs, and mend what it raises",
+            ) from error
+    if not path.is_file():
+        raise ExportError(
+            f"{case.exporter} to write {path.name}",
+            found="no such file after it returned",
+            do="write the tagged model to the path that it is given",
         )
+    notes = ("the model was in training mode; it was exported in eval mode",) if trained else ()
+    return Exported(case.exporter, storage.read(path), notes)
+
+
+def own_exporter(name: str) -> Callable[..., object]:
+    """Return the function that `package.module:function` names.
+
+    Raises:
+        UsageError: There is none.
+    """
+    try:
+        found: Any = pkgutil.resolve_name(name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(
+            f"an exporter {name}", found=str(error), do="name a function of a module that Python can import"
+        ) from error
+    if not callable(found):
+        raise UsageError(f"{name} to be a function", found=f"a {type(found).__name__}", do="name a function")
+    return found  # type: ignore[no-any-return]  # any callable
+
+
+def _check_signature(
+    name: str, function: Callable[..., object], given: tuple[Any, ...], options: Mapping[str, Any]
+) -> None:
+    try:
+        inspect.signature(function).bind(*given, **options)
+    except TypeError as error:
+        taken = ", ".join(["model, args, kwargs, path", *(f"{option}=" for option in options)])
+        raise UsageError(
+            f"{name} to take ({taken})", found=str(error), do="let it take them, or do not ask for what it cannot do"
+        ) from None
+    except ValueError:
+        return  # a function without a signature to read; its call will tell
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from pytest_hierexport.files import absolute
 
 __all__ = [
     "FoundModule",
+    "bring_in_reach",
     "call_by_name",
     "find_module",
     "functions_of",
@@ -68,6 +69,13 @@ def _ask_finders(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
     return next((spec for spec in found if spec is not None), None)
 
 
+def bring_in_reach(module: str, root: Path) -> bool:
+    """Let Python find a module in a folder, where `sys.path` does not have it; return whether it is found at all."""
+    if _find(module, None) is None and _find(module, [str(root)]) is not None:
+        sys.path.append(str(root))
+    return _find(module, None) is not None
+
+
 def load_from_module(module: str, name: str, root: Path | None) -> object:
     """Import a module and call the function of that name in it.
 
@@ -76,8 +84,8 @@ def load_from_module(module: str, name: str, root: Path | None) -> object:
         name: The function's name; dotted for one inside a class.
         root: A folder to import from where `sys.path` does not have the module.
     """
-    if root is not None and _find(module, None) is None:
-        sys.path.append(str(root))
+    if root is not None:
+        bring_in_reach(module, root)
     return call_by_name(importlib.import_module(module), name)
 
 

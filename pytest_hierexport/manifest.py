@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_hierexport.cases import Case, KnownFailure
-from pytest_hierexport.errors import CollectError, HierexportError
+from pytest_hierexport.choices import check_exporter, check_opset
+from pytest_hierexport.errors import CollectError, HierexportError, UsageError
 from pytest_hierexport.inputs import InputSpec
 
 __all__ = ["read_manifest"]
@@ -100,6 +101,7 @@ def _type_name(kinds: type | tuple[type, ...]) -> str:
 def _case(table: _Table, name: str, source: str) -> Case:
     table.check(_FIELDS, required=("model",))
     values = table.values
+    _check_choices(table)
     case = _model(table, name)
     inputs = {key: _input_spec(table, key, spec) for key, spec in values.get("inputs", {}).items()}
     if inputs:
@@ -118,6 +120,16 @@ def _case(table: _Table, name: str, source: str) -> Case:
         keep=tuple(map(str, values.get("keep", ()))),
         **{key: values[key] for key in _PLAIN if key in values},
     )
+
+
+def _check_choices(table: _Table) -> None:
+    key = "exporter"
+    try:
+        check_exporter(table.values.get(key, "auto"), table.path.parent)
+        key = "opset"
+        check_opset(table.values.get(key))
+    except UsageError as error:
+        raise table.wrong(key, error.expected, error.found) from None
 
 
 def _model(table: _Table, name: str) -> Case:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_hierexport.choices import check_exporter, check_opset
 from pytest_hierexport.errors import UsageError
 from pytest_hierexport.files import absolute
-from pytest_hierexport.opsets import check_opset
 from pytest_hierexport.selectors import split
 
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ def read_settings(config: pytest.Config) -> Settings:
         from_option=given is not None,
         stated=stated,
         rules=tuple(rule for value in rules for rule in split(value)) or None,
-        exporter=option("hierexport_exporter"),
+        exporter=_exporter(option("hierexport_exporter"), here),
         opset=check_opset(option("hierexport_opset")),
-        default_exporter=ini("hierexport_exporter") or "auto",
+        default_exporter=_exporter(ini("hierexport_exporter"), home) or "auto",
         default_opset=check_opset(_opset(ini("hierexport_opset"))),
         cache=_path(option("hierexport_cache"), here) or _path(ini("hierexport_cache"), home),
         reports=tuple(_report(_absolute(report, here)) for report in reports)
@@ -76,6 +76,10 @@ def read_settings(config: pytest.Config) -> Settings:
         summary=summary,
         require_snapshots=option("hierexport_require_snapshots") or ini("hierexport_require_snapshots"),
     )
+
+
+def _exporter(text: str | None, base: Path) -> str | None:
+    return check_exporter(text, base) if text else None
 
 
 def _opset(text: str) -> int | None:

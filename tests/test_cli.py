@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import textwrap
 from itertools import pairwise
 from pathlib import Path
 
@@ -131,7 +132,7 @@ class TestExport:
         assert "out.onnx (dynamo), with out.hierarchy.json" in captured.out
         assert "4 nodes: traced 2, fused 2" in captured.out or "4 nodes: traced 4" in captured.out
         assert "the model was in training mode" in captured.out
-        for stage in ("find the model", "build build", "export", "write out.onnx"):
+        for stage in ("find the model", "build build", "export to out.onnx"):
             assert stage in captured.err
         attribution = storage.read(project / "out.onnx")
         assert {attribution.tag(node) for node in attribution.nodes} == {"/Net/Block.0", "/Net/Block.1"}
@@ -152,6 +153,21 @@ class TestExport:
         assert not any(node.doc_string for node in proto.graph.node)
         attribution = storage.read(project / "out.onnx", "metadata")
         assert "/Net/Block.0/Linear" in {attribution.tag(node) for node in attribution.nodes}
+
+    def test_an_exporter_of_ones_own_serves_too(self, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        source = """
+            import pytest_hierexport
+
+            def export(model, args, kwargs, path):
+                pytest_hierexport.export(model, args, kwargs, path, opset=19)
+        """
+        (project / "own_exporter.py").write_text(textwrap.dedent(source))
+        assert main(["export", "my_model.py::build", "-o", "out.onnx", "--exporter", "own_exporter:export"]) == 0
+        assert "out.onnx (own_exporter:export)" in capsys.readouterr().out
+        arguments = ["--exporter", "own_exporter:export", "--no-optimize"]
+        assert main(["export", "my_model.py::build", "-o", "other.onnx", *arguments]) == 4
+        assert "found optimize" in capsys.readouterr().err
+        assert not (project / "other.onnx").exists()
 
 
 class TestErrors:

@@ -36,18 +36,93 @@ def test_the_opset_is_the_option_s_then_the_manifest_s_then_the_ini_s(failing: P
     )
 
 
-def test_an_opset_that_does_not_exist_fails_with_no_traceback(project: Project) -> None:
-    result = project.run(MODELS, "-k", "MUST-002", "--hierexport-opset=999")
-    assert result.parseoutcomes()["failed"] == 1
-    result.stdout.fnmatch_lines(["*999*"])
+@pytest.mark.parametrize("where", ["option", "ini", "manifest"])
+def test_an_exporter_or_opset_that_there_is_not_is_a_usage_error(where: str, project: Project) -> None:
+    for name, value, nearest in (("exporter", "dynmao", "dynamo"), ("opset", 999, "opset from 7 to"), *NO_SUCH):
+        (project.path / "pytest.ini").write_text("[pytest]\n")
+        (project.path / "models.toml").write_text("[models.build]\nmodel = 'my_model.py::build'\n")
+        arguments = [MODELS]
+        if where == "option":
+            arguments.append(f"--hierexport-{name}={value}")
+        elif where == "ini":
+            (project.path / "pytest.ini").write_text(f"[pytest]\nhierexport_{name} = {value}\n")
+        else:
+            entry = f"[models.build]\nmodel = 'my_model.py::build'\n{name} = {value!r}\n"
+            (project.path / "models.toml").write_text(entry)
+            arguments = ["--hierexport-models=models.toml"]
+        result = project.run(*arguments)
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        result.stderr.fnmatch_lines([f"*{nearest}*"])
+        assert "Traceback" not in result.stderr.str()
+
+
+NO_SUCH = (("exporter", "no_such_module:export", "no module no_such_module"), ("exporter", "my_model:", "my_model:"))
+
+OWN = """
+    import torch
+    from pytest_hierexport import storage
+    from pytest_hierexport.exporter import export as plain
+
+    def export(model, args, kwargs, path, *, opset=None):
+        plain(model, args, kwargs, path, opset=opset)
+
+    def untagged(model, args, kwargs, path):
+        plain(model, args, kwargs, path, tags="none")
+        storage.sidecar_path(path).unlink()
+
+    def nothing(model, args, kwargs, path):
+        pass
+
+    def raising(model, args, kwargs, path):
+        raise RuntimeError("no room")
+
+    table = {}
+"""
+
+
+@pytest.fixture
+def own(project: Project) -> Project:
+    """Give a project with exporters of its own, in a module that only its folder makes importable."""
+    project.write("own.py", OWN)
+    return project
+
+
+def test_an_exporter_of_the_projects_own_is_held_to_the_same_rules(own: Project) -> None:
+    result = own.run(MODELS, "--hierexport-exporter=own:export", "--hierexport-opset=20", "-k", "MUST")
+    result.assert_outcomes(passed=10, deselected=1)
+    result.stdout.fnmatch_lines(["build *own:export*pass*"])
+
+
+def test_the_source_of_an_exporter_of_the_projects_own_is_read(own: Project) -> None:
+    own.write("tags.py", "def tags_of(model):\n    return 'metadata' if type(model).__name__ == 'Tower' else 'both'\n")
+    source = (own.path / "own.py").read_text().replace("opset=opset)", "opset=opset, tags=tags_of(model))")
+    (own.path / "own.py").write_text(f"from tags import tags_of\n{source}")
+    result = own.run(MODELS, "--hierexport-exporter=own:export", "-k", "MUST-001")
+    result.assert_outcomes(failed=1, deselected=10)
+    result.stdout.fnmatch_lines(["*tags.py:2", "*'Tower', which spells*"])
+
+
+@pytest.mark.parametrize(
+    ("function", "found"),
+    [
+        ("untagged", "*ONNX model with tags*"),
+        ("nothing", "*no such file after it returned*"),
+        ("raising", "*RuntimeError: no room*"),
+        ("absent", "*absent*"),
+        ("table", "*to be a function*"),
+    ],
+)
+def test_an_exporter_of_the_projects_own_that_fails_says_how(function: str, found: str, own: Project) -> None:
+    result = own.run(MODELS, f"--hierexport-exporter=own:{function}", "-k", "MUST-002")
+    result.assert_outcomes(failed=1, deselected=10)
+    result.stdout.fnmatch_lines([found, "*to do *"])
     assert "Traceback" not in result.stdout.str()
 
 
-def test_an_unknown_exporter_fails_with_those_there_are(project: Project) -> None:
-    result = project.run(MODELS, "-k", "MUST-002", "--hierexport-exporter=dynmao")
-    assert result.parseoutcomes()["failed"] == 1
-    result.stdout.fnmatch_lines(["*dynamo*"])
-    assert "Traceback" not in result.stdout.str()
+def test_an_exporter_of_the_projects_own_is_told_what_it_does_not_take(own: Project) -> None:
+    result = own.run(MODELS, "--hierexport-exporter=own:untagged", "--hierexport-opset=20", "-k", "MUST-002")
+    result.assert_outcomes(failed=1, deselected=10)
+    result.stdout.fnmatch_lines(["*own:untagged to take (model, args, kwargs, path, opset=)*"])
 
 
 def test_an_opset_in_the_ini_that_is_no_number_is_a_usage_error(project: Project) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from pytest_hierexport.choices import EXPORTERS
 from pytest_hierexport.errors import ExportError, HierexportError, UsageError
 from pytest_hierexport.exporter import dynamo, torchscript, transformers
 from pytest_hierexport.exporter.capture import Capture, Capturer, Request
@@ -32,8 +33,8 @@ def capture_with(exporter: str, request: Request) -> tuple[Capture, str, tuple[s
         UsageError: No exporter has this name.
         ExportError: None of them can export the model.
     """
-    if exporter != "auto" and exporter not in CAPTURES:
-        raise UsageError(f"exporter to be auto, {' or '.join(CAPTURES)}", found=repr(exporter), do="choose one of them")
+    if exporter not in EXPORTERS:
+        raise UsageError(f"exporter to be {' or '.join(EXPORTERS)}", found=repr(exporter), do="choose one of them")
     failures: list[tuple[str, str]] = []
     for name in _suited(request) if exporter == "auto" else (exporter,):
         try:

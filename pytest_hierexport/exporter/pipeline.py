@@ -11,6 +11,7 @@ import torch
 from pytest_hierexport import storage
 from pytest_hierexport.attribution import Primary
 from pytest_hierexport.carry import Flat, carry_known
+from pytest_hierexport.choices import check_opset
 from pytest_hierexport.errors import UsageError
 from pytest_hierexport.exporter.capture import Capture, Request
 from pytest_hierexport.exporter.captures import capture_with
@@ -19,7 +20,6 @@ from pytest_hierexport.exporter.result import Export
 from pytest_hierexport.exporter.state import as_found, in_eval_mode
 from pytest_hierexport.exporter.traced import known
 from pytest_hierexport.hierarchy import Hierarchy
-from pytest_hierexport.opsets import check_opset
 from pytest_hierexport.storage import Tags
 
 __all__ = ["export"]

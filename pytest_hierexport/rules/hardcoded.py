@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
-import pkgutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest_hierexport
+from pytest_hierexport.choices import is_own
 from pytest_hierexport.errors import UsageError
+from pytest_hierexport.exporting import own_exporter
 from pytest_hierexport.rules.base import ExportedCase, Violation
 from pytest_hierexport.rules.source import Decision, Kind, Spelled, decisions, import_closure, module_name, words_of
 
@@ -49,7 +50,7 @@ def exporter_sources(exported: ExportedCase) -> tuple[Path, ...]:
     """
     if exported.exporter_source is not None:
         return tuple(import_closure(exported.exporter_source))
-    if ":" in exported.exporter_name:
+    if is_own(exported.exporter_name):
         return tuple(import_closure(_source_of(exported.exporter_name)))
     package = Path(pytest_hierexport.__file__).parent
     return tuple(sorted(package.rglob("*.py")))
@@ -57,16 +58,12 @@ def exporter_sources(exported: ExportedCase) -> tuple[Path, ...]:
 
 def _source_of(function: str) -> Path:
     try:
-        path = inspect.getsourcefile(inspect.unwrap(pkgutil.resolve_name(function)))
-    except (ImportError, AttributeError, ValueError, TypeError) as error:
-        raise _out_of_reach(function, str(error)) from error
+        path = inspect.getsourcefile(inspect.unwrap(own_exporter(function)))
+    except TypeError:
+        path = None
     if path is None:
-        raise _out_of_reach(function, "none")
+        raise UsageError(f"the source of the exporter {function}", found="none", do="name a function written in Python")
     return Path(path)
-
-
-def _out_of_reach(function: str, found: str) -> UsageError:
-    return UsageError(f"the source of the exporter {function}", found=found, do="name a function of a Python module")
 
 
 def _violation(decision: Decision, spelled: Spelled) -> Violation:

@@ -47,7 +47,7 @@ def evaluate(node: ast.expr, frame: Frame) -> Value:
 def assign(target: ast.expr, value: Value, frame: Frame) -> None:
     """Bind what is assigned to a target; an unseen value bound to an identifier of names is one."""
     if isinstance(target, ast.Name):
-        frame.bind(target.id, join(value, NAME) if _seems_name(target.id, value) else value)
+        frame.bind_name(target.id, join(value, NAME) if _seems_name(target.id, value) else value)
     elif isinstance(target, ast.Attribute):
         owners = [r.number for r in evaluate(target.value, frame).references if isinstance(r, (Class, Instance))]
         for owner in owners or ("",):
@@ -67,7 +67,7 @@ def assign_into(holder: ast.expr, value: Value, frame: Frame) -> None:
     """Add to what a collection holds."""
     value = replace(value, unseen=False)
     if isinstance(holder, ast.Name):
-        frame.defining(holder.id).bind(holder.id, value)
+        frame.defining(holder.id).bind_name(holder.id, value)
     elif isinstance(holder, ast.Attribute):
         assign(holder, value, frame)
 

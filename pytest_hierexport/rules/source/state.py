@@ -202,7 +202,7 @@ class Frame:
             frame = frame.outer
         return frame or self
 
-    def bind(self, identifier: str, value: Value) -> None:
+    def bind_name(self, identifier: str, value: Value) -> None:
         """Add what a variable may be."""
         self.state.learn((*self.scope, identifier), value)
 

@@ -33,7 +33,7 @@ def _generic(node: ast.stmt, frame: Frame) -> None:
             execute([child], frame)
         elif isinstance(child, ast.ExceptHandler):
             if child.name is not None:
-                frame.bind(child.name, Value(apart=True))
+                frame.bind_name(child.name, Value(apart=True))
             execute(child.body, frame)
 
 
@@ -83,20 +83,20 @@ def _return(node: ast.Return, frame: Frame) -> None:
 def _import(node: ast.Import, frame: Frame) -> None:
     for alias in node.names:
         dotted = alias.name if alias.asname else alias.name.partition(".")[0]
-        frame.bind(alias.asname or dotted, frame.state.imported(dotted))
+        frame.bind_name(alias.asname or dotted, frame.state.imported(dotted))
 
 
 def _import_from(node: ast.ImportFrom, frame: Frame) -> None:
     home = frame.state.program.imported_from(frame.module, node)
     for alias in node.names:
-        frame.bind(alias.asname or alias.name, frame.state.imported(f"{home}.{alias.name}"))
+        frame.bind_name(alias.asname or alias.name, frame.state.imported(f"{home}.{alias.name}"))
 
 
 def _function(node: ast.FunctionDef | ast.AsyncFunctionDef, frame: Frame) -> None:
     for decorator in node.decorator_list:
         evaluate(decorator, frame)
         _registered(decorator, node, frame)
-    frame.bind(node.name, refers(Function(frame.state.program.numbers[node])))
+    frame.bind_name(node.name, refers(Function(frame.state.program.numbers[node])))
 
 
 def _registered(decorator: ast.expr, node: ast.FunctionDef | ast.AsyncFunctionDef, frame: Frame) -> None:
@@ -123,7 +123,7 @@ def _class(node: ast.ClassDef, frame: Frame) -> None:
         for name in frame.state.program.classes[number].constants
     ]
     # Iterating over an enumeration yields its members.
-    frame.bind(node.name, Value(references=frozenset({Class(number)}), element=join(*constants) if constants else None))
+    frame.bind_name(node.name, Value(references=frozenset({Class(number)}), element=join(*constants) if constants else None))
 
 
 def _match(node: ast.Match, frame: Frame) -> None:
@@ -170,12 +170,12 @@ def _as_pattern(pattern: ast.MatchAs, subject: Value, frame: Frame) -> None:
     if pattern.pattern is not None:
         _pattern(pattern.pattern, subject, frame)
     if pattern.name is not None:
-        frame.bind(pattern.name, subject)
+        frame.bind_name(pattern.name, subject)
 
 
 def _star_pattern(pattern: ast.MatchStar, subject: Value, frame: Frame) -> None:
     if pattern.name is not None:
-        frame.bind(pattern.name, collection(subject))
+        frame.bind_name(pattern.name, collection(subject))
 
 
 def _class_pattern(pattern: ast.MatchClass, subject: Value, frame: Frame) -> None:
