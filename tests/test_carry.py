@@ -320,3 +320,13 @@ def test_what_gives_a_type_alone_takes_no_part_in_a_fusion() -> None:
     after = "g (float[2] x) => (float[2] y) <float e = {1.5}> { u = Relu(x) y = Mul(u, e) }"
     found = carried(before, after, u="a", like="b", v="c", s="d", y="c")
     assert found["y"] == [("c", "fused")]
+
+
+def test_a_constant_is_computed_by_whoever_names_it_not_by_all_who_hold_its_like() -> None:
+    before = """g (float[2] x) => (float[2] y) {
+        c = Constant<value_float = -1.0>() n = Neg(c) u = Mul(x, n)
+        e = Constant<value_float = 1.0>() f = Abs(e) y = Add(u, f) }"""
+    after = """g (float[2] x) => (float[2] y) <float[1] k = {-1.0}> {
+        n = Neg(k) u = Mul(x, n) e = Constant<value_float = 1.0>() f = Abs(e) y = Add(u, f) }"""
+    found = carried(before, after, c="a", n="a", u="a", e="b", f="b", y="b")
+    assert found["n"] == [("a", "traced")]

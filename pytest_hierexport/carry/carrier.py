@@ -86,7 +86,10 @@ class _Carrier:
                 self._share(alike, survivors)
         unique = {node.key: node for node in self.before.nodes if not node.repeatable}
         for node in self.after.nodes:
-            twin = None if node.repeatable else namesake(self.before, node) or unique.get(node.key)
+            if node.repeatable and any(output.varying for output in node.outputs):
+                continue
+            # What cannot be repeated is known by its name alone, and equal constants say nothing of who made which.
+            twin = None if node in matched else namesake(self.before, node) or unique.get(node.key)
             if twin is not None and twin.operator == node.operator:
                 matched.add(node)
                 self.origins[node] += self.known.nodes[twin]

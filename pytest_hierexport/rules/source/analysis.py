@@ -147,12 +147,16 @@ def _bind_parameters(state: State, info: FunctionInfo, frame: Frame) -> None:
         if may_hold_text(parameter.annotation):
             assign(ast.Name(parameter.arg, ast.Store()), value, frame)
         else:
-            frame.bind_name(parameter.arg, join(declared(parameter.annotation, frame), NOTHING if value.is_name else value))
+            frame.bind_name(
+                parameter.arg, join(declared(parameter.annotation, frame), NOTHING if value.is_name else value)
+            )
     for rest in (arguments.vararg, arguments.kwarg):
         if rest is not None:
             frame.bind_name(rest.arg, known(rest))
     if info.is_bound and positional and info.owner is not None:
-        frame.bind_name(positional[0].arg, refers(Class(info.owner) if _is_class_method(info) else Instance(info.owner)))
+        frame.bind_name(
+            positional[0].arg, refers(Class(info.owner) if _is_class_method(info) else Instance(info.owner))
+        )
 
 
 def _is_class_method(info: FunctionInfo) -> bool:

@@ -123,7 +123,9 @@ def _class(node: ast.ClassDef, frame: Frame) -> None:
         for name in frame.state.program.classes[number].constants
     ]
     # Iterating over an enumeration yields its members.
-    frame.bind_name(node.name, Value(references=frozenset({Class(number)}), element=join(*constants) if constants else None))
+    frame.bind_name(
+        node.name, Value(references=frozenset({Class(number)}), element=join(*constants) if constants else None)
+    )
 
 
 def _match(node: ast.Match, frame: Frame) -> None:
