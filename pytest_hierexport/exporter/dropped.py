@@ -66,19 +66,28 @@ def _note(graph: torch.fx.Graph, dropped: list[torch.fx.Node], live: set[torch.f
     alike = [node for node in live & varying if _kind(node) in kinds] if kinds else []
     if not alike:
         return
-    contents = _contents(graph, {*lost, *alike})
-    # The first that gives the same is the one, but before it one that does so by the same operator.
+    asked = {*lost, *alike}
+    contents = _contents(graph, asked)
     survivors: dict[Hashable, torch.fx.Node] = {}
     for node in reversed(graph.nodes):
-        if node in contents and node in live:
-            survivors[contents[node]] = survivors[contents[node], node.target] = node
-    for node in (node for node in lost if node in contents):
-        survivor = survivors.get((contents[node], node.target), survivors.get(contents[node]))
+        if node in asked and node in live:
+            survivors.update(dict.fromkeys(_likenesses(node, contents), node))
+    for node in lost:
+        survivor = next((survivors[like] for like in _likenesses(node, contents) if like in survivors), None)
         # What is computed from the survivor and equals it hands it on.
         if survivor is not None and survivor not in _needed(graph, {node}):
             custom = dict(survivor.meta.get(_CUSTOM) or {})
             custom[_ALSO] = (*custom.get(_ALSO, ()), *stacks(node))
             survivor.meta[_CUSTOM] = custom
+
+
+def _likenesses(node: torch.fx.Node, contents: Mapping[torch.fx.Node, Hashable]) -> Iterator[tuple[Hashable, ...]]:
+    """Yield what a node has in common with those that give the same, the closest first."""
+    if node in contents:
+        read = tuple(contents.get(source) for source in node.all_input_nodes)
+        yield contents[node], node.target, read
+        yield contents[node], node.target
+        yield (contents[node],)
 
 
 def _varying(graph: torch.fx.Graph) -> set[torch.fx.Node]:
@@ -108,7 +117,7 @@ def _tensors(value: Any) -> tuple[torch.Tensor, ...]:
 
 
 def _contents(graph: torch.fx.Graph, asked: set[torch.fx.Node]) -> Mapping[torch.fx.Node, Hashable]:
-    """Return what each node gives on random inputs."""
+    """Return what nodes give on random inputs: those asked for, and all that they are computed from."""
     needed = _needed(graph, asked)
     sizes = (_number(tensor.numel()) for node in needed for tensor in _tensors(node.meta.get("val")))
     if sum(_MOST_NUMBERS if size is None else size for size in sizes) > _MOST_NUMBERS:
@@ -119,7 +128,7 @@ def _contents(graph: torch.fx.Graph, asked: set[torch.fx.Node]) -> Mapping[torch
             tensors = _tensors(value)
             if tensors and all(map(_tells, tensors)):
                 contents[node] = tuple(map(_content, tensors))
-    return {node: content for node, content in contents.items() if node in asked}
+    return contents
 
 
 def _needed(graph: torch.fx.Graph, asked: set[torch.fx.Node]) -> set[torch.fx.Node]:
