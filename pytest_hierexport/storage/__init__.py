@@ -210,7 +210,7 @@ def load_proto(path: str | Path) -> onnx.ModelProto:
 
 def check_tags(tags: Tags) -> None:
     """Raise a UsageError where `tags` is no place for tags."""
-    _check_choice("tags", tags, codec.TAGS)
+    _check_choice("tags", tags, codec.PLACES)
 
 
 def _check_choice(option: str, value: str, choices: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NoReturn, get_args
+from typing import Any, Literal, NoReturn
 
 from pytest_hierexport.attribution import Attribution, Evidence, Origin, Origins
 from pytest_hierexport.errors import TagError
@@ -27,7 +27,7 @@ NODE_KEYS = frozenset((TAG, ORIGINS, NAMESPACE))
 FORMAT_VERSION = 1
 
 Tags = Literal["both", "metadata", "doc_string", "none"]
-TAGS: tuple[Tags, ...] = get_args(Tags)
+PLACES: tuple[Tags, ...] = ("both", "metadata", "doc_string", "none")
 """Where tags may be written."""
 WITH_METADATA = frozenset(("both", "metadata"))
 WITH_DOC_STRINGS = frozenset(("both", "doc_string"))
