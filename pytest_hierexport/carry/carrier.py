@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_hierexport.attribution import Attribution, Evidence, Origin, Origins, Primary, order_origins
 from pytest_hierexport.carry.flat import Flat, Node, Value, same_type
 from pytest_hierexport.carry.numbering import Form, namesake, number, passed_on
-from pytest_hierexport.carry.regions import Region, regions, walk_back
+from pytest_hierexport.carry.regions import Region, read_by, regions, walk_back
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -127,12 +127,8 @@ class _Carrier:
         Those that feed its readers, else those fed like it; where neither tells, all of them - or none, where it went
         into nothing: what it made was undone behind it.
         """
-        readers = {reader.key for output in maker.outputs for reader in self.before.readers.get(output, ())}
-        heirs = [
-            node
-            for node in survivors
-            if any(r.key in readers for output in node.outputs for r in self.after.readers.get(output, ()))
-        ]
+        given = {name for output in maker.outputs for name in read_by(output, self.before)}
+        heirs = [node for node in survivors if any(not given.isdisjoint(read_by(o, self.after)) for o in node.outputs)]
         heirs = heirs or [node for node in survivors if self._fed_alike(maker, node)]
         return heirs or ([] if self._undone(maker) else survivors)
 

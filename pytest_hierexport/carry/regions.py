@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pytest_hierexport.carry.flat import Flat, Node, Value
 from pytest_hierexport.carry.numbering import Numbering, passed_on
 
-__all__ = ["Region", "regions", "walk_back"]
+__all__ = ["Region", "read_by", "regions", "walk_back"]
 
 
 @dataclass(frozen=True)
@@ -82,13 +82,14 @@ def _heir(value: Value, after: Flat) -> Value | None:
 
 def _read_alike(likes: list[Value], value: Value, rivals: list[Value], before: Flat, after: Flat) -> list[Value]:
     """Return those of equal values before whose readers now read this value, or none of its rivals."""
-
-    def readers(read: Value, flat: Flat) -> set[str]:
-        return {reader.key for reader in flat.readers.get(read, ())}
-
-    own, others = readers(value, after), {key for rival in rivals for key in readers(rival, after)}
-    kept = [like for like in likes if not (keys := readers(like, before)).isdisjoint(own) or keys.isdisjoint(others)]
+    own, others = read_by(value, after), {name for rival in rivals for name in read_by(rival, after)}
+    kept = [like for like in likes if not (by := read_by(like, before)).isdisjoint(own) or by.isdisjoint(others)]
     return kept or likes
+
+
+def read_by(value: Value, flat: Flat) -> set[str]:
+    """Return what the readers of a value give, by name: a function's nodes keep these where it is written out."""
+    return {output.name for reader in flat.readers.get(value, ()) for output in reader.outputs if output.name}
 
 
 def _read(nodes: list[Node], after: Flat, numbering: Numbering) -> set[int]:

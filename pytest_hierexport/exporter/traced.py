@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pytest_hierexport.attribution import Evidence, Origin, Origins, order_origins
@@ -24,7 +24,7 @@ def known(capture: Capture, hierarchy: Hierarchy) -> Known:
     for node in flat.nodes:
         call = capture.nodes[node]
         if call is not None:
-            also = (Origin(other, Evidence.MERGED) for other in capture.also.get(node, ()))
+            also = (Origin(other, Evidence.MERGED) for other in _also(node, capture))
             nodes[node] = order_origins(hierarchy, (Origin(call, Evidence.TRACED), *also))
         elif _reads_inputs_alone(node, flat, of_inputs):
             # Nothing but the model's own inputs went into it: it ran before the root made any call.
@@ -34,6 +34,14 @@ def known(capture: Capture, hierarchy: Hierarchy) -> Known:
         if node not in nodes:
             nodes[node] = (Origin(_place(node, flat, nodes, hierarchy), Evidence.DERIVED),)
     return Known(hierarchy, flat, nodes, _initializers(capture, hierarchy, nodes))
+
+
+def _also(node: Node, capture: Capture) -> Iterator[str]:
+    """Yield the calls that own a node, or the function or body in which it stands, beside the one that traced it."""
+    holder: Node | None = node
+    while holder is not None:
+        yield from capture.also.get(holder, ())
+        holder = holder.holder
 
 
 def _reads_inputs_alone(node: Node, flat: Flat, of_inputs: set[Node]) -> bool:

@@ -1,0 +1,131 @@
+"""Calls whose results nobody reads: torch drops them, and what gives the same is theirs too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from pytest_hierexport.cases import Example
+from pytest_hierexport.exporter import export
+from pytest_hierexport.exporter.result import Export
+from pytest_hierexport.proof import prove
+from pytest_hierexport.weights import randomise
+
+X = torch.randn(2, 3, 8)
+
+
+class Model(nn.Module):
+    """Calls `dead` for nothing, then gives what `live` gives."""
+
+    def __init__(self, forward: Callable[[Any, torch.Tensor], torch.Tensor], **modules: nn.Module) -> None:
+        super().__init__()
+        self.forward = lambda x: forward(self, x)
+        for name, module in modules.items():
+            setattr(self, name, module)
+
+
+class Halves(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.both = nn.Linear(8, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        left, right = self.both(x).chunk(2, dim=-1)
+        out: torch.Tensor = left * torch.sigmoid(right)
+        return out
+
+
+class Turned(nn.Module):
+    """Computes on a tensor that is laid out otherwise."""
+
+    def __init__(self, linear: nn.Module) -> None:
+        super().__init__()
+        self.linear = linear
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.linear(x.transpose(1, 2).contiguous().transpose(1, 2))
+        return out
+
+
+class TurnedBack(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.transpose(1, 2).contiguous().transpose(1, 2)
+
+
+class Absolute(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.abs()
+
+
+class Twice(nn.Module):
+    """Does the same twice, which changes nothing the second time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.absolute = Absolute()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.absolute(self.absolute(x)) * 0.5
+        return out
+
+
+def proven(model: nn.Module) -> Export:
+    """Export a model, see every call of it proven, and return the export."""
+    example = Example(model.eval(), (X,), {})
+    randomise(example.model, 0)
+    exported = export(example.model, example.args)
+    assert not prove(example, exported.model, exported.attribution).unproven
+    return exported
+
+
+def owned(exported: Export, call: str) -> list[str]:
+    """Return the operators of the nodes that a call, or one below it, owns."""
+    hierarchy = exported.attribution.hierarchy
+    origins = exported.attribution.nodes
+    return [
+        node.op_type
+        for node in exported.model.graph
+        if any(call in hierarchy.lineage(origin.call) for origin in origins[str(node.outputs[0].name)])
+    ]
+
+
+def after_dead(dead: nn.Module, live: nn.Module, before: nn.Module | None = None) -> Model:
+    first = before or nn.Identity()
+    return Model(lambda m, x: (m.dead(m.first(x)), m.live(m.first(x)))[1], first=first, dead=dead, live=live)
+
+
+LINEAR = nn.Linear(8, 8)
+
+
+@pytest.mark.parametrize(
+    ("make", "operators"),
+    [
+        pytest.param(lambda: after_dead(LINEAR, nn.Sequential(LINEAR)), 2, id="the same layer"),
+        pytest.param(
+            lambda: after_dead(LINEAR, LINEAR, nn.BatchNorm1d(3)), 2, id="where random numbers are no variance"
+        ),
+        pytest.param(lambda: after_dead(h := Halves(), nn.Sequential(h)), 5, id="a result of several tensors"),
+        pytest.param(lambda: after_dead(s := nn.Softplus(), s, LINEAR), 3, id="a function of several operators"),
+        pytest.param(lambda: after_dead(LINEAR, Turned(LINEAR)), 2, id="on a tensor laid out otherwise"),
+        pytest.param(lambda: after_dead(t := Twice(), t), 3, id="an operation done twice"),
+    ],
+)
+def test_what_is_computed_for_nothing_is_owned_where_it_is_computed_again(
+    make: Callable[[], Model], operators: int
+) -> None:
+    assert len(owned(proven(make()), "dead")) == operators
+
+
+def test_what_hands_a_value_on_for_nothing_owns_nothing() -> None:
+    model = Model(lambda m, x: (h := m.live(x), m.dead(h), torch.exp(h))[2], live=nn.Linear(8, 8), dead=TurnedBack())
+    assert owned(proven(model), "dead") == []
+
+
+def test_what_nothing_else_computes_is_gone_with_all_its_nodes() -> None:
+    exported = proven(after_dead(nn.Tanh(), nn.Linear(8, 8)))
+    assert owned(exported, "dead") == []
+    assert "Tanh" not in {node.op_type for node in exported.model.graph}
