@@ -77,7 +77,7 @@ def compare(model: str, example: Example, repeats: int) -> Comparison:
     """Export an example by both in turn."""
     torch_runs: list[Run] = []
     our_runs: list[Run] = []
-    pair = [(_export_by_torch, torch_runs), (_export_by_us, our_runs)]
+    pair = [(export_by_torch, torch_runs), (export_by_us, our_runs)]
     for export, _ in pair:
         export(example)
     for _ in range(repeats):
@@ -94,7 +94,8 @@ def _time(export: Callable[[Example], None], example: Example) -> Run:
     return Run(time.perf_counter() - wall, time.process_time() - cpu)
 
 
-def _export_by_torch(example: Example) -> None:
+def export_by_torch(example: Example) -> None:
+    """Export as torch alone does, writing no file."""
     import torch
 
     torch.onnx.export(
@@ -107,7 +108,8 @@ def _export_by_torch(example: Example) -> None:
     )
 
 
-def _export_by_us(example: Example) -> None:
+def export_by_us(example: Example) -> None:
+    """Export with tags, writing no file."""
     from pytest_hierexport import export
 
     export(example.model, example.args, example.kwargs, dynamic_shapes=example.dynamic_shapes, exporter="dynamo")

@@ -170,6 +170,32 @@ def test_turns_that_cancel_out_between_two_calls_are_accounted_for() -> None:
     assert {name for name, found in proof.verdicts.items() if found.kind is Kind.DISSOLVED} == {"0", "1"}
 
 
+class Measured(nn.Module):
+    """Sizes that one call measures and another uses: a view of the same shape hands its input on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.block, self.viewing = Block(), Viewing()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        inner = self.block(x)
+        out: torch.Tensor = self.viewing(inner, *inner.shape[:1])
+        return out
+
+
+class Viewing(nn.Module):
+    def forward(self, x: torch.Tensor, size: int) -> torch.Tensor:
+        return torch.exp(x.view(size, 4))
+
+
+def test_who_measures_a_size_takes_no_part_in_a_view_that_is_dropped() -> None:
+    example = Example(Measured().eval(), (torch.randn(2, 4),), {})
+    exported = export(example.model, example.args, dynamic_shapes=({0: "batch"},), exporter="dynamo")
+    evidence = {origin.evidence for origins in exported.attribution.nodes.values() for origin in origins}
+    assert evidence == {Evidence.TRACED}
+    assert prove(example, exported.model, exported.attribution).counts()["proven"] == 4
+
+
 class Counting(nn.Module):
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, Any]:
         return x + 1, x.sum().item()

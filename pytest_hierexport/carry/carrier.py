@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_hierexport.attribution import Attribution, Evidence, Origin, Origins, Primary, order_origins
 from pytest_hierexport.carry.flat import Flat, Node, Value, same_type
 from pytest_hierexport.carry.numbering import Form, namesake, number, passed_on
-from pytest_hierexport.carry.regions import Region, read_by, regions, walk_back
+from pytest_hierexport.carry.regions import Region, leading_from, read_by, regions, walk_back
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -170,8 +170,7 @@ class _Carrier:
         for lost, source in self.numbering.aliases.items():
             if lost not in self.before.maker:
                 continue
-            chain = [node for node in self._between(source, lost) if any(o.varying for o in node.outputs)]
-            calls = [origin for node in chain for origin in self.known.nodes[node]]
+            calls = [origin for node in self._between(source, lost) for origin in self.known.nodes[node]]
             last = {origin.call for origin in self.known.nodes[self.before.maker[lost]]}
             if not self.before.readers.get(lost) or all(self._lies_in(origin.call, last) for origin in calls):
                 continue
@@ -179,9 +178,11 @@ class _Carrier:
                 if not any(self._lies_in(origin.call, last) for origin in self.origins[node]):
                     self.origins[node] = _as(Evidence.FUSED, [*self.origins[node], *calls])
 
-    def _between(self, source: Value, lost: Value) -> list[Node]:
-        number = self.numbering.before[source]
-        return walk_back(self.before, [lost], lambda value: self.numbering.before[value] == number)
+    def _between(self, source: Value, lost: Value) -> set[Node]:
+        """Return the nodes through which a value goes to what it is again in the end; not what these read beside it."""
+        wanted = self.numbering.before[source]
+        back = walk_back(self.before, [lost], lambda value: self.numbering.before[value] == wanted)
+        return leading_from({wanted}, self.before, self.numbering, back)
 
     def _lies_in(self, call: str, calls: set[str]) -> bool:
         return not calls.isdisjoint(self.known.hierarchy.lineage(call))

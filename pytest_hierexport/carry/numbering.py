@@ -141,6 +141,7 @@ class _Pass:
         self.result = Numbering(aliases=aliases)
         self._numbers: dict[Hashable, int] = {}
         self._contents: dict[int, Hashable] = {}  # what the constants of some numbers hold
+        self._typed: dict[int, Value] = {}  # the first value of each number
 
     def run(self) -> Numbering:
         for value in self.before.leaves:
@@ -185,6 +186,14 @@ class _Pass:
                 numbers[output] = numbers[alias]
             else:
                 numbers[output] = self._intern(known)
+            self._share_type(numbers[output], output)
+
+    def _share_type(self, number: int, value: Value) -> None:
+        """Give equal values one type, where that of some is not known: what asks for their shape is to be equal too."""
+        known = self._typed.setdefault(number, value)
+        if known is not value and same_type(known, value):
+            value.shape = known.shape if value.shape is None else value.shape
+            value.dtype = known.dtype if value.dtype is None else value.dtype
 
     def _number_after(self, node: Node) -> None:
         form = self.result.forms_after[node] = self._form(node, self.result.after, "after")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pytest_hierexport.carry.flat import Flat, Node, Value
 from pytest_hierexport.carry.numbering import Numbering, passed_on
 
-__all__ = ["Region", "read_by", "regions", "walk_back"]
+__all__ = ["Region", "leading_from", "read_by", "regions", "walk_back"]
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,8 @@ def _read_alike(likes: list[Value], value: Value, rivals: list[Value], before: F
 
 def read_by(value: Value, flat: Flat) -> set[str]:
     """Return what the readers of a value give, by name: a function's nodes keep these where it is written out."""
-    return {output.name for reader in flat.readers.get(value, ()) for output in reader.outputs if output.name}
+    readers = flat.readers.get(value, ())
+    return {output.name or reader.key for reader in readers for output in reader.outputs}
 
 
 def _read(nodes: list[Node], after: Flat, numbering: Numbering) -> set[int]:
@@ -119,7 +120,7 @@ def _between(
     near = walk_back(before, gives, lambda value: reached(value) or numbers[value] in numbering.alive)
     if not wanted <= {numbers[value] for node in near for value in node.reads}:
         whole = walk_back(before, gives, reached)
-        made_of = _leading_from(wanted, before, numbering, whole) | set(near)
+        made_of = leading_from(wanted, before, numbering, whole) | set(near)
         near = [node for node in whole if node in made_of]
     computing = [node for node in near if not _hands_on(node, numbering)]
     # Constants are shared freely: whoever made one first says nothing about who computes with it.
@@ -132,12 +133,12 @@ def _hands_on(node: Node, numbering: Numbering) -> bool:
     return all(numbering.before[output] in read for output in node.outputs)
 
 
-def _leading_from(wanted: set[int], before: Flat, numbering: Numbering, nodes: list[Node]) -> set[Node]:
-    """The nodes that compute something from a wanted value."""
+def leading_from(wanted: set[int], before: Flat, numbering: Numbering, nodes: list[Node]) -> set[Node]:
+    """The nodes that compute something from the elements of a wanted value."""
     reached: set[Value] = set()
     leading: set[Node] = set()
     for node in sorted(nodes, key=before.order.__getitem__):
-        if any(value in reached or numbering.before[value] in wanted for value in node.reads):
+        if any(value in reached or numbering.before[value] in wanted for value in node.elements):
             leading.add(node)
             reached.update(node.outputs)
     return leading

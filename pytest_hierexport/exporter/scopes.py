@@ -37,7 +37,8 @@ class Scopes:
         """Begin without a call."""
         self.calls: dict[str, Call] = {}
         self.recorder: CallRecorder | None = None
-        self._by_entry: dict[tuple[str, str], str] = {}
+        # By the call that made it and what torch calls it: the latter is not always unique, and seldom another's.
+        self._by_entry: dict[tuple[str | None, str, str], str] = {}
         self._root = ""  # what the tracer calls the model: torch wraps it while it traces
         self._stacks: list[Stack] = []  # torch's stack in each call that is open
         self._in_graphs: dict[str, Call] = {}  # the calls in dynamo's graphs
@@ -112,7 +113,7 @@ class Scopes:
             if entry not in self._in_graphs:
                 self._in_graphs[entry] = self.recorder.add(module, caller)
             caller = self._in_graphs[entry]
-            self._by_entry[entry, caller.path] = caller.name
+            self._learn(caller, entry, caller.path)
             named[entry] = (caller.path, cls)
         return named
 
@@ -127,7 +128,11 @@ class Scopes:
         if call.name == ROOT:
             self._by_entry.clear()
             self._root = key
-        self._by_entry.setdefault((_below(self._root, key), _below(self._root, path)), call.name)
+        self._learn(call, _below(self._root, key), _below(self._root, path))
+
+    def _learn(self, call: Call, key: str, path: str) -> None:
+        self._by_entry.setdefault((call.parent, key, path), call.name)
+        self._by_entry.setdefault((None, key, path), call.name)
 
     def left(self, call: Call, output: Any) -> None:
         """Need nothing from a call that ends."""
@@ -155,17 +160,17 @@ class Scopes:
             return None
         at: str | None = None
         for key, (path, cls) in itertools.dropwhile(lambda entry: entry[0] != root, stack.items()):
-            entry = _below(root, key), _below(root_path, path)
-            if entry not in self._by_entry:
-                self._read(*entry, cls, at)
-            at = self._by_entry[entry]
+            key, path = _below(root, key), _below(root_path, path)  # noqa: PLW2901  as they are called here
+            if (None, key, path) not in self._by_entry:
+                self._read(key, path, cls, at)
+            at = self._by_entry.get((at, key, path)) or self._by_entry[None, key, path]
         return at
 
     def _read(self, key: str, path: str, cls: Any, parent: str | None) -> None:
         """Read a call off a stack that no recorder saw: that of a program which torch exported earlier."""
         text = cls if isinstance(cls, str) else f"{cls.__module__}.{cls.__qualname__}"
         call = Call(_encoded(path), _index(key, path), text, parent)
-        self._by_entry[key, path] = call.name
+        self._learn(call, key, path)
         self.calls.setdefault(call.name, call)
 
 

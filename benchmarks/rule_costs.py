@@ -1,0 +1,107 @@
+"""What the rules cost: each of them, and the proof, against a bare `torch.onnx.export` of the same model.
+
+    python -m benchmarks.rule_costs [MODEL …] [--repeats N] [--json FILE]
+
+A repeat makes the bare export, then lets every rule but MUST-008 look at a file that is there, as a run does it; a rule
+pays for what it is the first to ask for. Ratios are those within a repeat, a model's that of its median repeat.
+MUST-008 starts a process for all models of a run together, and is left out of the design's budget.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import statistics
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.export_overhead import export_by_torch
+from pytest_hierexport.cases import Case, select
+from pytest_hierexport.exporting import export_case
+from pytest_hierexport.rules.base import ExportedCase
+from pytest_hierexport.rules.registry import built_in
+
+PROOF = "MUST-007"
+LEFT_OUT = "MUST-008"
+PROOF_BUDGET, ALL_BUDGET = 1.0, 4.0
+"""DESIGN's, in bare exports: the proof of a case, and all rules but MUST-008."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The median costs of one model, in bare exports."""
+
+    model: str
+    bare: float
+    """The bare export, in seconds."""
+    rules: dict[str, float]
+
+    @property
+    def total(self) -> float:
+        """All rules together."""
+        return sum(self.rules.values())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print the table, write the JSON; 1 where a median over the models is beyond its budget."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("selectors", nargs="*", default=["all"], help="models as the plugin selects them")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--json", type=Path, help="write all figures to this file")
+    options = parser.parse_args(arguments)
+    warnings.simplefilter("ignore")
+    names = [rule.id for rule in built_in() if rule.id != LEFT_OUT]
+    print(f"{'model':<18}{'bare s':>8}" + "".join(f"{name[-3:]:>7}" for name in names) + f"{'all':>8}")
+    costs = []
+    for case in select(options.selectors, Path.cwd()):
+        costs.append(measure(case, options.repeats))
+        print(_row(costs[-1]), flush=True)
+    proof = statistics.median(cost.rules[PROOF] for cost in costs)
+    total = statistics.median(cost.total for cost in costs)
+    print(f"median: proof {proof:.2f} bare exports (at most {PROOF_BUDGET}), all rules {total:.2f} ({ALL_BUDGET})")
+    if options.json:
+        rows = [{"model": cost.model, "bare_seconds": cost.bare, "rules": cost.rules} for cost in costs]
+        options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    return 0 if proof <= PROOF_BUDGET and total <= ALL_BUDGET else 1
+
+
+def measure(case: Case, repeats: int) -> Costs:
+    """Let every rule look at a case's export, beside bare exports; the first round of all warms up."""
+    example = case.load()
+    bare: list[float] = []
+    shares: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        exporter = export_case(case, example, path).exporter
+        for _ in range(repeats + 1):
+            seconds = _time(lambda: export_by_torch(example))
+            bare.append(seconds)
+            exported = ExportedCase(case, path, example, exporter)
+            for rule in built_in():
+                if rule.id != LEFT_OUT:
+                    took = _time(lambda rule=rule, exported=exported: list(rule.check(exported)))  # type: ignore[misc]
+                    shares.setdefault(rule.id, []).append(took / seconds)
+    rules = {name: statistics.median(values[1:]) for name, values in shares.items()}
+    return Costs(case.name, statistics.median(bare[1:]), rules)
+
+
+def _time(act: Callable[[], object]) -> float:
+    gc.collect()
+    started = time.perf_counter()
+    act()
+    return time.perf_counter() - started
+
+
+def _row(costs: Costs) -> str:
+    rules = "".join(f"{share:>7.2f}" for share in costs.rules.values())
+    return f"{costs.model:<18}{costs.bare:>8.2f}{rules}{costs.total:>8.2f}"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
