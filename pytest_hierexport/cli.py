@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pytest_hierexport.choices import EXPORTERS, check_exporter, check_opset
+from pytest_hierexport.choices import EXPORTERS, check_exporter, check_opset, is_own
 from pytest_hierexport.errors import CollectError, ExportError, HierexportError, UsageError
 
 if TYPE_CHECKING:
@@ -117,6 +117,18 @@ def _export(options: argparse.Namespace) -> None:
     _show_export(result, options.output)
 
 
+def _refuse_options(exporter: str, options: argparse.Namespace) -> None:
+    """Refuse what an exporter of the project's own cannot be asked for."""
+    flags = {"tags": "--tags", "optimize": "--no-optimize", "external_data": "--external-data"}
+    stated = [flags[name] for name in _stated(options)] + (["--keep"] if options.keep else [])
+    if stated:
+        raise UsageError(
+            f"no option that {exporter} does not know",
+            found=", ".join(stated),
+            do=f"leave it out, or take an exporter of this package: {', '.join(EXPORTERS)}",
+        )
+
+
 def _stated(options: argparse.Namespace) -> dict[str, Any]:
     """Return the options of an export that were stated."""
     stated: dict[str, Any] = {} if options.tags == "both" else {"tags": options.tags}
@@ -136,9 +148,12 @@ def _select(options: argparse.Namespace) -> Case:
             "a selector of one model", found=", ".join(case.name for case in cases), do="export them one by one"
         )
     case = cases[0]
+    exporter = check_exporter(options.exporter or case.exporter, Path.cwd())
+    if is_own(exporter):
+        _refuse_options(exporter, options)
     return dataclasses.replace(
         case,
-        exporter=check_exporter(options.exporter or case.exporter, Path.cwd()),
+        exporter=exporter,
         opset=case.opset if options.opset is None else check_opset(options.opset),
         keep=tuple(options.keep or case.keep),
         # The rules need generic weights; who exports a model wants its own.

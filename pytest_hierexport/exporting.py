@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import pkgutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -80,32 +81,53 @@ def _by_own(case: Case, example: Example, path: Path) -> Exported:
 
     from pytest_hierexport import storage
     from pytest_hierexport.exporter.captures import cause
-    from pytest_hierexport.exporter.state import as_found, in_eval_mode
+    from pytest_hierexport.exporter.state import as_found, in_eval_mode, weights_as_found
 
     function = own_exporter(case.exporter)
     stated = {"opset": case.opset, "dynamic_shapes": example.dynamic_shapes}
     options = {name: value for name, value in stated.items() if value is not None}
-    given = (example.model, example.args, dict(example.kwargs), path)
-    _check_signature(case.exporter, function, given, options)
-    with as_found(example.model), in_eval_mode(example.model) as trained, torch.no_grad():
-        try:
-            function(*given, **options)
-        except HierexportError:
-            raise
-        except Exception as error:
+    _check_signature(case.exporter, function, options)
+    model = example.model
+    with _landing(path) as made:
+        with as_found(model), weights_as_found(model), in_eval_mode(model) as trained, torch.no_grad():
+            try:
+                function(model, example.args, dict(example.kwargs), made, **options)
+            except HierexportError:
+                raise
+            except Exception as error:
+                raise ExportError(
+                    f"{case.exporter} to export {case.name}",
+                    found=cause(error),
+                    do="call it by itself on the same model and inputs, and mend what it raises",
+                ) from error
+        if not made.is_file():
             raise ExportError(
-                f"{case.exporter} to export {case.name}",
-                found=cause(error),
-                do="call it by itself on the same model and inputs, and mend what it raises",
-            ) from error
-    if not path.is_file():
-        raise ExportError(
-            f"{case.exporter} to write {path.name}",
-            found="no such file after it returned",
-            do="write the tagged model to the path that it is given",
-        )
+                f"{case.exporter} to write {path.name}",
+                found="no such file after it returned",
+                do="write the tagged model to the path that it is given",
+            )
+        attribution = storage.read(made)
     notes = ("the model was in training mode; it was exported in eval mode",) if trained else ()
-    return Exported(case.exporter, storage.read(path), notes)
+    return Exported(case.exporter, attribution, notes)
+
+
+@contextmanager
+def _landing(path: Path) -> Iterator[Path]:
+    """Give a place to write a file and what belongs to it; all of it takes the place of the old once it is whole."""
+    from pytest_hierexport.storage import sidecar_path
+
+    try:
+        folder = tempfile.TemporaryDirectory(prefix=f".{path.stem}-", dir=path.parent)
+    except OSError as error:
+        raise ExportError(
+            f"a folder to write {path.name} into", found=f"{path.parent}: {error.strerror}", do="name one that can be"
+        ) from error
+    with folder:
+        made = Path(folder.name) / path.name
+        yield made
+        sidecar_path(path).unlink(missing_ok=True)
+        for file in sorted(made.parent.iterdir(), key=lambda file: (file == sidecar_path(made), file == made)):
+            file.replace(path.parent / file.name)
 
 
 def own_exporter(name: str) -> Callable[..., object]:
@@ -116,20 +138,20 @@ def own_exporter(name: str) -> Callable[..., object]:
     """
     try:
         found: Any = pkgutil.resolve_name(name)
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:  # importing runs the project's code
         raise UsageError(
-            f"an exporter {name}", found=str(error), do="name a function of a module that Python can import"
+            f"an exporter {name}",
+            found=f"{type(error).__name__}: {error}",
+            do="name a function of a module that Python can import",
         ) from error
     if not callable(found):
         raise UsageError(f"{name} to be a function", found=f"a {type(found).__name__}", do="name a function")
     return found  # type: ignore[no-any-return]  # any callable
 
 
-def _check_signature(
-    name: str, function: Callable[..., object], given: tuple[Any, ...], options: Mapping[str, Any]
-) -> None:
+def _check_signature(name: str, function: Callable[..., object], options: Mapping[str, Any]) -> None:
     try:
-        inspect.signature(function).bind(*given, **options)
+        inspect.signature(function).bind(*("model", "args", "kwargs", "path"), **options)
     except TypeError as error:
         taken = ", ".join(["model, args, kwargs, path", *(f"{option}=" for option in options)])
         raise UsageError(

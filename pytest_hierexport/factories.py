@@ -30,7 +30,7 @@ __all__ = [
     "may_define",
 ]
 
-_BY_OTHER_MEANS = frozenset({"__getattr__", "globals", "vars", "setattr", "exec", "eval"})
+_BY_OTHER_MEANS = frozenset({"globals", "locals", "vars", "setattr", "exec", "eval"})
 """What a module that makes names without spelling them uses."""
 
 
@@ -180,9 +180,20 @@ def may_define(path: Path, name: str) -> bool:
     first = name.partition(".")[0]
     if first in symbols and (symbols[first].is_assigned() or symbols[first].is_imported()):
         return True
-    imports = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
-    everything = any(alias.name == "*" for node in imports for alias in node.names)
-    return everything or not _BY_OTHER_MEANS.isdisjoint(symbols)
+    return any(_may_bind(node, first) for node in ast.walk(tree))
+
+
+def _may_bind(node: ast.AST, name: str) -> bool:
+    """Whether a node may give the module a name without spelling it at its top level."""
+    if isinstance(node, ast.ImportFrom):
+        return any(alias.name == "*" for alias in node.names)
+    if isinstance(node, ast.Global):
+        return name in node.names
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return node.name == "__getattr__"
+    if isinstance(node, ast.Attribute):
+        return node.attr in {"__dict__", "modules"}
+    return isinstance(node, ast.Name) and node.id in _BY_OTHER_MEANS
 
 
 def line_of(path: Path, name: str) -> int:

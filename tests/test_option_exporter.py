@@ -1,9 +1,16 @@
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
+
 import onnx
 import pytest
+import torch
 
 from projects import Project
+from pytest_hierexport.cases import Case, Example
+from pytest_hierexport.errors import ExportError
+from pytest_hierexport.exporting import export_case
 
 MODELS = "--hierexport-models=my_model.py::build"
 
@@ -56,7 +63,11 @@ def test_an_exporter_or_opset_that_there_is_not_is_a_usage_error(where: str, pro
         assert "Traceback" not in result.stderr.str()
 
 
-NO_SUCH = (("exporter", "no_such_module:export", "no module no_such_module"), ("exporter", "my_model:", "my_model:"))
+NO_SUCH = (
+    ("exporter", "no_such_module:export", "no module no_such_module"),
+    ("exporter", "my_model:", "my_model:"),
+    ("exporter", "my_model:biuld", "choose from: build"),
+)
 
 OWN = """
     import torch
@@ -108,7 +119,6 @@ def test_the_source_of_an_exporter_of_the_projects_own_is_read(own: Project) -> 
         ("untagged", "*ONNX model with tags*"),
         ("nothing", "*no such file after it returned*"),
         ("raising", "*RuntimeError: no room*"),
-        ("absent", "*absent*"),
         ("table", "*to be a function*"),
     ],
 )
@@ -117,6 +127,37 @@ def test_an_exporter_of_the_projects_own_that_fails_says_how(function: str, foun
     result.assert_outcomes(failed=1, deselected=10)
     result.stdout.fnmatch_lines([found, "*to do *"])
     assert "Traceback" not in result.stdout.str()
+
+
+def test_an_exporter_of_the_projects_own_that_cannot_be_imported_says_so(own: Project) -> None:
+    own.write("torn.py", "def export(model, args, kwargs, path): ...\nno_such_name\n")
+    result = own.run(MODELS, "--hierexport-exporter=torn:export", "-k", "MUST-002")
+    result.assert_outcomes(failed=1, deselected=10)
+    result.stdout.fnmatch_lines(["*NameError: name 'no_such_name'*"])
+
+
+def test_what_an_exporter_leaves_unwritten_or_changed_does_no_harm(own: Project) -> None:
+    model, path = torch.nn.Linear(2, 2).train(), own.path / "model.onnx"
+    case = Case("linear", lambda: None, "here")
+    example = Example(model, (torch.ones(1, 2),))
+    export_case(replace(case, exporter="auto"), example, path)
+    before = {file: file.read_bytes() for file in own.path.iterdir() if file.suffix != ".py"}
+    source = """
+        def halved(model, args, kwargs, path):
+            model.half().requires_grad_(False)
+            path.write_bytes(b"half a file")
+            raise RuntimeError("no room")
+    """
+    own.write("harm.py", source)
+    sys.path.insert(0, str(own.path))
+    try:
+        for function in ("harm:halved", "builtins:print"):
+            with pytest.raises(ExportError):
+                export_case(replace(case, exporter=function), example, path)
+    finally:
+        sys.path.remove(str(own.path))
+    assert {file: file.read_bytes() for file in own.path.iterdir() if file.suffix not in {".py", ""}} == before
+    assert (model.weight.dtype, model.weight.requires_grad, model.training) == (torch.float32, True, True)
 
 
 def test_an_exporter_of_the_projects_own_is_told_what_it_does_not_take(own: Project) -> None:

@@ -15,7 +15,7 @@ from onnx.reference.ops import load_op
 
 from pytest_hierexport.carry.flat import Node, tensor_key
 
-__all__ = ["SHAPE_ALONE", "Constants", "array_of", "evaluate"]
+__all__ = ["Constants", "array_of", "evaluate"]
 
 _Contents = tuple[Hashable | None, ...]
 
@@ -66,7 +66,7 @@ def evaluate(node: Node, inputs: Sequence[Any], opsets: Mapping[str, int]) -> li
 
 def _asked_shape(node: Node) -> tuple[int, ...] | None:
     """Return the shape that a node asks for, where it is known whole: it needs no more of its input."""
-    if node.operator not in SHAPE_ALONE or not node.inputs or node.inputs[0] is None:
+    if node.operator not in _SHAPE_ALONE or not node.inputs or node.inputs[0] is None:
         return None
     shape = node.inputs[0].shape
     if shape is None:
@@ -75,7 +75,7 @@ def _asked_shape(node: Node) -> tuple[int, ...] | None:
     return sizes if len(sizes) == len(shape) else None
 
 
-SHAPE_ALONE = {("", "Shape", ""), ("", "Size", "")}
+_SHAPE_ALONE = {("", "Shape", ""), ("", "Size", "")}
 """The two operators of ONNX that read their input's shape and nothing else of it."""
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pytest_hierexport.carry.constants import SHAPE_ALONE, array_of, evaluate
+from pytest_hierexport.carry.constants import array_of, evaluate
 from pytest_hierexport.carry.flat import TENSOR, Flat, Node, Value
 
 __all__ = ["Preserving"]
@@ -110,10 +110,8 @@ class _Trial:
                 self._give(value)
                 continue
             self.found.add(maker)
-            if maker.operator in SHAPE_ALONE:
-                self._give(*maker.reads)
-            else:
-                at.extend(maker.reads)
+            at.extend(maker.elements)
+            self._give(*(read for read in maker.reads if read not in set(maker.elements)))
 
     def _collect_before(self, levels: int) -> None:
         at = [self.source]
@@ -193,7 +191,7 @@ def _array(value: Value, random: np.random.Generator, sizes: dict[str, int], sca
     if math.prod(shape) > _MOST_NUMBERS:
         raise ValueError(f"{value.name} is too large to try")
     dtype = value.dtype.numpy()
-    numbers = random.standard_normal(shape) * (scale if np.issubdtype(dtype, np.floating) else _SCALES[0])
+    numbers = random.standard_normal(shape) * (scale if value.dtype.is_floating_point() else _SCALES[0])
     return (numbers > 0) if dtype == np.bool_ else numbers.astype(dtype)
 
 

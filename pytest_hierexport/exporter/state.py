@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["as_found", "in_eval_mode", "replaced"]
+__all__ = ["as_found", "in_eval_mode", "replaced", "weights_as_found"]
 
 
 @contextmanager
@@ -24,6 +24,18 @@ def as_found(model: torch.nn.Module) -> Iterator[None]:
     finally:
         for attributes, before in found:
             _restore(attributes, before)
+
+
+@contextmanager
+def weights_as_found(model: torch.nn.Module) -> Iterator[None]:
+    """Put every parameter back, and whether it wants a gradient; elements written in place stay as they are."""
+    found = [(parameter, parameter.data, parameter.requires_grad) for parameter in model.parameters()]
+    try:
+        yield
+    finally:
+        for parameter, data, wants_gradient in found:
+            parameter.data = data
+            parameter.requires_grad_(wants_gradient)
 
 
 def _shallow(attributes: dict[str, Any]) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class Kind(str, Enum):
     FOLDED = "folded"
     """Its outputs stand in the file as constants now, equal by value."""
     DISSOLVED = "dissolved"
-    """Its outputs, or an input fused with the call that made it, no longer exist."""
+    """Its outputs no longer exist; or none of its nodes reads an input, which was fused with the call that made it."""
 
 
 @dataclass(frozen=True, slots=True)
