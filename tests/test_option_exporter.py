@@ -66,7 +66,7 @@ def test_an_exporter_or_opset_that_there_is_not_is_a_usage_error(where: str, pro
 NO_SUCH = (
     ("exporter", "no_such_module:export", "no module no_such_module"),
     ("exporter", "my_model:", "my_model:"),
-    ("exporter", "my_model:biuld", "choose from: build"),
+    ("exporter", "my_model:biuld", "a function biuld in"),
 )
 
 OWN = """
