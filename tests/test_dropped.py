@@ -125,6 +125,18 @@ def test_what_hands_a_value_on_for_nothing_owns_nothing() -> None:
     assert owned(proven(model), "dead") == []
 
 
+def test_what_is_done_again_for_nothing_owns_nothing() -> None:
+    absolute = Absolute()
+
+    def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
+        inner = m.live(x)
+        m.dead(inner)
+        out: torch.Tensor = inner * 0.5
+        return out
+
+    assert owned(proven(Model(forward, live=absolute, dead=nn.Sequential(absolute))), "dead") == []
+
+
 def test_what_nothing_else_computes_is_gone_with_all_its_nodes() -> None:
     exported = proven(after_dead(nn.Tanh(), nn.Linear(8, 8)))
     assert owned(exported, "dead") == []

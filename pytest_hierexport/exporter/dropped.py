@@ -70,12 +70,16 @@ def _note(graph: torch.fx.Graph, dropped: list[torch.fx.Node], live: set[torch.f
     contents = _contents(graph, asked)
     survivors: dict[Hashable, torch.fx.Node] = {}
     for node in reversed(graph.nodes):
-        if node in asked and node in live:
+        if node in asked and node in live and node in contents:
             survivors.update(dict.fromkeys(_likenesses(node, contents), node))
-    for node in lost:
-        survivor = next((survivors[like] for like in _likenesses(node, contents) if like in survivors), None)
-        # What is computed from the survivor and equals it hands it on.
-        if survivor is not None and survivor not in _needed(graph, {node}):
+    for node in (node for node in lost if node in contents):
+        likenesses = list(_likenesses(node, contents))
+        above = _needed(graph, {node}) - {node}
+        if any(contents.get(other) == contents.get(node) for other in above):
+            # It hands on what it was given: nothing but its very like does the same.
+            likenesses = likenesses[:1]
+        survivor = next((survivors[like] for like in likenesses if like in survivors), None)
+        if survivor is not None and survivor not in above:
             custom = dict(survivor.meta.get(_CUSTOM) or {})
             custom[_ALSO] = (*custom.get(_ALSO, ()), *stacks(node))
             survivor.meta[_CUSTOM] = custom
@@ -83,11 +87,10 @@ def _note(graph: torch.fx.Graph, dropped: list[torch.fx.Node], live: set[torch.f
 
 def _likenesses(node: torch.fx.Node, contents: Mapping[torch.fx.Node, Hashable]) -> Iterator[tuple[Hashable, ...]]:
     """Yield what a node has in common with those that give the same, the closest first."""
-    if node in contents:
-        read = tuple(contents.get(source) for source in node.all_input_nodes)
-        yield contents[node], node.target, read
-        yield contents[node], node.target
-        yield (contents[node],)
+    read = tuple(contents.get(source) for source in node.all_input_nodes)
+    yield contents[node], node.target, read
+    yield contents[node], node.target
+    yield (contents[node],)
 
 
 def _varying(graph: torch.fx.Graph) -> set[torch.fx.Node]:
