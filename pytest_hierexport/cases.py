@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import inspect
 import random
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -118,7 +119,39 @@ class Case:
             parts["kwargs"] = example_inputs(model, self.name)
         shapes = self.dynamic_shapes if self.dynamic_shapes is not None else parts.get("dynamic_shapes")
         args, kwargs = _inputs(parts.get("args", ()), parts.get("kwargs"))
-        return Example(model, args, kwargs, shapes)
+        return Example(model, args, kwargs, self._shapes_of_all(shapes, self._bound(model, args, kwargs)))
+
+    def _bound(
+        self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> inspect.BoundArguments | None:
+        """Return the inputs by the names that forward has for them; None where something may still change them."""
+        try:
+            signature = inspect.signature(model.forward)
+            return None if model._forward_pre_hooks else signature.bind(*args, **kwargs)
+        except ValueError:
+            return None
+        except TypeError as error:
+            raise CollectError(
+                f"inputs of {self.name} that {type(model).__name__}.forward takes",
+                found=str(error),
+                do=f"give those of forward{signature}",
+            ) from None
+
+    def _shapes_of_all(self, shapes: Any, inputs: inspect.BoundArguments | None) -> Any:
+        """Name every input in shapes that are stated by name: torch wants to be told of static ones too."""
+        if inputs is None:
+            return shapes
+        kinds = {parameter.kind for parameter in inputs.signature.parameters.values()}
+        if not isinstance(shapes, Mapping) or kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}:
+            return shapes
+        unknown = [str(name) for name in shapes if name not in inputs.arguments]
+        if unknown:
+            raise CollectError(
+                f"dynamic shapes of {self.name} for inputs that it is given: {', '.join(inputs.arguments)}",
+                found=", ".join(unknown),
+                do="name inputs as forward names them",
+            )
+        return {name: shapes.get(name) for name in inputs.arguments}
 
     def _not_a_model(self, made: object) -> CollectError:
         return CollectError(

@@ -105,6 +105,7 @@ def _export(options: argparse.Namespace) -> None:
         raise ExportError(
             f"a folder to write {options.output.name} into", found=f"no {options.output.parent}", do="create the folder"
         )
+    _check_output(options.output)
     from pytest_hierexport.exporting import export_case
 
     with _progress() as stage:
@@ -137,6 +138,22 @@ def _stated(options: argparse.Namespace) -> dict[str, Any]:
     if options.external_data is not None:
         stated["external_data"] = options.external_data
     return stated
+
+
+def _check_output(path: Path) -> None:
+    """Refuse to write over what is no ONNX file: it may be the model's own source."""
+    if not path.exists():
+        return
+    from pytest_hierexport.storage import load_proto
+
+    try:
+        load_proto(path)
+    except HierexportError:
+        raise UsageError(
+            f"a new file, or an ONNX file to replace, at {path}",
+            found="a folder" if path.is_dir() else "something else",
+            do="give another name",
+        ) from None
 
 
 def _select(options: argparse.Namespace) -> Case:

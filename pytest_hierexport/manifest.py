@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -197,6 +198,8 @@ def _dynamic(table: _Table, inputs: tuple[str, ...]) -> dict[str, dict[int, str]
 def _tolerances(table: _Table) -> dict[str, float]:
     stated = table.values.get("tolerances", {})
     for dtype, tolerance in stated.items():
+        if not re.fullmatch(r"b?float(16|32|64|8_\w+|6_\w+|4_\w+)", dtype):
+            raise table.wrong(f"tolerances.{dtype}", "a floating dtype as torch calls it, like float32", dtype)
         if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float)) or tolerance < 0:
             raise table.wrong(f"tolerances.{dtype}", "a relative tolerance of 0 or more", repr(tolerance))
     return {dtype: float(tolerance) for dtype, tolerance in stated.items()}

@@ -17,10 +17,10 @@ from pytest_hierexport.files import absolute
 if TYPE_CHECKING:
     from pytest_hierexport.zoo import Entry
 
-__all__ = ["is_choice", "nearest", "resolve", "split"]
+__all__ = ["EVERYTHING", "nearest", "resolve", "split"]
 
 _GLOB = frozenset("*?[")
-_EVERYTHING = "all"
+EVERYTHING = "all"
 _FAMILY = "family:"
 
 
@@ -42,11 +42,6 @@ def resolve(selectors: Sequence[str], root: Path) -> list[Case]:
         for case in _cases(selector, root):
             _add(cases, case)
     return list(cases.values())
-
-
-def is_choice(selector: str) -> bool:
-    """Whether a selector picks some models of the zoo and leaves others."""
-    return selector != _EVERYTHING and bool(_from_zoo(selector))
 
 
 def nearest(wanted: str, known: Iterable[str]) -> str:
@@ -85,7 +80,7 @@ def _is_manifest(selector: str) -> bool:
 
 
 def _is_file_factory(selector: str) -> bool:
-    return "::" in selector
+    return "::" in selector or selector.endswith(".py")
 
 
 def _is_checkpoint(selector: str) -> bool:
@@ -100,9 +95,9 @@ def _manifest(selector: str, root: Path) -> list[Case]:
 
 
 def _file_factory(selector: str, root: Path) -> list[Case]:
-    from pytest_hierexport.factories import functions_of, load_from_file, may_define
+    from pytest_hierexport.factories import functions_of, load_from_file
 
-    file, _, name = selector.rpartition("::")
+    file, _, name = selector.rpartition("::") if "::" in selector else (selector, "", "")
     path = _existing(file, root, "a Python file")
     if not name:
         raise UsageError(
@@ -110,13 +105,19 @@ def _file_factory(selector: str, root: Path) -> list[Case]:
             found=selector,
             do=f"name one of its functions: {', '.join(functions_of(path)) or 'it has none'}",
         )
+    _check_defined(path, name)
+    return [Case(name, partial(load_from_file, path, name), selector, anchor=path)]
+
+
+def _check_defined(path: Path, name: str) -> None:
+    from pytest_hierexport.factories import functions_of, may_define
+
     if not may_define(path, name):
         raise UsageError(
             f"a factory named {name} in {path}",
             found="no such name",
             do=f"choose from: {nearest(name, functions_of(path)) or '(it defines no function)'}",
         )
-    return [Case(name, partial(load_from_file, path, name), selector, anchor=path)]
 
 
 def _module_factory(selector: str, root: Path) -> list[Case]:
@@ -130,6 +131,8 @@ def _module_factory(selector: str, root: Path) -> list[Case]:
             found=f"{selector}, and no module {module} on sys.path or in {root}" if name else selector,
             do="name an installed module, add its folder to pytest's pythonpath, or write file.py::factory",
         )
+    if found.file is not None:
+        _check_defined(found.file, name)
     return [Case(name.rpartition(".")[2], partial(load_from_module, module, name, root), selector, anchor=found.file)]
 
 
@@ -158,7 +161,7 @@ def _from_zoo(selector: str) -> list[Entry]:
     """Return the zoo's entries that a selector names, in the zoo's order."""
     from pytest_hierexport.zoo import ZOO
 
-    if selector == _EVERYTHING:
+    if selector == EVERYTHING:
         return list(ZOO.values())
     if selector.startswith(_FAMILY):
         family = selector.removeprefix(_FAMILY)

@@ -112,6 +112,8 @@ def check_outputs(settings: Settings) -> None:
     Raises:
         UsageError: One cannot.
     """
+    if settings.cache is not None and settings.cache.exists() and not settings.cache.is_dir():
+        raise UsageError("a folder for the cache", found=f"a file, {settings.cache}", do="name a folder")
     for path in (*settings.reports, *([settings.summary] if settings.summary else [])):
         existed = path.exists()
         try:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_hierexport.files import absolute
 from pytest_hierexport.results import SNAPSHOT, Results, Verdict
-from pytest_hierexport.selectors import is_choice
+from pytest_hierexport.selectors import EVERYTHING
 
 if TYPE_CHECKING:
     from pytest_hierexport.run import Run
@@ -26,12 +29,20 @@ def is_complete(run: Run, results: Results) -> bool:
 
 
 def _is_whole(settings: Settings) -> bool:
-    """Whether the selectors state all of the project's models: one model of the ini's or of the zoo is a choice."""
+    """Whether the selectors state all of the project's models: those of the ini, or a manifest that stands alone."""
     if not settings.from_option:
         return True
     if settings.stated:
         return set(settings.stated) <= set(settings.selectors)
-    return not any(is_choice(selector) for selector in settings.selectors)
+    manifests = {absolute(settings.base / selector) for selector in settings.selectors if selector.endswith(".toml")}
+    if not all(selector == EVERYTHING or selector.endswith(".toml") for selector in settings.selectors):
+        return False
+    beside = {file for manifest in manifests for file in manifest.parent.glob("*.toml") if _is_manifest(file)}
+    return beside <= manifests
+
+
+def _is_manifest(file: Path) -> bool:
+    return bool(re.search(r"^\s*\[models\b", file.read_text(encoding="utf-8", errors="replace"), re.MULTILINE))
 
 
 def remove_stale(run: Run) -> list[str]:

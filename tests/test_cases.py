@@ -133,6 +133,25 @@ def test_the_case_s_dynamic_shapes_go_before_the_factory_s() -> None:
     assert case(build, dynamic_shapes={"x": {0: "ours"}}).load().dynamic_shapes == {"x": {0: "ours"}}
 
 
+def test_inputs_without_a_dynamic_dimension_are_named_as_static() -> None:
+    shapes = {"x": {0: "batch"}}
+    assert case(lambda: (Halver(), (X, X[:, :2])), dynamic_shapes=shapes).load().dynamic_shapes == {**shapes, "y": None}
+
+
+@pytest.mark.parametrize("name", ["z", "y"], ids=["no parameter", "a parameter that is not given"])
+def test_a_dynamic_shape_of_no_input_is_told_with_those_there_are(name: str) -> None:
+    with pytest.raises(CollectError) as caught:
+        case(lambda: (Halver(), (X,)), dynamic_shapes={name: {0: "batch"}}).load()
+    assert (caught.value.found, "that it is given: x" in caught.value.expected) == (name, True)
+
+
+@pytest.mark.parametrize("inputs", [((X, X, X),), ((), {"q": X}), ()], ids=["too many", "no such name", "none"])
+def test_inputs_that_forward_does_not_take_are_told_with_its_signature(inputs: tuple[object, ...]) -> None:
+    with pytest.raises(CollectError) as caught:
+        case(lambda: {"model": Halver(), **dict(zip(("args", "kwargs"), inputs or ((),), strict=False))}).load()
+    assert "forward(x:" in caught.value.do
+
+
 def test_a_known_failure_is_accepted_through_its_last_day() -> None:
     today = dt.datetime.now(tz=dt.timezone.utc).date()
     assert not KnownFailure("MUST-005", today, "").expired
@@ -145,7 +164,7 @@ def test_selecting_imports_neither_torch_nor_the_project_s_file(
     (tmp_path / "model.py").write_text("raise AssertionError('imported')\ndef build(): ...\n")
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "__init__.py").write_text("raise AssertionError('imported')\n")
-    (tmp_path / "package" / "inner.py").write_text("")
+    (tmp_path / "package" / "inner.py").write_text("raise AssertionError('imported')\ndef make(): ...\n")
     monkeypatch.setitem(sys.modules, "torch", types.ModuleType("torch"))
     cases = select(["model.py::build", "package.inner:make", "bert", "nested"], tmp_path)
     assert [selected.name for selected in cases] == ["build", "make", "bert", "nested"]

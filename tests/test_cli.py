@@ -182,6 +182,8 @@ class TestErrors:
             (["export", "my_model.py::broken", "-o", "out.onnx"], 4, "no such file: weights.bin"),
             (["export", "my_model.py::failing", "-o", "out.onnx"], 1, "to do:"),
             (["export", "my_model.py::build", "-o", "missing/out.onnx"], 1, "no missing"),
+            (["export", "my_model.py::build", "-o", "my_model.py"], 4, "an ONNX file to replace"),
+            (["export", "my_model.py::build", "-o", "."], 4, "found a folder"),
             (["export", "my_model.py::build", "-o", "out.onnx", "--tags", "everywhere"], 4, "everywhere"),
             (["export", "my_model.py::build", "-o", "out.onnx", "--keep", "torch.nn.Nothing"], 4, "torch.nn.Nothing"),
             (["export", "my_model.py::build", "-o", "out.onnx", "--opset", "999"], 4, "999"),

@@ -102,10 +102,15 @@ def test_a_complete_update_removes_the_snapshots_of_models_no_longer_selected(tw
         ["--hierexport-models=models.toml", "--snapshot-update", "--snapshot-no-cleanup", "-m", "hierexport"],
         ["--hierexport-models=models.toml", "-m", "hierexport"],
         ["--hierexport-models=sequential", "--snapshot-update"],
+        [MODELS, "--snapshot-update", "-m", "hierexport"],
+        ["--hierexport-models=other.toml", "--snapshot-update", "-m", "hierexport"],
     ],
-    ids=["filtered", "by id", "no cleanup", "no update", "a choice of the zoo's"],
+    ids=["filtered", "by id", "no cleanup", "no update", "a choice of the zoo's", "a factory", "another manifest"],
 )
 def test_any_other_run_removes_none(two: Project, arguments: list[str]) -> None:
+    two.write("other.toml", ONE)
+    if "other.toml" not in str(arguments):
+        (two.path / "other.toml").unlink()
     two.run(*arguments)
     assert "low.txt" in snapshots(two)
 

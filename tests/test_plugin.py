@@ -219,6 +219,7 @@ def test_conftest_fixtures_go_before_ours(project: Project) -> None:
         ([MODELS, "--hierexport-rules=MUST-999"], "*MUST-999*"),
         ([MODELS, "--hierexport-report=report.txt"], "*.html or .json*"),
         ([MODELS, "--hierexport-report=my_model.py/report.html"], "*to be written*"),
+        ([MODELS, "--hierexport-cache=my_model.py"], "*a folder for the cache*"),
         ([MODELS, "--hierexport-summary=."], "*to be written*"),
         ([MODELS, "--hierexport-opset=999"], "*an opset from 7 to *"),
         ([MODELS, "--hierexport-opset=new"], "*invalid int value*"),

@@ -7,7 +7,7 @@ import pytest
 
 from pytest_hierexport.cases import select
 from pytest_hierexport.errors import UsageError
-from pytest_hierexport.selectors import is_choice, nearest
+from pytest_hierexport.selectors import nearest
 from pytest_hierexport.zoo import ZOO
 
 
@@ -99,13 +99,19 @@ def test_two_models_of_one_name_are_a_usage_error_that_names_both(tmp_path: Path
         select(["a/m.py::build", "b/m.py::build"], tmp_path)
 
 
-def test_a_name_of_the_zoo_is_a_choice_and_a_project_s_own_model_is_none() -> None:
-    assert is_choice("bert")
-    assert is_choice("b*")
-    assert is_choice("family:plain")
-    assert not is_choice("all")
-    assert not is_choice("models.toml")
-    assert not is_choice("m.py::build")
+def test_a_file_without_a_factory_is_told_its_functions(tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text("def build(): ...\n")
+    with pytest.raises(UsageError, match="name one of its functions: build"):
+        select(["m.py"], tmp_path)
+
+
+def test_a_module_that_cannot_define_the_factory_is_told_the_nearest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "some_models.py").write_text("def build(): ...\n")
+    with pytest.raises(UsageError, match="choose from: build"):
+        select(["some_models:biuld"], tmp_path)
 
 
 def test_the_nearest_names_are_shown_and_where_none_is_near_the_first() -> None:
