@@ -1,11 +1,11 @@
-"""What a tagged ONNX file holds, module by module, from the file alone."""
+"""What a tagged ONNX file and its sidecar hold, module by module."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from pytest_hierexport import storage
 from pytest_hierexport.attribution import Attribution
 from pytest_hierexport.errors import TagError
 from pytest_hierexport.graph import inventory_proto
-from pytest_hierexport.hierarchy import ROOT, Call, Hierarchy
+from pytest_hierexport.hierarchy import ROOT, Call, Hierarchy, Module
 
 if TYPE_CHECKING:
     import onnx
@@ -36,11 +36,12 @@ class ModuleFigures:
     nodes: int
     """Nodes of its own: those whose primary tag is this module's."""
     parameters: int
-    """Elements of the initializers whose primary origin is this module: what it declares, as it is or folded."""
+    """Elements of the parameters that it declares, with those of its `torch.nn` modules, as the sidecar has them; where
+    there is none, of the initializers whose primary origin it is, as they are or folded."""
     all_nodes: int
     """Its own nodes and those of all modules below it."""
     all_parameters: int
-    """Its own parameters and those of all modules below it; an initializer that modules share counts once."""
+    """Its own parameters and those of all modules below it."""
     children: tuple[ModuleFigures, ...]
     """In the order of their first calls."""
 
@@ -76,7 +77,7 @@ def analyze(path: str | Path) -> Analysis:
     path = Path(path)
     proto = storage.load_proto(path)
     attribution = storage.read(path)
-    exporter, sidecar = _sidecar(path)
+    exporter, sidecar, modules = _sidecar(path)
     operators = Counter(_operator(node) for _, node in inventory_proto(proto).nodes)
     return Analysis(
         nodes=operators.total(),
@@ -86,7 +87,7 @@ def analyze(path: str | Path) -> Analysis:
         opsets={opset.domain: opset.version for opset in proto.opset_import},
         exporter=exporter,
         sidecar=sidecar,
-        modules=_modules(attribution, _sizes(proto)),
+        modules=_modules(attribution, _declared(attribution.hierarchy, modules) or _held(attribution, proto)),
     )
 
 
@@ -94,17 +95,37 @@ def _operator(node: onnx.NodeProto) -> str:
     return f"{node.domain}::{node.op_type}" if node.domain else node.op_type
 
 
-def _sidecar(path: Path) -> tuple[str, str]:
+def _sidecar(path: Path) -> tuple[str, str, tuple[Module, ...]]:
     if not storage.sidecar_path(path).exists():
-        return "", "missing"
+        return "", "missing", ()
     try:
-        return storage.read_sidecar(path).exporter, "fits"
+        known = storage.read_sidecar(path)
     except TagError as error:
-        return "", f"not used: {error.found}"
+        return "", f"not used: {error.found}", ()
+    return known.exporter, "fits", known.modules
 
 
-def _sizes(proto: onnx.ModelProto) -> dict[str, int]:
-    return {key: math.prod(tensor.dims) for key, tensor in inventory_proto(proto).initializers}
+def _declared(hierarchy: Hierarchy, modules: Iterable[Module]) -> list[tuple[str, int]]:
+    """Return the elements of each module's own parameters with its first call, or that of the nearest module above."""
+    first: dict[str, str] = {}
+    for name, call in hierarchy.items():
+        first.setdefault(call.path, name)
+    return [
+        (first[_called(module.path, first)], sum(math.prod(p.shape) for p in module.parameters if p.trainable))
+        for module in modules
+    ]
+
+
+def _called(path: str, first: Mapping[str, str]) -> str:
+    while path not in first:
+        path = path.rpartition(".")[0]
+    return path
+
+
+def _held(attribution: Attribution, proto: onnx.ModelProto) -> list[tuple[str, int]]:
+    """Return the elements of each initializer with its primary origin."""
+    sizes = {key: math.prod(tensor.dims) for key, tensor in inventory_proto(proto).initializers}
+    return [(origins[0].call, sizes.get(key, 0)) for key, origins in attribution.initializers.items() if origins]
 
 
 @dataclass
@@ -115,14 +136,14 @@ class _Sums:
     parameters: int = 0
 
 
-def _modules(attribution: Attribution, sizes: Mapping[str, int]) -> ModuleFigures:
+def _modules(attribution: Attribution, parameters: Iterable[tuple[str, int]]) -> ModuleFigures:
     hierarchy = attribution.hierarchy
     sums = _sums(hierarchy)
     for origins in attribution.nodes.values():
         if origins:
             sums[_instance(hierarchy, origins[0].call)].nodes += 1
-    for key, origins in attribution.initializers.items():
-        sums[_instance(hierarchy, origins[0].call)].parameters += sizes.get(key, 0)
+    for call, elements in parameters:
+        sums[_instance(hierarchy, call)].parameters += elements
     return _tree(sums, _instance(hierarchy, ROOT))
 
 

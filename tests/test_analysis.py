@@ -8,12 +8,15 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+import torch
 from onnx import helper, numpy_helper
+from torch import nn
 
 from pytest_hierexport import storage
 from pytest_hierexport.analysis import ModuleFigures, analyze
 from pytest_hierexport.attribution import Attribution, Evidence, Origin, Origins
 from pytest_hierexport.errors import TagError, UsageError
+from pytest_hierexport.exporter import export
 from pytest_hierexport.hierarchy import Call, Hierarchy
 
 LINEAR = "torch.nn.modules.linear.Linear"
@@ -149,3 +152,21 @@ def test_what_has_no_tags_has_no_figures(tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
     with pytest.raises(TagError):
         analyze(tmp_path / "m.onnx")
+
+
+def test_parameters_are_those_that_the_modules_declare_where_the_sidecar_tells(tmp_path: Path) -> None:
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear, self.norm = nn.Linear(4, 4), nn.BatchNorm1d(3)
+            self.norm.bias.data.zero_()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            out: torch.Tensor = self.norm(self.linear(x))
+            return out
+
+    model = nn.Sequential(Block(), Block()).eval()
+    export(model, (torch.randn(2, 3, 4),), path=tmp_path / "m.onnx")
+    figures = analyze(tmp_path / "m.onnx").modules
+    assert figures.all_parameters == sum(parameter.numel() for parameter in model.parameters())
+    assert [child.parameters for child in figures.children] == [26, 26]
