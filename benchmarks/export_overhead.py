@@ -21,6 +21,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,7 @@ BUDGET = 1.05
 
 @dataclass(frozen=True)
 class Run:
-    """One export, in seconds."""
+    """What something took, in seconds."""
 
     wall: float
     cpu: float
@@ -82,15 +83,16 @@ def compare(model: str, example: Example, repeats: int) -> Comparison:
         export(example)
     for _ in range(repeats):
         for export, runs in pair:
-            runs.append(_time(export, example))
+            runs.append(timed(partial(export, example)))
         pair.reverse()
     return Comparison(model, tuple(torch_runs), tuple(our_runs))
 
 
-def _time(export: Callable[[Example], None], example: Example) -> Run:
+def timed(act: Callable[[], object]) -> Run:
+    """Do something once, with no garbage left to collect."""
     gc.collect()
     wall, cpu = time.perf_counter(), time.process_time()
-    export(example)
+    act()
     return Run(time.perf_counter() - wall, time.process_time() - cpu)
 
 

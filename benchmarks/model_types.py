@@ -3,9 +3,9 @@
     python -m benchmarks.model_types --log types.jsonl [--types bert,gpt2] [--first 10] [--jobs 2] [--timeout 600]
 
 Each type is built small from its configuration class (`benchmarks/tiny_types.py`) and exported in a process of its
-own; the proof then judges every module call. A type that this builder finds no
-model or no inputs for is counted apart: nothing was asked of an exporter there. With `--log` every outcome is kept as
-a line of JSON, and a later run goes on where that one stopped.
+own; the proof then judges every module call. A type that this builder finds no model or no inputs for is counted
+apart: nothing was asked of an exporter there. With `--log` every outcome is kept as a line of JSON, and a later run
+goes on where that one stopped.
 """
 
 from __future__ import annotations

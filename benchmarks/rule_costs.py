@@ -10,21 +10,20 @@ MUST-008 starts a process for all models of a run together, and is left out of t
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import statistics
 import sys
 import tempfile
-import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from benchmarks.export_overhead import export_by_torch
+from benchmarks.export_overhead import export_by_torch, timed
 from pytest_hierexport.cases import Case, select
 from pytest_hierexport.exporting import export_case
-from pytest_hierexport.rules.base import ExportedCase
+from pytest_hierexport.rules.base import ExportedCase, Rule
 from pytest_hierexport.rules.registry import built_in
 
 PROOF = "MUST-007"
@@ -80,22 +79,20 @@ def measure(case: Case, repeats: int) -> Costs:
         path = Path(folder) / "model.onnx"
         exporter = export_case(case, example, path).exporter
         for _ in range(repeats + 1):
-            seconds = _time(lambda: export_by_torch(example))
+            seconds = timed(partial(export_by_torch, example)).wall
             bare.append(seconds)
             exported = ExportedCase(case, path, example, exporter)
             for rule in built_in():
                 if rule.id != LEFT_OUT:
-                    took = _time(lambda rule=rule, exported=exported: list(rule.check(exported)))  # type: ignore[misc]
+                    took = timed(partial(_judge, rule, exported)).wall
                     shares.setdefault(rule.id, []).append(took / seconds)
     rules = {name: statistics.median(values[1:]) for name, values in shares.items()}
     return Costs(case.name, statistics.median(bare[1:]), rules)
 
 
-def _time(act: Callable[[], object]) -> float:
-    gc.collect()
-    started = time.perf_counter()
-    act()
-    return time.perf_counter() - started
+def _judge(rule: Rule, exported: ExportedCase) -> None:
+    """Let a rule say all that it has to say."""
+    list(rule.check(exported))
 
 
 def _row(costs: Costs) -> str:

@@ -43,23 +43,18 @@ def check_exporter(exporter: str, root: Path) -> str:
 
 
 def _check_module(exporter: str, root: Path) -> None:
-    from pytest_hierexport.factories import bring_in_reach, find_module, functions_of, may_define
+    from pytest_hierexport.factories import bring_in_reach, check_defined, find_module
 
     module, _, function = exporter.partition(":")
     found = find_module(module, root) if function and bring_in_reach(module, root) else None
-    if found is not None and found.file is not None and not may_define(found.file, function):
-        near = difflib.get_close_matches(function, functions_of(found.file), n=3) or functions_of(found.file)
-        raise UsageError(
-            f"a function {function} in {found.file}",
-            found="no such name",
-            do=f"choose from: {', '.join(near) or '(it defines no function)'}",
-        )
     if found is None:
         raise UsageError(
             "package.module:function for an exporter of your own",
             found=f"{exporter}, and no module {module} on sys.path or in {root}" if function else exporter,
             do="name an installed module, or add its folder to pytest's pythonpath",
         )
+    if found.file is not None:
+        check_defined(found.file, function, "a function")
 
 
 def check_opset(opset: int | None) -> int | None:

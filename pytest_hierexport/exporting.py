@@ -81,7 +81,7 @@ def _by_own(case: Case, example: Example, path: Path) -> Exported:
 
     from pytest_hierexport import storage
     from pytest_hierexport.exporter.captures import cause
-    from pytest_hierexport.exporter.state import as_found, in_eval_mode, weights_as_found
+    from pytest_hierexport.exporter.state import WAS_TRAINING, as_found, in_eval_mode, weights_as_found
 
     function = own_exporter(case.exporter)
     stated = {"opset": case.opset, "dynamic_shapes": example.dynamic_shapes}
@@ -107,7 +107,7 @@ def _by_own(case: Case, example: Example, path: Path) -> Exported:
                 do="write the tagged model to the path that it is given",
             )
         attribution = storage.read(made)
-    notes = ("the model was in training mode; it was exported in eval mode",) if trained else ()
+    notes = (WAS_TRAINING,) if trained else ()
     return Exported(case.exporter, attribution, notes)
 
 

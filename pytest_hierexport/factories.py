@@ -15,13 +15,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pytest_hierexport.errors import CollectError
+from pytest_hierexport.errors import CollectError, UsageError
 from pytest_hierexport.files import absolute
 
 __all__ = [
     "FoundModule",
     "bring_in_reach",
     "call_by_name",
+    "check_defined",
     "find_module",
     "functions_of",
     "line_of",
@@ -167,6 +168,27 @@ def call_by_name(module: ModuleType, name: str) -> object:
 def functions_of(path: Path) -> list[str]:
     """Return the functions that a file defines, without importing it."""
     return [node.name for node in _definitions(path)]
+
+
+def check_defined(path: Path, name: str, what: str) -> None:
+    """Find out before anything is imported that a file cannot give a function.
+
+    Args:
+        path: The file.
+        name: The function's name; dotted for one inside a class.
+        what: What the function is for, up to its name: `a factory named`.
+
+    Raises:
+        UsageError: It has no such name, with the nearest.
+    """
+    if not may_define(path, name):
+        from pytest_hierexport.selectors import nearest
+
+        raise UsageError(
+            f"{what} {name} in {path}",
+            found="no such name",
+            do=f"choose from: {nearest(name, functions_of(path)) or '(it defines no function)'}",
+        )
 
 
 def may_define(path: Path, name: str) -> bool:

@@ -17,7 +17,7 @@ from pytest_hierexport.files import absolute
 if TYPE_CHECKING:
     from pytest_hierexport.zoo import Entry
 
-__all__ = ["EVERYTHING", "nearest", "resolve", "split"]
+__all__ = ["EVERYTHING", "is_manifest", "nearest", "resolve", "split"]
 
 _GLOB = frozenset("*?[")
 EVERYTHING = "all"
@@ -75,7 +75,8 @@ def _cases(selector: str, root: Path) -> list[Case]:
     return _zoo(selector)
 
 
-def _is_manifest(selector: str) -> bool:
+def is_manifest(selector: str) -> bool:
+    """Whether a selector names a manifest."""
     return selector.endswith(".toml")
 
 
@@ -95,7 +96,7 @@ def _manifest(selector: str, root: Path) -> list[Case]:
 
 
 def _file_factory(selector: str, root: Path) -> list[Case]:
-    from pytest_hierexport.factories import functions_of, load_from_file
+    from pytest_hierexport.factories import check_defined, functions_of, load_from_file
 
     file, _, name = selector.rpartition("::") if "::" in selector else (selector, "", "")
     path = _existing(file, root, "a Python file")
@@ -105,23 +106,12 @@ def _file_factory(selector: str, root: Path) -> list[Case]:
             found=selector,
             do=f"name one of its functions: {', '.join(functions_of(path)) or 'it has none'}",
         )
-    _check_defined(path, name)
+    check_defined(path, name, "a factory named")
     return [Case(name, partial(load_from_file, path, name), selector, anchor=path)]
 
 
-def _check_defined(path: Path, name: str) -> None:
-    from pytest_hierexport.factories import functions_of, may_define
-
-    if not may_define(path, name):
-        raise UsageError(
-            f"a factory named {name} in {path}",
-            found="no such name",
-            do=f"choose from: {nearest(name, functions_of(path)) or '(it defines no function)'}",
-        )
-
-
 def _module_factory(selector: str, root: Path) -> list[Case]:
-    from pytest_hierexport.factories import find_module, load_from_module
+    from pytest_hierexport.factories import check_defined, find_module, load_from_module
 
     module, _, name = selector.partition(":")
     found = find_module(module, root)
@@ -132,7 +122,7 @@ def _module_factory(selector: str, root: Path) -> list[Case]:
             do="name an installed module, add its folder to pytest's pythonpath, or write file.py::factory",
         )
     if found.file is not None:
-        _check_defined(found.file, name)
+        check_defined(found.file, name, "a factory named")
     return [Case(name.rpartition(".")[2], partial(load_from_module, module, name, root), selector, anchor=found.file)]
 
 
@@ -151,7 +141,7 @@ def _existing(text: str, root: Path, what: str) -> Path:
 
 
 _KINDS: tuple[tuple[Callable[[str], bool], Callable[[str, Path], list[Case]]], ...] = (
-    (_is_manifest, _manifest),
+    (is_manifest, _manifest),
     (_is_file_factory, _file_factory),
     (_is_checkpoint, _checkpoint),
 )

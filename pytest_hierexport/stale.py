@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_hierexport.files import absolute
 from pytest_hierexport.results import SNAPSHOT, Results, Verdict
-from pytest_hierexport.selectors import EVERYTHING
+from pytest_hierexport.selectors import EVERYTHING, is_manifest
 
 if TYPE_CHECKING:
     from pytest_hierexport.run import Run
@@ -34,14 +34,14 @@ def _is_whole(settings: Settings) -> bool:
         return True
     if settings.stated:
         return set(settings.stated) <= set(settings.selectors)
-    manifests = {absolute(settings.base / selector) for selector in settings.selectors if selector.endswith(".toml")}
-    if not all(selector == EVERYTHING or selector.endswith(".toml") for selector in settings.selectors):
+    if not all(selector == EVERYTHING or is_manifest(selector) for selector in settings.selectors):
         return False
-    beside = {file for manifest in manifests for file in manifest.parent.glob("*.toml") if _is_manifest(file)}
+    manifests = {absolute(settings.base / selector) for selector in settings.selectors if is_manifest(selector)}
+    beside = {file for manifest in manifests for file in manifest.parent.glob("*.toml") if _states_models(file)}
     return beside <= manifests
 
 
-def _is_manifest(file: Path) -> bool:
+def _states_models(file: Path) -> bool:
     return bool(re.search(r"^\s*\[models\b", file.read_text(encoding="utf-8", errors="replace"), re.MULTILINE))
 
 

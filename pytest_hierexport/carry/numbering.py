@@ -113,9 +113,15 @@ def _share_types(before: Flat, after: Flat) -> None:
     """Give the values before the types that a transformation found out: torch knows only some when it begins."""
     for name, value in before.named.items():
         namesake = after.named.get(name)
-        if namesake is not None and same_type(namesake, value):
-            value.shape = namesake.shape if value.shape is None else value.shape
-            value.dtype = namesake.dtype if value.dtype is None else value.dtype
+        if namesake is not None:
+            _share_type(namesake, value)
+
+
+def _share_type(known: Value, value: Value) -> None:
+    """Give a value what is known of the type of another that is the same, unless their types contradict that."""
+    if same_type(known, value):
+        value.shape = known.shape if value.shape is None else value.shape
+        value.dtype = known.dtype if value.dtype is None else value.dtype
 
 
 def _share_contents(before: Flat) -> None:
@@ -186,14 +192,8 @@ class _Pass:
                 numbers[output] = numbers[alias]
             else:
                 numbers[output] = self._intern(known)
-            self._share_type(numbers[output], output)
-
-    def _share_type(self, number: int, value: Value) -> None:
-        """Give equal values one type, where that of some is not known: what asks for their shape is to be equal too."""
-        known = self._typed.setdefault(number, value)
-        if known is not value and same_type(known, value):
-            value.shape = known.shape if value.shape is None else value.shape
-            value.dtype = known.dtype if value.dtype is None else value.dtype
+            # What asks for the shape of equal values is to be equal too.
+            _share_type(self._typed.setdefault(numbers[output], output), output)
 
     def _number_after(self, node: Node) -> None:
         form = self.result.forms_after[node] = self._form(node, self.result.after, "after")

@@ -44,10 +44,10 @@ class Preserving:
         for value in self._flat.maker:
             at = [value] if value.varying and value.leaf is None and value.name and value.name not in lives else []
             for lost in at:
-                source = (
-                    None if lost in tried else next((near for near in self._near(lost) if self.shows(near, lost)), None)
-                )
+                if lost in tried:
+                    continue
                 tried.add(lost)
+                source = next((near for near in self._near(lost) if self.shows(near, lost)), None)
                 if source is not None:
                     yield lost, source
                     at += [read for read in self._flat.maker[lost].reads if read.varying and read in self._flat.maker]
@@ -110,8 +110,9 @@ class _Trial:
                 self._give(value)
                 continue
             self.found.add(maker)
-            at.extend(maker.elements)
-            self._give(*(read for read in maker.reads if read not in set(maker.elements)))
+            elements = list(maker.elements)
+            at.extend(elements)
+            self._give(*(read for read in maker.reads if read not in elements))
 
     def _collect_before(self, levels: int) -> None:
         at = [self.source]

@@ -17,7 +17,7 @@ from pytest_hierexport.exporter.capture import Capture, Request
 from pytest_hierexport.exporter.captures import capture_with
 from pytest_hierexport.exporter.modules import kept_classes, module_tree
 from pytest_hierexport.exporter.result import Export
-from pytest_hierexport.exporter.state import as_found, in_eval_mode
+from pytest_hierexport.exporter.state import WAS_TRAINING, as_found, in_eval_mode
 from pytest_hierexport.exporter.traced import known
 from pytest_hierexport.hierarchy import Hierarchy
 from pytest_hierexport.storage import Tags
@@ -89,7 +89,7 @@ def _capture(request: Request, exporter: str) -> tuple[Capture, str, tuple[str, 
         return capture_with(exporter, request)
     with as_found(request.model), in_eval_mode(request.model) as trained:
         capture, served, notes = capture_with(exporter, request)
-    mode = ("the model was in training mode; it was exported in eval mode",) if trained else ()
+    mode = (WAS_TRAINING,) if trained else ()
     return capture, served, (*mode, *notes)
 
 

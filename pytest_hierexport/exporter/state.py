@@ -8,7 +8,11 @@ from typing import Any
 
 import torch
 
-__all__ = ["as_found", "in_eval_mode", "replaced", "weights_as_found"]
+__all__ = ["WAS_TRAINING", "as_found", "in_eval_mode", "replaced", "weights_as_found"]
+
+
+WAS_TRAINING = "the model was in training mode; it was exported in eval mode"
+"""What the user is told of a model for which :func:`in_eval_mode` gives true."""
 
 
 @contextmanager
