@@ -45,19 +45,20 @@ NAMES = ("Layer", "Block", "Attention")
 ODD_NAMES = ("Größe", "a.b", "x/y@1", "<locals>")
 UNARY = (
     "torch.tanh({0})",
-    "{0} * 0.5",
-    "{0}.flip(-1) * 0.9",
+    "{0} * 0.5 + 0.1",
+    "{0}.flip(-1) * 0.9 - 0.1",
     "{0} + torch.arange(8)",
     "{0} - 0.5 * {0}.mean(-1, keepdim=True)",
     "{0}.transpose(1, 2).contiguous().transpose(1, 2)",
 )
-# Nothing that gives back what it was given (the greater or the mean of two equals, a mean taken off twice): values
-# that are equal by accident are nobody's.
+# Nothing that gives back what it was given (the greater or the mean of two equals, a mean taken off twice), and nothing
+# that only scales (which a rectifier or a linear map may follow as well as precede): values that are equal by accident
+# are nobody's.
 BINARY = (
-    "0.6 * {0} + 0.5 * {1}",
+    "0.6 * {0} + 0.5 * {1} - 0.2",
     "{0} * torch.sigmoid({1})",
-    "torch.maximum({0}, {1}) - 0.1 * {1}",
-    "{0} - 0.3 * {1}",
+    "torch.maximum({0}, {1}) - 0.1 * {1} + 0.2",
+    "{0} - 0.3 * {1} + 0.3",
 )
 
 
