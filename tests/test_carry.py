@@ -243,6 +243,18 @@ def test_no_ops_of_equal_chains_are_each_their_own_input() -> None:
     assert found == {"p": [("a", "traced"), ("b", "merged")], "m": [("c", "traced")], "y": [("d", "traced")]}
 
 
+def test_equal_fusions_that_stay_two_are_told_apart_though_what_they_read_turned_out_to_be_one_value() -> None:
+    before = """g (float[2, 3] x) => (float[2, 3] y) {
+        u = Neg(x) p = Exp(u) q = Log(p) v = Mul(q, u)
+        t = Transpose<perm = [1, 0]>(x) s = Transpose<perm = [1, 0]>(t)
+        w = Neg(s) m = Exp(w) n = Log(m) z = Mul(n, w) y = Add(v, z) }"""
+    after = """g (float[2, 3] x) => (float[2, 3] y) {
+        u = Neg(x) f = Softplus(u) v = Mul(f, u)
+        s = Identity(x) w = Neg(s) g = Softplus(w) z = Mul(g, w) y = Add(v, z) }"""
+    found = carried(before, after, u="a", p="a", q="a", v="a", w="b", m="b", n="b", z="b", t="c", s="c")
+    assert ([call for call, _ in found["f"]], [call for call, _ in found["g"]]) == (["a"], ["b"])
+
+
 def test_a_node_that_hands_a_value_on_comes_from_no_other_that_does() -> None:
     before = """g (float[2, 3] x) => (float[2, 3] y, float[2, 3] z) {
         w = Neg(x) u = Transpose<perm = [1, 0]>(w) y = Transpose<perm = [1, 0]>(u)

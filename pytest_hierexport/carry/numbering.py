@@ -100,13 +100,13 @@ def number(before: Flat, after: Flat) -> Numbering:
 
 
 def _computed_alike(numbering: Numbering) -> Iterator[tuple[Value, Value]]:
-    """Give what is computed like an alias, perhaps only since a later round, with what that stands for."""
-    forms = numbering.forms_before.items()
-    computed = [(form, i, value) for node, form in forms for i, value in enumerate(node.outputs)]
-    known = {(form, i): numbering.aliases[value] for form, i, value in computed if value in numbering.aliases}
-    for form, i, value in computed:
-        if value not in numbering.aliases and (form, i) in known:
-            yield value, known[form, i]
+    """Give what either graph computes like an alias, perhaps only since a later round, with what that stands for."""
+    for forms in (numbering.forms_before, numbering.forms_after):
+        computed = [(form, i, value) for node, form in forms.items() for i, value in enumerate(node.outputs)]
+        known = {(form, i): numbering.aliases[value] for form, i, value in computed if value in numbering.aliases}
+        for form, i, value in computed:
+            if value not in numbering.aliases and (form, i) in known:
+                yield value, known[form, i]
 
 
 def _share_types(before: Flat, after: Flat) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from pytest_hierexport.choices import EXPORTERS
 from pytest_hierexport.errors import ExportError, HierexportError, UsageError
 from pytest_hierexport.exporter import dynamo, torchscript, transformers
 from pytest_hierexport.exporter.capture import Capture, Capturer, Request
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 __all__ = ["CAPTURES", "capture_with"]
 
@@ -23,7 +27,8 @@ def capture_with(exporter: str, request: Request) -> tuple[Capture, str, tuple[s
     """Capture a request.
 
     Args:
-        exporter: The name of a capture, or `auto` for the first that can.
+        exporter: The name of a capture, or `auto` for the first that can. Where all that can give graphs that the ONNX
+            checker refuses, the first of those serves.
         request: What to export.
 
     Returns:
@@ -36,6 +41,7 @@ def capture_with(exporter: str, request: Request) -> tuple[Capture, str, tuple[s
     if exporter not in EXPORTERS:
         raise UsageError(f"exporter to be {' or '.join(EXPORTERS)}", found=repr(exporter), do="choose one of them")
     failures: list[tuple[str, str]] = []
+    refused: tuple[Capture, str, tuple[str, ...]] | None = None
     for name in _suited(request) if exporter == "auto" else (exporter,):
         try:
             capture = CAPTURES[name](request)
@@ -43,12 +49,31 @@ def capture_with(exporter: str, request: Request) -> tuple[Capture, str, tuple[s
             raise
         except Exception as error:  # noqa: BLE001 whatever the exporter underneath raises, the user gets its cause
             failures.append((name, cause(error)))
-        else:
-            opset = capture.after.opset_imports.get("")
-            if request.opset is None or opset is None or opset == request.opset:
-                return capture, name, tuple(f"{other} could not export the model: {why}" for other, why in failures)
+            continue
+        opset = capture.after.opset_imports.get("")
+        if request.opset is not None and opset not in (None, request.opset):
             failures.append((name, f"could not convert its graph from opset {opset} to {request.opset}"))
+            continue
+        served = capture, name, tuple(f"{other} could not export the model: {why}" for other, why in failures)
+        refusal = _refusal(capture.after) if exporter == "auto" else None
+        if refusal is None:
+            return served
+        refused = refused or served
+        failures.append((name, f"the ONNX checker refuses its graph: {refusal}"))
+    if refused is not None:
+        return refused
     raise _failed(request, failures)
+
+
+def _refusal(model: ir.Model) -> str | None:
+    """What the ONNX checker says against a graph, whose tensors it is not shown; None where nothing."""
+    from onnx_ir.passes.common import CheckerPass
+
+    try:
+        CheckerPass(full_check=True)(model.clone())  # it moves initializers about
+    except Exception as error:  # noqa: BLE001 its error classes share no base of their own
+        return cause(error)
+    return None
 
 
 def _suited(request: Request) -> list[str]:

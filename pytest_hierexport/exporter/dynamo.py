@@ -155,11 +155,14 @@ _REPLACE = torch.fx.Node.replace_all_uses_with
 
 
 def _handing_over(original: Callable[..., Any]) -> Callable[..., Any]:
-    """What a graph pass puts in the place of a node stands in that node's call, though few passes say so."""
+    """What a graph pass puts in the place of a node stands in that node's call, though few passes say so.
+
+    Some put a number there, which stands in no call.
+    """
 
     @functools.wraps(original)
-    def replace_all_uses_with(node: torch.fx.Node, replace_with: torch.fx.Node, *args: Any, **kwargs: Any) -> Any:
-        if STACK in node.meta:
+    def replace_all_uses_with(node: torch.fx.Node, replace_with: Any, *args: Any, **kwargs: Any) -> Any:
+        if STACK in node.meta and isinstance(replace_with, torch.fx.Node):
             replace_with.meta.setdefault(STACK, node.meta[STACK])
         return original(node, replace_with, *args, **kwargs)
 

@@ -6,11 +6,13 @@ runs torch's exporter underneath and is watched like it.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import io
 import sys
-from contextlib import redirect_stdout
+from collections.abc import Callable
+from contextlib import redirect_stdout, suppress
 from typing import Any
 
 import torch
@@ -18,6 +20,7 @@ import torch
 from pytest_hierexport.errors import ExportError
 from pytest_hierexport.exporter.capture import Capture, Request
 from pytest_hierexport.exporter.dynamo import Watch, quiet
+from pytest_hierexport.exporter.state import replaced
 
 __all__ = ["capture", "serves"]
 
@@ -42,6 +45,8 @@ def capture(request: Request) -> Capture:
             do="export it with exporter='dynamo' or 'torchscript'",
         )
     exporters: Any = importlib.import_module("transformers.exporters.exporter_onnx")
+    inputs: Any = importlib.import_module("transformers.exporters.utils")
+    precompute = _where_it_can(inputs.precompute_export_inputs)
     config = exporters.OnnxConfig(
         opset_version=request.opset,
         optimize=request.optimize,
@@ -50,12 +55,34 @@ def capture(request: Request) -> Capture:
     )
     watch = Watch(request.model)
     # It leaves torch's progress notes on, which go to standard output.
-    with quiet(), redirect_stdout(io.StringIO()), torch.no_grad(), watch.watching():
+    with (
+        quiet(),
+        redirect_stdout(io.StringIO()),
+        torch.no_grad(),
+        replaced(inputs, "precompute_export_inputs", precompute),
+        watch.watching(),
+    ):
         exported = exporters.OnnxExporter().export(request.model, _by_name(request), config=config)
     program = exported.program
     _rename(program.graph.inputs, request.input_names)
     _rename(program.graph.outputs, request.output_names)
     return watch.capture(program)
+
+
+def _where_it_can(original: Callable[..., None]) -> Callable[..., None]:
+    """Let the exporter compute inputs beforehand only where those that it asks for are there.
+
+    It fails otherwise, though the model's forward does without them.
+    """
+
+    @functools.wraps(original)
+    def precompute(model: torch.nn.Module, inputs: dict[str, Any]) -> None:
+        more = dict(inputs)
+        with suppress(Exception):
+            original(model, more)
+            inputs.update(more)
+
+    return precompute
 
 
 def _by_name(request: Request) -> dict[str, Any]:

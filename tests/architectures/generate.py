@@ -43,11 +43,12 @@ ODD_ATTRIBUTES = ("0", "größe", "x/y", "a@1", "50%", "it's", "a b", "%41")
 KEYS = ("left", "right", "mean", "0", "x/y")
 NAMES = ("Layer", "Block", "Attention")
 ODD_NAMES = ("Größe", "a.b", "x/y@1", "<locals>")
+# Nothing that flattens: what is done again and again would come to one value, whatever it began with.
 UNARY = (
-    "torch.tanh({0})",
+    "torch.tanh({0}) + 0.4 * {0}",
     "{0} * 0.5 + 0.1",
     "{0}.flip(-1) * 0.9 - 0.1",
-    "{0} + torch.arange(8)",
+    "{0} + 0.1 * torch.arange(8)",
     "{0} - 0.5 * {0}.mean(-1, keepdim=True)",
     "{0}.transpose(1, 2).contiguous().transpose(1, 2)",
 )

@@ -1,0 +1,104 @@
+"""Which capture serves: the first whose graph can be used, and what is said of the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx_ir as ir
+import onnxruntime
+import pytest
+import torch
+from torch import nn
+from transformers import PretrainedConfig, PreTrainedModel
+
+from pytest_hierexport.cases import Example
+from pytest_hierexport.errors import ExportError
+from pytest_hierexport.exporter import Export, export
+from pytest_hierexport.exporter.dynamo import Watch
+from pytest_hierexport.exporter.scopes import STACK
+from pytest_hierexport.proof import prove
+
+X = torch.linspace(-1, 1, 24).reshape(6, 4)
+
+
+class Squeezes(nn.Module):
+    """Squeezes a dimension that is not one: nothing to PyTorch, an error to ONNX, and torch's exporter writes it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.lin(x)).squeeze(1)
+
+
+class Positioned(PreTrainedModel):
+    """A model of transformers whose positions can be computed beforehand, from an input that it can do without."""
+
+    config_class = PretrainedConfig
+
+    def __init__(self) -> None:
+        super().__init__(PretrainedConfig())
+        self.lin = nn.Linear(4, 4)
+        self.post_init()
+
+    def get_rope_index(self, input_ids: torch.Tensor, kinds: torch.Tensor) -> Any:
+        return input_ids + kinds, None
+
+    def forward(self, input_ids: torch.Tensor, position_ids: torch.Tensor | None = None) -> torch.Tensor:
+        shift = 0 if position_ids is None else position_ids
+        return torch.relu(self.lin(input_ids + shift))
+
+
+def runs(result: Export) -> bool:
+    session = onnxruntime.InferenceSession(ir.to_proto(result.model).SerializeToString())
+    session.run(None, {session.get_inputs()[0].name: X.numpy()})
+    return True
+
+
+def is_proven(model: nn.Module, result: Export) -> bool:
+    return not prove(Example(model, (X,)), result.model, result.attribution).unproven
+
+
+def test_auto_passes_over_a_graph_that_the_onnx_checker_refuses_and_says_so() -> None:
+    model = Squeezes().eval()
+    result = export(model, (X,))
+    assert result.exporter == "torchscript"
+    assert any("dynamo" in note and "checker" in note and "Squeeze" in note for note in result.notes)
+    assert runs(result)
+    assert is_proven(model, result)
+
+
+def test_a_capture_asked_for_by_name_gives_its_graph_whatever_the_checker_says() -> None:
+    assert export(Squeezes().eval(), (X,), exporter="dynamo").exporter == "dynamo"
+
+
+def test_auto_gives_the_first_graph_where_the_checker_refuses_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pytest_hierexport.exporter import captures
+
+    def failing(_request: Any) -> Any:
+        raise RuntimeError("out of order")
+
+    monkeypatch.setattr(captures, "CAPTURES", {**captures.CAPTURES, "torchscript": failing})
+    assert export(Squeezes().eval(), (X,)).exporter == "dynamo"
+    monkeypatch.setattr(captures, "CAPTURES", dict.fromkeys(captures.CAPTURES, failing))
+    with pytest.raises(ExportError, match="out of order"):
+        export(Squeezes().eval(), (X,))
+
+
+def test_transformers_exporter_serves_where_it_cannot_compute_inputs_beforehand() -> None:
+    model = Positioned().eval()
+    result = export(model, (X,), exporter="transformers")
+    assert runs(result)
+    assert is_proven(model, result)
+
+
+def test_a_pass_may_put_a_number_in_the_place_of_an_operation() -> None:
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    check = graph.call_function(torch.ops.aten.gt.Scalar, (x, 0))
+    check.meta[STACK] = {"": ("", "m.Root")}
+    graph.output((x, check))
+    with Watch(nn.Identity()).watching():
+        check.replace_all_uses_with(True)
+    assert list(graph.nodes)[-1].args == ((x, True),)
