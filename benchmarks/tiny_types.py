@@ -20,7 +20,7 @@ Limits: TypeAlias = tuple[tuple[str, int], ...]
 LIMITS: Limits = (
     (r"(layers?|depth|blocks|stages)$|^n_layer|^num_.*layers", 2),
     (r"vocab_size", VOCABULARY),
-    (r"(kv_heads|key_value_heads|num_groups)$|n_groups$", 1),
+    (r"num_groups$|n_groups$", 1),
     (r"heads?$", 2),
     (r"experts_per_tok|top_?k$", 2),
     (r"experts?$", 4),
@@ -30,6 +30,7 @@ LIMITS: Limits = (
     (r"image_size", 32),
     (r"patch_size", 8),
 )
+SHARED_HEADS = ("kv_heads", "key_value_heads")
 COUNTS = ("layers", "vocab", "experts?")
 FEWER: Limits = tuple((pattern, limit) for pattern, limit in LIMITS if any(count in pattern for count in COUNTS))
 """The limits of how many layers, words and experts there are, not of how wide they are."""
@@ -81,6 +82,7 @@ def _make(model_type: str, limits: Limits) -> torch.nn.Module:
 
 def shrink(config: Any, limits: Limits) -> Any:
     """Bring the sizes of a configuration, those of nested ones included, down to their limits; keep its kind."""
+    heads = getattr(config, "num_attention_heads", None)
     for name, value in list(vars(config).items()):
         if isinstance(value, transformers.PretrainedConfig):
             shrink(value, limits)
@@ -88,7 +90,9 @@ def shrink(config: Any, limits: Limits) -> Any:
             setattr(config, name, value % VOCABULARY)
         elif isinstance(value, int) and not isinstance(value, bool):
             limit = next((limit for pattern, limit in limits if re.search(pattern, name)), value)
-            setattr(config, name, min(value, limit))
+            # Heads that share their keys and values go on sharing them; where each has its own, it keeps them.
+            shared = limits is LIMITS and name.endswith(SHARED_HEADS) and heads != value
+            setattr(config, name, 1 if shared else min(value, limit))
     if getattr(config, "use_cache", False):
         config.use_cache = False
     return config

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from pytest_hierexport.proof.eager import Mode, ModelError, Runnable, run_eager
 from pytest_hierexport.proof.feeds import feeds_of
 from pytest_hierexport.proof.loading import loaded
 from pytest_hierexport.proof.matching import match
+from pytest_hierexport.proof.order import in_definite_order
 from pytest_hierexport.proof.session import run_graph
 from pytest_hierexport.proof.showing import show_graph
 from pytest_hierexport.proof.unrolling import Unrolling
@@ -63,7 +65,8 @@ def prove(
 ) -> Proof:
     """Show, call by call, that the nodes attributed to a call turn its inputs into its outputs.
 
-    The model is run as it is captured; where that leaves a call unproven, in the other modes as well.
+    The model is run as it is captured; where that leaves a call unproven, in the other modes as well, and with what
+    leaves the order of its results open in a definite order.
 
     Args:
         example: The model with the inputs to run it on. It is left as it was found.
@@ -85,26 +88,30 @@ def prove(
             eager = match(graph, run_eager(example, attribution.hierarchy, values, mode), cut=unrolling.cut)
             return _judged(Judge(graph, eager, values, show_graph(graph, proto, feeds, values, folder)))
 
-        return _best(judged)
+        return _best(judged, partial(in_definite_order, proto))
 
 
-def _best(judged: Callable[[Mode], Proof]) -> Proof:
-    """Return the proof in the first mode that leaves no call unproven, else in that which leaves the fewest.
+def _best(judged: Callable[[Mode], Proof], ordered: Callable[[], AbstractContextManager[None]]) -> Proof:
+    """Return the first proof that leaves no call unproven, else that which leaves the fewest.
 
-    The graph was captured in one of them, and does not say in which.
+    The graph was captured in one of the modes, and does not say in which.
     """
-    proofs: list[Proof] = []
+    proofs: dict[Mode, Proof] = {}
     for mode in Mode:
         try:
-            proofs.append(judged(mode))
+            proofs[mode] = judged(mode)
         except ModelError as error:
             failure = error
             continue
-        if not proofs[-1].unproven:
-            break
+        if not proofs[mode].unproven:
+            return proofs[mode]
     if not proofs:
         raise failure
-    return min(proofs, key=lambda proof: len(proof.unproven))
+    best = min(proofs, key=lambda mode: len(proofs[mode].unproven))
+    found = [proofs[best]]
+    with suppress(ModelError), ordered():
+        found.append(judged(best))
+    return min(found, key=lambda proof: len(proof.unproven))
 
 
 def _judged(judge: Judge) -> Proof:
