@@ -2,6 +2,7 @@
 
     python -m benchmarks.attribution bert llama family:vision --json attribution.json
     python -m benchmarks.attribution --types bert,gpt2,t5 --before
+    python -m benchmarks.attribution all --opset 15 --exporter torchscript
 
 Every figure comes from the same proof (docs/proof.md) on the same weights and inputs.
 """
@@ -18,7 +19,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,6 +88,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("selectors", nargs="*", help="models as the plugin selects them: bert, family:vision, all")
     parser.add_argument("--types", default="", help="transformers model types, built from tiny configurations")
+    parser.add_argument("--exporter", help="the exporter, for every model (default: the model's own)")
+    parser.add_argument("--opset", type=int, help="the opset, for every model (default: the model's own)")
     parser.add_argument("--before", action="store_true", help="also torch's metadata before its optimizer")
     parser.add_argument("--verbose", action="store_true", help="print every unproven call of ours")
     parser.add_argument("--json", type=Path, help="write all figures to this file")
@@ -97,13 +100,13 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _cases(options: argparse.Namespace) -> Iterator[Case]:
-    if options.selectors:
-        yield from select(options.selectors, Path.cwd())
+    cases = select(options.selectors, Path.cwd()) if options.selectors else []
     if options.types:
         from benchmarks.tiny_types import build
 
-        for name in options.types.split(","):
-            yield Case(name, partial(build, name), f"--types {name}")
+        cases = [*cases, *(Case(name, partial(build, name), f"--types {name}") for name in options.types.split(","))]
+    for case in cases:
+        yield replace(case, exporter=options.exporter or case.exporter, opset=options.opset or case.opset)
 
 
 def _measure(case: Case, *, before: bool) -> Row:

@@ -54,3 +54,13 @@ def test_the_rule_and_the_tests_that_are_shown_work(project: Project) -> None:
     project.write("test_shown.py", f"import torch\nfrom my_model import Tower\n{tests}")
     result = project.run("--hierexport-models=my_model.py::build", "--snapshot-update", "-k", "test_shown or OWN-001")
     result.assert_outcomes(passed=3, deselected=result.parseoutcomes()["deselected"])
+
+
+def test_the_exporter_that_is_shown_works_where_torch_s_own_scopes_are_right(project: Project) -> None:
+    (tagging,) = blocks("exporters.md", "python")[1:]
+    project.write("tagging.py", tagging)
+    options = ("--hierexport-models=my_model.py::build", "--hierexport-exporter=tagging:export", "-Wignore")
+    result = project.run(*options, "-k", "MUST-002 or MUST-003 or MUST-004 or MUST-006 or MUST-009")
+    result.assert_outcomes(passed=5, deselected=result.parseoutcomes()["deselected"])
+    shown = project.run(*options, "-k", "MUST-007")
+    shown.assert_outcomes(passed=1, deselected=shown.parseoutcomes()["deselected"])

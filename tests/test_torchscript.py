@@ -302,3 +302,12 @@ class TestState:
         program = torch.export.export(Gate().eval(), (X,))
         with pytest.raises(ExportError, match="a module for the torchscript exporter"):
             export(program, exporter="torchscript")
+
+
+def test_a_note_names_the_places_where_python_decided_by_a_value() -> None:
+    def decides(_: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        return x.exp() if x.sum() > 0 else x.neg()
+
+    fixed = export(Runs(decides), (X,), exporter="torchscript").notes
+    assert [note for note in fixed if "test_torchscript.py:" in note and "fixed" in note]
+    assert not any("fixed" in note for note in export(Gate(), (X,), exporter="torchscript").notes)

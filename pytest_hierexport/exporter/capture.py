@@ -47,6 +47,8 @@ class Capture:
     """The graph that the exporter underneath gives, with the very options of the request."""
     also: Mapping[Node, tuple[str, ...]] = field(default_factory=dict)
     """Further calls that computed the same as a node, and were dropped for it before there was a graph."""
+    notes: tuple[str, ...] = ()
+    """What people should know of how the graph was captured."""
 
 
 class Capturer(Protocol):

@@ -54,7 +54,8 @@ def capture_with(exporter: str, request: Request) -> tuple[Capture, str, tuple[s
         if request.opset is not None and opset not in (None, request.opset):
             failures.append((name, f"could not convert its graph from opset {opset} to {request.opset}"))
             continue
-        served = capture, name, tuple(f"{other} could not export the model: {why}" for other, why in failures)
+        others = (f"{other} could not export the model: {why}" for other, why in failures)
+        served = capture, name, (*others, *capture.notes)
         refusal = _refusal(capture.after) if exporter == "auto" else None
         if refusal is None:
             return served

@@ -5,8 +5,10 @@ For opsets that the newer exporter cannot give, and for models that `torch.expor
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +66,7 @@ def _capture(request: Request, adapter: Adapter, instances: Instances, names: Se
     conversion = Conversion()
     recorder = CallRecorder(instances, observer=conversion.trace)
     # torch's attention takes a way of its own where no gradient is asked for, and that way cannot be exported.
-    with quiet(), torch.enable_grad(), recorder.listening(), conversion.following():
+    with quiet(), _values_read() as places, torch.enable_grad(), recorder.listening(), conversion.following():
         after = _export(request, adapter, names)
     graph, calls = before(*conversion.graphs, conversion.origins, _tensors(adapter, after))
     graph.opset_imports.update(after.opset_imports)
@@ -76,7 +78,31 @@ def _capture(request: Request, adapter: Adapter, instances: Instances, names: Se
         nodes={node: calls[node.source] for node in flat.nodes},
         owners={name: owners[name] for name in flat.initializers if name in owners},
         after=after,
+        notes=_fixed(places),
     )
+
+
+@contextlib.contextmanager
+def _values_read() -> Iterator[list[str]]:
+    """Collect the places where Python reads a tensor's value while it is traced, of which torch warns."""
+    places: list[str] = []
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", torch.jit.TracerWarning)
+        yield places
+    # Of one file several lines say more than one line several times.
+    places += dict.fromkeys(f"{Path(warning.filename).name}:{warning.lineno}" for warning in told)
+
+
+def _fixed(places: Sequence[str]) -> tuple[str, ...]:
+    if not places:
+        return ()
+    shown = ", ".join(places[:_PLACES]) + (f" and {len(places) - _PLACES} more places" if places[_PLACES:] else "")
+    return (f"the graph holds for inputs like these: Python read traced values, which are fixed in it, at {shown}",)
+
+
+_PLACES = 3
+"""How many places a note shows."""
 
 
 def _export(request: Request, adapter: Adapter, names: Sequence[str] | None) -> ir.Model:

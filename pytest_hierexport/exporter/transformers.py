@@ -27,7 +27,7 @@ __all__ = ["capture", "serves"]
 
 def serves(request: Request) -> bool:
     """Whether the request's model is one of transformers'; the library is not imported to find out."""
-    library = sys.modules.get("transformers")
+    library = sys.modules.get("transformers.modeling_utils")
     return library is not None and isinstance(request.model, library.PreTrainedModel)
 
 
