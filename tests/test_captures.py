@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
@@ -11,12 +12,14 @@ import torch
 from torch import nn
 from transformers import PretrainedConfig, PreTrainedModel
 
-from pytest_hierexport.cases import Example
+from pytest_hierexport.cases import Case, Example
 from pytest_hierexport.errors import ExportError
 from pytest_hierexport.exporter import Export, export
 from pytest_hierexport.exporter.dynamo import Watch
 from pytest_hierexport.exporter.scopes import STACK
 from pytest_hierexport.proof import prove
+from pytest_hierexport.rules import must_005
+from pytest_hierexport.rules.base import ExportedCase
 
 X = torch.linspace(-1, 1, 24).reshape(6, 4)
 
@@ -85,11 +88,14 @@ def test_auto_gives_the_first_graph_where_the_checker_refuses_all(monkeypatch: p
         export(Squeezes().eval(), (X,))
 
 
-def test_transformers_exporter_serves_where_it_cannot_compute_inputs_beforehand() -> None:
+def test_transformers_exporter_serves_where_it_cannot_compute_inputs_beforehand(tmp_path: Path) -> None:
     model: nn.Module = Positioned().eval()  # type: ignore[no-untyped-call]
-    result = export(model, (X,), exporter="transformers")
+    result = export(model, (X,), path=tmp_path / "model.onnx", exporter="transformers")
     assert runs(result)
     assert is_proven(model, result)
+    example = Example(model, (X,))
+    case = Case("positioned", lambda: example, "tests")
+    assert list(must_005.RULE.check(ExportedCase(case, tmp_path / "model.onnx", example, "transformers"))) == []
 
 
 def test_a_pass_may_put_a_number_in_the_place_of_an_operation() -> None:

@@ -15,12 +15,14 @@ import torch
 from torch import nn
 
 from pytest_hierexport import storage
-from pytest_hierexport.cases import Example
+from pytest_hierexport.cases import Case, Example
 from pytest_hierexport.errors import ExportError
 from pytest_hierexport.exporter import Export, export
 from pytest_hierexport.exporter.dynamo import quiet
 from pytest_hierexport.graph import walk_ir
 from pytest_hierexport.proof import prove
+from pytest_hierexport.rules import must_005
+from pytest_hierexport.rules.base import ExportedCase
 from pytest_hierexport.rules.peer import plain_torchscript_export
 from pytest_hierexport.weights import randomise
 
@@ -311,3 +313,35 @@ def test_a_note_names_the_places_where_python_decided_by_a_value() -> None:
     fixed = export(Runs(decides), (X,), exporter="torchscript").notes
     assert [note for note in fixed if "test_torchscript.py:" in note and "fixed" in note]
     assert not any("fixed" in note for note in export(Gate(), (X,), exporter="torchscript").notes)
+
+
+class TestParts:
+    """What TorchScript has no translation of, though it is composed of operators that it has one of."""
+
+    def test_an_operator_is_traced_in_parts_of_the_call_it_was_made_in(self) -> None:
+        model = Runs(lambda m, x: m.b(m.a(x).diff()), a=Gate(), b=nn.ReLU())
+        result = exported(model, opset=17)
+        assert {node.op_type for _, node in walk_ir(result.model)} >= {"Slice", "Sub"}
+
+    def test_attention_is_where_the_opset_has_none(self) -> None:
+        def attend(m: Any, x: torch.Tensor) -> torch.Tensor:
+            return nn.functional.scaled_dot_product_attention(m.a(x), x, m.b(x), is_causal=True)
+
+        result = exported(Runs(attend, a=Gate(), b=Gate()), opset=13)
+        assert result.model.opset_imports[""] == 13
+
+    def test_afterwards_it_is_traced_whole_again(self) -> None:
+        exported(Runs(lambda m, x: m.a(x).diff(), a=Gate()), opset=17)
+        traced = torch.jit.trace(torch.diff, X)
+        assert "aten::diff" in str(traced.graph)
+
+    def test_what_is_composed_of_nothing_fails_as_it_did(self) -> None:
+        with pytest.raises(ExportError, match="aten::geqrf"):
+            export(Runs(lambda _, x: torch.geqrf(x)[0]), (X,), exporter="torchscript")
+
+    def test_the_plain_export_that_must_005_compares_with_is_of_the_same_parts(self, tmp_path: Any) -> None:
+        example = Example(Runs(lambda m, x: m.a(x).diff(), a=Gate()).eval(), (X,))
+        case = Case("parts", lambda: example, "tests", exporter="torchscript", opset=17)
+        export(example.model, example.args, path=tmp_path / "model.onnx", exporter="torchscript", opset=17)
+        shown = ExportedCase(case, tmp_path / "model.onnx", example, "torchscript")
+        assert list(must_005.RULE.check(shown)) == []

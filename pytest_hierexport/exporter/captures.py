@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport.choices import EXPORTERS
 from pytest_hierexport.errors import ExportError, HierexportError, UsageError
 from pytest_hierexport.exporter import dynamo, torchscript, transformers
 from pytest_hierexport.exporter.capture import Capture, Capturer, Request
+from pytest_hierexport.exporter.parts import in_parts
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["CAPTURES", "capture_with"]
+__all__ = ["AIDS", "CAPTURES", "capture_with"]
 
 CAPTURES: Mapping[str, Capturer] = {
     "dynamo": dynamo.capture,
@@ -21,6 +22,12 @@ CAPTURES: Mapping[str, Capturer] = {
     "torchscript": torchscript.capture,
 }
 """Every capture by name, in the order in which `auto` tries them."""
+AIDS: Mapping[str, Callable[[Callable[[], Any]], Any]] = {
+    "transformers": transformers.of_what_there_is,
+    "torchscript": in_parts,
+}
+"""How a capture helps the exporter underneath to what it cannot export alone: it runs an export and returns what that
+does."""
 
 
 def capture_with(exporter: str, request: Request) -> tuple[Capture, str, tuple[str, ...]]:
@@ -107,7 +114,7 @@ def _failed(request: Request, failures: list[tuple[str, str]]) -> ExportError:
 
 def cause(error: BaseException) -> str:
     """Return the sentence at the bottom of a chain of errors: its type and first line."""
-    while (below := error.__cause__ or error.__context__) is not None:
+    while (below := error.__cause__ or (None if error.__suppress_context__ else error.__context__)) is not None:
         error = below
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = lines[0] if lines else "no message"

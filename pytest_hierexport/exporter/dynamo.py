@@ -211,9 +211,14 @@ def quiet() -> Iterator[None]:
     for logger in loggers:
         logger.setLevel(logging.CRITICAL)
     try:
-        with warnings.catch_warnings():
+        # torch prints the graph of a failed export to the terminal, told to or not.
+        with warnings.catch_warnings(), replaced(torch._C, "_jit_onnx_log", _say_nothing):
             warnings.simplefilter("ignore")
             yield
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
+
+
+def _say_nothing(*_: object) -> None:
+    """Print nothing."""

@@ -9,6 +9,7 @@ import contextlib
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from pytest_hierexport.exporter.dynamo import quiet
 from pytest_hierexport.exporter.jit_before import before
 from pytest_hierexport.exporter.jit_calls import Conversion
 from pytest_hierexport.exporter.modules import Instances
+from pytest_hierexport.exporter.parts import in_parts
 from pytest_hierexport.exporter.recorder import CallRecorder
 
 __all__ = ["capture", "serves"]
@@ -55,10 +57,10 @@ def capture(request: Request) -> Capture:
     instances = Instances(request.model)
     adapter = Adapter(request.model, request.args, request.kwargs)
     names = request.input_names or adapter.input_names or (adapter.places if request.dynamic_shapes else None)
-    capture = _capture(request, adapter, instances, names)
+    capture = in_parts(partial(_capture, request, adapter, instances, names))
     if names is None and len(capture.after.graph.inputs) < len(adapter.places):
         # torch drops an input that nothing reads, and its own names do not say which.
-        capture = _capture(request, adapter, instances, adapter.places)
+        capture = in_parts(partial(_capture, request, adapter, instances, adapter.places))
     return capture
 
 
@@ -88,7 +90,7 @@ def _values_read() -> Iterator[list[str]]:
     places: list[str] = []
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("ignore")
-        warnings.simplefilter("always", torch.jit.TracerWarning)
+        warnings.simplefilter("always", torch.jit._trace.TracerWarning)
         yield places
     # Of one file several lines say more than one line several times.
     places += dict.fromkeys(f"{Path(warning.filename).name}:{warning.lineno}" for warning in told)

@@ -13,7 +13,7 @@ import io
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -22,7 +22,9 @@ from pytest_hierexport.exporter.capture import Capture, Request
 from pytest_hierexport.exporter.dynamo import Watch, quiet
 from pytest_hierexport.exporter.state import replaced
 
-__all__ = ["capture", "serves"]
+__all__ = ["capture", "of_what_there_is", "serves"]
+
+T = TypeVar("T")
 
 
 def serves(request: Request) -> bool:
@@ -45,8 +47,6 @@ def capture(request: Request) -> Capture:
             do="export it with exporter='dynamo' or 'torchscript'",
         )
     exporters: Any = importlib.import_module("transformers.exporters.exporter_onnx")
-    inputs: Any = importlib.import_module("transformers.exporters.utils")
-    precompute = _where_it_can(inputs.precompute_export_inputs)
     config = exporters.OnnxConfig(
         opset_version=request.opset,
         optimize=request.optimize,
@@ -55,26 +55,28 @@ def capture(request: Request) -> Capture:
     )
     watch = Watch(request.model)
     # It leaves torch's progress notes on, which go to standard output.
-    with (
-        quiet(),
-        redirect_stdout(io.StringIO()),
-        torch.no_grad(),
-        replaced(inputs, "precompute_export_inputs", precompute),
-        watch.watching(),
-    ):
-        exported = exporters.OnnxExporter().export(request.model, _by_name(request), config=config)
+    with quiet(), redirect_stdout(io.StringIO()), torch.no_grad(), watch.watching():
+        exported = of_what_there_is(lambda: exporters.OnnxExporter().export(request.model, _by_name(request), config))
     program = exported.program
     _rename(program.graph.inputs, request.input_names)
     _rename(program.graph.outputs, request.output_names)
     return watch.capture(program)
 
 
-def _where_it_can(original: Callable[..., None]) -> Callable[..., None]:
-    """Let the exporter compute inputs beforehand only where those that it asks for are there.
+def of_what_there_is(export: Callable[[], T]) -> T:
+    """Run an export by transformers' exporter; what it cannot compute beforehand of the inputs there are, it leaves.
 
-    It fails otherwise, though the model's forward does without them.
+    It would fail otherwise, though the model's forward does without.
     """
+    inputs: Any = importlib.import_module("transformers.exporters.utils")
+    with replaced(inputs, _BEFOREHAND, _where_it_can(getattr(inputs, _BEFOREHAND))):
+        return export()
 
+
+_BEFOREHAND = "precompute_export_inputs"
+
+
+def _where_it_can(original: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(original)
     def precompute(model: torch.nn.Module, inputs: dict[str, Any]) -> None:
         more = dict(inputs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,10 +47,14 @@ def _violations(exported: ExportedCase) -> Iterator[Violation]:
 
 
 def _plain(exported: ExportedCase) -> onnx.ModelProto:
-    """Export with the peer of the capture that served; for an exporter of the project's own with torch's newest."""
+    """Export with the peer of the capture that served; for an exporter of the project's own with torch's newest.
+
+    What the peer cannot export alone, it is helped to as the capture helps its exporter.
+    """
     import onnx_ir as ir
 
     from pytest_hierexport import storage
+    from pytest_hierexport.exporter.captures import AIDS
     from pytest_hierexport.rules.graph_diff import bare
     from pytest_hierexport.rules.peer import PEERS, plain_export
 
@@ -58,7 +63,9 @@ def _plain(exported: ExportedCase) -> onnx.ModelProto:
     if exported.exporter_name == "torchscript":
         options |= _interface(exported)
     peer: Callable[..., ir.Model] = PEERS.get(exported.exporter_name, plain_export)
-    model = peer(example.model, example.args, example.kwargs, **options)
+    export = partial(peer, example.model, example.args, example.kwargs, **options)
+    aid = AIDS.get(exported.exporter_name)
+    model = export() if aid is None else aid(export)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "plain.onnx"
         # Data outside: the message of a large model would have no room for it.
