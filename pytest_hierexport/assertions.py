@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport.errors import UsageError
-from pytest_hierexport.messages import broken
+from pytest_hierexport.rules.messages import broken
 
 if TYPE_CHECKING:
     from pytest_hierexport.rules.base import ExportedCase

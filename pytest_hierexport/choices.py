@@ -43,7 +43,7 @@ def check_exporter(exporter: str, root: Path) -> str:
 
 
 def _check_module(exporter: str, root: Path) -> None:
-    from pytest_hierexport.factories import bring_in_reach, check_defined, find_module
+    from pytest_hierexport.cases.factories import bring_in_reach, check_defined, find_module
 
     module, _, function = exporter.partition(":")
     found = find_module(module, root) if function and bring_in_reach(module, root) else None

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["CollectError", "ExportError", "HierexportError", "TagError", "UsageError"]
+import difflib
+from collections.abc import Iterable
+
+__all__ = ["CollectError", "ExportError", "HierexportError", "TagError", "UsageError", "nearest"]
 
 
 class HierexportError(Exception):
@@ -41,3 +44,11 @@ class ExportError(HierexportError):
 
 class TagError(HierexportError):
     """An ONNX file does not hold the tags that were asked of it, or holds them in a form we do not know."""
+
+
+def nearest(wanted: str, known: Iterable[str]) -> str:
+    """Return the known names most like the wanted one, for a message; all of them where none is."""
+    names = sorted(known)
+    close = difflib.get_close_matches(wanted, names, n=3, cutoff=0.5)
+    shown = close or names[:12]
+    return ", ".join(shown) + (", …" if not close and len(names) > len(shown) else "")

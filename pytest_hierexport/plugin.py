@@ -60,7 +60,7 @@ def _flag(parser: pytest.Parser, group: pytest.OptionGroup, name: str, text: str
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     """Declare the hook by which projects add rules."""
-    from pytest_hierexport import hooks
+    from pytest_hierexport.suite import hooks
 
     pluginmanager.add_hookspecs(hooks)
 
@@ -70,17 +70,17 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "hierexport: a MUST rule or a snapshot on a model, made by pytest-hierexport")
     if config.getoption("hierexport_models") is None and not config.getini("hierexport_models"):
         return
-    from pytest_hierexport import session
+    from pytest_hierexport.suite import session
 
     session.start(config)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test of the project's own that asks for a case, or its export, once per selected model."""
-    of_ours = getattr(metafunc.cls, "__module__", "") == "pytest_hierexport.suite"
+    of_ours = getattr(metafunc.cls, "__module__", "") == "pytest_hierexport.suite.items"
     if "hierexport_case" not in metafunc.fixturenames or of_ours:
         return
-    from pytest_hierexport import fixtures
+    from pytest_hierexport.suite import fixtures
 
     cases = fixtures.selected(metafunc.config)
     metafunc.parametrize("hierexport_case", cases, ids=[case.name for case in cases], indirect=True)
@@ -93,7 +93,7 @@ def hierexport(request: pytest.FixtureRequest) -> Callable[..., ExportedCase]:
     What it returns has the tagged file (`path`), its `attribution` and `proto`, and is what the assertions of
     `pytest_hierexport.assertions` and the fixture `hierexport_snapshot` take.
     """
-    from pytest_hierexport import fixtures
+    from pytest_hierexport.suite import fixtures
 
     return fixtures.exporter(request)
 
@@ -108,7 +108,7 @@ def hierexport_case(request: pytest.FixtureRequest) -> Case:
 @pytest.fixture
 def hierexport_export(hierexport_case: Case, request: pytest.FixtureRequest) -> ExportedCase:
     """Give the export of each selected model in turn; it is made once per run and shared with the rules."""
-    from pytest_hierexport import fixtures
+    from pytest_hierexport.suite import fixtures
 
     return fixtures.exported(request.config, hierexport_case)
 
@@ -116,6 +116,6 @@ def hierexport_export(hierexport_case: Case, request: pytest.FixtureRequest) -> 
 @pytest.fixture
 def hierexport_snapshot(request: pytest.FixtureRequest) -> SnapshotAssertion:
     """Give a snapshot of a hierarchy: `assert exported == hierexport_snapshot`, updated with `--snapshot-update`."""
-    from pytest_hierexport import fixtures
+    from pytest_hierexport.suite import fixtures
 
     return fixtures.snapshot(request)

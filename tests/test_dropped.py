@@ -141,3 +141,28 @@ def test_what_nothing_else_computes_is_gone_with_all_its_nodes() -> None:
     exported = proven(after_dead(nn.Tanh(), nn.Linear(8, 8)))
     assert owned(exported, "dead") == []
     assert "Tanh" not in {node.op_type for node in exported.model.graph}
+
+
+class Pair(nn.Module):
+    """Gives a number computed of what it also gives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.absolute = Absolute()
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        first = self.absolute(x)
+        return 0.6 * self.absolute(x) + 0.5 * self.absolute(first) - 0.2, first
+
+
+def test_what_stays_for_a_call_hangs_together_where_several_values_are_equal() -> None:
+    def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
+        once, _ = m.pair(x)
+        again, _ = m.pair(x)
+        m.pair(once)
+        _, first = m.pair(again)
+        result, same = m.pair(first)
+        out: torch.Tensor = result * same
+        return out
+
+    proven(Model(forward, pair=Pair()))

@@ -10,8 +10,8 @@ import torch
 
 from pytest_hierexport.cases import Case, select
 from pytest_hierexport.errors import CollectError, ExportError
-from pytest_hierexport.exports import ExportStore
 from pytest_hierexport.rules.base import ExportedCase, Rule, Violation
+from pytest_hierexport.suite.store import ExportStore
 
 
 class Doubler(torch.nn.Module):

@@ -5,8 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from pytest_hierexport.cases.factories import (
+    find_module,
+    functions_of,
+    line_of,
+    load_from_file,
+    load_from_module,
+    may_define,
+)
 from pytest_hierexport.errors import CollectError
-from pytest_hierexport.factories import find_module, functions_of, line_of, load_from_file, load_from_module, may_define
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_hierexport.ids import escape
+from pytest_hierexport.suite.ids import escape
 
 
 @pytest.mark.parametrize("name", ["bert", "bert-base_v1.5", "Modell für alle", "模型"])

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from pytest_hierexport.report import as_html, as_lines, as_markdown
-from pytest_hierexport.results import Check, Model, Results, RuleText, Verdict, cardinal_line
+from pytest_hierexport.report.results import Check, Model, Results, RuleText, Verdict, cardinal_line
 
 RULES = (RuleText("MUST-001", "no hardcoded names", cardinal=True), RuleText("MUST-004", "the checker passes"))
 

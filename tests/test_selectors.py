@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from pytest_hierexport.cases import select
-from pytest_hierexport.errors import UsageError
-from pytest_hierexport.selectors import nearest
+from pytest_hierexport.errors import UsageError, nearest
 from pytest_hierexport.zoo import ZOO
 
 

@@ -16,7 +16,7 @@ from pytest_hierexport.errors import TagError
 from pytest_hierexport.exporter import export
 from pytest_hierexport.hierarchy import Call, Hierarchy, call_name
 from pytest_hierexport.snapshot import text
-from pytest_hierexport.snapshot_diff import diff, members
+from pytest_hierexport.snapshot.diff import diff, members
 
 
 def attribution(calls: Sequence[tuple[str, int, str, str | None]], nodes: dict[str, str]) -> Attribution:

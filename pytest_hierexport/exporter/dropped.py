@@ -11,7 +11,7 @@ import contextlib
 import functools
 import hashlib
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -72,6 +72,7 @@ def _note(graph: torch.fx.Graph, dropped: list[torch.fx.Node], live: set[torch.f
     for node in reversed(graph.nodes):
         if node in asked and node in live and node in contents:
             survivors.update(dict.fromkeys(_likenesses(node, contents), node))
+    noted: set[tuple[torch.fx.Node, torch.fx.Node]] = set()
     for node in (node for node in lost if node in contents):
         likenesses = list(_likenesses(node, contents))
         above = _needed(graph, {node}) - {node}
@@ -80,9 +81,34 @@ def _note(graph: torch.fx.Graph, dropped: list[torch.fx.Node], live: set[torch.f
             likenesses = likenesses[:1]
         survivor = next((survivors[like] for like in likenesses if like in survivors), None)
         if survivor is not None and survivor not in above:
-            custom = dict(survivor.meta.get(_CUSTOM) or {})
-            custom[_ALSO] = (*custom.get(_ALSO, ()), *stacks(node))
-            survivor.meta[_CUSTOM] = custom
+            for pair in _pairs(node, survivor, lost, contents):
+                if pair not in noted:
+                    noted.add(pair)
+                    _hand_over(*pair)
+
+
+def _pairs(
+    node: torch.fx.Node,
+    survivor: torch.fx.Node,
+    lost: Container[torch.fx.Node],
+    contents: Mapping[torch.fx.Node, Hashable],
+) -> Iterator[tuple[torch.fx.Node, torch.fx.Node]]:
+    """Yield a dropped node with what stays for it, then what the two read likewise.
+
+    Of several that give the same, each may have been the nearest to one node; what a call is said to have made has to
+    hang together all the same.
+    """
+    yield node, survivor
+    if node.target == survivor.target:
+        for read, kept in zip(node.all_input_nodes, survivor.all_input_nodes, strict=False):
+            if read in lost and kept not in lost and read in contents and contents[read] == contents.get(kept):
+                yield from _pairs(read, kept, lost, contents)
+
+
+def _hand_over(node: torch.fx.Node, survivor: torch.fx.Node) -> None:
+    custom = dict(survivor.meta.get(_CUSTOM) or {})
+    custom[_ALSO] = (*custom.get(_ALSO, ()), *stacks(node))
+    survivor.meta[_CUSTOM] = custom
 
 
 def _likenesses(node: torch.fx.Node, contents: Mapping[torch.fx.Node, Hashable]) -> Iterator[tuple[Hashable, ...]]:

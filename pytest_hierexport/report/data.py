@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from pytest_hierexport.results import Model, Results, Verdict
+from pytest_hierexport.report.results import Model, Results, Verdict
 
 __all__ = ["as_dict", "as_json"]
 

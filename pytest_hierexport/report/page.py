@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from pytest_hierexport.results import Model, Results, Verdict, cardinal_line, notes_of
+from pytest_hierexport.report.results import Model, Results, Verdict, cardinal_line, notes_of
 
 __all__ = ["as_html"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_hierexport.results import Model, Results, Verdict, cardinal_line, notes_of
+from pytest_hierexport.report.results import Model, Results, Verdict, cardinal_line, notes_of
 
 __all__ = ["as_lines", "as_markdown"]
 

@@ -10,8 +10,8 @@ import pytest
 
 from pytest_hierexport.cases import Case, Example
 from pytest_hierexport.errors import HierexportError
-from pytest_hierexport.ids import escape
-from pytest_hierexport.suite import RUN
+from pytest_hierexport.suite.ids import escape
+from pytest_hierexport.suite.items import RUN
 
 if TYPE_CHECKING:
     import torch
@@ -96,7 +96,7 @@ def _free_folder(home: Path, name: str) -> Path:
 
 def snapshot(request: pytest.FixtureRequest) -> SnapshotAssertion:
     """Return the snapshot of the test; syrupy switched off fails the test with that message alone."""
-    from pytest_hierexport.snapshot_check import hierarchy_snapshot
+    from pytest_hierexport.suite.snapshots import hierarchy_snapshot
 
     try:
         return hierarchy_snapshot(request)

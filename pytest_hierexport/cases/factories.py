@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pytest_hierexport.errors import CollectError, UsageError
+from pytest_hierexport.errors import CollectError, UsageError, nearest
 from pytest_hierexport.files import absolute
 
 __all__ = [
@@ -147,8 +147,6 @@ def call_by_name(module: ModuleType, name: str) -> object:
     target: Any = module
     for part in name.split("."):
         if not hasattr(target, part):
-            from pytest_hierexport.selectors import nearest
-
             known = [other for other, value in vars(module).items() if callable(value) and not other.startswith("_")]
             raise CollectError(
                 f"a factory named {name} in {module.__file__ or module.__name__}",
@@ -182,8 +180,6 @@ def check_defined(path: Path, name: str, what: str) -> None:
         UsageError: It has no such name, with the nearest.
     """
     if not may_define(path, name):
-        from pytest_hierexport.selectors import nearest
-
         raise UsageError(
             f"{what} {name} in {path}",
             found="no such name",

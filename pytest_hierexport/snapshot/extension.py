@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from syrupy.data import SnapshotCollections
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
-from pytest_hierexport.ids import escape
 from pytest_hierexport.snapshot import of
-from pytest_hierexport.snapshot_diff import diff
+from pytest_hierexport.snapshot.diff import diff
+from pytest_hierexport.suite.ids import escape
 
 if TYPE_CHECKING:
     from syrupy.location import PyTestLocation

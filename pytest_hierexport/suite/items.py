@@ -7,34 +7,19 @@ from typing import TYPE_CHECKING, ClassVar
 import pytest
 
 from pytest_hierexport.errors import HierexportError
-from pytest_hierexport.run import Run, failure, failure_of_rule
+from pytest_hierexport.suite.failures import CheckFailed, RuleBroken
+from pytest_hierexport.suite.run import Run, failure, failure_of_rule
+from pytest_hierexport.suite.snapshots import check_snapshot
 
 if TYPE_CHECKING:
     from pytest_hierexport.cases import Case
-    from pytest_hierexport.exports import Entry
     from pytest_hierexport.rules.base import Rule
+    from pytest_hierexport.suite.store import Entry
 
-__all__ = ["RUN", "CheckFailed", "ModelSuite", "RuleBroken"]
+__all__ = ["RUN", "ModelSuite"]
 
 RUN: pytest.StashKey[Run] = pytest.StashKey()
 """Where a session's configuration keeps its run."""
-
-
-class CheckFailed(pytest.fail.Exception):  # type: ignore[name-defined,misc]  # an attribute pytest sets on a function
-    """A check that failed: its message says everything, so no traceback is shown."""
-
-    # As pytest's own outcomes do: the one line of pytest's summary has room for the message, not for our module.
-    __module__ = "builtins"
-
-    def __init__(self, message: str) -> None:
-        """Fail with the message alone."""
-        super().__init__(message, pytrace=False)
-
-
-class RuleBroken(CheckFailed):
-    """A rule's own finding, which a known failure excuses; what kept the rule from running is never excused."""
-
-    __module__ = "builtins"
 
 
 @pytest.mark.hierexport
@@ -62,8 +47,6 @@ class ModelSuite:
 
     def test_snapshot(self, request: pytest.FixtureRequest) -> None:
         """The model's hierarchy is the one that was committed."""
-        from pytest_hierexport.snapshot_check import check_snapshot
-
         run, test = request.config.stash[RUN], "test_snapshot"
         entry = self._exported(run, test)
         try:

@@ -6,13 +6,13 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_hierexport.cases.selectors import EVERYTHING, is_manifest
 from pytest_hierexport.files import absolute
-from pytest_hierexport.results import SNAPSHOT, Results, Verdict
-from pytest_hierexport.selectors import EVERYTHING, is_manifest
+from pytest_hierexport.report.results import SNAPSHOT, Results, Verdict
 
 if TYPE_CHECKING:
-    from pytest_hierexport.run import Run
-    from pytest_hierexport.settings import Settings
+    from pytest_hierexport.suite.run import Run
+    from pytest_hierexport.suite.settings import Settings
 
 __all__ = ["is_complete", "remove_stale"]
 
@@ -47,7 +47,7 @@ def _states_models(file: Path) -> bool:
 
 def remove_stale(run: Run) -> list[str]:
     """Remove the snapshots beside each anchor that belong to no selected model; return their names."""
-    from pytest_hierexport.snapshot_extension import snapshot_file
+    from pytest_hierexport.snapshot.extension import snapshot_file
 
     live = {snapshot_file(run.anchor(case), case.name) for case in run.cases}
     stale = [file for folder in {file.parent for file in live} for file in folder.glob("*.txt") if file not in live]

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_hierexport import suite
 from pytest_hierexport.files import absolute
-from pytest_hierexport.ids import escape
+from pytest_hierexport.suite import items
+from pytest_hierexport.suite.ids import escape
 
 if TYPE_CHECKING:
     from pytest_hierexport.cases import Case
-    from pytest_hierexport.run import Run
+    from pytest_hierexport.suite.run import Run
 
 __all__ = [
     "CaseClass",
@@ -36,7 +36,7 @@ class CasesFile(pytest.Module):
     cases: tuple[Case, ...]
 
     def _getobj(self) -> ModuleType:
-        return suite
+        return items
 
     def collect(self) -> Iterable[CaseClass]:
         """Yield a class per model."""
@@ -51,10 +51,10 @@ class CaseClass(pytest.Class):
 
     case: Case
 
-    def _getobj(self) -> type[suite.ModelSuite]:
+    def _getobj(self) -> type[items.ModelSuite]:
         document = f"The MUST rules and the snapshot on {self.case.name} ({self.case.source})."
-        namespace: Mapping[str, Any] = {"case": self.case, "__module__": suite.__name__, "__doc__": document}
-        return type(self.name, (suite.ModelSuite,), dict(namespace))
+        namespace: Mapping[str, Any] = {"case": self.case, "__module__": items.__name__, "__doc__": document}
+        return type(self.name, (items.ModelSuite,), dict(namespace))
 
 
 class Relay(pytest.Collector):

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_hierexport import collection
 from pytest_hierexport.errors import HierexportError
-from pytest_hierexport.exports import ExportStore
 from pytest_hierexport.files import absolute
-from pytest_hierexport.recording import Recording
-from pytest_hierexport.run import Run, selected_cases
-from pytest_hierexport.settings import Settings, check_outputs, read_settings
-from pytest_hierexport.suite import RUN, CheckFailed, ModelSuite
+from pytest_hierexport.suite import collection
+from pytest_hierexport.suite.failures import CheckFailed
+from pytest_hierexport.suite.items import RUN, ModelSuite
+from pytest_hierexport.suite.recording import Recording
+from pytest_hierexport.suite.run import Run, selected_cases
+from pytest_hierexport.suite.settings import Settings, check_outputs, read_settings
+from pytest_hierexport.suite.store import ExportStore
 
 if TYPE_CHECKING:
     from xdist.scheduler import Scheduling
@@ -168,7 +169,7 @@ class ModelsPlugin:
         """Keep a model's tests on one worker where xdist is free to choose."""
         if config.getoption("dist") != "load":
             return None
-        from pytest_hierexport.scheduling import ByModel
+        from pytest_hierexport.suite.scheduling import ByModel
 
         return ByModel(config, log)
 

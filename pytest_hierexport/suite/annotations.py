@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_hierexport.results import Results
+from pytest_hierexport.report.results import Results
 
 __all__ = ["error_commands"]
 

@@ -6,7 +6,7 @@ import datetime as dt
 import inspect
 import random
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,7 @@ from pytest_hierexport.errors import CollectError, HierexportError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Case", "Example", "KnownFailure", "parts_of", "select"]
+__all__ = ["Case", "Example", "KnownFailure", "parts_of"]
 
 SEED = 0
 _PARTS = ("model", "args", "kwargs", "dynamic_shapes")
@@ -114,7 +114,7 @@ class Case:
         if not isinstance(model, Module):
             raise self._not_a_model(made)
         if "args" not in parts and "kwargs" not in parts:
-            from pytest_hierexport.inputs import example_inputs
+            from pytest_hierexport.cases.inputs import example_inputs
 
             parts["kwargs"] = example_inputs(model, self.name)
         shapes = self.dynamic_shapes if self.dynamic_shapes is not None else parts.get("dynamic_shapes")
@@ -159,23 +159,6 @@ class Case:
             found=_describe(made),
             do="return a torch.nn.Module with the inputs to run it on",
         )
-
-
-def select(selectors: Sequence[str], root: Path) -> list[Case]:
-    """Return the cases that the selectors stand for, in their order, without importing a model.
-
-    Args:
-        selectors: Zoo names and globs, `family:NAME`, `all`, `file.py::factory`, `package.module:factory`,
-            manifests (`models.toml`), checkpoint folders or their `config.json`.
-        root: The folder that relative paths start from.
-
-    Raises:
-        UsageError: A selector stands for nothing (with the nearest names), or two cases share a name.
-        CollectError: A manifest cannot be read.
-    """
-    from pytest_hierexport.selectors import resolve
-
-    return resolve(selectors, root)
 
 
 def parts_of(made: object) -> dict[str, Any]:

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_hierexport.annotations import error_commands
-from pytest_hierexport.factories import line_of
-from pytest_hierexport.results import SNAPSHOT, Check, Model, Results, RuleText, Verdict
+from pytest_hierexport.cases.factories import line_of
+from pytest_hierexport.report.results import SNAPSHOT, Check, Model, Results, RuleText, Verdict
+from pytest_hierexport.suite.annotations import error_commands
 
 if TYPE_CHECKING:
     import pytest
 
     from pytest_hierexport.cases import Case
-    from pytest_hierexport.run import Run
+    from pytest_hierexport.suite.run import Run
 
 __all__ = ["Recording"]
 
@@ -90,7 +90,7 @@ class Recording:
         return [*sorted(skipped), *([removed] if self.removed else []), *(f"written: {path}" for path in written)]
 
     def _remove_snapshots(self, results: Results) -> list[str]:
-        from pytest_hierexport.stale import is_complete, remove_stale
+        from pytest_hierexport.suite.stale import is_complete, remove_stale
 
         return remove_stale(self.run) if is_complete(self.run, results) else []
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from pytest_hierexport.cases import Case, select
 from pytest_hierexport.errors import HierexportError
-from pytest_hierexport.exports import ExportStore
-from pytest_hierexport.ids import escape
-from pytest_hierexport.messages import aligned, broken
-from pytest_hierexport.settings import Settings, arguments_of
+from pytest_hierexport.rules.messages import aligned, broken
+from pytest_hierexport.suite.ids import escape
+from pytest_hierexport.suite.settings import Settings, arguments_of
+from pytest_hierexport.suite.store import ExportStore
 
 if TYPE_CHECKING:
     import pytest

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_hierexport.cases.selectors import split
 from pytest_hierexport.choices import check_exporter, check_opset
 from pytest_hierexport.errors import UsageError
 from pytest_hierexport.files import absolute
-from pytest_hierexport.selectors import split
 
 if TYPE_CHECKING:
     import pytest

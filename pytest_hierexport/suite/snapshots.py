@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_hierexport.errors import UsageError
+from pytest_hierexport.suite.failures import CheckFailed
 
 if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion
 
     from pytest_hierexport.cases import Case
-    from pytest_hierexport.run import Run
-    from pytest_hierexport.suite import CheckFailed
+    from pytest_hierexport.suite.run import Run
 
 __all__ = ["check_snapshot", "hierarchy_snapshot", "is_updating"]
 
@@ -29,7 +29,7 @@ def hierarchy_snapshot(request: pytest.FixtureRequest) -> SnapshotAssertion:
     """
     if not request.config.pluginmanager.has_plugin("syrupy"):
         raise UsageError("syrupy to take part in the run", found="it is switched off", do="drop -p no:syrupy")
-    from pytest_hierexport.snapshot_extension import HierarchySnapshotExtension
+    from pytest_hierexport.snapshot.extension import HierarchySnapshotExtension
 
     snapshot: SnapshotAssertion = request.getfixturevalue("snapshot")
     return snapshot.use_extension(HierarchySnapshotExtension)
@@ -50,7 +50,7 @@ def check_snapshot(request: pytest.FixtureRequest, run: Run, case: Case, text: s
         pytest.fail.Exception: There is no snapshot, or another.
         pytest.skip.Exception: There is no folder of snapshots yet.
     """
-    from pytest_hierexport.snapshot_extension import snapshot_file
+    from pytest_hierexport.snapshot.extension import snapshot_file
 
     file = snapshot_file(run.anchor(case), case.name)
     update = _update_command(run, case)
@@ -64,7 +64,7 @@ def check_snapshot(request: pytest.FixtureRequest, run: Run, case: Case, text: s
 
 
 def _changed(run: Run, case: Case, file: Path, text: str, update: str) -> CheckFailed:
-    from pytest_hierexport.snapshot_diff import diff
+    from pytest_hierexport.snapshot.diff import diff
 
     changes = [f"    {line}" for line in diff(file.read_text(encoding="utf-8"), text)]
     head = [f"  expected  {_shown(run, file)}", "  found     (- gone, + new, ~ other operators)", *changes, ""]
@@ -72,8 +72,6 @@ def _changed(run: Run, case: Case, file: Path, text: str, update: str) -> CheckF
 
 
 def _failed(run: Run, case: Case, title: str, lines: list[str], update: str) -> CheckFailed:
-    from pytest_hierexport.suite import CheckFailed
-
     return CheckFailed(
         "\n".join(
             [

@@ -5,16 +5,16 @@ from __future__ import annotations
 import datetime as dt
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pytest_hierexport.cases import Case, KnownFailure
+from pytest_hierexport.cases.case import Case, Example, KnownFailure, parts_of
+from pytest_hierexport.cases.inputs import InputSpec
 from pytest_hierexport.choices import check_exporter, check_opset
-from pytest_hierexport.errors import CollectError, HierexportError, UsageError
-from pytest_hierexport.inputs import InputSpec
+from pytest_hierexport.errors import CollectError, HierexportError, UsageError, nearest
 
 __all__ = ["read_manifest"]
 
@@ -32,15 +32,17 @@ _FIELDS: Mapping[str, type | tuple[type, ...]] = {
     "known_failures": list,
 }
 _PLAIN = ("exporter", "opset", "randomise", "allow_derived")
+Select = Callable[[Sequence[str], Path], list[Case]]
 CARDINAL = ("MUST-001", "MUST-002", "MUST-003")
 
 
-def read_manifest(path: Path, source: str) -> list[Case]:
+def read_manifest(path: Path, source: str, select: Select) -> list[Case]:
     """Return the cases of a manifest, in its order, each anchored at it.
 
     Args:
         path: The manifest.
         source: The selector that named it.
+        select: What gives the cases of the selectors in it, its folder being the root.
 
     Raises:
         CollectError: The manifest cannot be read, or states something that it may not.
@@ -49,7 +51,7 @@ def read_manifest(path: Path, source: str) -> list[Case]:
     models = _load(path).get("models")
     if not isinstance(models, dict) or not models:
         raise _wrong(path, "models", "a table [models.NAME] per model", "none" if not models else repr(models))
-    return [_case(_Table(path, f"models.{name}", table), name, source) for name, table in models.items()]
+    return [_case(_Table(path, f"models.{name}", table), name, source, select) for name, table in models.items()]
 
 
 def _load(path: Path) -> dict[str, Any]:
@@ -76,8 +78,6 @@ class _Table:
 
     def check(self, fields: Mapping[str, type | tuple[type, ...]], required: Iterable[str] = ()) -> None:
         """Hold the table to its fields and their types."""
-        from pytest_hierexport.selectors import nearest
-
         for key, value in self.values.items():
             if key not in fields:
                 raise self.wrong(key, f"one of {', '.join(fields)}", f"{key} (nearest: {nearest(key, fields)})")
@@ -99,11 +99,11 @@ def _type_name(kinds: type | tuple[type, ...]) -> str:
     return " or ".join(kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
 
 
-def _case(table: _Table, name: str, source: str) -> Case:
+def _case(table: _Table, name: str, source: str, select: Select) -> Case:
     table.check(_FIELDS, required=("model",))
     values = table.values
     _check_choices(table)
-    case = _model(table, name)
+    case = _model(table, name, select)
     inputs = {key: _input_spec(table, key, spec) for key, spec in values.get("inputs", {}).items()}
     if inputs:
         case = replace(case, factory=partial(_with_inputs, case.factory, inputs))
@@ -133,16 +133,15 @@ def _check_choices(table: _Table) -> None:
         raise table.wrong(key, error.expected, error.found) from None
 
 
-def _model(table: _Table, name: str) -> Case:
+def _model(table: _Table, name: str, select: Select) -> Case:
     """Return the one case that the entry's own selector stands for; its paths start at the manifest."""
-    from pytest_hierexport.checkpoint import with_remote_code
-    from pytest_hierexport.selectors import resolve
+    from pytest_hierexport.cases.checkpoint import with_remote_code
 
     selector = table.values["model"]
     if selector.endswith(".toml"):
         raise table.wrong("model", "a single model", selector)
     try:
-        cases = resolve([selector], table.path.parent)
+        cases = select([selector], table.path.parent)
     except HierexportError as error:
         raise type(error)(f"{error.expected}, for {name} in {table.path}", found=error.found, do=error.do) from None
     if len(cases) != 1:
@@ -157,8 +156,6 @@ def _model(table: _Table, name: str) -> Case:
 
 def _with_inputs(factory: Any, inputs: Mapping[str, InputSpec]) -> object:
     """Make the model and give it the inputs that the manifest states instead of its own."""
-    from pytest_hierexport.cases import Example, parts_of
-
     made = factory()
     model = parts_of(made).get("model", made)
     return Example(model, (), {name: spec.tensor() for name, spec in inputs.items()})

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_hierexport import errors
 from pytest_hierexport.errors import ExportError, HierexportError
 from pytest_hierexport.files import FileDigests, digest, watching_files, write_atomically
-from pytest_hierexport.identity import key_of, rule_identity
+from pytest_hierexport.suite.identity import key_of, rule_identity
 
 if TYPE_CHECKING:
     from pytest_hierexport.cases import Case, Example

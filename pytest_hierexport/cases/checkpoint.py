@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pytest_hierexport.cases import Case, Example
+from pytest_hierexport.cases.case import Case, Example
+from pytest_hierexport.cases.inputs import example_inputs
 from pytest_hierexport.errors import CollectError, UsageError
-from pytest_hierexport.inputs import example_inputs
 
 __all__ = ["checkpoint_case", "load_checkpoint", "with_remote_code"]
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_hierexport.cases import Case
-from pytest_hierexport.errors import UsageError
+from pytest_hierexport.cases.case import Case
+from pytest_hierexport.errors import UsageError, nearest
 from pytest_hierexport.files import absolute
 
 if TYPE_CHECKING:
     from pytest_hierexport.zoo import Entry
 
-__all__ = ["EVERYTHING", "is_manifest", "nearest", "resolve", "split"]
+__all__ = ["EVERYTHING", "is_manifest", "select", "split"]
 
 _GLOB = frozenset("*?[")
 EVERYTHING = "all"
@@ -29,8 +28,18 @@ def split(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def resolve(selectors: Sequence[str], root: Path) -> list[Case]:
-    """Do what :func:`pytest_hierexport.cases.select` promises."""
+def select(selectors: Sequence[str], root: Path) -> list[Case]:
+    """Return the cases that the selectors stand for, in their order, without importing a model.
+
+    Args:
+        selectors: Zoo names and globs, `family:NAME`, `all`, `file.py::factory`, `package.module:factory`,
+            manifests (`models.toml`), checkpoint folders or their `config.json`.
+        root: The folder that relative paths start from.
+
+    Raises:
+        UsageError: A selector stands for nothing (with the nearest names), or two cases share a name.
+        CollectError: A manifest cannot be read.
+    """
     if not selectors:
         raise UsageError(
             "at least one model",
@@ -42,14 +51,6 @@ def resolve(selectors: Sequence[str], root: Path) -> list[Case]:
         for case in _cases(selector, root):
             _add(cases, case)
     return list(cases.values())
-
-
-def nearest(wanted: str, known: Iterable[str]) -> str:
-    """Return the known names most like the wanted one, for a message; all of them where none is."""
-    names = sorted(known)
-    close = difflib.get_close_matches(wanted, names, n=3, cutoff=0.5)
-    shown = close or names[:12]
-    return ", ".join(shown) + (", …" if not close and len(names) > len(shown) else "")
 
 
 def _add(cases: dict[str, Case], case: Case) -> None:
@@ -89,14 +90,14 @@ def _is_checkpoint(selector: str) -> bool:
 
 
 def _manifest(selector: str, root: Path) -> list[Case]:
-    from pytest_hierexport.manifest import read_manifest
+    from pytest_hierexport.cases.manifest import read_manifest
 
     path = _existing(selector, root, "a manifest")
-    return read_manifest(path, selector)
+    return read_manifest(path, selector, select)
 
 
 def _file_factory(selector: str, root: Path) -> list[Case]:
-    from pytest_hierexport.factories import check_defined, functions_of, load_from_file
+    from pytest_hierexport.cases.factories import check_defined, functions_of, load_from_file
 
     file, _, name = selector.rpartition("::") if "::" in selector else (selector, "", "")
     path = _existing(file, root, "a Python file")
@@ -111,7 +112,7 @@ def _file_factory(selector: str, root: Path) -> list[Case]:
 
 
 def _module_factory(selector: str, root: Path) -> list[Case]:
-    from pytest_hierexport.factories import check_defined, find_module, load_from_module
+    from pytest_hierexport.cases.factories import check_defined, find_module, load_from_module
 
     module, _, name = selector.partition(":")
     found = find_module(module, root)
@@ -127,7 +128,7 @@ def _module_factory(selector: str, root: Path) -> list[Case]:
 
 
 def _checkpoint(selector: str, root: Path) -> list[Case]:
-    from pytest_hierexport.checkpoint import checkpoint_case
+    from pytest_hierexport.cases.checkpoint import checkpoint_case
 
     return [checkpoint_case(_existing(selector, root, "a checkpoint folder"), selector)]
 
@@ -178,7 +179,7 @@ def _zoo(selector: str) -> list[Case]:
 
 
 def _zoo_case(entry: Entry) -> Case:
-    from pytest_hierexport.factories import load_from_module
+    from pytest_hierexport.cases.factories import load_from_module
 
     module, _, factory = entry.factory.partition(":")
     return Case(entry.name, partial(load_from_module, module, factory, None), entry.name)

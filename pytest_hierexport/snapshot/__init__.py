@@ -1,0 +1,7 @@
+"""A hierarchy as the text that is committed, and what changed from one text to another."""
+
+from __future__ import annotations
+
+from pytest_hierexport.snapshot.rendering import of, text
+
+__all__ = ["of", "text"]
