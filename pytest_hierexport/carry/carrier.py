@@ -165,10 +165,10 @@ class _Carrier:
 
         Where one call turns a value and the next turns it back, an optimizer drops both: the second call then reads
         what it was never given. Whoever makes that does the work of all three. What one call did and undid by itself
-        is nobody else's affair.
+        is nobody else's affair, and what a survivor does all the same did not cancel out.
         """
         for lost, source in self.numbering.aliases.items():
-            if lost not in self.before.maker:
+            if lost not in self.before.maker or self.became.get(self.before.maker[lost]):
                 continue
             calls = [origin for node in self._between(source, lost) for origin in self.known.nodes[node]]
             last = {origin.call for origin in self.known.nodes[self.before.maker[lost]]}

@@ -14,10 +14,14 @@ import onnx_ir as ir
 from onnx.reference.ops import load_op
 
 from pytest_hierexport.carry.flat import Node, tensor_key
+from pytest_hierexport.graph import reads_elements
 
 __all__ = ["Constants", "array_of", "evaluate"]
 
 _Contents = tuple[Hashable | None, ...]
+_Type = tuple[Any, tuple[int, ...] | None]
+"""An element type and a shape; None for what is not known."""
+_Types = tuple[_Type | None, ...]
 
 
 class Constants:
@@ -30,21 +34,27 @@ class Constants:
 
     def given_by(self, node: Node, inputs: _Contents) -> _Contents:
         """Return what each output holds, as :func:`tensor_key` writes it; None where that is not known."""
-        key = (node.operator, node.attributes, inputs, _asked_shape(node))
+        types = _types_read(node)
+        key = (node.operator, node.attributes, inputs, types)
         if key not in self._known:
-            self._known[key] = self._compute(node, inputs)
+            self._known[key] = self._compute(node, inputs, types)
         return self._known[key]
 
-    def _compute(self, node: Node, inputs: _Contents) -> _Contents:
+    def _compute(self, node: Node, inputs: _Contents, types: _Types) -> _Contents:
         unknown: _Contents = (None,) * len(node.outputs)
-        arrays = _arrays(node, inputs)
-        if arrays is None or not node.repeatable:
+        known = bool(inputs) and all(pair != (None, None) for pair in zip(inputs, types, strict=True))
+        if not known or not node.repeatable:
             return unknown
         try:
-            contents = tuple(tensor_key(ir.tensor(array)) for array in evaluate(node, arrays, self._opsets))
+            first, *others = [self._trial(node, inputs, types, trial) for trial in _STAND_INS]
         except Exception:  # noqa: BLE001 what onnx's reference cannot compute, or no tensor can hold, stays unknown
             return unknown
-        return contents if len(contents) == len(node.outputs) else unknown
+        return first if len(first) == len(unknown) and all(other == first for other in others) else unknown
+
+    def _trial(self, node: Node, inputs: _Contents, types: _Types, unknown: _Type) -> _Contents:
+        pairs = zip(inputs, types, strict=True)
+        arrays = [array_of(content) if kind is None else _stand_in(kind, unknown) for content, kind in pairs]
+        return tuple(tensor_key(ir.tensor(array)) for array in evaluate(node, arrays, self._opsets))
 
 
 def evaluate(node: Node, inputs: Sequence[Any], opsets: Mapping[str, int]) -> list[Any]:
@@ -64,28 +74,28 @@ def evaluate(node: Node, inputs: Sequence[Any], opsets: Mapping[str, int]) -> li
     return [np.asarray(result) for result in (given if isinstance(given, tuple) else (given,))]
 
 
-def _asked_shape(node: Node) -> tuple[int, ...] | None:
-    """Return the shape that a node asks for, where it is known whole: it needs no more of its input."""
-    if node.operator not in _SHAPE_ALONE or not node.inputs or node.inputs[0] is None:
-        return None
-    shape = node.inputs[0].shape
-    if shape is None:
-        return None
-    sizes = tuple(size for size in shape if isinstance(size, int))
-    return sizes if len(sizes) == len(shape) else None
+def _types_read(node: Node) -> _Types:
+    """Return the type of each input of which a node reads no more than that, as far as it is known."""
+    domain, name, _ = node.source.op_identifier()
+    return tuple(
+        None if value is None or reads_elements(domain, name, i) else (value.dtype, _whole(value.shape))
+        for i, value in enumerate(node.inputs)
+    )
 
 
-_SHAPE_ALONE = {("", "Shape", ""), ("", "Size", "")}
-"""The two operators of ONNX that read their input's shape and nothing else of it."""
+def _whole(shape: Sequence[int | str | None] | None) -> tuple[int, ...] | None:
+    sizes = tuple(size for size in shape or () if isinstance(size, int))
+    return None if shape is None or len(sizes) < len(shape) else sizes
 
 
-def _arrays(node: Node, inputs: _Contents) -> list[Any] | None:
-    shape = _asked_shape(node)
-    if shape is not None:
-        return [np.broadcast_to(np.float32(0), shape)]
-    if not inputs or any(content is None for content in inputs):
-        return None
-    return [array_of(content) for content in inputs]
+def _stand_in(kind: _Type, unknown: _Type) -> Any:
+    """Return an array of a type; what is not known of it is taken from another."""
+    dtype, shape = (known if known is not None else other for known, other in zip(kind, unknown, strict=True))
+    return np.broadcast_to(np.zeros((), dtype.numpy()), shape)
+
+
+_STAND_INS: tuple[_Type, ...] = ((ir.DataType.FLOAT, ()), (ir.DataType.INT64, (1,)))
+"""What is taken for a type that is not known: what comes out alike of both does not hang on it."""
 
 
 def array_of(content: Any) -> Any:

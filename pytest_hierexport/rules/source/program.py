@@ -156,13 +156,16 @@ def module_name(path: Path) -> str:
 
 
 def parse(files: Iterable[Path]) -> Program:
-    """Read source files.
+    """Read source files, those of inner packages first.
+
+    What is known of the program only grows, so a guess at what is read later stays: the parts come before what is made
+    of them, in whatever order they are given.
 
     Raises:
         UsageError: A file that cannot be read, or is no Python.
     """
     program = Program()
-    for path in files:
+    for path in sorted(files, key=lambda path: (-len(path.parts), path)):
         program.add(ModuleInfo(module_name(path), path, _tree(path)))
     return program
 
