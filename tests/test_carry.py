@@ -255,6 +255,44 @@ def test_equal_fusions_that_stay_two_are_told_apart_though_what_they_read_turned
     assert ([call for call, _ in found["f"]], [call for call, _ in found["g"]]) == (["a"], ["b"])
 
 
+def test_a_lost_fusion_went_where_its_readers_did_and_not_into_an_equal_one_that_stays() -> None:
+    before = """g (float[2, 3] x) => (float[2, 3] y) {
+        u = Neg(x) p = Exp(u) q = Log(p) v = Mul(q, u)
+        w = Neg(x) m = Exp(w) n = Log(m) z = Mul(n, w)
+        t = Transpose<perm = [1, 0]>(x) s = Transpose<perm = [1, 0]>(t)
+        k = Neg(s) g = Exp(k) h = Log(g) l = Mul(h, k) r = Add(v, z) y = Add(r, l) }"""
+    after = """g (float[2, 3] x) => (float[2, 3] y) {
+        u = Neg(x) f = Softplus(u) v = Mul(f, u)
+        s = Identity(x) k = Neg(s) e = Softplus(k) l = Mul(e, k) r = Add(v, v) y = Add(r, l) }"""
+    calls = dict.fromkeys("upqv", "a") | dict.fromkeys("wmnz", "b") | dict.fromkeys("kghl", "c") | {"t": "d", "s": "d"}
+    found = carried(before, after, **calls)
+    owners = {node: [call for call, _ in found[node]] for node in "fvel"}
+    assert owners == {"f": ["a", "b"], "v": ["a", "b"], "e": ["c"], "l": ["c"]}
+
+
+def test_a_turn_back_that_a_survivor_does_as_well_did_not_cancel_out() -> None:
+    types = "<float[2, 3] u, float[3, 2] t, float[2, 3] v, float[2, 3] w>"
+    before = f"""g (float[2, 3] x) => (float[3, 2] m, float[2, 3] p, float[2, 3] q) {types} {{
+        u = Neg(x) t = Transpose<perm = [1, 0]>(u) m = Abs(t)
+        v = Transpose<perm = [1, 0]>(t) p = Exp(v) w = Transpose<perm = [1, 0]>(t) q = Log(w) }}"""
+    after = """g (float[2, 3] x) => (float[3, 2] m, float[2, 3] p, float[2, 3] q) {
+        u = Neg(x) t = Transpose<perm = [1, 0]>(u) m = Abs(t)
+        v = Transpose<perm = [1, 0]>(t) p = Exp(v) q = Log(v) }"""
+    found = carried(before, after, u="a", t="a", m="d", v="b", p="b", w="c", q="c")
+    assert found["u"] == found["t"] == [("a", "traced")]
+    assert found["v"] == [("b", "traced"), ("c", "merged")]
+
+
+def test_what_is_read_for_its_type_alone_keeps_constants_constant() -> None:
+    before = """g (float[2] x, float[3] z) => (float[2] y) {
+        c = Constant<value_floats = [1.0, 2.0]>() u = Add(x, c) p = Exp(u) a = CastLike(c, x) v = Add(x, a) q = Log(v)
+        e = Exp(z) b = CastLike(c, e) w = Add(x, b) r = Neg(w) s = Add(p, q) y = Add(s, r) }"""
+    after = """g (float[2] x, float[3] z) => (float[2] y) <float[2] c = {1.0, 2.0}, float[3] e> {
+        u = Add(x, c) p = Exp(u) q = Log(u) r = Neg(u) s = Add(p, q) y = Add(s, r) }"""
+    found = carried(before.replace("=> (float[2] y)", "=> (float[2] y) <float[3] e>"), after, u="a", v="b", w="c")
+    assert [call for call, _ in found["u"]] == ["a", "b", "c"]
+
+
 def test_a_node_that_hands_a_value_on_comes_from_no_other_that_does() -> None:
     before = """g (float[2, 3] x) => (float[2, 3] y, float[2, 3] z) {
         w = Neg(x) u = Transpose<perm = [1, 0]>(w) y = Transpose<perm = [1, 0]>(u)

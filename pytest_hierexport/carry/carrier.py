@@ -58,7 +58,7 @@ class _Carrier:
 
     def run(self) -> Attribution:
         matched = self._match()
-        for region in regions(self.after, self.before, self.numbering, matched):
+        for region in regions(self.after, self.before, self.numbering, matched, self.became):
             self._fuse(region)
         self._cancel()
         self._hand_on(matched)

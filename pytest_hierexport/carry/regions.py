@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_hierexport.carry.flat import Flat, Node, Value
 from pytest_hierexport.carry.numbering import Numbering, passed_on
 
 __all__ = ["Region", "leading_from", "read_by", "regions", "walk_back"]
+
+
+Became = Mapping[Node, Sequence[Node]]
 
 
 @dataclass(frozen=True)
@@ -20,8 +23,16 @@ class Region:
     """The nodes before between what the region reads and what it gives."""
 
 
-def regions(after: Flat, before: Flat, numbering: Numbering, matched: set[Node]) -> Iterator[Region]:
-    """Yield every region of the nodes that are not matched."""
+def regions(after: Flat, before: Flat, numbering: Numbering, matched: set[Node], became: Became) -> Iterator[Region]:
+    """Yield every region of the nodes that are not matched.
+
+    Args:
+        after: The graph after.
+        before: The graph before.
+        numbering: The values of both.
+        matched: The nodes after that are computed like nodes before.
+        became: The nodes after that stand for a node before, where that is known.
+    """
 
     def known(value: Value) -> bool:
         return numbering.after[value] in numbering.known
@@ -29,7 +40,8 @@ def regions(after: Flat, before: Flat, numbering: Numbering, matched: set[Node])
     for component in _components(after, matched, known):
         upstream: set[Value] = set()
         for nodes in _steps(sorted(component, key=after.order.__getitem__), after, known):
-            gives, reads = _given(nodes, after, before, numbering), _read(nodes, after, numbering)
+            gives = _given(nodes, after, before, numbering, became)
+            reads = _read(nodes, after, numbering)
             made_of = _between(before, numbering, gives, reads, upstream)
             upstream.update(output for node in made_of for output in node.outputs)
             yield Region(tuple(nodes), tuple(made_of))
@@ -56,7 +68,7 @@ def _steps(component: list[Node], after: Flat, known: Callable[[Value], bool]) -
         yield left
 
 
-def _given(nodes: list[Node], after: Flat, before: Flat, numbering: Numbering) -> list[Value]:
+def _given(nodes: list[Node], after: Flat, before: Flat, numbering: Numbering, became: Became) -> list[Value]:
     """Return the values before that the nodes give: all that were computed alike and have no maker of their own."""
     outputs = dict.fromkeys(value for node in nodes for value in node.outputs)
     given: dict[Value, None] = {}
@@ -66,7 +78,8 @@ def _given(nodes: list[Node], after: Flat, before: Flat, numbering: Numbering) -
         likes = [like for like in likes if like not in numbering.aliases] or likes
         rivals = [other for other in numbering.by_number_after[number] if other not in outputs]
         if rivals and value.name not in before.named:
-            likes = _read_alike(likes, value, rivals, before, after)
+            own, others = read_by(value, after), {name for rival in rivals for name in read_by(rival, after)}
+            likes = _read_alike(likes, own, others, before, became)
         given.update(dict.fromkeys(likes))
     return list(given) or [
         numbering.known[numbering.after[value]] for value in outputs if numbering.after[value] in numbering.known
@@ -80,17 +93,33 @@ def _heir(value: Value, after: Flat) -> Value | None:
     return None if maker is None or passed_on(maker) is not None else heir
 
 
-def _read_alike(likes: list[Value], value: Value, rivals: list[Value], before: Flat, after: Flat) -> list[Value]:
-    """Return those of equal values before whose readers now read this value, or none of its rivals."""
-    own, others = read_by(value, after), {name for rival in rivals for name in read_by(rival, after)}
-    kept = [like for like in likes if not (by := read_by(like, before)).isdisjoint(own) or by.isdisjoint(others)]
+def _read_alike(likes: list[Value], own: set[str], others: set[str], before: Flat, became: Became) -> list[Value]:
+    """Return those of equal values before whose readers now read one value after, or at least none of its rivals.
+
+    Args:
+        likes: The values before.
+        own: What the readers of the one value after give.
+        others: What those of its rivals give.
+        before: The graph before.
+        became: The nodes after that stand for a node before.
+    """
+    kept = []
+    for like in likes:
+        by = read_by(like, before)
+        for reader in before.readers.get(like, ()):
+            by.update(name for node in became.get(reader, ()) for name in _names(node))
+        if not by.isdisjoint(own) or by.isdisjoint(others):
+            kept.append(like)
     return kept or likes
 
 
 def read_by(value: Value, flat: Flat) -> set[str]:
     """Return what the readers of a value give, by name: a function's nodes keep these where it is written out."""
-    readers = flat.readers.get(value, ())
-    return {output.name or reader.key for reader in readers for output in reader.outputs}
+    return {name for reader in flat.readers.get(value, ()) for name in _names(reader)}
+
+
+def _names(node: Node) -> list[str]:
+    return [output.name or node.key for output in node.outputs]
 
 
 def _read(nodes: list[Node], after: Flat, numbering: Numbering) -> set[int]:

@@ -9,7 +9,7 @@ __all__ = ["LEAVES", "PRELUDE"]
 
 LEAVES = (
     "nn.Linear(8, 8)",
-    "nn.ReLU()",
+    "nn.SiLU()",
     "nn.LayerNorm(8)",
     "Scale()",
     "nn.GELU()",
@@ -29,7 +29,11 @@ LEAVES = (
     "Rotate()",
     "Wide()",
 )
-"""Expressions, the simplest first: a failure shrinks towards it."""
+"""Expressions, the simplest first: a failure shrinks towards it.
+
+None gives back some of what it is given, as a rectifier does positive numbers: a value that is equal by accident is
+nobody's.
+"""
 
 PRELUDE = {
     "Scale": '''
