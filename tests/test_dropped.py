@@ -166,3 +166,13 @@ def test_what_stays_for_a_call_hangs_together_where_several_values_are_equal() -
         return out
 
     proven(Model(forward, pair=Pair()))
+
+
+def test_what_gives_a_list_is_owned_by_whoever_lost_a_part_of_it() -> None:
+    def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
+        m.norm(x)
+        out: torch.Tensor = m.norm(m.drop(x)).tanh()  # the dropped value cannot be computed before it is decomposed
+        return out
+
+    exported = proven(Model(forward, norm=nn.BatchNorm1d(3), drop=nn.Dropout(0.5)))
+    assert any({o.call for o in origins} == {"norm", "norm@1"} for origins in exported.attribution.nodes.values())

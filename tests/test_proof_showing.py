@@ -68,3 +68,22 @@ def test_a_coarse_value_that_is_not_worth_computing_makes_others_coarse_all_the_
       z = Cast<to=1>(y) t = Constant<value_ints=[3]>() u = Reshape(z, t)
     }}"""
     assert show(text, X * np.float32(1.002))["u"] == (frozenset([0]),)
+
+
+@pytest.mark.parametrize(("error", "found"), [(1e-6, frozenset()), (8e-5, frozenset([1]))])
+def test_what_comes_of_a_value_found_at_some_distance_may_lie_farther(error: float, found: frozenset[int]) -> None:
+    """Errors that were seen to grow may grow on; where none were seen, none are allowed."""
+    text = "g (float[3] x) => (float[3] z) { y = Neg(x) z = Exp(y) }"
+    eager = -X * np.float32(1 + error), np.exp(-X) * np.float32(1 + 2.2e-4)
+    assert show(text, *eager)["z"] == (found,)
+
+
+def test_no_error_is_allowed_to_grow_without_end() -> None:
+    names = "abcdefgh"
+    steps = " ".join(f"{new} = Add({old}, w)" for old, new in zip("x" + names, names, strict=False))
+    # Each is three times as far off as the one before it.
+    eager = [(X + 10 * (i + 1)) * np.float32(1 + 8e-5 * 3**i) for i in range(len(names))]
+    shown = show(f"g (float[3] x) => (float[3] h) <float[3] w = {{10.0, 10.0, 10.0}}> {{ {steps} }}", *eager)
+    found = [bool(shown[name][0]) for name in names]
+    assert found[:4] == [True] * 4
+    assert not any(found[5:])

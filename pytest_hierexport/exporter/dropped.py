@@ -11,6 +11,7 @@ import contextlib
 import functools
 import hashlib
 import math
+import operator
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -81,7 +82,7 @@ def _note(graph: torch.fx.Graph, dropped: list[torch.fx.Node], live: set[torch.f
             likenesses = likenesses[:1]
         survivor = next((survivors[like] for like in likenesses if like in survivors), None)
         if survivor is not None and survivor not in above:
-            for pair in _pairs(node, survivor, lost, contents):
+            for pair in _pairs(node, survivor, live, contents):
                 if pair not in noted:
                     noted.add(pair)
                     _hand_over(*pair)
@@ -90,7 +91,7 @@ def _note(graph: torch.fx.Graph, dropped: list[torch.fx.Node], live: set[torch.f
 def _pairs(
     node: torch.fx.Node,
     survivor: torch.fx.Node,
-    lost: Container[torch.fx.Node],
+    live: Container[torch.fx.Node],
     contents: Mapping[torch.fx.Node, Hashable],
 ) -> Iterator[tuple[torch.fx.Node, torch.fx.Node]]:
     """Yield a dropped node with what stays for it, then what the two read likewise.
@@ -101,8 +102,11 @@ def _pairs(
     yield node, survivor
     if node.target == survivor.target:
         for read, kept in zip(node.all_input_nodes, survivor.all_input_nodes, strict=False):
-            if read in lost and kept not in lost and read in contents and contents[read] == contents.get(kept):
-                yield from _pairs(read, kept, lost, contents)
+            alike = read in contents and contents[read] == contents.get(kept)
+            # Of a list the parts that are taken are compared, and that is what these two do.
+            alike = alike or (node.target is operator.getitem and read.target == kept.target)
+            if alike and read not in live and kept in live:
+                yield from _pairs(read, kept, live, contents)
 
 
 def _hand_over(node: torch.fx.Node, survivor: torch.fx.Node) -> None:
@@ -184,16 +188,16 @@ def _value(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any], random: tor
         return _random(node.meta["val"], random)
     if node.op == "get_attr":
         return functools.reduce(getattr, str(node.target).split("."), node.graph.owning_module)
-    operator: Any = node.target
-    if node.op != "call_function" or not _repeats(operator):
+    function: Any = node.target
+    if node.op != "call_function" or not _repeats(function):
         raise ValueError(f"{node} is no function of its inputs")
     # Laid out alike, equal tensors give equal ones to the last bit.
     args, kwargs = pytree.tree_map_only(
         torch.Tensor, torch.Tensor.contiguous, torch.fx.map_arg((node.args, dict(node.kwargs)), values.__getitem__)
     )
-    given = operator(*args, **kwargs)
+    given = function(*args, **kwargs)
     if any(tensor.is_floating_point() and tensor.isnan().any() for tensor in _tensors(given)):
-        given = pytree.tree_map(functools.partial(_defined, (operator, args, kwargs)), given)
+        given = pytree.tree_map(functools.partial(_defined, (function, args, kwargs)), given)
     return given
 
 
@@ -209,11 +213,11 @@ def _defined(made_by: tuple[Any, ...], tensor: torch.Tensor) -> torch.Tensor:
     return torch.where(tensor.isnan(), torch.randn(tensor.shape, generator=random).to(tensor.dtype), tensor)
 
 
-def _repeats(operator: Any) -> bool:
-    """Whether what the operator gives hangs on its arguments alone, and it leaves them as they are."""
-    if not isinstance(operator, torch._ops.OpOverload):
-        return getattr(operator, "__module__", None) == "_operator"
-    return torch.Tag.nondeterministic_seeded not in operator.tags and not operator._schema.is_mutable
+def _repeats(function: Any) -> bool:
+    """Whether what an operator gives hangs on its arguments alone, and it leaves them as they are."""
+    if not isinstance(function, torch._ops.OpOverload):
+        return getattr(function, "__module__", None) == "_operator"
+    return torch.Tag.nondeterministic_seeded not in function.tags and not function._schema.is_mutable
 
 
 def _random(like: Any, random: torch.Generator) -> Any:

@@ -73,13 +73,26 @@ def _constants(graph: Graph, values: Values, folder: Path | None) -> Iterator[tu
 
 
 def _computed(graph: Graph, values: Values, stated: _Kinds, found: Iterable[Fetched]) -> Iterator[tuple[str, Shown]]:
-    """Look at what the nodes computed; what comes of coarsely rounded values is as coarse."""
+    """Look at what the nodes computed; what comes of coarsely rounded values is as coarse.
+
+    How coarse a value is its dtype says, and how far it lies from the one that it was found to be: rounding errors
+    grow on their way through a deep model.
+    """
     rounding = _Rounding(graph, {value: values.tolerance(dtype) for value, (dtype, _) in stated.items()})
     for value in found:
         inherited = rounding.inherited(value.name)
         seen = [snapshot(array, value.dtype) for array in value.arrays]
-        rounding.own[value.name] = max((values.tolerance(part.dtype) for part in seen), default=0.0)
-        yield value.name, tuple(values.find(part, inherited) for part in seen)
+        shown = tuple(values.find(part, inherited) for part in seen)
+        apart = max((values.distance(*pair) for pair in zip(seen, shown, strict=True)), default=0.0)
+        own = max((values.tolerance(part.dtype) for part in seen), default=0.0)
+        rounding.own[value.name] = max(own, min(_GROWTH * apart, _COARSEST))
+        yield value.name, shown
+
+
+_GROWTH = 4.0
+"""How many times as far apart as what they are computed from two equal values may lie."""
+_COARSEST = 1e-2
+"""The tolerance up to which that counts."""
 
 
 @dataclass

@@ -8,7 +8,7 @@ stand for. Everything else in the proof compares numbers.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
@@ -193,6 +193,11 @@ class Values:
         bucket = self._buckets.get(shown.key)
         return frozenset() if bucket is None else bucket.find(shown, max(rounding, self.tolerance(shown.dtype)))
 
+    def distance(self, shown: Snapshot, numbers: Iterable[int]) -> float:
+        """Return how far a tensor lies from the nearest of the values found for it; 0 where there are none."""
+        bucket = self._buckets.get(shown.key)
+        return 0.0 if bucket is None else bucket.distance(shown, numbers)
+
     def tolerance(self, dtype: str) -> float:
         """Return how far two equal values of a dtype may lie apart, relative to their magnitude."""
         return self._tolerances.get(dtype, relative_tolerance(dtype))
@@ -231,6 +236,7 @@ class _Bucket:
     def __init__(self) -> None:
         self._exact: list[int] = []
         self._members: list[_Member] = []
+        self._places: dict[int, int] = {}
         self._means: list[float] = []
         self._magnitudes: list[float] = []
 
@@ -239,6 +245,7 @@ class _Bucket:
             self._exact.append(number)
             return
         member = _Member.of(number, shown.numbers)
+        self._places[number] = len(self._members)
         self._members.append(member)
         self._means.append(_mean(shown.numbers))
         self._magnitudes.append(float(member.magnitudes().mean()) if shown.numbers.size else 0.0)
@@ -253,6 +260,12 @@ class _Bucket:
         distances = {member.number: member.distance(shown.numbers) for member in members}
         limit = min(tolerance, max(_HARDLY * tolerance, _TIMES * min(distances.values(), default=0.0)))
         return frozenset(number for number, distance in distances.items() if distance <= limit)
+
+    def distance(self, shown: Snapshot, numbers: Iterable[int]) -> float:
+        if shown.numbers is None:
+            return 0.0
+        members = (self._members[self._places[number]] for number in numbers)
+        return min((member.distance(shown.numbers) for member in members), default=0.0)
 
 
 _MEANS = 1e-6
