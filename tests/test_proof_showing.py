@@ -86,4 +86,4 @@ def test_no_error_is_allowed_to_grow_without_end() -> None:
     shown = show(f"g (float[3] x) => (float[3] h) <float[3] w = {{10.0, 10.0, 10.0}}> {{ {steps} }}", *eager)
     found = [bool(shown[name][0]) for name in names]
     assert found[:4] == [True] * 4
-    assert not any(found[5:])
+    assert not any(found[6:])
