@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -69,7 +70,12 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="hierexport", description="Export PyTorch models to ONNX with every node tagged.")
+    parser = _Parser(
+        prog="hierexport",
+        description="Export PyTorch models to ONNX with every node tagged.",
+        epilog=f"exit codes: 0 done, {_FAILED} failed, {_USAGE} not to be served as asked, {_INTERRUPTED} interrupted",
+    )
+    parser.add_argument("--version", action="version", version=f"hierexport {metadata.version('pytest-hierexport')}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_export(commands.add_parser("export", help="export a model", description="Export one model to tagged ONNX."))
     _add_analyze(
@@ -96,8 +102,15 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
 def _add_analyze(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", type=Path, help="a tagged ONNX file")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--depth", type=int, metavar="N", help="show N levels of modules below the root")
+    parser.add_argument("--depth", type=_number, metavar="N", help="show N levels of modules below the root")
     parser.set_defaults(run=_analyze)
+
+
+def _number(text: str) -> int:
+    levels = int(text)
+    if levels < 0:
+        raise argparse.ArgumentTypeError(f"no number of levels: {text}")
+    return levels
 
 
 def _export(options: argparse.Namespace) -> None:

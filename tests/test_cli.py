@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import textwrap
+from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
 
@@ -170,6 +171,12 @@ class TestExport:
         assert not (project / "other.onnx").exists()
 
 
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert (ended.value.code, capsys.readouterr().out) == (0, f"hierexport {version('pytest-hierexport')}\n")
+
+
 class TestErrors:
     @pytest.mark.parametrize(
         ("arguments", "code", "message"),
@@ -188,6 +195,7 @@ class TestErrors:
             (["export", "my_model.py::build", "-o", "out.onnx", "--keep", "torch.nn.Nothing"], 4, "torch.nn.Nothing"),
             (["export", "my_model.py::build", "-o", "out.onnx", "--opset", "999"], 4, "999"),
             (["export", "all", "-o", "out.onnx"], 4, "a selector of one model"),
+            (["analyze", "plain.onnx", "--depth", "-1"], 4, "no number of levels: -1"),
             (["analyze", "missing.onnx"], 4, "No such file"),
             (["analyze", "my_model.py"], 4, "to be an ONNX file"),
             (["analyze", "plain.onnx"], 1, "an ONNX model with tags"),
