@@ -168,6 +168,15 @@ def test_what_stays_for_a_call_hangs_together_where_several_values_are_equal() -
     proven(Model(forward, pair=Pair()))
 
 
+def test_an_input_is_nobodys_though_a_dropped_call_hands_it_on() -> None:
+    def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
+        m.linear(m.back(x))
+        out: torch.Tensor = m.linear(x)
+        return out
+
+    proven(Model(forward, linear=nn.Linear(8, 8), back=TurnedBack()))
+
+
 def test_what_gives_a_list_is_owned_by_whoever_lost_a_part_of_it() -> None:
     def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
         m.norm(x)

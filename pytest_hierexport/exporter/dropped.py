@@ -105,7 +105,7 @@ def _pairs(
             alike = read in contents and contents[read] == contents.get(kept)
             # Of a list the parts that are taken are compared, and that is what these two do.
             alike = alike or (node.target is operator.getitem and read.target == kept.target)
-            if alike and read not in live and kept in live:
+            if alike and read not in live and kept in live and kept.op == "call_function":
                 yield from _pairs(read, kept, live, contents)
 
 
