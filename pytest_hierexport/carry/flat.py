@@ -8,24 +8,18 @@ no difference whether a tool inlined it.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
-import numpy as np
-import onnx
 import onnx_ir as ir
 
+from pytest_hierexport.carry.definitions import arity, attributes, is_repeatable, subgraphs
+from pytest_hierexport.carry.tensors import held_by, tensor_key
 from pytest_hierexport.graph import function_prefix, node_key, reads_elements
 from pytest_hierexport.hierarchy import encode
 
-__all__ = ["TENSOR", "Flat", "Node", "Value", "same_tensor", "same_type", "tensor_key", "tensor_sample"]
-
-# A tensor up to this many bytes is known by its content, as in torch's own deduplication; above it by its name.
-_SMALL = 1024
-TENSOR = "tensor"
-"""What the key of a known tensor begins with."""
+__all__ = ["Flat", "Node", "Value", "same_tensor", "same_type"]
 
 
 @dataclass(eq=False, slots=True)
@@ -173,7 +167,7 @@ class _Copier:
         inputs = self._inputs(node, place)
         captured = tuple(place.scope[value] for value in _captured(node) if value in place.scope)
         varying = any(value.varying for value in (*inputs, *captured) if value is not None)
-        held = _held(node)
+        held = held_by(node)
         outputs = tuple(
             Value(place.name(output), output.dtype, _shape(output), varying=varying, leaf=held)
             for output in node.outputs
@@ -181,18 +175,18 @@ class _Copier:
         copied = Node(
             key=key,
             operator=node.op_identifier(),
-            attributes=_attributes(node, self.model.opset_imports),
+            attributes=attributes(node, self.model.opset_imports),
             inputs=inputs,
             outputs=outputs,
             captured=captured,
-            arity=_arity(node, self.model.opset_imports),
-            repeatable=_repeatable(node, self.model.opset_imports),
+            arity=arity(node, self.model.opset_imports),
+            repeatable=is_repeatable(node, self.model.opset_imports),
             holder=place.holder,
             source=node,
         )
         self._add(copied)
         place.scope.update(zip(node.outputs, outputs, strict=True))
-        for name, graph in _subgraphs(node):
+        for name, graph in subgraphs(node):
             self._subgraph(graph, replace(place, prefix=f"{key}/{name}/", holder=copied))
 
     def _subgraph(self, graph: ir.Graph, place: _Place) -> None:
@@ -208,7 +202,7 @@ class _Copier:
         call = Node(
             key=key,
             operator=node.op_identifier(),
-            attributes=_attributes(node, self.model.opset_imports),
+            attributes=attributes(node, self.model.opset_imports),
             inputs=self._inputs(node, place),
             outputs=(),
             captured=(),
@@ -256,128 +250,11 @@ def _shape(value: ir.Value) -> tuple[int | str | None, ...] | None:
 def _captured(node: ir.Node) -> Iterable[ir.Value]:
     """The values that the node's subgraphs read from outside, and some of their own."""
     read: dict[ir.Value, None] = {}
-    for _, graph in _subgraphs(node):
+    for _, graph in subgraphs(node):
         for inner in graph.all_nodes():
             read.update((value, None) for value in inner.inputs if value is not None)
         read.update(dict.fromkeys(graph.outputs))
     return read
-
-
-def _subgraphs(node: ir.Node) -> Iterator[tuple[str, ir.Graph]]:
-    for attribute in node.attributes.values():
-        if attribute.is_ref():
-            continue
-        if attribute.type == ir.AttributeType.GRAPH:
-            yield attribute.name, attribute.as_graph()
-        elif attribute.type == ir.AttributeType.GRAPHS:
-            for i, graph in enumerate(attribute.as_graphs()):
-                yield f"{attribute.name}.{i}", graph
-
-
-def _attributes(node: ir.Node, opsets: Mapping[str, int]) -> Hashable:
-    """What the attributes say; one that says what its absence would is left out, as tools do."""
-    usual = _defaults(node.op_type, opsets.get(node.domain, 1), node.domain)
-    said = ((name, _attribute(value)) for name, value in node.attributes.items())
-    return tuple(sorted((name, value) for name, value in said if usual.get(name) != value))
-
-
-@lru_cache(maxsize=4096)
-def _defaults(op_type: str, opset: int, domain: str) -> Mapping[str, str]:
-    schema = _schema(op_type, opset, domain)
-    stated = () if schema is None else schema.attributes.values()
-    values = (attribute.default_value for attribute in stated)
-    return {value.name: _attribute(ir.from_proto(value)) for value in values if value.type}
-
-
-def _attribute(attribute: ir.Attr) -> str:
-    if attribute.is_ref():
-        return f"@{attribute.ref_attr_name}"
-    if attribute.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS):
-        return ""
-    if attribute.type == ir.AttributeType.TENSOR:
-        known = tensor_key(attribute.value)
-        return repr(id(attribute.value) if known is None else known)
-    if attribute.type in (ir.AttributeType.FLOAT, ir.AttributeType.FLOATS):
-        # As a file would hold it: a number that was never written down has more digits.
-        return repr((attribute.type.value, np.float32(attribute.value).tolist()))
-    return repr((attribute.type.value, attribute.value))
-
-
-def tensor_key(tensor: Any) -> Hashable | None:
-    """Return what a small tensor holds; None for a large one, whose content is not worth reading."""
-    if tensor is None or tensor.nbytes > _SMALL or tensor.dtype == ir.DataType.STRING:
-        return None
-    return (TENSOR, tensor.dtype.value, tuple(tensor.shape), tensor.tobytes())
-
-
-def tensor_sample(tensor: Any) -> Hashable | None:
-    """Return what equal large tensors have in common and few others; None for one that has no numbers to show."""
-    if tensor.dtype == ir.DataType.STRING:
-        return None
-    try:
-        numbers = tensor.numpy().reshape(-1)
-    except Exception:  # noqa: BLE001 a tensor without storage raises what its framework pleases
-        return None
-    return (tensor.dtype.value, tuple(tensor.shape), numbers[:16].tobytes(), numbers[-16:].tobytes())
-
-
-def _held(node: ir.Node) -> Hashable | None:
-    """What a node that only holds a tensor gives: the same as an initializer of that content."""
-    if node.op_type != "Constant" or node.domain or len(node.attributes) != 1:
-        return None
-    # onnx_ir's own reader names the tensor after the value, which would be a change to the graph.
-    (attribute,) = node.attributes.values()
-    if attribute.is_ref():
-        return None
-    if attribute.type == ir.AttributeType.TENSOR:
-        return tensor_key(attribute.value)
-    dtype = _PLAIN.get(attribute.type)
-    return None if dtype is None else tensor_key(ir.tensor(attribute.value, dtype=dtype))
-
-
-_PLAIN = {
-    ir.AttributeType.FLOAT: ir.DataType.FLOAT,
-    ir.AttributeType.FLOATS: ir.DataType.FLOAT,
-    ir.AttributeType.INT: ir.DataType.INT64,
-    ir.AttributeType.INTS: ir.DataType.INT64,
-}
-
-
-def _arity(node: ir.Node, opsets: Mapping[str, int]) -> int:
-    outputs = list(node.outputs)
-    stated = () if len(outputs) == 1 else _optional_outputs(node.op_type, opsets.get(node.domain, 1), node.domain)
-    while outputs and len(outputs) - 1 in stated and not outputs[-1].uses() and not outputs[-1].is_graph_output():
-        outputs.pop()
-    return len(outputs)
-
-
-@lru_cache(maxsize=4096)
-def _optional_outputs(op_type: str, opset: int, domain: str) -> frozenset[int]:
-    schema = _schema(op_type, opset, domain)
-    optional = onnx.defs.OpSchema.FormalParameterOption.Optional
-    outputs = () if schema is None else schema.outputs
-    return frozenset(i for i, output in enumerate(outputs) if output.option == optional)
-
-
-def _repeatable(node: ir.Node, opsets: Mapping[str, int]) -> bool:
-    if next(_subgraphs(node), None) is not None:
-        return False
-    return _deterministic(node.op_type, opsets.get(node.domain, 1), node.domain)
-
-
-@lru_cache(maxsize=4096)
-def _deterministic(op_type: str, opset: int, domain: str) -> bool:
-    """Whether the operator's definition makes it a function of its inputs and attributes."""
-    schema = _schema(op_type, opset, domain)
-    return schema is None or schema.node_determinism != onnx.defs.OpSchema.NodeDeterminism.NonDeterministic
-
-
-def _schema(op_type: str, opset: int, domain: str) -> Any:
-    """Return the operator's definition, the newest where the opset has none: torch writes down its opset last."""
-    for version in (opset, onnx.defs.onnx_opset_version()):
-        with suppress(onnx.defs.SchemaError):
-            return onnx.defs.get_schema(op_type, version, domain)
-    return None
 
 
 def same_tensor(a: Value, b: Value) -> bool:

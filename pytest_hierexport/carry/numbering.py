@@ -16,17 +16,9 @@ from functools import cached_property
 from itertools import chain
 
 from pytest_hierexport.carry.constants import Constants
-from pytest_hierexport.carry.flat import (
-    TENSOR,
-    Flat,
-    Node,
-    Value,
-    same_tensor,
-    same_type,
-    tensor_key,
-    tensor_sample,
-)
+from pytest_hierexport.carry.flat import Flat, Node, Value, same_tensor, same_type
 from pytest_hierexport.carry.preserving import Preserving
+from pytest_hierexport.carry.tensors import TENSOR, tensor_key, tensor_sample
 
 __all__ = ["Form", "Numbering", "namesake", "number", "passed_on"]
 

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from pytest_hierexport.carry.constants import array_of, evaluate
-from pytest_hierexport.carry.flat import TENSOR, Flat, Node, Value
+from pytest_hierexport.carry.flat import Flat, Node, Value
+from pytest_hierexport.carry.tensors import TENSOR
 
 __all__ = ["Preserving"]
 

@@ -1,0 +1,96 @@
+"""What the definition of a node's operator says of the node."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from pytest_hierexport.carry.tensors import tensor_key
+
+__all__ = ["arity", "attributes", "is_repeatable", "subgraphs"]
+
+
+def attributes(node: ir.Node, opsets: Mapping[str, int]) -> Hashable:
+    """Return what the attributes say; one that says what its absence would is left out, as tools do."""
+    usual = _defaults(node.op_type, opsets.get(node.domain, 1), node.domain)
+    said = ((name, _attribute(value)) for name, value in node.attributes.items())
+    return tuple(sorted((name, value) for name, value in said if usual.get(name) != value))
+
+
+@lru_cache(maxsize=4096)
+def _defaults(op_type: str, opset: int, domain: str) -> Mapping[str, str]:
+    schema = _schema(op_type, opset, domain)
+    stated = () if schema is None else schema.attributes.values()
+    values = (attribute.default_value for attribute in stated)
+    return {value.name: _attribute(ir.from_proto(value)) for value in values if value.type}
+
+
+def _attribute(attribute: ir.Attr) -> str:
+    if attribute.is_ref():
+        return f"@{attribute.ref_attr_name}"
+    if attribute.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS):
+        return ""
+    if attribute.type == ir.AttributeType.TENSOR:
+        known = tensor_key(attribute.value)
+        return repr(id(attribute.value) if known is None else known)
+    if attribute.type in (ir.AttributeType.FLOAT, ir.AttributeType.FLOATS):
+        # As a file would hold it: a number that was never written down has more digits.
+        return repr((attribute.type.value, np.float32(attribute.value).tolist()))
+    return repr((attribute.type.value, attribute.value))
+
+
+def arity(node: ir.Node, opsets: Mapping[str, int]) -> int:
+    """Return how many outputs the node is asked for: optional ones at the end that nobody reads are not counted."""
+    outputs = list(node.outputs)
+    stated = () if len(outputs) == 1 else _optional_outputs(node.op_type, opsets.get(node.domain, 1), node.domain)
+    while outputs and len(outputs) - 1 in stated and not outputs[-1].uses() and not outputs[-1].is_graph_output():
+        outputs.pop()
+    return len(outputs)
+
+
+@lru_cache(maxsize=4096)
+def _optional_outputs(op_type: str, opset: int, domain: str) -> frozenset[int]:
+    schema = _schema(op_type, opset, domain)
+    optional = onnx.defs.OpSchema.FormalParameterOption.Optional
+    outputs = () if schema is None else schema.outputs
+    return frozenset(i for i, output in enumerate(outputs) if output.option == optional)
+
+
+def is_repeatable(node: ir.Node, opsets: Mapping[str, int]) -> bool:
+    """Whether the operator, its attributes and its inputs say all about what the node computes."""
+    if next(subgraphs(node), None) is not None:
+        return False
+    return _deterministic(node.op_type, opsets.get(node.domain, 1), node.domain)
+
+
+@lru_cache(maxsize=4096)
+def _deterministic(op_type: str, opset: int, domain: str) -> bool:
+    """Whether the operator's definition makes it a function of its inputs and attributes."""
+    schema = _schema(op_type, opset, domain)
+    return schema is None or schema.node_determinism != onnx.defs.OpSchema.NodeDeterminism.NonDeterministic
+
+
+def subgraphs(node: ir.Node) -> Iterator[tuple[str, ir.Graph]]:
+    """Yield the graphs in a node's attributes, with the attribute's name and the place in a list."""
+    for attribute in node.attributes.values():
+        if attribute.is_ref():
+            continue
+        if attribute.type == ir.AttributeType.GRAPH:
+            yield attribute.name, attribute.as_graph()
+        elif attribute.type == ir.AttributeType.GRAPHS:
+            for i, graph in enumerate(attribute.as_graphs()):
+                yield f"{attribute.name}.{i}", graph
+
+
+def _schema(op_type: str, opset: int, domain: str) -> Any:
+    """Return the operator's definition, the newest where the opset has none: torch writes down its opset last."""
+    for version in (opset, onnx.defs.onnx_opset_version()):
+        with suppress(onnx.defs.SchemaError):
+            return onnx.defs.get_schema(op_type, version, domain)
+    return None

@@ -1,0 +1,55 @@
+"""What tensors hold, as far as it is worth knowing: equal content makes equal values."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import onnx_ir as ir
+
+__all__ = ["TENSOR", "held_by", "tensor_key", "tensor_sample"]
+
+# A tensor up to this many bytes is known by its content, as in torch's own deduplication; above it by its name.
+_SMALL = 1024
+TENSOR = "tensor"
+"""What the key of a known tensor begins with."""
+
+
+def tensor_key(tensor: Any) -> Hashable | None:
+    """Return what a small tensor holds; None for a large one, whose content is not worth reading."""
+    if tensor is None or tensor.nbytes > _SMALL or tensor.dtype == ir.DataType.STRING:
+        return None
+    return (TENSOR, tensor.dtype.value, tuple(tensor.shape), tensor.tobytes())
+
+
+def tensor_sample(tensor: Any) -> Hashable | None:
+    """Return what equal large tensors have in common and few others; None for one that has no numbers to show."""
+    if tensor.dtype == ir.DataType.STRING:
+        return None
+    try:
+        numbers = tensor.numpy().reshape(-1)
+    except Exception:  # noqa: BLE001 a tensor without storage raises what its framework pleases
+        return None
+    return (tensor.dtype.value, tuple(tensor.shape), numbers[:16].tobytes(), numbers[-16:].tobytes())
+
+
+def held_by(node: ir.Node) -> Hashable | None:
+    """Return what a node that only holds a tensor gives: the same as an initializer of that content."""
+    if node.op_type != "Constant" or node.domain or len(node.attributes) != 1:
+        return None
+    # onnx_ir's own reader names the tensor after the value, which would be a change to the graph.
+    (attribute,) = node.attributes.values()
+    if attribute.is_ref():
+        return None
+    if attribute.type == ir.AttributeType.TENSOR:
+        return tensor_key(attribute.value)
+    dtype = _PLAIN.get(attribute.type)
+    return None if dtype is None else tensor_key(ir.tensor(attribute.value, dtype=dtype))
+
+
+_PLAIN = {
+    ir.AttributeType.FLOAT: ir.DataType.FLOAT,
+    ir.AttributeType.FLOATS: ir.DataType.FLOAT,
+    ir.AttributeType.INT: ir.DataType.INT64,
+    ir.AttributeType.INTS: ir.DataType.INT64,
+}
