@@ -12,6 +12,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest_hierexport
+from pytest_hierexport.cases.factories import find_module
+from pytest_hierexport.choices import is_own
 from pytest_hierexport.files import digest
 
 if TYPE_CHECKING:
@@ -35,7 +38,11 @@ def key_of(case: Case, *, lasting: bool) -> str:
         "options": [case.exporter, case.opset, repr(case.dynamic_shapes), case.randomise, case.keep],
     }
     if lasting:
-        known |= {"package": _package_digest(), "versions": _versions()}
+        known |= {
+            "package": _package_digest(),
+            "versions": _versions(),
+            "exporter": _own_exporter_digest(case.exporter),
+        }
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:32]
 
 
@@ -61,10 +68,24 @@ def rule_identity(rule: Rule, case: Case) -> str | None:
 @cache
 def _package_digest() -> str:
     """Return the digest of this package's own code."""
-    root = Path(__file__).parent
+    return _digest_of(Path(pytest_hierexport.__file__))
+
+
+@cache
+def _own_exporter_digest(exporter: str) -> str:
+    """Return the digest of the package, or the file, that an exporter of the project's own is written in."""
+    if not is_own(exporter):
+        return ""
+    found = find_module(exporter.partition(":")[0].partition(".")[0], Path.cwd())
+    return "" if found is None or found.file is None else _digest_of(found.file)
+
+
+def _digest_of(module: Path) -> str:
+    """Return the digest of a file; of a package's `__init__.py`, of the package."""
+    files = sorted(module.parent.rglob("*.py")) if module.name == "__init__.py" else [module]
     summed = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        summed.update(os.fsencode(path.relative_to(root)) + b"\0" + path.read_bytes() + b"\0")
+    for path in files:
+        summed.update(os.fsencode(path.relative_to(module.parent)) + b"\0" + path.read_bytes() + b"\0")
     return summed.hexdigest()
 
 

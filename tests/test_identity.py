@@ -1,0 +1,54 @@
+"""What a kept export is found again by: it must not be, once anything that made it has changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import pytest_hierexport
+from pytest_hierexport.cases import Case
+from pytest_hierexport.suite import identity
+
+
+def key(exporter: str = "auto") -> str:
+    identity._package_digest.cache_clear()
+    identity._own_exporter_digest.cache_clear()
+    return identity.key_of(Case("any", lambda: None, "tests", exporter=exporter), lasting=True)
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    folder = tmp_path / "package"
+    (folder / "inner").mkdir(parents=True)
+    for name in ("__init__.py", "outer.py", "inner/__init__.py", "inner/deep.py"):
+        (folder / name).write_text("")
+    return folder
+
+
+def test_any_file_of_this_package_counts(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = key()
+    monkeypatch.setattr(pytest_hierexport, "__file__", str(package / "__init__.py"))
+    keys = [ours, key()]
+    for name in ("outer.py", "inner/deep.py"):
+        (package / name).write_text("CHANGED = True")
+        keys.append(key())
+    assert len(set(keys)) == len(keys)
+    assert key() == keys[-1]
+
+
+def test_this_package_is_the_whole_of_it() -> None:
+    root = Path(pytest_hierexport.__file__).parent
+    identity._package_digest.cache_clear()
+    assert identity._package_digest() == identity._digest_of(root / "__init__.py")
+    assert {"exporter", "carry", "proof"} <= {path.name for path in root.iterdir()}
+
+
+def test_any_file_of_an_own_exporter_s_package_counts(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(package.parent))
+    (package.parent / "alone.py").write_text("")
+    keys = [key(), key("package.outer:export"), key("alone:export")]
+    (package / "inner" / "deep.py").write_text("CHANGED = True")
+    (package.parent / "alone.py").write_text("CHANGED = True")
+    keys += [key("package.outer:export"), key("alone:export")]
+    assert len(set(keys)) == len(keys)
