@@ -20,6 +20,7 @@ from pytest_hierexport.exporter.scopes import STACK
 from pytest_hierexport.proof import prove
 from pytest_hierexport.rules import must_005
 from pytest_hierexport.rules.base import ExportedCase
+from pytest_hierexport.weights import randomise
 
 X = torch.linspace(-1, 1, 24).reshape(6, 4)
 
@@ -69,6 +70,31 @@ def test_auto_passes_over_a_graph_that_the_onnx_checker_refuses_and_says_so() ->
     assert any("dynamo" in note and "checker" in note and "Squeeze" in note for note in result.notes)
     assert runs(result)
     assert is_proven(model, result)
+
+
+class Attends(nn.Module):
+    """Attention between norms: what older opsets have least of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.query, self.norm = nn.Linear(4, 4), nn.LayerNorm(4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        query = self.query(x)
+        attended: torch.Tensor = self.norm(nn.functional.scaled_dot_product_attention(query, x, x) + x)
+        return attended
+
+
+@pytest.mark.parametrize("opset", [13, 15, 17, 18, 25])
+def test_auto_gives_the_opset_that_is_asked_for_with_tags_that_are_right(opset: int) -> None:
+    model = nn.Sequential(Attends(), Attends()).eval()
+    randomise(model)
+    example = Example(model, (X.reshape(1, 2, 3, 4),))
+    result = export(model, example.args, opset=opset)
+    assert result.model.opset_imports[""] == opset
+    assert result.exporter == ("torchscript" if opset < 18 else "dynamo")
+    proof = prove(example, result.model, result.attribution)
+    assert (proof.counts()["proven"], proof.unproven) == (7, {})
 
 
 def test_a_capture_asked_for_by_name_gives_its_graph_whatever_the_checker_says() -> None:
