@@ -28,7 +28,7 @@ def package(tmp_path: Path) -> Path:
 
 def test_any_file_of_this_package_counts(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = key()
-    monkeypatch.setattr(pytest_hierexport, "__file__", str(package / "__init__.py"))
+    monkeypatch.setattr(identity, "_PACKAGE", package / "__init__.py")
     keys = [ours, key()]
     for name in ("outer.py", "inner/deep.py"):
         (package / name).write_text("CHANGED = True")
@@ -38,10 +38,8 @@ def test_any_file_of_this_package_counts(package: Path, monkeypatch: pytest.Monk
 
 
 def test_this_package_is_the_whole_of_it() -> None:
-    root = Path(pytest_hierexport.__file__).parent
-    identity._package_digest.cache_clear()
-    assert identity._package_digest() == identity._digest_of(root / "__init__.py")
-    assert {"exporter", "carry", "proof"} <= {path.name for path in root.iterdir()}
+    assert Path(pytest_hierexport.__file__) == identity._PACKAGE
+    assert {"exporter", "carry", "proof"} <= {path.name for path in identity._PACKAGE.parent.iterdir()}
 
 
 def test_any_file_of_an_own_exporter_s_package_counts(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["key_of", "rule_identity"]
 
+_PACKAGE = Path(pytest_hierexport.__file__)
 _SHAPED_BY = ("torch", "onnx", "onnx-ir", "onnxscript", "onnxruntime", "transformers")
 
 
@@ -68,7 +69,7 @@ def rule_identity(rule: Rule, case: Case) -> str | None:
 @cache
 def _package_digest() -> str:
     """Return the digest of this package's own code."""
-    return _digest_of(Path(pytest_hierexport.__file__))
+    return _digest_of(_PACKAGE)
 
 
 @cache
