@@ -293,6 +293,17 @@ def test_what_is_read_for_its_type_alone_keeps_constants_constant() -> None:
     assert [call for call, _ in found["u"]] == ["a", "b", "c"]
 
 
+def test_a_node_that_hands_a_value_on_does_not_come_from_what_was_lost_elsewhere() -> None:
+    types = "<float[2, 3] u, float[3, 2] t, float[2, 3] v, float[2, 3] p, float[3, 2] q, float[2, 3] r>"
+    before = f"""g (float[2, 3] x) => (float[2, 3] m, float[2, 3] n) {types} {{
+        u = Neg(x) t = Transpose<perm = [1, 0]>(u) v = Transpose<perm = [1, 0]>(t) m = Exp(v)
+        p = Neg(x) q = Transpose<perm = [1, 0]>(p) r = Transpose<perm = [1, 0]>(q) n = Log(r) }}"""
+    after = """g (float[2, 3] x) => (float[2, 3] m, float[2, 3] n) {
+        u = Neg(x) m = Exp(u) p = Neg(x) r = Identity(p) n = Log(r) }"""
+    found = carried(before, after, u="a", t="b", v="b", m="a", p="c", q="d", r="d", n="c")
+    assert [call for call, _ in found["r"]] == ["c", "d"]
+
+
 def test_a_node_that_hands_a_value_on_comes_from_no_other_that_does() -> None:
     before = """g (float[2, 3] x) => (float[2, 3] y, float[2, 3] z) {
         w = Neg(x) u = Transpose<perm = [1, 0]>(w) y = Transpose<perm = [1, 0]>(u)

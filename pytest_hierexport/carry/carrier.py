@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_hierexport.attribution import Attribution, Evidence, Origin, Origins, Primary, order_origins
 from pytest_hierexport.carry.flat import Flat, Node, Value, same_type
 from pytest_hierexport.carry.numbering import Form, namesake, number, passed_on
-from pytest_hierexport.carry.regions import Region, leading_from, read_by, regions, walk_back
+from pytest_hierexport.carry.regions import Region, leading_from, read_by, read_on, regions, walk_back
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -206,10 +206,17 @@ class _Carrier:
                 self.origins[node] += self._passing(node)
 
     def _named_so(self, node: Node) -> Iterator[Origin]:
-        """Yield the origins of what gave the value of this name before, and of all that did so alike and is gone."""
+        """Yield the origins of what gave the value of this name before, and of all that did so alike and is gone.
+
+        What others read now in the place of one that is gone is not handed on here.
+        """
         twin = namesake(self.before, node)
+        given = {name for output in node.outputs for name in read_by(output, self.after)}
         for alike in () if twin is None else self.makers[self.numbering.forms_before[twin]]:
-            if alike is twin or not any(output.name in self.after.named for output in alike.outputs):
+            gone = not any(output.name in self.after.named for output in alike.outputs)
+            by = {name for output in alike.outputs for name in read_on(output, self.before, self.became)}
+            elsewhere = by.isdisjoint(given) and not by.isdisjoint(self.after.named)
+            if alike is twin or (gone and not elsewhere):
                 yield from self.known.nodes[alike]
 
     def _passing(self, node: Node) -> list[Origin]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pytest_hierexport.carry.flat import Flat, Node, Value
 from pytest_hierexport.carry.numbering import Numbering, passed_on
 
-__all__ = ["Region", "leading_from", "read_by", "regions", "walk_back"]
+__all__ = ["Region", "leading_from", "read_by", "read_on", "regions", "walk_back"]
 
 
 Became = Mapping[Node, Sequence[Node]]
@@ -103,14 +103,15 @@ def _read_alike(likes: list[Value], own: set[str], others: set[str], before: Fla
         before: The graph before.
         became: The nodes after that stand for a node before.
     """
-    kept = []
-    for like in likes:
-        by = read_by(like, before)
-        for reader in before.readers.get(like, ()):
-            by.update(name for node in became.get(reader, ()) for name in _names(node))
-        if not by.isdisjoint(own) or by.isdisjoint(others):
-            kept.append(like)
+    readers = {like: read_on(like, before, became) for like in likes}
+    kept = [like for like, by in readers.items() if not by.isdisjoint(own) or by.isdisjoint(others)]
     return kept or likes
+
+
+def read_on(value: Value, before: Flat, became: Became) -> set[str]:
+    """Return what the readers of a value before give, or gave, by the names of before and of after."""
+    survivors = (node for reader in before.readers.get(value, ()) for node in became.get(reader, ()))
+    return read_by(value, before).union(*(_names(node) for node in survivors))
 
 
 def read_by(value: Value, flat: Flat) -> set[str]:

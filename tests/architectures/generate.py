@@ -43,23 +43,22 @@ ODD_ATTRIBUTES = ("0", "größe", "x/y", "a@1", "50%", "it's", "a b", "%41")
 KEYS = ("left", "right", "mean", "0", "x/y")
 NAMES = ("Layer", "Block", "Attention")
 ODD_NAMES = ("Größe", "a.b", "x/y@1", "<locals>")
-# Nothing that flattens: what is done again and again would come to one value, whatever it began with.
+# Values that are equal by accident are nobody's. So nothing here flattens (what is done again and again would come to
+# one value, whatever it began with), gives back what it was given (the greater or the mean of two equals, a mean taken
+# off twice), or scales and shifts all alike (which a linear module may follow as well as precede, and a norm undoes).
 UNARY = (
     "torch.tanh({0}) + 0.4 * {0}",
-    "{0} * 0.5 + 0.1",
-    "{0}.flip(-1) * 0.9 - 0.1",
-    "{0} + 0.1 * torch.arange(8)",
+    "{0} * 0.5 + 0.1 * torch.arange(8).sin()",
+    "{0}.flip(-1) * 0.9 - 0.1 * torch.arange(8).sin()",
+    "{0} + 0.1 * torch.arange(8).sin()",
     "{0} - 0.5 * {0}.mean(-1, keepdim=True)",
     "{0}.transpose(1, 2).contiguous().transpose(1, 2)",
 )
-# Nothing that gives back what it was given (the greater or the mean of two equals, a mean taken off twice), and nothing
-# that only scales (which a rectifier or a linear map may follow as well as precede): values that are equal by accident
-# are nobody's.
 BINARY = (
-    "0.6 * {0} + 0.5 * {1} - 0.2",
+    "0.6 * {0} + 0.5 * {1} - 0.2 * torch.arange(8).sin()",
     "{0} * torch.sigmoid({1})",
-    "torch.maximum({0}, {1} - 0.7) - 0.1 * {1} + 0.2",
-    "{0} - 0.3 * {1} + 0.3",
+    "torch.maximum({0}, {1} - 0.7) - 0.1 * {1} + 0.2 * torch.arange(8).sin()",
+    "{0} - 0.3 * {1} + 0.3 * torch.arange(8).sin()",
 )
 
 
