@@ -1,11 +1,13 @@
 """The MUST rules on thousands of random module trees, and what those trees held.
 
-    python benchmarks/random_architectures.py --count 10000 [--first SEED] [--jobs N] [--rules IDS]
+    python benchmarks/random_architectures.py --count 10000 [--first SEED] [--calls N] [--jobs N] [--rules IDS]
                                               [--log FILE] [--markdown FILE]
 
-A tree is drawn from its seed alone, so that any failure can be had again: `--first SEED --count 1` prints its source.
+A tree is drawn from its seed and its number of calls alone, so that any failure can be had again: `--first SEED --count 1`
+prints its source.
 With `--log`, every outcome is kept as a line of JSON as soon as it is there, and a later run with the same file and
-the same rules goes on where that one stopped: start a new file after a change to the package or to the generator.
+the same rules goes on where that one stopped: start a new file after a change to the package or to the generator, and
+for another number of calls.
 """
 
 from __future__ import annotations
@@ -109,12 +111,12 @@ def selected(ids: Sequence[str] | None) -> list[Rule]:
     return [rule for rule in known if (rule.id not in LEFT_OUT if ids is None else rule.id in ids)]
 
 
-def check(seed: int, ids: Sequence[str]) -> Outcome:
+def check(seed: int, ids: Sequence[str], calls: int) -> Outcome:
     """Draw, build, export and judge one architecture."""
     from architectures import features, generate
     from architectures.check import refusal, violations
 
-    program = generate(Random(seed))
+    program = generate(Random(seed), calls)
     found = features(program, program.build())
     broken, refused = [], ""
     with tempfile.TemporaryDirectory() as folder:
@@ -136,7 +138,7 @@ def run(options: argparse.Namespace) -> Summary:
     seeds = [seed for seed in options.seeds if seed not in outcomes]
     context = multiprocessing.get_context("spawn")
     with context.Pool(options.jobs, _quiet, maxtasksperchild=TREES_PER_PROCESS) as pool:
-        for outcome in pool.imap_unordered(partial(check, ids=ids), seeds):
+        for outcome in pool.imap_unordered(partial(check, ids=ids, calls=options.calls), seeds):
             outcomes[outcome.seed] = outcome
             log.append(outcome)
             _tell(outcome, len(outcomes), len(options.seeds))
@@ -188,6 +190,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=100, help="architectures (default: 100)")
     parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first seed (default: 0)")
+    parser.add_argument("--calls", type=int, default=60, metavar="N", help="module calls of each, about (default: 60)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes (default: one per core)")
     parser.add_argument("--rules", metavar="IDS", help="comma-separated (default: all but MUST-008)")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the report to a file")

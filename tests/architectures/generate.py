@@ -37,7 +37,7 @@ __all__ = ["generate"]
 T = TypeVar("T")
 
 CALLS = 60
-"""Module calls of a whole program, at most: enough for three levels of blocks, few enough to export in a second."""
+"""Module calls of a whole program, about: enough for three levels of blocks, few enough to export in a second."""
 ATTRIBUTES = ("a", "b", "c", "layers", "block", "attention", "norm", "embedding")
 ODD_ATTRIBUTES = ("0", "größe", "x/y", "a@1", "50%", "it's", "a b", "%41")
 KEYS = ("left", "right", "mean", "0", "x/y")
@@ -105,9 +105,9 @@ class Scope:
 class Generator:
     """One program in the making."""
 
-    def __init__(self, random: Random) -> None:
-        """Draw every choice from `random`."""
-        self.random = random
+    def __init__(self, random: Random, calls: int) -> None:
+        """Draw every choice from `random`, for as many module calls as that."""
+        self.random, self.calls = random, calls
         self.declarations: list[Block | Shared] = []
         self.blocks: dict[str, Signature] = {}
         self.shares: dict[str, Signature] = {}
@@ -122,7 +122,7 @@ class Generator:
         if self.one_in(2):
             self.share()
         inputs = self.random.randint(1, 3)
-        root = self.block(inputs, limit=CALLS, steps=10, whole=True)
+        root = self.block(inputs, limit=self.calls, steps=10, whole=True)
         child: Child = New(root.identifier)
         if self.signature(child).chains and not root.keys and self.one_in(6):
             child = Chain((child, self.leaf()))
@@ -309,6 +309,6 @@ class Generator:
         return chosen
 
 
-def generate(random: Random) -> Program:
-    """Return a program drawn from `random`; equal draws give equal programs."""
-    return Generator(random).program()
+def generate(random: Random, calls: int = CALLS) -> Program:
+    """Return a program of about so many module calls, drawn from `random`; equal draws give equal programs."""
+    return Generator(random, calls).program()
