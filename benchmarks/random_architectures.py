@@ -3,8 +3,8 @@
     python benchmarks/random_architectures.py --count 10000 [--first SEED] [--calls N] [--jobs N] [--rules IDS]
                                               [--log FILE] [--markdown FILE]
 
-A tree is drawn from its seed and its number of calls alone, so that any failure can be had again: `--first SEED --count 1`
-prints its source.
+A tree is drawn from its seed and the number of calls alone, so that any failure can be had again:
+`--first SEED --count 1` prints its source.
 With `--log`, every outcome is kept as a line of JSON as soon as it is there, and a later run with the same file and
 the same rules goes on where that one stopped: start a new file after a change to the package or to the generator, and
 for another number of calls.

@@ -102,10 +102,10 @@ def _pairs(
     yield node, survivor
     if node.target == survivor.target:
         for read, kept in zip(node.all_input_nodes, survivor.all_input_nodes, strict=False):
-            alike = read in contents and contents[read] == contents.get(kept)
-            # Of a list the parts that are taken are compared, and that is what these two do.
-            alike = alike or (node.target is operator.getitem and read.target == kept.target)
-            if alike and read not in live and kept in live and kept.op == "call_function":
+            # Of a list the parts that are taken are compared, and those two are alike.
+            alike = node.target is operator.getitem or (read in contents and contents[read] == contents.get(kept))
+            # What hands on what it was given did not make it.
+            if alike and read.target == kept.target and read not in live and kept in live:
                 yield from _pairs(read, kept, live, contents)
 
 

@@ -51,7 +51,7 @@ UNARY = (
     "{0} * 0.5 + 0.1 * torch.arange(8).sin()",
     "{0}.flip(-1) * 0.9 - 0.1 * torch.arange(8).sin()",
     "{0} + 0.1 * torch.arange(8).sin()",
-    "{0} - 0.5 * {0}.mean(-1, keepdim=True)",
+    "{0} - 0.5 * {0}.mean(-2, keepdim=True)",
     "{0}.transpose(1, 2).contiguous().transpose(1, 2)",
 )
 BINARY = (
