@@ -10,7 +10,7 @@ __all__ = ["LEAVES", "PRELUDE"]
 LEAVES = (
     "nn.Linear(8, 8)",
     "nn.SiLU()",
-    "nn.LayerNorm(8)",
+    "nn.LayerNorm((3, 8))",
     "Scale()",
     "nn.GELU()",
     "nn.Linear(8, 8, bias=False)",
@@ -31,7 +31,8 @@ LEAVES = (
 )
 """Expressions, the simplest first: a failure shrinks towards it.
 
-None gives back some of what it is given, as a rectifier does positive numbers: a value that is equal by accident is
+None gives back some of what it is given, as a rectifier does positive numbers, nor undoes what another did, as a norm of
+the last axis undoes a batch norm of the one before: a value that is equal by accident is
 nobody's.
 """
 
