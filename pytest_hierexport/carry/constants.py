@@ -46,8 +46,9 @@ class Constants:
         known = bool(inputs) and all(pair != (None, None) for pair in zip(inputs, types, strict=True))
         if not known or not node.repeatable:
             return unknown
+        whole = all(kind is None or None not in kind for kind in types)
         try:
-            first, *others = [self._trial(node, inputs, types, trial) for trial in _STAND_INS]
+            first, *others = [self._trial(node, inputs, types, trial) for trial in _STAND_INS[: 1 if whole else None]]
         except Exception:  # noqa: BLE001 what onnx's reference cannot compute, or no tensor can hold, stays unknown
             return unknown
         return first if len(first) == len(unknown) and all(other == first for other in others) else unknown
