@@ -185,3 +185,21 @@ def test_what_gives_a_list_is_owned_by_whoever_lost_a_part_of_it() -> None:
 
     exported = proven(Model(forward, norm=nn.BatchNorm1d(3), drop=nn.Dropout(0.5)))
     assert any({o.call for o in origins} == {"norm", "norm@1"} for origins in exported.attribution.nodes.values())
+
+
+class Residual(nn.Module):
+    """Every step reads the one before it twice: there are more ways through it than anyone can walk."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(40):
+            x = x.tanh() + x * 0.5
+        return x
+
+
+def test_a_deep_model_of_residuals_is_gone_through_once() -> None:
+    def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
+        m.residual(x)
+        out: torch.Tensor = m.residual(x)
+        return out
+
+    proven(Model(forward, residual=Residual()))

@@ -75,17 +75,28 @@ def _note(graph: torch.fx.Graph, dropped: list[torch.fx.Node], live: set[torch.f
             survivors.update(dict.fromkeys(_likenesses(node, contents), node))
     noted: set[tuple[torch.fx.Node, torch.fx.Node]] = set()
     for node in (node for node in lost if node in contents):
-        likenesses = list(_likenesses(node, contents))
-        above = _needed(graph, {node}) - {node}
-        if any(contents.get(other) == contents.get(node) for other in above):
-            # It hands on what it was given: nothing but its very like does the same.
-            likenesses = likenesses[:1]
-        survivor = next((survivors[like] for like in likenesses if like in survivors), None)
-        if survivor is not None and survivor not in above:
-            for pair in _pairs(node, survivor, live, contents):
-                if pair not in noted:
-                    noted.add(pair)
-                    _hand_over(*pair)
+        survivor = _survivor(graph, node, contents, survivors)
+        if survivor is not None:
+            for pair in _pairs(node, survivor, live, contents, noted):
+                _hand_over(*pair)
+
+
+def _survivor(
+    graph: torch.fx.Graph,
+    node: torch.fx.Node,
+    contents: Mapping[torch.fx.Node, Hashable],
+    survivors: Mapping[Hashable, torch.fx.Node],
+) -> torch.fx.Node | None:
+    """Return what stays for a dropped node: of those that have most in common with it the first."""
+    likenesses = list(_likenesses(node, contents))
+    if survivors.keys().isdisjoint(likenesses):
+        return None
+    above = _needed(graph, {node}) - {node}
+    if any(contents.get(other) == contents[node] for other in above):
+        # It hands on what it was given: nothing but its very like does the same.
+        likenesses = likenesses[:1]
+    survivor = next((survivors[like] for like in likenesses if like in survivors), None)
+    return None if survivor in above else survivor
 
 
 def _pairs(
@@ -93,20 +104,27 @@ def _pairs(
     survivor: torch.fx.Node,
     live: Container[torch.fx.Node],
     contents: Mapping[torch.fx.Node, Hashable],
+    noted: set[tuple[torch.fx.Node, torch.fx.Node]],
 ) -> Iterator[tuple[torch.fx.Node, torch.fx.Node]]:
-    """Yield a dropped node with what stays for it, then what the two read likewise.
+    """Yield a dropped node with what stays for it, then what the two read likewise; no pair that is noted, and note it.
 
     Of several that give the same, each may have been the nearest to one node; what a call is said to have made has to
     hang together all the same.
     """
-    yield node, survivor
-    if node.target == survivor.target:
-        for read, kept in zip(node.all_input_nodes, survivor.all_input_nodes, strict=False):
-            # Of a list the parts that are taken are compared, and those two are alike.
-            alike = node.target is operator.getitem or (read in contents and contents[read] == contents.get(kept))
+    at = [(node, survivor)]
+    for lost, kept in at:
+        if (lost, kept) in noted:
+            continue
+        noted.add((lost, kept))
+        yield lost, kept
+        # Of a list the parts that are taken are compared, and the two that give it are alike.
+        taken = lost.target is operator.getitem
+        for mine, other in zip(lost.all_input_nodes, kept.all_input_nodes, strict=False):
+            alike = taken or (mine in contents and contents[mine] == contents.get(other))
             # What hands on what it was given did not make it.
-            if alike and read.target == kept.target and read not in live and kept in live:
-                yield from _pairs(read, kept, live, contents)
+            same = lost.target == kept.target and mine.target == other.target
+            if alike and same and mine not in live and other in live:
+                at.append((mine, other))
 
 
 def _hand_over(node: torch.fx.Node, survivor: torch.fx.Node) -> None:
