@@ -158,6 +158,83 @@ def test_a_tag_too_many_is_found(whole: ExportedCase, tmp_path: Path) -> None:
     assert "reads a value that the call was not given" in violation.found
 
 
+class Told(nn.Module):
+    """A layer that is told what it has no use for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor, *, flag: bool) -> torch.Tensor:
+        del mask, flag
+        return torch.tanh(self.linear(x)) + x
+
+
+class Telling(nn.Module):
+    """Two such layers, and a mask that the model makes itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = Told(), Told()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        mask = torch.sigmoid(x)
+        for layer in (self.first, self.second):
+            x = layer(x, mask, flag=False)
+        return x * mask
+
+
+def telling() -> object:
+    torch.manual_seed(0)
+    model = Telling().eval()
+    randomise(model)
+    return model, (torch.randn(2, 4),)
+
+
+def test_a_fusion_that_never_was_is_found_whatever_else_its_call_was_told(tmp_path: Path) -> None:
+    case = exported(tmp_path, telling)
+    key = only(case, "first.linear")
+    both = tuple(Origin(call, Evidence.FUSED) for call in ("first.linear", "second"))
+    violations = found(case, tmp_path / "damaged", lambda k, origins: both if k == key else origins)
+    assert [violation.where.split()[1] for violation in violations] == ["second"]
+
+
+def test_one_output_of_several_that_is_not_the_models_is_found(tmp_path: Path) -> None:
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.other = nn.Linear(4, 4), nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return torch.tanh(self.one(x)), torch.sigmoid(self.other(x))
+
+    def damage(proto: onnx.ModelProto) -> None:
+        next(node for node in proto.graph.node if node.op_type == "Sigmoid").op_type = "Neg"
+
+    model = Both().eval()
+    randomise(model)
+    case = exported(tmp_path, lambda: (model, (torch.randn(2, 4),)))
+    violations = breaks("MUST-007", damaged(case, tmp_path / "damaged", damage))
+    assert [violation.where for violation in violations] == ["the model's own call (/Both)"]
+    assert violations[0].found.startswith("the graph does not give what the model returned: output[1]")
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_the_order_of_the_nodes_in_the_file_hides_nothing(
+    whole: ExportedCase, tmp_path: Path, *, reverse: bool
+) -> None:
+    def damage(proto: onnx.ModelProto) -> None:
+        nodes = list(proto.graph.node)[:: -1 if reverse else 1]
+        del proto.graph.node[:]
+        proto.graph.node.extend(nodes)
+
+    assert not breaks("MUST-007", damaged(whole, tmp_path / "right", damage))
+    key = only(whole, "layers.0.linear")
+    wrong = retagged(whole, tmp_path / "wrong", lambda k, origins: traced("layers.1") if k == key else origins)
+    violations = breaks("MUST-007", damaged(wrong, tmp_path / "damaged", damage))
+    assert {violation.where.split()[1] for violation in violations} == {"layers.0.linear", "layers.0", "layers.1"}
+
+
 def test_a_node_without_a_tag_is_found_by_what_its_call_no_longer_makes(whole: ExportedCase, tmp_path: Path) -> None:
     key = only(whole, "layers.0.linear")
     violations = found(whole, tmp_path, lambda k, origins: () if k == key else origins)

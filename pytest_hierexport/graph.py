@@ -11,7 +11,7 @@ An initializer's key is its name as it stands; in a subgraph it stands, encoded,
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Inventory",
     "function_prefix",
+    "in_order",
     "inventory_ir",
     "inventory_proto",
     "may_hold_subgraphs",
@@ -157,6 +158,36 @@ def _add_proto_subgraph(
     found.graphs.append(graph)
     found.initializers += [(prefix + encode(tensor.name), tensor) for tensor in graph.initializer]
     _add_proto_nodes(found, graph.node, prefix)
+
+
+def in_order(
+    nodes: Sequence[NodeT],
+    reads: Callable[[NodeT], Iterable[Hashable]],
+    makes: Callable[[NodeT], Iterable[Hashable]],
+) -> list[tuple[int, NodeT]]:
+    """Return nodes with their places, each behind those that make what it reads; as they stand where they stand so.
+
+    ONNX asks for that order, ONNX Runtime does not, and tools write files without it.
+
+    Args:
+        nodes: The nodes of a graph or function.
+        reads: What a node reads, its subgraphs included.
+        makes: What a node makes.
+    """
+    maker = {value: place for place, node in enumerate(nodes) for value in makes(node)}
+    ordered: dict[int, NodeT] = {}
+    entered: set[int] = set()
+    for place in range(len(nodes)):
+        open_ = [place]
+        while open_:
+            at = open_[-1]
+            before = () if at in entered else (maker.get(value) for value in reads(nodes[at]))
+            entered.add(at)
+            waiting = [other for other in before if other is not None and other not in entered]
+            open_ += waiting
+            if not waiting:
+                ordered.setdefault(open_.pop(), nodes[at])
+    return list(ordered.items())
 
 
 def reads_elements(domain: str, operator: str, place: int) -> bool:

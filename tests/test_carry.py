@@ -391,3 +391,23 @@ def test_a_constant_is_computed_by_whoever_names_it_not_by_all_who_hold_its_like
         n = Neg(k) u = Mul(x, n) e = Constant<value_float = 1.0>() f = Abs(e) y = Add(u, f) }"""
     found = carried(before, after, c="a", n="a", u="a", e="b", f="b", y="b")
     assert found["n"] == [("a", "traced")]
+
+
+def test_a_graph_in_another_precision_keeps_its_origins() -> None:
+    before = """g (float[2] x) => (float[2] y) <float[2] w = {1.5, 2.5}> {
+        u = Mul(x, w) v = Exp(u) y = Add(v, w) }"""
+    after = """g (float[2] x) => (float[2] y) <float16[2] w = {15872, 16640}> {
+        x16 = Cast<to = 10>(x) u = Mul(x16, w) v = Exp(u) y16 = Add(v, w) y = Cast<to = 1>(y16) }"""
+    source, target = model(before), model(after)
+    for name in ("u", "v"):
+        next(value for node in target.graph for value in node.outputs if value.name == name).dtype = ir.DataType.FLOAT16
+    found = carry(source, known(source, u="a", v="b", y="c"), target).nodes
+    calls = {key: [origin.call for origin in origins] for key, origins in found.items()}
+    assert calls == {"x16": ["a"], "u": ["a"], "v": ["b"], "y16": ["c"], "y": ["c"]}
+
+
+def test_a_graph_whose_nodes_stand_in_another_order_keeps_its_origins() -> None:
+    before = "g (float[2] x) => (float[2] y) { u = Relu(x) v = Exp(u) y = Neg(v) }"
+    after = "g (float[2] x) => (float[2] y) { y = Neg(v) v = Exp(u) u = Relu(x) }"
+    found = carried(before, after, u="a", v="b", y="c")
+    assert found == {"u": [("a", "traced")], "v": [("b", "traced")], "y": [("c", "traced")]}

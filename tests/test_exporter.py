@@ -105,6 +105,13 @@ class TestCalls:
         assert calls_by_operator(result, "Softmax") == ["gate"]
         assert result.attribution.hierarchy.tag("gate") == "/Sequence/Apply/Gate.gate"
 
+    def test_a_module_called_from_outside_the_modules_keeps_its_calls_apart_from_those_within(self) -> None:
+        block = Sequence(lambda m, x: m.n(m.n(x)) + 1, n=Gate())
+        model = Sequence(lambda m, x: m.kept[0](m.n(x)), n=block, o=block)
+        model.kept = [block]  # type: ignore[assignment]  # a plain list: torch does not see which module it holds
+        # For torch both the second run of the block and the second run of what it holds are `n@1` there.
+        assert calls_by_operator(exported(model), "Softmax") == ["n.n", "n.n@1", "n.n@2", "n.n@3"]
+
     def test_a_slice_of_a_list_names_modules_by_their_place_in_the_list(self) -> None:
         model = Sequence(lambda m, x: m.l[2](m.l[1:][0](x)), l=nn.ModuleList(Gate() for _ in range(3)))
         assert calls_by_operator(exported(model), "Softmax") == ["l.1", "l.2"]

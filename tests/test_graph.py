@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from random import Random
 
 import numpy as np
 import onnx
@@ -13,6 +14,7 @@ from onnx import helper, numpy_helper
 
 from pytest_hierexport.graph import (
     function_prefix,
+    in_order,
     inventory_ir,
     inventory_proto,
     may_hold_subgraphs,
@@ -121,3 +123,24 @@ def test_different_outputs_make_different_keys(names: list[str]) -> None:
     nodes = [helper.make_node("Custom", ["x"], [name], domain="my.dom", body=branch(name)) for name in names]
     keys = [key for key, _ in walk_proto(model(nodes))]
     assert len(set(keys)) == len(keys) == 2 * len(names)
+
+
+@given(st.lists(st.lists(st.integers(0, 11), max_size=3), max_size=12), st.randoms(use_true_random=False))
+@settings(deadline=None)
+def test_nodes_are_brought_into_the_order_in_which_they_run(reads: list[list[int]], random: Random) -> None:
+    # Node i reads some of those before it.
+    nodes = [(i, [value for value in read if value < i]) for i, read in enumerate(reads)]
+    assert in_order(nodes, lambda node: node[1], lambda node: [node[0]]) == list(enumerate(nodes))
+    random.shuffle(nodes)
+    ordered = in_order(nodes, lambda node: node[1], lambda node: [node[0]])
+    assert sorted(place for place, _ in ordered) == list(range(len(nodes)))
+    assert all(nodes[place] is node for place, node in ordered)
+    made: set[int] = set()
+    for _, (value, read) in ordered:
+        assert made.issuperset(read)
+        made.add(value)
+
+
+def test_nodes_that_wait_for_each_other_are_all_kept() -> None:
+    nodes = [("a", ["b"]), ("b", ["a"])]
+    assert len(in_order(nodes, lambda node: node[1], lambda node: [node[0]])) == 2

@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from pytest_hierexport.carry.definitions import arity, attributes, is_repeatable, subgraphs
 from pytest_hierexport.carry.tensors import held_by, tensor_key
-from pytest_hierexport.graph import function_prefix, node_key, reads_elements
+from pytest_hierexport.graph import function_prefix, in_order, node_key, reads_elements
 from pytest_hierexport.hierarchy import encode
 
 __all__ = ["Flat", "Node", "Value", "same_tensor", "same_type"]
@@ -155,7 +155,7 @@ class _Copier:
         return copied
 
     def _nodes(self, graph: Any, place: _Place) -> None:
-        for position, node in enumerate(graph):
+        for position, node in in_order(list(graph), _all_read, lambda node: node.outputs):
             key = place.prefix + node_key([output.name or "" for output in node.outputs], position)
             function = self.model.functions.get(node.op_identifier())
             if function is None:
@@ -245,6 +245,11 @@ def _shape(value: ir.Value) -> tuple[int | str | None, ...] | None:
     if value.shape is None:
         return None
     return tuple(dim if isinstance(dim, int) else str(dim) for dim in value.shape)
+
+
+def _all_read(node: ir.Node) -> Iterator[ir.Value]:
+    yield from (value for value in node.inputs if value is not None)
+    yield from _captured(node)
 
 
 def _captured(node: ir.Node) -> Iterable[ir.Value]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 
@@ -211,9 +211,17 @@ class _Pass:
         if form in self._numbers:
             return self._numbers[form]
         namesake = self.before.named.get(value.name) if value.name else None
-        if namesake is not None and same_type(namesake, value):
+        if namesake is not None and (same_type(namesake, value) or self._is_rounded(namesake, value)):
             return self.result.before[namesake]
         return self._intern(form)
+
+    def _is_rounded(self, namesake: Value, value: Value) -> bool:
+        """Whether a value is its namesake in another precision: computed by the same operation."""
+        made, known = self.after.maker.get(value), self.before.maker.get(namesake)
+        if made is None or known is None or not _same_operator(made, known):
+            return False
+        floating = all(dtype is not None and dtype.is_floating_point() for dtype in (namesake.dtype, value.dtype))
+        return floating and same_type(replace(namesake, dtype=value.dtype), value)
 
 
 def passed_on(node: Node) -> Value | None:

@@ -39,6 +39,7 @@ class Scopes:
         self.recorder: CallRecorder | None = None
         # By the call that made it and what torch calls it: the latter is not always unique, and seldom another's.
         self._by_entry: dict[tuple[str | None, str, str], str] = {}
+        self._by_stack: dict[tuple[tuple[str, str, str], ...], str] = {}
         self._root = ""  # what the tracer calls the model: torch wraps it while it traces
         self._stacks: list[Stack] = []  # torch's stack in each call that is open
         self._in_graphs: dict[str, Call] = {}  # the calls in dynamo's graphs
@@ -127,7 +128,9 @@ class Scopes:
         key, (path, _) = list(stack.items())[-1]
         if call.name == ROOT:
             self._by_entry.clear()
+            self._by_stack.clear()
             self._root = key
+        self._by_stack.setdefault(self._entries(stack), call.name)
         self._learn(call, _below(self._root, key), _below(self._root, path))
 
     def _learn(self, call: Call, key: str, path: str) -> None:
@@ -154,22 +157,39 @@ class Scopes:
         if not stack:
             # What calls a function for its body has no stack of its own: it stands where its holder does.
             return holder
-        root = self._root if self._root in stack else next(iter(stack))
-        root_path = stack[root][0]
-        if root != self._root and root_path != "":
+        if self._start(stack) != self._root and stack[self._start(stack)][0] != "":
             return None
+        entries = self._entries(stack)
+        if entries in self._by_stack:
+            return self._by_stack[entries]
         at: str | None = None
-        for key, (path, cls) in itertools.dropwhile(lambda entry: entry[0] != root, stack.items()):
-            key, path = _below(root, key), _below(root_path, path)  # noqa: PLW2901  as they are called here
+        for key, path, cls in entries:
             if (None, key, path) not in self._by_entry:
                 self._read(key, path, cls, at)
             at = self._by_entry.get((at, key, path)) or self._by_entry[None, key, path]
         return at
 
-    def _read(self, key: str, path: str, cls: Any, parent: str | None) -> None:
+    def _start(self, stack: Stack) -> str:
+        """Return the key of the model on a stack."""
+        return self._root if self._root in stack else next(iter(stack))
+
+    def _entries(self, stack: Stack) -> tuple[tuple[str, str, str], ...]:
+        """Return key, path and class of what is on a stack from the model on, named as below it.
+
+        Below the model, as torch has it in the end, two entries may have one key (a module that is reached from outside
+        of the modules is called as it is from the one that holds it): then the first's place is the second's.
+        """
+        root = self._start(stack)
+        root_path = stack[root][0]
+        entries: dict[str, tuple[str, str, str]] = {}
+        for key, (path, cls) in itertools.dropwhile(lambda entry: entry[0] != root, stack.items()):
+            text = cls if isinstance(cls, str) else f"{cls.__module__}.{cls.__qualname__}"
+            entries[_below(root, key)] = _below(root, key), _below(root_path, path), text
+        return tuple(entries.values())
+
+    def _read(self, key: str, path: str, cls: str, parent: str | None) -> None:
         """Read a call off a stack that no recorder saw: that of a program which torch exported earlier."""
-        text = cls if isinstance(cls, str) else f"{cls.__module__}.{cls.__qualname__}"
-        call = Call(_encoded(path), _index(key, path), text, parent)
+        call = Call(_encoded(path), _index(key, path), cls, parent)
         self._learn(call, key, path)
         self.calls.setdefault(call.name, call)
 

@@ -72,6 +72,8 @@ class EagerCall:
     """Tensors that the call returned. Its numbers are no values that a graph must have: most stay in Python."""
     effects: frozenset[int]
     """What arguments, caches and captured attributes held when the call ended, and the numbers that it returned."""
+    settings: frozenset[int] = frozenset()
+    """The inputs that are Python numbers alone: no call made them, and most never were a value of the graph."""
 
     @cached_property
     def given(self) -> frozenset[int]:
@@ -149,6 +151,7 @@ class _Entered:
     start: int
     in_body: bool
     inputs: dict[int, str]
+    settings: frozenset[int]
     holders: tuple[Any, ...]
     modules: list[torch.nn.Module]
 
@@ -195,9 +198,11 @@ class _Watcher:
     def entered(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Record the inputs of a call."""
         modules = self._below[call.path]
-        inputs = self._numbers_of(walk((args, kwargs)))
-        inputs.update(self._captured(modules))
-        self._open[call.name] = _Entered(self._begun, self._bodies > 0, inputs, (args, kwargs), modules)
+        held = list(walk((args, kwargs)))
+        captured = self._captured(modules)
+        inputs = self._numbers_of(iter(held)) | captured
+        settings = frozenset(inputs.keys() - self._tensors_of(iter(held)).keys() - captured.keys())
+        self._open[call.name] = _Entered(self._begun, self._bodies > 0, inputs, settings, (args, kwargs), modules)
         self._begun += 1
 
     def left(self, call: Call, output: Any) -> None:
@@ -206,7 +211,9 @@ class _Watcher:
         returned = self._tensors_of(walk(output))
         left = self._numbers_of((label, part) for label, part in walk(output) if not isinstance(part, torch.Tensor))
         effects = frozenset((*left, *self._tensors_of(walk(entered.holders)), *self._captured(entered.modules)))
-        self.calls.append(EagerCall(call, entered.start, entered.in_body, entered.inputs, returned, effects))
+        self.calls.append(
+            EagerCall(call, entered.start, entered.in_body, entered.inputs, returned, effects, entered.settings)
+        )
 
     def _captured(self, modules: list[torch.nn.Module]) -> dict[int, str]:
         """Tensors on the call's module or below it that this pass has put there or changed."""

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 import onnx
 
 from pytest_hierexport.attribution import Attribution
-from pytest_hierexport.graph import function_prefix, node_key
+from pytest_hierexport.graph import function_prefix, in_order, node_key
 from pytest_hierexport.hierarchy import encode
-from pytest_hierexport.proof.bodies import body_of, renamed, subgraphs
+from pytest_hierexport.proof.bodies import body_of, captured, renamed, subgraphs
 from pytest_hierexport.proof.control import Control, Question, control
 from pytest_hierexport.proof.steps import Body, Site, Step
 from pytest_hierexport.proof.values import Array
@@ -108,7 +108,7 @@ class Unrolling:
         self.proto.graph.node.extend(node for question in asked.values() for node in question.extra)
 
     def _enter(self, nodes: Iterable[onnx.NodeProto], place: _Place) -> Iterator[Step]:
-        for position, node in enumerate(nodes):
+        for position, node in in_order(list(nodes), _read, lambda node: filter(None, node.output)):
             key = place.prefix + node_key(node.output, position)
             copy = self._copied(node, place) if place.label else node
             if _called(node) in self._fitting:
@@ -159,7 +159,9 @@ class Unrolling:
         prefixes = [function_prefix(*_called(node))] if _called(node) in self._functions else []
         if control(node, self._opset, key) is None:
             prefixes += [f"{key}/{encode(attribute)}/" for attribute, _ in subgraphs(node)]
-        return tuple(inner for inner in self._attribution.nodes if prefixes and inner.startswith(tuple(prefixes)))
+        if not prefixes:
+            return ()
+        return tuple(inner for inner in self._attribution.nodes if inner.startswith(tuple(prefixes)))
 
     # branches and loops
 
@@ -213,6 +215,11 @@ def _identity(function: onnx.FunctionProto) -> _FunctionId:
 
 def _called(node: onnx.NodeProto) -> _FunctionId:
     return node.domain, node.op_type, node.overload
+
+
+def _read(node: onnx.NodeProto) -> Iterator[str]:
+    yield from node.input
+    yield from captured(node)
 
 
 def _name(node: onnx.NodeProto, key: str) -> str:

@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import chain
 
 from pytest_hierexport.hierarchy import ROOT
-from pytest_hierexport.proof.boundary import WHOLE, Graph, Node, Turn
+from pytest_hierexport.proof.boundary import WHOLE, Graph, Node, Owner, Turn
 from pytest_hierexport.proof.eager import EagerCall
 from pytest_hierexport.proof.values import Shown, Values
 
@@ -63,18 +63,27 @@ class Judge:
         if not seen.returned:
             return None
         asked = [number for number in seen.returned if number not in seen.inputs]
+        lacking = next((number for number in asked if turn == WHOLE and not self._gives(number)), None)
+        if lacking is not None:
+            place = f"output{seen.returned[lacking]}"
+            return Verdict(Kind.UNPROVEN, "the graph does not give what the model returned", place, self._tag(ROOT))
         present = [number for number in asked if number in self._names]
         if asked and not present:
             return self._without_outputs(turn, seen, asked)
         return self._with_outputs(turn, seen, asked, present)
+
+    def _gives(self, number: int) -> bool:
+        """Whether an output of the graph is this value, or could not be looked at."""
+        return any(
+            any(number in part for part in self.shown[value]) if value in self.shown else value in self.graph.maker
+            for value in self.graph.outputs
+        )
 
     def _without_outputs(self, turn: Turn, seen: EagerCall, asked: list[int]) -> Verdict:
         if all(number in self._folded for number in asked):
             return Verdict(Kind.FOLDED)
         vanished = next(number for number in asked if number not in self._folded)
         place = f"output{seen.returned[vanished]}"
-        if turn == WHOLE:
-            return Verdict(Kind.UNPROVEN, "the graph does not give what the model returned", place, self._tag(ROOT))
         return Verdict(Kind.DISSOLVED, f"no value of the graph equals {place}", place, self._tag(turn.call))
 
     def _with_outputs(self, turn: Turn, seen: EagerCall, asked: list[int], present: list[int]) -> Verdict:
@@ -110,7 +119,7 @@ class Judge:
                 if self.graph.maker.get(value) in inside or value not in self.graph.by_elements:
                     continue
                 if not self._is_among(value, seen.inputs.keys()):
-                    yield self._vanished(turn, seen, node) or self._unproven(
+                    yield self._vanished(turn, node, value) or self._unproven(
                         f"{node.operator} {node.key} of the call reads a value that the call was not given", value
                     )
 
@@ -141,22 +150,51 @@ class Judge:
         seen = self.eager.get(turn)
         return seen is None or self._is_among(value, seen.given)
 
-    def _vanished(self, turn: Turn, seen: EagerCall, node: Node) -> Verdict | None:
-        """Return the input of the call that a fusion at this node made vanish, if that explains what it reads.
+    def _vanished(self, turn: Turn, node: Node, value: str) -> Verdict | None:
+        """Return the input of the call that a fusion at this node made vanish, if that explains what it reads there.
 
         It need not be gone for everyone: a value that others read lives on, and the call computes it within itself.
         """
-        partners = list(self.graph.fused_with(node, turn))
-        for number, place in seen.inputs.items():
-            if not partners or number in self._folded or number in self._read_by(turn):
-                continue
-            for maker in self._givers.get(number) or [self.graph.above.get(turn, WHOLE)]:
-                if any(maker in partner.turns for partner in partners):
-                    fused = f"{node.operator} {node.key} was fused of the call and the one that made it"
-                    gone = "is read no more" if number in self._names else "no longer exists"
-                    reason = f"input {place} {gone}: {fused}"
-                    return Verdict(Kind.DISSOLVED, reason, place, self._tag(maker.call))
+        for number, maker in self._lost(turn, list(self.graph.fused_with(node, turn)), value):
+            place = self.eager[turn].inputs[number]
+            fused = f"{node.operator} {node.key} was fused of the call and the one that made it"
+            gone = "is read no more" if number in self._names else "no longer exists"
+            return Verdict(Kind.DISSOLVED, f"input {place} {gone}: {fused}", place, self._tag(maker.call))
         return None
+
+    def _lost(
+        self, turn: Turn, partners: list[Owner], value: str, through: AbstractSet[Turn] = frozenset()
+    ) -> Iterator[tuple[int, Turn]]:
+        """Yield inputs that no node of the call reads, with the partner that made each of this value.
+
+        Where several fused into one, the partner may itself have lost the input that was made of the value.
+        """
+        seen = self.eager.get(turn)
+        for number in () if seen is None or not partners else seen.inputs:
+            if number in seen.settings or number in self._folded or number in self._read_by(turn):
+                continue
+            for maker in self._makers(turn, number, partners):
+                further = maker not in through and any(self._lost(maker, partners, value, through | {turn}))
+                if further or self._computes_with(maker, value):
+                    yield number, maker
+
+    def _makers(self, turn: Turn, number: int, partners: list[Owner]) -> Iterator[Turn]:
+        """Yield those of the partners that made a call's input: calls that gave it, or else one above, by itself."""
+        givers = self._givers.get(number)
+        if givers:
+            yield from (giver for giver in givers if any(giver in partner.turns for partner in partners))
+            return
+        above = self.graph.above.get(turn)
+        while above is not None and above in self.eager and number in self.eager[above].inputs:
+            above = self.graph.above.get(above)
+        if above is not None and any(partner.origin.call == above.call for partner in partners):
+            yield above
+
+    def _computes_with(self, turn: Turn, value: str) -> bool:
+        """Whether a call was given a value, or makes it itself."""
+        seen = self.eager.get(turn)
+        given = seen is not None and self._is_among(value, seen.inputs.keys())
+        return given or self.graph.maker.get(value) in self.graph.members.get(turn, ())
 
     def _read_by(self, turn: Turn) -> AbstractSet[int]:
         """Return what the nodes of a call read and do not make."""
