@@ -170,7 +170,9 @@ class Judge:
         Where several fused into one, the partner may itself have lost the input that was made of the value.
         """
         seen = self.eager.get(turn)
-        for number in () if seen is None or not partners else seen.inputs:
+        if seen is None or not partners:
+            return
+        for number in seen.inputs:
             if number in seen.settings or number in self._folded or number in self._read_by(turn):
                 continue
             for maker in self._makers(turn, number, partners):
