@@ -45,20 +45,21 @@ NAMES = ("Layer", "Block", "Attention")
 ODD_NAMES = ("Größe", "a.b", "x/y@1", "<locals>")
 # Values that are equal by accident are nobody's. So nothing here flattens (what is done again and again would come to
 # one value, whatever it began with), gives back what it was given (the greater or the mean of two equals, a mean taken
-# off twice), or scales and shifts all alike (which a linear module may follow as well as precede, and a norm undoes).
+# off twice), or scales and shifts all alike (which a linear module may follow as well as precede, and a norm undoes);
+# and what takes two values bends one of them, for scales and shifts alone come to the same in more than one order.
 UNARY = (
     "torch.tanh({0}) + 0.4 * {0}",
-    "{0} * 0.5 + 0.1 * torch.arange(8).sin()",
-    "{0}.flip(-1) * 0.9 - 0.1 * torch.arange(8).sin()",
+    "0.5 * torch.sin({0}) + 0.1 * torch.arange(8).sin()",
+    "torch.sin({0}.flip(-1)) * 0.9 - 0.1 * torch.arange(8).sin()",
     "{0} + 0.1 * torch.arange(8).sin()",
     "{0} - 0.5 * {0}.mean(-2, keepdim=True)",
     "{0}.transpose(1, 2).contiguous().transpose(1, 2)",
 )
 BINARY = (
-    "0.6 * {0} + 0.5 * {1} - 0.2 * torch.arange(8).sin()",
+    "0.6 * torch.tanh({0}) + 0.5 * {1} - 0.2 * torch.arange(8).sin()",
     "{0} * torch.sigmoid({1})",
-    "torch.maximum({0}, {1} - 0.7) - 0.1 * {1} + 0.2 * torch.arange(8).sin()",
-    "{0} - 0.3 * {1} + 0.3 * torch.arange(8).sin()",
+    "torch.maximum({0}, torch.sin({1}) - 0.7) - 0.1 * {1} + 0.2 * torch.arange(8).sin()",
+    "{0} - 0.3 * torch.tanh({1}) + 0.3 * torch.arange(8).sin()",
 )
 
 
