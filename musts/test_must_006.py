@@ -16,8 +16,10 @@ import pytest
 import torch
 from onnx import numpy_helper
 
+from pytest_hierexport.cases import Example
+from pytest_hierexport.exporter import export
 from pytest_hierexport.rules.base import ExportedCase
-from toys import breaks, damaged, exported
+from toys import breaks, case_of, damaged, exported
 
 
 class Model(torch.nn.Module):
@@ -142,6 +144,65 @@ def test_a_file_that_does_not_run_is_a_finding(whole: ExportedCase, tmp_path: Pa
 
     (violation,) = breaks("MUST-006", damaged(whole, tmp_path, damage))
     assert "NoSuchOperator" in violation.found
+
+
+@dataclass
+class Pairing:
+    """Two tensors, in a type that torch's trees are told of without the names of its parts."""
+
+    one: torch.Tensor
+    other: torch.Tensor
+
+
+torch.utils._pytree.register_pytree_node(
+    Pairing, lambda pairing: ([pairing.one, pairing.other], None), lambda parts, _: Pairing(*parts)
+)
+
+
+class Odd(torch.nn.Module):
+    """Takes and gives what is neither plain nor usual, computed by a linear module."""
+
+    def __init__(self, compute: Callable[..., object]) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+        self.register_buffer("moved", torch.zeros(4))
+        self.compute = compute
+
+    def forward(self, *args: object) -> object:
+        return self.compute(self, *args)
+
+
+def moving(model: Any, x: torch.Tensor) -> object:
+    model.moved.add_(x.mean(0))
+    return model.linear(x) + model.moved
+
+
+X = torch.linspace(-1, 1, 8).reshape(2, 4)
+SMALL = X.to(torch.float8_e4m3fn)
+ODD: dict[str, tuple[Callable[..., object], tuple[object, ...]]] = {
+    "a type without the names of its parts": (lambda model, x: Pairing(model.linear(x), x * 2), (X,)),
+    "a dictionary at the end": (lambda model, x, more: model.linear(x) + more["k"], (X, {"k": X})),
+    "a nested input that is not used": (lambda model, batch: model.linear(batch["a"]), ({"a": X, "b": X + 1},)),
+    "numbers of eight bits": (lambda model, x: model.linear(x.float()).to(torch.float8_e5m2), (SMALL,)),
+    "many at once": (lambda model, x: torch.vmap(model.linear)(x), (X[:, None],)),
+    "a buffer that moves": (moving, (X,)),
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+def test_a_model_may_take_and_give_what_it_likes(odd: str, exporter: str, tmp_path: Path) -> None:
+    if exporter == "torchscript" and odd in ("numbers of eight bits", "many at once", "a buffer that moves"):
+        pytest.skip("torch has no such export, or moves the buffer itself before it writes it")
+    torch.manual_seed(0)
+    compute, args = ODD[odd]
+    model = Odd(compute).eval()
+    model.linear.reset_parameters()
+    path = tmp_path / "model.onnx"
+    export(model, args, path=path, exporter=exporter)
+    case = ExportedCase(case_of(lambda: (model, args)), path, Example(model, args), exporter)
+    for rule in ("MUST-005", "MUST-006", "MUST-007"):
+        assert not breaks(rule, case), rule
 
 
 def test_the_same_nan_and_infinity_are_the_same_number(whole: ExportedCase) -> None:

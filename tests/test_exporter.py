@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 import onnx_ir as ir
@@ -292,6 +293,36 @@ class Stateful(nn.Module):
         return y
 
 
+class Cache:
+    """Holds what a model has computed, in whatever it has."""
+
+    __slots__ = ("__dict__", "latest")
+
+    def __init__(self) -> None:
+        self.latest: torch.Tensor | None = None
+        self.layers: list[dict[str, torch.Tensor | None]] = [{"last": None}]
+        self.order: deque[str] = deque()
+
+
+class Remembering(nn.Module):
+    """Writes to a buffer, and into an object of its own."""
+
+    counts: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = Gate()
+        self.cache = Cache()
+        self.register_buffer("counts", torch.zeros(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.gate(x)
+        self.counts.add_(1)
+        self.cache.latest = self.cache.layers[0]["last"] = y
+        self.cache.order.append("y")
+        return y + self.counts.sum()
+
+
 class Failing(nn.Module):
     """Fails in the middle of its forward pass."""
 
@@ -319,6 +350,15 @@ class TestModel:
         export(model, (X,))
         assert len(model.seen) == 1
         assert model.seen[0] is kept
+
+    @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+    def test_what_is_written_into_the_model_is_put_back_however_deep_it_lies(self, exporter: str) -> None:
+        model = Remembering().eval()
+        last, counts = model.cache.layers[0]["last"], model.counts.clone()
+        export(model, (X,), exporter=exporter)
+        assert torch.equal(model.counts, counts)
+        assert (model.cache.layers, model.cache.latest) == ([{"last": last}], None)
+        assert not model.cache.order
 
     def test_an_error_names_model_and_cause_and_leaves_everything_as_it_was(self) -> None:
         model = Failing().train()

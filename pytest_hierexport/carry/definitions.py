@@ -12,6 +12,7 @@ import onnx
 import onnx_ir as ir
 
 from pytest_hierexport.carry.tensors import tensor_key
+from pytest_hierexport.hierarchy import encode
 
 __all__ = ["arity", "attributes", "is_repeatable", "subgraphs"]
 
@@ -77,15 +78,15 @@ def _deterministic(op_type: str, opset: int, domain: str) -> bool:
 
 
 def subgraphs(node: ir.Node) -> Iterator[tuple[str, ir.Graph]]:
-    """Yield the graphs in a node's attributes, with the attribute's name and the place in a list."""
+    """Yield the graphs in a node's attributes, with the attribute's name and the place in a list, as in keys."""
     for attribute in node.attributes.values():
         if attribute.is_ref():
             continue
         if attribute.type == ir.AttributeType.GRAPH:
-            yield attribute.name, attribute.as_graph()
+            yield encode(attribute.name), attribute.as_graph()
         elif attribute.type == ir.AttributeType.GRAPHS:
             for i, graph in enumerate(attribute.as_graphs()):
-                yield f"{attribute.name}.{i}", graph
+                yield f"{encode(attribute.name)}.{i}", graph
 
 
 def _schema(op_type: str, opset: int, domain: str) -> Any:

@@ -57,10 +57,13 @@ def _steps(component: list[Node], after: Flat, known: Callable[[Value], bool]) -
     for node in component:
         if not any(known(output) for output in node.outputs):
             continue
-        step = [node]
+        step, members = [node], {node}
         for member in step:
-            makers = (after.maker.get(value) for value in member.reads if not known(value))
-            step += [maker for maker in makers if maker in inside and maker not in taken and maker not in step]
+            for value in member.reads:
+                maker = None if known(value) else after.maker.get(value)
+                if maker is not None and maker in inside and maker not in taken and maker not in members:
+                    step.append(maker)
+                    members.add(maker)
         taken.update(step)
         yield step
     left = [node for node in component if node not in taken]

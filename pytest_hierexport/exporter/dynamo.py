@@ -46,7 +46,7 @@ def capture(request: Request) -> Capture:
     with quiet(), torch.no_grad(), watch.watching():
         program = torch.onnx.export(
             request.model,
-            request.args,
+            _positional(request.args, request.kwargs),
             kwargs=dict(request.kwargs),
             dynamo=True,
             optimize=request.optimize,
@@ -59,6 +59,14 @@ def capture(request: Request) -> Capture:
     if program is None:
         raise HierexportError("a program from torch's exporter", found="none", do="report the versions in use")
     return watch.capture(program.model)
+
+
+def _positional(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return positional inputs as `torch.onnx.export` takes them.
+
+    A dictionary at their end, without keyword inputs behind it, would be taken for these.
+    """
+    return (*args, {}) if args and isinstance(args[-1], dict) and not kwargs else args
 
 
 class Watch:

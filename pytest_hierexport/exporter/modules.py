@@ -115,16 +115,24 @@ class Instances:
         return vars(module) is vars(self.root)
 
 
-def _walk(
-    module: torch.nn.Module, parts: tuple[str, ...] = (), above: tuple[int, ...] = ()
-) -> Iterator[tuple[tuple[str, ...], torch.nn.Module]]:
+_MOST_PATHS = 10_000
+"""How many paths are listed before an instance that has one is given no other: names under names multiply."""
+
+
+def _walk(root: torch.nn.Module) -> Iterator[tuple[tuple[str, ...], torch.nn.Module]]:
     """Yield every path, not only the first to each instance; a module that holds itself ends its path."""
-    if id(module) in above:
-        return
-    yield parts, module
-    for name, child in module._modules.items():
-        if child is not None:
-            yield from _walk(child, (*parts, name), (*above, id(module)))
+    met: set[int] = set()
+    listed = 0
+    at: list[tuple[tuple[str, ...], torch.nn.Module, tuple[int, ...]]] = [((), root, ())]
+    while at:
+        parts, module, above = at.pop()
+        if id(module) in above or (id(module) in met and listed >= _MOST_PATHS):
+            continue
+        met.add(id(module))
+        listed += 1
+        yield parts, module
+        held = [(name, child) for name, child in module._modules.items() if child is not None]
+        at += [((*parts, name), child, (*above, id(module))) for name, child in reversed(held)]
 
 
 def module_tree(model: torch.nn.Module) -> tuple[Module, ...]:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass
+from enum import Enum
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
@@ -17,17 +22,23 @@ WAS_TRAINING = "the model was in training mode; it was exported in eval mode"
 
 @contextmanager
 def as_found(model: torch.nn.Module) -> Iterator[None]:
-    """Put every attribute of every module instance back when the context ends, also after an error.
+    """Put back, when the context ends, also after an error, what a forward pass may store in the model or write to.
 
-    A forward pass may store what it computes on its modules; under a tracer that would be a tensor without
-    storage, left in the user's model.
+    That is every attribute of its modules, what the containers and objects among them hold, and the elements of its
+    buffers and other tensors. Under a tracer what is stored would be a tensor without storage, left in the user's
+    model. Parameters are not looked at: :func:`weights_as_found` is for who may change them.
     """
-    found = [(vars(module), _shallow(vars(module))) for module in model.modules()]
+    found = list(_holders(model))
+    tensors = [(tensor, tensor._version, tensor.detach().clone()) for tensor in _written_to(found)]
     try:
         yield
     finally:
-        for attributes, before in found:
-            _restore(attributes, before)
+        for holder in found:
+            holder.restore()
+        with torch.no_grad():
+            for tensor, version, elements in tensors:
+                if tensor._version != version:
+                    tensor.copy_(elements)
 
 
 @contextmanager
@@ -42,34 +53,94 @@ def weights_as_found(model: torch.nn.Module) -> Iterator[None]:
             parameter.requires_grad_(wants_gradient)
 
 
-def _shallow(attributes: dict[str, Any]) -> dict[str, Any]:
-    """Copy an attribute dictionary and the containers in it, one level deep: parameters, buffers, hooks, caches."""
-    return {
-        name: (value, type(value)(value) if type(value) in _CONTAINERS else None) for name, value in attributes.items()
-    }
+@dataclass(frozen=True)
+class _Holder:
+    """A dictionary, list, set or the like with what it held."""
+
+    holder: Any
+    content: Any
+
+    @property
+    def parts(self) -> list[Any]:
+        return list(self.content.values() if isinstance(self.content, dict) else self.content)
+
+    def restore(self) -> None:
+        if self._is_as_found():
+            return
+        self.holder.clear()
+        (self.holder.extend if isinstance(self.holder, (list, deque)) else self.holder.update)(self.content)
+
+    def _is_as_found(self) -> bool:
+        """Whether it holds the very objects that it held; tensors have no plain equality."""
+        now, content = self.holder, self.content
+        if len(now) != len(content):
+            return False
+        if isinstance(now, dict):
+            return all(a is b and now[a] is content[b] for a, b in zip(now, content, strict=True))
+        return all(a is b for a, b in zip(now, content, strict=True))
 
 
-_CONTAINERS: tuple[type, ...] = (dict, list, set, type(torch.nn.Module()._modules))
+@dataclass(frozen=True)
+class _Slots:
+    """An object whose attributes have slots."""
+
+    holder: Any
+    content: Mapping[str, Any]
+
+    @property
+    def parts(self) -> list[Any]:
+        return list(self.content.values())
+
+    def restore(self) -> None:
+        for name, value in self.content.items():
+            if getattr(self.holder, name, None) is not value:
+                object.__setattr__(self.holder, name, value)
 
 
-def _restore(attributes: dict[str, Any], before: dict[str, Any]) -> None:
-    for name in attributes.keys() - before.keys():
-        del attributes[name]
-    for name, (value, content) in before.items():
-        if attributes.get(name) is not value:
-            attributes[name] = value
-        if content is not None and not _same(value, content):
-            value.clear()
-            value.extend(content) if isinstance(value, list) else value.update(content)
+def _holders(model: torch.nn.Module) -> Iterator[_Holder | _Slots]:
+    """Yield all that holds something of the model: its modules, then what is found in them, each once."""
+    at: list[Any] = list(model.modules())
+    seen: set[int] = set()
+    while at:
+        thing = at.pop()
+        if id(thing) in seen or isinstance(thing, _HOLD_NOTHING):
+            continue
+        seen.add(id(thing))
+        for holder in _held_by(thing):
+            yield holder
+            at += holder.parts
 
 
-def _same(value: Any, content: Any) -> bool:
-    """Whether a container holds the very objects that it held; tensors have no plain equality."""
-    if len(value) != len(content):
-        return False
-    if isinstance(value, dict):
-        return all(a is b and value[a] is content[b] for a, b in zip(value, content, strict=True))
-    return all(a is b for a, b in zip(value, content, strict=True))
+def _held_by(thing: Any) -> Iterator[_Holder | _Slots]:
+    if isinstance(thing, (dict, list, set, deque)):
+        yield _Holder(thing, dict(thing) if isinstance(thing, dict) else copy(thing))
+    elif isinstance(thing, (tuple, frozenset)):
+        yield _Holder(thing, thing)
+    elif isinstance(thing, torch.nn.Module) or not type(thing).__module__.startswith("torch."):
+        # Torch's own objects look after themselves.
+        attributes = getattr(thing, "__dict__", None)
+        if isinstance(attributes, dict):
+            yield _Holder(attributes, dict(attributes))
+        names = [name for base in type(thing).__mro__ for name in _slots(base)]
+        if names:
+            yield _Slots(thing, {name: getattr(thing, name) for name in names if hasattr(thing, name)})
+
+
+def _slots(cls: type) -> tuple[str, ...]:
+    slots = cls.__dict__.get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else tuple(slots)
+
+
+_HOLD_NOTHING = (
+    *(str, bytes, int, float, complex, type(None), type, Enum, torch.Tensor, torch.dtype, torch.device),
+    *(FunctionType, MethodType, BuiltinFunctionType, ModuleType),
+)
+
+
+def _written_to(holders: Iterable[_Holder | _Slots]) -> Iterator[torch.Tensor]:
+    """Yield the tensors that a forward pass may write to and of which torch counts how often that was done."""
+    parts = {id(part): part for holder in holders for part in holder.parts if isinstance(part, torch.Tensor)}
+    yield from (t for t in parts.values() if not isinstance(t, torch.nn.Parameter) and not t.is_inference())
 
 
 @contextmanager

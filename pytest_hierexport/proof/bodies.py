@@ -6,16 +6,18 @@ from collections.abc import Iterator, Mapping
 
 import onnx
 
+from pytest_hierexport.hierarchy import encode
+
 __all__ = ["body_of", "captured", "renamed", "subgraphs"]
 
 
 def subgraphs(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:
-    """Yield the graphs that a node holds, each under its attribute and, in a list, its place there."""
+    """Yield the graphs that a node holds, each under its attribute and, in a list, its place there, as in keys."""
     for attribute in node.attribute:
         if attribute.type == onnx.AttributeProto.GRAPH:
-            yield attribute.name, attribute.g
+            yield encode(attribute.name), attribute.g
         for i, graph in enumerate(attribute.graphs):
-            yield f"{attribute.name}.{i}", graph
+            yield f"{encode(attribute.name)}.{i}", graph
 
 
 def body_of(node: onnx.NodeProto, attribute: str) -> onnx.GraphProto:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
 from pytest_hierexport.errors import UsageError
+from pytest_hierexport.exporter.adapter import Adapter
 from pytest_hierexport.proof.eager import Runnable
 from pytest_hierexport.proof.tensors import walk
 from pytest_hierexport.proof.values import Array
@@ -22,7 +23,7 @@ __all__ = ["array_of", "feeds_of"]
 def feeds_of(example: Runnable, proto: onnx.ModelProto) -> dict[str, Array]:
     """Return the elements of every graph input.
 
-    Inputs are matched in order where there are as many as tensors, by the names of the forward parameters
+    Inputs are matched in order where there are as many as tensors, by the names that they have as graph inputs
     otherwise: an exporter may drop an input that the model does not use.
 
     Raises:
@@ -51,12 +52,8 @@ def _leaves(inputs: Any) -> list[torch.Tensor]:
 
 
 def _by_name(example: Runnable) -> dict[str, torch.Tensor]:
-    bound = inspect.signature(example.model.forward).bind_partial(*example.args, **example.kwargs)
-    arguments = dict(bound.arguments)
-    for name, parameter in inspect.signature(example.model.forward).parameters.items():
-        if parameter.kind is parameter.VAR_KEYWORD:
-            arguments.update(arguments.pop(name, {}))
-    return {name: value for name, value in arguments.items() if isinstance(value, torch.Tensor)}
+    adapter = Adapter(example.model, example.args, example.kwargs)
+    return dict(zip(adapter.places, adapter.tensors, strict=True))
 
 
 def array_of(tensor: torch.Tensor) -> Array:
@@ -64,9 +61,10 @@ def array_of(tensor: torch.Tensor) -> Array:
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor.resolve_conj())
     tensor = tensor.detach().cpu().contiguous()
-    if tensor.dtype is torch.bfloat16:
-        import ml_dtypes
+    name = str(tensor.dtype).removeprefix("torch.")
+    if not tensor.is_floating_point() or hasattr(np, name):
+        return tensor.numpy()
+    import ml_dtypes
 
-        array: Array = tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-        return array
-    return tensor.numpy()
+    elements: Array = tensor.reshape(-1).view(torch.uint8).numpy().view(getattr(ml_dtypes, name))
+    return elements.reshape(tensor.shape)

@@ -24,8 +24,14 @@ _UNKNOWN = 64
 """What an unknown dimension is taken for when a session's memory is estimated."""
 _UNTYPED = 1 << 20
 """How many bytes a value is taken for of which the file says nothing."""
-_NO_NUMPY = "bfloat16"
-"""The dtype that ONNX Runtime computes with and numpy cannot hold."""
+_NO_NUMPY = {
+    "tensor(bfloat16)": "bfloat16",
+    "tensor(float8e4m3fn)": "float8_e4m3fn",
+    "tensor(float8e4m3fnuz)": "float8_e4m3fnuz",
+    "tensor(float8e5m2)": "float8_e5m2",
+    "tensor(float8e5m2fnuz)": "float8_e5m2fnuz",
+}
+"""What ONNX Runtime computes with and numpy cannot hold, with the name of each dtype."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +95,9 @@ def _run_slices(
         with _outputs(proto, part):
             session = start(proto)
         kinds = {output.name: output.type for output in session.get_outputs()}
-        names = [name for name in part if _NO_NUMPY not in kinds[name] and _is_fetchable(kinds[name])]
+        names = [name for name in part if _is_fetchable(kinds[name])]
         found = {value.name: value for value in _run(session, {name: (name, "") for name in names}, feeds)}
-        odd = {f"{name}//float32": (name, _NO_NUMPY) for name in part if kinds[name] == f"tensor({_NO_NUMPY})"}
+        odd = {f"{name}//float32": (name, _NO_NUMPY[kinds[name]]) for name in part if kinds[name] in _NO_NUMPY}
         if odd:
             with _casts(proto, {new: old for new, (old, _) in odd.items()}), _outputs(proto, list(odd)):
                 session = start(proto)
@@ -100,7 +106,7 @@ def _run_slices(
 
 
 def _is_fetchable(kind: str) -> bool:
-    return kind.startswith(("tensor(", "seq(tensor("))
+    return kind.startswith(("tensor(", "seq(tensor(")) and not any(lacking in kind for lacking in _NO_NUMPY)
 
 
 def _run(session: Any, wanted: Mapping[str, tuple[str, str]], feeds: Mapping[str, Array]) -> Iterator[Fetched]:
@@ -115,12 +121,13 @@ def _run(session: Any, wanted: Mapping[str, tuple[str, str]], feeds: Mapping[str
 
 
 def _input(array: Array, kind: str) -> Any:
-    if kind != f"tensor({_NO_NUMPY})":
+    if kind not in _NO_NUMPY:
         return array
     import onnxruntime
 
-    elements = np.ascontiguousarray(array).view(np.uint16)
-    return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(elements, onnx.TensorProto.BFLOAT16)
+    elements = np.ascontiguousarray(array).view(f"u{array.itemsize}")
+    code = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+    return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(elements, code)
 
 
 def _session(proto: onnx.ModelProto, *, folder: Path | None, optimized: bool) -> Any:

@@ -74,6 +74,8 @@ def show(tensor: torch.Tensor) -> Snapshot | None:
     """
     if tensor.layout is not torch.strided or tensor.is_meta or tensor.is_quantized or tensor.is_nested:
         return None
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        return None  # under `torch.vmap` and its like: one of many, and none has elements of its own
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor.resolve_conj())
     dtype = str(tensor.dtype).removeprefix("torch.")

@@ -14,7 +14,6 @@ import onnx
 
 from pytest_hierexport.attribution import Attribution
 from pytest_hierexport.graph import function_prefix, in_order, node_key
-from pytest_hierexport.hierarchy import encode
 from pytest_hierexport.proof.bodies import body_of, captured, renamed, subgraphs
 from pytest_hierexport.proof.control import Control, Question, control
 from pytest_hierexport.proof.steps import Body, Site, Step
@@ -158,7 +157,7 @@ class Unrolling:
         """Return the keys of the nodes inside a node that is not entered."""
         prefixes = [function_prefix(*_called(node))] if _called(node) in self._functions else []
         if control(node, self._opset, key) is None:
-            prefixes += [f"{key}/{encode(attribute)}/" for attribute, _ in subgraphs(node)]
+            prefixes += [f"{key}/{place}/" for place, _ in subgraphs(node)]
         if not prefixes:
             return ()
         return tuple(inner for inner in self._attribution.nodes if inner.startswith(tuple(prefixes)))
@@ -185,7 +184,7 @@ class Unrolling:
                 names[value.name] = feed.value
                 yield from (Step(step.key, maker, step.bodies, step.site) for maker in feed.makers)
             bodies = (*step.bodies, Body(step, stem, iteration))
-            place = _Place(f"{step.key}/{encode(attribute)}/", label, names, bodies, step.site)
+            place = _Place(f"{step.key}/{attribute}/", label, names, bodies, step.site)
             yield from self._enter(body.node, place)
             returned = [names.get(value.name, value.name) for value in body.output]
         whole = replace(step, returned=tuple(returned))

@@ -177,8 +177,10 @@ def _in_fields(
                 if field.name not in {"g", "graphs"}:
                     yield from _in_fields(inner, item, machine, known, leave_out=leave_out)
             elif isinstance(item, (str, bytes)):
+                # A graph is named once, by whoever writes the file; nodes and values by the paths of modules, too.
+                is_name = field.name in {"name", "input", "output"} and message.DESCRIPTOR.name != "GraphProto"
                 text = item if isinstance(item, str) else item.decode("utf-8", "replace")
-                yield from _in_text(inner, text, machine, known, is_name=field.name in {"name", "input", "output"})
+                yield from _in_text(inner, text, machine, known, is_name=is_name)
 
 
 def _in_text(

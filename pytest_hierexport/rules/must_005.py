@@ -55,6 +55,7 @@ def _plain(exported: ExportedCase) -> onnx.ModelProto:
 
     from pytest_hierexport import storage
     from pytest_hierexport.exporter.captures import AIDS
+    from pytest_hierexport.exporter.state import as_found
     from pytest_hierexport.rules.graph_diff import bare
     from pytest_hierexport.rules.peer import PEERS, plain_export
 
@@ -65,7 +66,8 @@ def _plain(exported: ExportedCase) -> onnx.ModelProto:
     peer: Callable[..., ir.Model] = PEERS.get(exported.exporter_name, plain_export)
     export = partial(peer, example.model, example.args, example.kwargs, **options)
     aid = AIDS.get(exported.exporter_name)
-    model = export() if aid is None else aid(export)
+    with as_found(example.model):
+        model = export() if aid is None else aid(export)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "plain.onnx"
         # Data outside: the message of a large model would have no room for it.

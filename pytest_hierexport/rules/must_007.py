@@ -28,11 +28,18 @@ def _check(exported: ExportedCase) -> Iterator[Violation]:
         Violation(
             _call(name, attribution),
             "a call whose nodes turn its inputs into its outputs",
-            f"{verdict.reason}: {verdict.value} ({verdict.tag or 'untagged'})",
+            f"{verdict.reason}: {verdict.value} ({verdict.tag or _untagged(verdict.value, exported)})",
             "find what moved the value to another call, and carry origins through it; docs/proof.md says what is shown",
         )
         for name, verdict in proof.unproven.items()
     )
+
+
+def _untagged(value: str | None, exported: ExportedCase) -> str:
+    """Say of a value that no tagged node makes what it is."""
+    if any(given.name == value for given in exported.proto.graph.input):
+        return "an input of the graph"
+    return "untagged"
 
 
 def _call(name: str, attribution: Attribution) -> str:

@@ -115,14 +115,18 @@ class _Outputs:
 
 def _returned(output: Any, count: int) -> dict[str, _Output]:
     """Return the tensors by their places; the numbers too, where the graph has an output for each of them."""
-    leaves = {
-        f"output{pytree.keystr(path)}{label}": part
-        for path, leaf in pytree.tree_leaves_with_path(output)
-        for label, part in walk(leaf)
-    }
+    leaves = {f"output{place}{label}": part for place, leaf in _leaves(output) for label, part in walk(leaf)}
     tensors = {place: leaf for place, leaf in leaves.items() if isinstance(leaf, torch.Tensor)}
     counted = leaves if len(tensors) != count == len(leaves) else tensors
     return {place: _as_output(leaf) for place, leaf in counted.items()}
+
+
+def _leaves(output: Any) -> list[tuple[str, Any]]:
+    """Return the leaves of torch's tree by their places: mere counts where a type is known without its keys."""
+    try:
+        return [(pytree.keystr(path), leaf) for path, leaf in pytree.tree_leaves_with_path(output)]
+    except ValueError:
+        return [(f"[{i}]", leaf) for i, leaf in enumerate(pytree.tree_leaves(output))]
 
 
 def _as_output(leaf: Any) -> _Output:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -60,7 +61,8 @@ def plain_export(
     with _plainly(model):
         program = torch.onnx.export(
             model,
-            tuple(args),
+            # A dictionary at the end would be taken for keyword inputs.
+            (*args, {}) if args and isinstance(args[-1], dict) and not kwargs else tuple(args),
             kwargs=dict(kwargs or {}),
             dynamo=True,
             optimize=optimize,
@@ -125,7 +127,8 @@ def plain_torchscript_export(
     """
     import onnx_ir as ir
 
-    tensors = tuple(_tensors((tuple(args), dict(kwargs or {}))))
+    leaves = pytree.tree_leaves((tuple(args), dict(kwargs or {})))
+    tensors = tuple(tensor for leaf in leaves for tensor in _tensors(leaf))
     with _plainly(model), tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "model.onnx")
         torch.onnx.export(
@@ -161,10 +164,13 @@ class _Flat(torch.nn.Module):
         tables = ("_modules", "_parameters", "_buffers", "_non_persistent_buffers_set", "training")
         vars(self).update({table: vars(model)[table] for table in tables})
 
+        leaves, tree = pytree.tree_flatten((tuple(args), dict(kwargs)))
+
         def run(tensors: Sequence[torch.Tensor]) -> Any:
-            # A copy of the inputs in which each tensor is the traced one.
-            memo: dict[int, Any] = {id(old): new for old, new in zip(_tensors((args, kwargs)), tensors, strict=True)}
-            called_args, called_kwargs = copy.deepcopy((args, kwargs), memo)
+            # A copy of the inputs in which each tensor is the traced one; one tensor may be several inputs.
+            traced = iter(tensors)
+            copies = [copy.deepcopy(leaf, {id(old): next(traced) for old in _tensors(leaf)}) for leaf in leaves]
+            called_args, called_kwargs = pytree.tree_unflatten(copies, tree)
             return model(*called_args, **called_kwargs)
 
         vars(self)["_run"] = run
