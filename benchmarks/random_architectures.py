@@ -78,12 +78,15 @@ class Summary:
     def lines(self) -> Iterator[str]:
         """Yield the report, in Markdown."""
         seeds = [outcome.seed for outcome in self.outcomes]
+        if not self.judged:
+            yield f"None that torch's own exporter can export, seeds {min(seeds)} to {max(seeds)}."
+            return
         calls = [outcome.calls for outcome in self.judged]
         shared = sum(outcome.shared_or_repeated for outcome in self.judged) / len(self.judged)
         yield f"{len(self.judged)} architectures, seeds {min(seeds)} to {max(seeds)}."
         refused = len(seeds) - len(self.judged)
         if refused:
-            yield f"{refused} more that torch's own exporter cannot export either are left out."
+            yield f"{refused} more are left out: torch's own exporter raises, or makes a graph that the ONNX checker refuses."
         yield f"Rules: {', '.join(self.rules)}. Architectures with a violation: {len(self.failures)}."
         yield ""
         yield f"Module calls: median {statistics.median(calls):g}, most {max(calls)}."
@@ -123,8 +126,9 @@ def check(seed: int, ids: Sequence[str], calls: int) -> Outcome:
         try:
             broken = violations(program, selected(ids), Path(folder))
         except Exception as error:  # noqa: BLE001  # whatever it is, it is a finding, and the run goes on
-            refused = refusal(program)
-            broken = [] if refused else [f"{type(error).__name__}: {error}"]
+            broken = [f"{type(error).__name__}: {error}"]
+    if broken and (refused := refusal(program)):
+        broken = []
     source = program.source() if broken else ""
     traits = tuple(sorted(found.traits))
     return Outcome(seed, found.calls, found.depth, traits, found.shared_or_repeated, tuple(broken), source, refused)

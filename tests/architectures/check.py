@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import onnx
 import torch
 
 from architectures.program import Program
@@ -37,10 +38,12 @@ def violations(program: Program, rules: Sequence[Rule], folder: Path) -> list[st
 
 
 def refusal(program: Program) -> str:
-    """Return what torch's own exporter says where it cannot export a program's model; empty where it can."""
+    """Return why torch alone cannot export a program: it raises, or makes no valid graph; empty where it can."""
     example = program.build()
     try:
-        torch.onnx.export(example.model, example.args, kwargs=dict(example.kwargs), dynamo=True, verbose=False)
+        made = torch.onnx.export(example.model, example.args, kwargs=dict(example.kwargs), dynamo=True, verbose=False)
+        if made is not None:
+            onnx.checker.check_model(made.model_proto, full_check=True)
     except Exception as error:  # noqa: BLE001  # torch raises what it pleases
         return f"{type(error).__name__}: {error}".splitlines()[0]
     return ""
