@@ -86,7 +86,7 @@ class Summary:
         yield f"{len(self.judged)} architectures, seeds {min(seeds)} to {max(seeds)}."
         refused = len(seeds) - len(self.judged)
         if refused:
-            yield f"{refused} more are left out: torch's own exporter raises, or makes a graph that the ONNX checker refuses."
+            yield f"{refused} more are left out: torch alone raises, or makes a graph that the ONNX checker refuses."
         yield f"Rules: {', '.join(self.rules)}. Architectures with a violation: {len(self.failures)}."
         yield ""
         yield f"Module calls: median {statistics.median(calls):g}, most {max(calls)}."
