@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from typing import Any
 
@@ -313,6 +314,7 @@ class Remembering(nn.Module):
         super().__init__()
         self.gate = Gate()
         self.cache = Cache()
+        self.logger = logging.getLogger(__name__)
         self.register_buffer("counts", torch.zeros(4))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -320,6 +322,7 @@ class Remembering(nn.Module):
         self.counts.add_(1)
         self.cache.latest = self.cache.layers[0]["last"] = y
         self.cache.order.append("y")
+        self.logger.warning("called")
         return y + self.counts.sum()
 
 
@@ -352,13 +355,17 @@ class TestModel:
         assert model.seen[0] is kept
 
     @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
-    def test_what_is_written_into_the_model_is_put_back_however_deep_it_lies(self, exporter: str) -> None:
+    def test_what_is_written_into_the_model_is_put_back_however_deep_it_lies(
+        self, exporter: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
         model = Remembering().eval()
         last, counts = model.cache.layers[0]["last"], model.counts.clone()
         export(model, (X,), exporter=exporter)
         assert torch.equal(model.counts, counts)
         assert (model.cache.layers, model.cache.latest) == ([{"last": last}], None)
         assert not model.cache.order
+        # What everybody has is not the model's.
+        assert "called" in caplog.messages
 
     def test_an_error_names_model_and_cause_and_leaves_everything_as_it_was(self) -> None:
         model = Failing().train()

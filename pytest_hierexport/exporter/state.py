@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import deque
+import sys
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from copy import copy
 from dataclasses import dataclass
 from enum import Enum
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
-from typing import Any
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, SimpleNamespace
+from typing import Any, TypeAlias
 
 import torch
 
@@ -54,30 +54,45 @@ def weights_as_found(model: torch.nn.Module) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class _Holder:
-    """A dictionary, list, set or the like with what it held."""
+class _Mapping:
+    """A dictionary with what it held. Subclasses may refuse to be written to: theirs are not asked."""
 
     holder: Any
-    content: Any
+    content: Mapping[Any, Any]
+
+    @classmethod
+    def of(cls, holder: Any) -> _Mapping:
+        return cls(holder, dict(_base(holder).items(holder)))
 
     @property
     def parts(self) -> list[Any]:
-        return list(self.content.values() if isinstance(self.content, dict) else self.content)
+        return list(self.content.values())
 
     def restore(self) -> None:
-        if self._is_as_found():
-            return
-        self.holder.clear()
-        (self.holder.extend if isinstance(self.holder, (list, deque)) else self.holder.update)(self.content)
+        base = _base(self.holder)
+        now = dict(base.items(self.holder))
+        if not _same([*now, *now.values()], [*self.content, *self.content.values()]):
+            base.clear(self.holder)
+            for key, value in self.content.items():
+                base.__setitem__(self.holder, key, value)
 
-    def _is_as_found(self) -> bool:
-        """Whether it holds the very objects that it held; tensors have no plain equality."""
-        now, content = self.holder, self.content
-        if len(now) != len(content):
-            return False
-        if isinstance(now, dict):
-            return all(a is b and now[a] is content[b] for a, b in zip(now, content, strict=True))
-        return all(a is b for a, b in zip(now, content, strict=True))
+
+@dataclass(frozen=True)
+class _Collection:
+    """A list, tuple, set or the like with what it held."""
+
+    holder: Any
+    parts: list[Any]
+
+    @classmethod
+    def of(cls, holder: Any) -> _Collection:
+        return cls(holder, list(_base(holder).__iter__(holder)))
+
+    def restore(self) -> None:
+        base = _base(self.holder)
+        if not _same(list(base.__iter__(self.holder)), self.parts):
+            base.clear(self.holder)
+            (base.update if base is set else base.extend)(self.holder, self.parts)
 
 
 @dataclass(frozen=True)
@@ -97,7 +112,21 @@ class _Slots:
                 object.__setattr__(self.holder, name, value)
 
 
-def _holders(model: torch.nn.Module) -> Iterator[_Holder | _Slots]:
+_Holder: TypeAlias = _Mapping | _Collection | _Slots
+_BASES: tuple[Any, ...] = (OrderedDict, dict, list, set, deque, tuple, frozenset)
+
+
+def _base(holder: Any) -> Any:
+    """Return the type of Python's own that a container is of."""
+    return next(base for base in _BASES if isinstance(holder, base))
+
+
+def _same(now: list[Any], before: list[Any]) -> bool:
+    """Whether these are the very same objects; tensors have no plain equality."""
+    return len(now) == len(before) and all(a is b for a, b in zip(now, before, strict=True))
+
+
+def _holders(model: torch.nn.Module) -> Iterator[_Holder]:
     """Yield all that holds something of the model: its modules, then what is found in them, each once."""
     at: list[Any] = list(model.modules())
     seen: set[int] = set()
@@ -111,19 +140,24 @@ def _holders(model: torch.nn.Module) -> Iterator[_Holder | _Slots]:
             at += holder.parts
 
 
-def _held_by(thing: Any) -> Iterator[_Holder | _Slots]:
-    if isinstance(thing, (dict, list, set, deque)):
-        yield _Holder(thing, dict(thing) if isinstance(thing, dict) else copy(thing))
-    elif isinstance(thing, (tuple, frozenset)):
-        yield _Holder(thing, thing)
-    elif isinstance(thing, torch.nn.Module) or not type(thing).__module__.startswith("torch."):
-        # Torch's own objects look after themselves.
+def _held_by(thing: Any) -> Iterator[_Holder]:
+    if isinstance(thing, dict):
+        yield _Mapping.of(thing)
+    elif isinstance(thing, _BASES):
+        yield _Collection.of(thing)
+    elif isinstance(thing, (torch.nn.Module, SimpleNamespace)) or not _is_of_python_or_torch(type(thing)):
         attributes = getattr(thing, "__dict__", None)
         if isinstance(attributes, dict):
-            yield _Holder(attributes, dict(attributes))
+            yield _Mapping.of(attributes)
         names = [name for base in type(thing).__mro__ for name in _slots(base)]
         if names:
             yield _Slots(thing, {name: getattr(thing, name) for name in names if hasattr(thing, name)})
+
+
+def _is_of_python_or_torch(cls: type) -> bool:
+    """Whether a class is Python's own or torch's: a logger or a lock holds far more than the model, for others."""
+    package = cls.__module__.partition(".")[0]
+    return package == "torch" or package in sys.stdlib_module_names
 
 
 def _slots(cls: type) -> tuple[str, ...]:
@@ -137,7 +171,7 @@ _HOLD_NOTHING = (
 )
 
 
-def _written_to(holders: Iterable[_Holder | _Slots]) -> Iterator[torch.Tensor]:
+def _written_to(holders: Iterable[_Holder]) -> Iterator[torch.Tensor]:
     """Yield the tensors that a forward pass may write to and of which torch counts how often that was done."""
     parts = {id(part): part for holder in holders for part in holder.parts if isinstance(part, torch.Tensor)}
     yield from (t for t in parts.values() if not isinstance(t, torch.nn.Parameter) and not t.is_inference())
