@@ -170,8 +170,9 @@ def _print_totals(outcomes: Sequence[Outcome]) -> None:
     print(f"\n{asked} types asked, {results[NOT_BUILT]} without a model or inputs of this builder")
     print(f"exported: {results[EXPORTED]} ({results[EXPORTED] / max(asked, 1):.1%})", end=" ")
     print(dict(Counter(outcome.exporter for outcome in exported)))
-    judged = sum(verdicts.values())
-    print(f"module calls: {judged}, {dict(verdicts)}; {1 - verdicts['unproven'] / max(judged, 1):.3%} not unproven")
+    counted = verdicts["proven"] + verdicts["unproven"] + verdicts["ambiguous"]
+    print(f"module calls: {sum(verdicts.values())}, {dict(verdicts)}")
+    print(f"proven, of those proven, unproven and ambiguous: {verdicts['proven'] / max(counted, 1):.3%}")
     print(f"nodes: {nodes}, derived {sum(o.derived for o in exported)}, untagged {sum(o.untagged for o in exported)}")
     print(f"exported and not to be run: {sum(bool(outcome.error) for outcome in exported)}")
     print(f"types without anything to say against: {sum(outcome.exact for outcome in exported)}")
