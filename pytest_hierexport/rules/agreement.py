@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport.graph import Inventory, inventory_proto
+from pytest_hierexport.rules.written import entries_of
 from pytest_hierexport.storage import codec, sidecar
 from pytest_hierexport.storage.sidecar import Sidecar
 
@@ -63,11 +64,11 @@ class _File:
     @property
     def with_metadata(self) -> bool:
         messages = (message for _, message in (*self.parts.nodes, *self.parts.initializers))
-        return any(codec.TAG in _entries(message) for message in messages)
+        return any(codec.TAG in entries_of(message) for message in messages)
 
     @property
     def with_doc_strings(self) -> bool:
-        listed = codec.INITIALIZERS in _entries(self.proto)
+        listed = codec.INITIALIZERS in entries_of(self.proto)
         return listed or any(codec.is_our_doc(node.doc_string) for _, node in self.parts.nodes)
 
     def interface(self, beside: Sidecar) -> Iterator[Disagreement]:
@@ -117,7 +118,7 @@ class _File:
 
 def _in_entries(where: str, wanted: Mapping[str, str], message: Any, keys: Iterable[str]) -> Iterator[Disagreement]:
     """Compare metadata entries; a key that stands there twice says two things."""
-    found = _entries(message)
+    found = entries_of(message)
     counts = Counter(entry.key for entry in message.metadata_props)
     for key in sorted(keys):
         said, stands = wanted.get(key, _NOTHING), found.get(key, _NOTHING)
@@ -134,7 +135,3 @@ def _modules(beside: Sidecar) -> Iterator[Disagreement]:
         if classes.get(call.path) != call.cls:
             found = classes.get(call.path, _NOTHING)
             yield Disagreement(f"the module of call {name!r}", f"{call.cls} among the calls", f"{found} in the tree")
-
-
-def _entries(message: Any) -> dict[str, str]:
-    return {entry.key: entry.value for entry in message.metadata_props}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pytest_hierexport.hierarchy import Hierarchy
 
-__all__ = ["WrittenTag", "hierarchy_of", "written_tags"]
+__all__ = ["WrittenTag", "entries_of", "hierarchy_of", "written_tags"]
 
 
 @dataclass(frozen=True)
@@ -33,23 +33,24 @@ def hierarchy_of(proto: onnx.ModelProto) -> Hierarchy:
     Raises:
         TagError: It lists none, or broken ones.
     """
-    return codec.hierarchy_from_entries(_entries(proto))
+    return codec.hierarchy_from_entries(entries_of(proto))
 
 
 def written_tags(proto: onnx.ModelProto) -> Iterator[WrittenTag]:
     """Yield every tag of the file: of nodes, in both places, and of initializers."""
     parts = inventory_proto(proto)
     for key, node in parts.nodes:
-        if codec.TAG in (entries := _entries(node)):
+        if codec.TAG in (entries := entries_of(node)):
             yield WrittenTag(f"node {key}", entries[codec.TAG])
         for tag in dict.fromkeys(_tags_in(node.doc_string)):
             yield WrittenTag(f"node {key}, doc_string", tag)
     for key, tensor in parts.initializers:
-        if codec.TAG in (entries := _entries(tensor)):
+        if codec.TAG in (entries := entries_of(tensor)):
             yield WrittenTag(f"initializer {key}", entries[codec.TAG])
 
 
-def _entries(message: Any) -> dict[str, str]:
+def entries_of(message: Any) -> dict[str, str]:
+    """Return the metadata entries of a message; of two with one key the last."""
     return {entry.key: entry.value for entry in message.metadata_props}
 
 
