@@ -180,11 +180,22 @@ def test_an_input_is_nobodys_though_a_dropped_call_hands_it_on() -> None:
 def test_what_gives_a_list_is_owned_by_whoever_lost_a_part_of_it() -> None:
     def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
         m.norm(x)
-        out: torch.Tensor = m.norm(m.drop(x)).tanh()  # the dropped value cannot be computed before it is decomposed
+        out: torch.Tensor = m.norm(m.drop(x)).tanh()
         return out
 
     exported = proven(Model(forward, norm=nn.BatchNorm1d(3), drop=nn.Dropout(0.5)))
     assert any({o.call for o in origins} == {"norm", "norm@1"} for origins in exported.attribution.nodes.values())
+
+
+def test_a_call_behind_what_has_a_size_of_its_elements_is_found_all_the_same() -> None:
+    def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
+        scaled = m.drop(x) * x[x > 0].sum().tanh()
+        m.linear(scaled)
+        out: torch.Tensor = m.linear(scaled).tanh()
+        return out
+
+    exported = proven(Model(forward, linear=nn.Linear(8, 8), drop=nn.Dropout(0.5)))
+    assert any({o.call for o in origins} == {"linear", "linear@1"} for origins in exported.attribution.nodes.values())
 
 
 class Residual(nn.Module):

@@ -12,7 +12,7 @@ import functools
 import hashlib
 import math
 import operator
-from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -25,7 +25,7 @@ __all__ = ["noting_dropped", "stacks"]
 
 _CUSTOM = "custom"  # the one entry of a node's metadata that torch hands on and leaves to others to fill
 _ALSO = "hierexport.also"
-_MOST_NUMBERS = 1 << 25  # in all values of a graph together; a larger one is not run
+_MOST_NUMBERS = 1 << 28  # in all values of a graph together; a larger one is not run
 
 
 def stacks(node: torch.fx.Node) -> tuple[Stack, ...]:
@@ -171,10 +171,11 @@ def _contents(graph: torch.fx.Graph, asked: set[torch.fx.Node]) -> Mapping[torch
     """Return what nodes give on random inputs: those asked for, and all that they are computed from."""
     needed = _needed(graph, asked)
     sizes = (_number(tensor.numel()) for node in needed for tensor in _tensors(node.meta.get("val")))
-    if sum(_MOST_NUMBERS if size is None else size for size in sizes) > _MOST_NUMBERS:
+    # What hangs on the elements of another tensor has no size yet; of small random numbers it is small.
+    if sum(size or 0 for size in sizes) > _MOST_NUMBERS:
         return {}
     contents: dict[torch.fx.Node, Hashable] = {}
-    with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
+    with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad(), torch.random.fork_rng(devices=[]):
         for node, value in _run([node for node in graph.nodes if node in needed]):
             tensors = _tensors(value)
             if tensors and all(map(_tells, tensors)):
@@ -190,15 +191,19 @@ def _needed(graph: torch.fx.Graph, asked: set[torch.fx.Node]) -> set[torch.fx.No
     return needed
 
 
-def _run(nodes: Iterable[torch.fx.Node]) -> Iterator[tuple[torch.fx.Node, Any]]:
-    """Run what runs on plain numbers, node by node."""
+def _run(nodes: Sequence[torch.fx.Node]) -> Iterator[tuple[torch.fx.Node, Any]]:
+    """Run what runs on plain numbers, node by node; a value is kept until its last reader has run."""
     random = torch.Generator().manual_seed(0)
     values: dict[torch.fx.Node, Any] = {}
+    last = {source: node for node in nodes for source in node.all_input_nodes}
     for node in nodes:
         # What cannot run, or reads what could not, has no value.
         with contextlib.suppress(Exception):
             values[node] = _value(node, values, random)
             yield node, values[node]
+        for source in node.all_input_nodes:
+            if last[source] is node:
+                values.pop(source, None)
 
 
 def _value(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any], random: torch.Generator) -> Any:
@@ -207,13 +212,15 @@ def _value(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any], random: tor
     if node.op == "get_attr":
         return functools.reduce(getattr, str(node.target).split("."), node.graph.owning_module)
     function: Any = node.target
-    if node.op != "call_function" or not _repeats(function):
+    if node.op != "call_function" or not _leaves_its_arguments(function):
         raise ValueError(f"{node} is no function of its inputs")
     # Laid out alike, equal tensors give equal ones to the last bit.
     args, kwargs = pytree.tree_map_only(
         torch.Tensor, torch.Tensor.contiguous, torch.fx.map_arg((node.args, dict(node.kwargs)), values.__getitem__)
     )
     given = function(*args, **kwargs)
+    if _may_draw(function) and not _equal(given, function(*args, **kwargs)):
+        raise ValueError(f"{node} draws random numbers")
     if any(tensor.is_floating_point() and tensor.isnan().any() for tensor in _tensors(given)):
         given = pytree.tree_map(functools.partial(_defined, (function, args, kwargs)), given)
     return given
@@ -231,11 +238,20 @@ def _defined(made_by: tuple[Any, ...], tensor: torch.Tensor) -> torch.Tensor:
     return torch.where(tensor.isnan(), torch.randn(tensor.shape, generator=random).to(tensor.dtype), tensor)
 
 
-def _repeats(function: Any) -> bool:
-    """Whether what an operator gives hangs on its arguments alone, and it leaves them as they are."""
+def _leaves_its_arguments(function: Any) -> bool:
+    """Whether an operator is known to leave its arguments as they are."""
     if not isinstance(function, torch._ops.OpOverload):
         return getattr(function, "__module__", None) == "_operator"
-    return torch.Tag.nondeterministic_seeded not in function.tags and not function._schema.is_mutable
+    return not function._schema.is_mutable
+
+
+def _may_draw(function: Any) -> bool:
+    """Whether an operator draws random numbers with some arguments; a dropout in eval mode does not."""
+    return isinstance(function, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in function.tags
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return list(map(_content, _tensors(one))) == list(map(_content, _tensors(other)))
 
 
 def _random(like: Any, random: torch.Generator) -> Any:
