@@ -30,6 +30,13 @@ class Sorted(nn.Module):
         return x.mul(2).long().flatten().sort(0)[1]
 
 
+class First(nn.Module):
+    """Which are the largest where most are equal."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.relu().mul(0.5).floor().topk(9)[1]
+
+
 class Conditional(nn.Module):
     """Chooses in a branch that torch captures as an operator."""
 
@@ -66,7 +73,7 @@ def proof(router: nn.Module) -> Proof:
     return prove(Example(model, (X,)), result.model, result.attribution)
 
 
-@pytest.mark.parametrize("router", [Largest, Sorted, Conditional])
+@pytest.mark.parametrize("router", [Largest, Sorted, First, Conditional])
 def test_a_call_whose_order_is_open_is_proven_in_a_definite_one(router: type[nn.Module]) -> None:
     found = proof(router()).verdicts
     assert (found["router"].kind, found["expert"].kind) == (Kind.PROVEN, Kind.PROVEN)

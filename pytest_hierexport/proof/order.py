@@ -2,7 +2,8 @@
 
 Some operations promise no order among equal elements, or none at all, unless they are asked to: PyTorch's by an
 argument, ONNX's by an attribute, `sorted` or `stable`. Left open, PyTorch and ONNX Runtime give different orders, both
-of them right. Asked for, the order is the same.
+of them right. Asked for, the order is the same. Which of several equals are among the first `k` PyTorch leaves open
+even then; ONNX says that the earlier are.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ __all__ = ["in_definite_order"]
 
 _ASKS = frozenset({"sorted", "stable"})
 """What an argument or an attribute that asks for a definite order is called."""
+_FIRST_OF_AN_ORDER = frozenset({"self", "k", "dim", "largest", "sorted"})
+"""The arguments of an operation that gives the first of an order, with their places."""
 
 
 @contextmanager
@@ -55,7 +58,22 @@ class _Asking(TorchDispatchMode):
             return func(*args, **given)
         named = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False))
         overload, asks = asking
-        return overload(**{**named, **given, **dict.fromkeys(asks, True)})
+        stated = {**_defaults(overload), **named, **given, **dict.fromkeys(asks, True)}
+        if stated.keys() == _FIRST_OF_AN_ORDER and stated["self"].dim():
+            return _first(**stated)
+        return overload(**stated)
+
+
+def _first(self: torch.Tensor, k: int, dim: int, *, largest: bool, **_: Any) -> tuple[torch.Tensor, ...]:
+    """Return the first elements of an order with their places, of equals the earlier."""
+    ordered = self.sort(dim=dim, descending=largest, stable=True)
+    return tuple(part.narrow(dim, 0, k) for part in ordered)
+
+
+@cache
+def _defaults(overload: torch._ops.OpOverload) -> Mapping[str, Any]:
+    stated = overload._schema.arguments
+    return {argument.name: argument.default_value for argument in stated if argument.has_default_value()}
 
 
 @cache
