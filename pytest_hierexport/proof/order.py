@@ -23,8 +23,8 @@ __all__ = ["in_definite_order"]
 
 _ASKS = frozenset({"sorted", "stable"})
 """What an argument or an attribute that asks for a definite order is called."""
-_FIRST_OF_AN_ORDER = frozenset({"self", "k", "dim", "largest", "sorted"})
-"""The arguments of an operation that gives the first of an order, with their places."""
+_FIRST_OF_AN_ORDER = frozenset({"dim", "largest", "sorted"})
+"""The arguments, behind the elements and how many, of an operation that gives the first of an order, and where."""
 
 
 @contextmanager
@@ -59,15 +59,18 @@ class _Asking(TorchDispatchMode):
         named = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False))
         overload, asks = asking
         stated = {**_defaults(overload), **named, **given, **dict.fromkeys(asks, True)}
-        if stated.keys() == _FIRST_OF_AN_ORDER and stated["self"].dim():
-            return _first(**stated)
+        if stated.keys() > _FIRST_OF_AN_ORDER:
+            elements, count = (stated[argument.name] for argument in overload._schema.arguments[:2])
+            return _first(elements, count, stated["dim"], largest=stated["largest"])
         return overload(**stated)
 
 
-def _first(self: torch.Tensor, k: int, dim: int, *, largest: bool, **_: Any) -> tuple[torch.Tensor, ...]:
+def _first(elements: torch.Tensor, count: int, dim: int, *, largest: bool) -> tuple[torch.Tensor, ...]:
     """Return the first elements of an order with their places, of equals the earlier."""
-    ordered = self.sort(dim=dim, descending=largest, stable=True)
-    return tuple(part.narrow(dim, 0, k) for part in ordered)
+    if not elements.dim():
+        return elements.clone(), torch.zeros_like(elements, dtype=torch.int64)
+    ordered = elements.sort(dim=dim, descending=largest, stable=True)
+    return tuple(part.narrow(dim, 0, count) for part in ordered)
 
 
 @cache
