@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import weakref
 from collections import deque
 from typing import Any
 
@@ -297,7 +298,9 @@ class Stateful(nn.Module):
 class Cache:
     """Holds what a model has computed, in whatever it has."""
 
-    __slots__ = ("__dict__", "latest")
+    __slots__ = ("__dict__", "__weakref__", "first", "latest")
+
+    first: torch.Tensor
 
     def __init__(self) -> None:
         self.latest: torch.Tensor | None = None
@@ -321,6 +324,7 @@ class Remembering(nn.Module):
         y: torch.Tensor = self.gate(x)
         self.counts.add_(1)
         self.cache.latest = self.cache.layers[0]["last"] = y
+        self.cache.first, self.reference = y, weakref.ref(self.cache)
         self.cache.order.append("y")
         self.logger.warning("called")
         return y + self.counts.sum()
@@ -364,6 +368,8 @@ class TestModel:
         assert torch.equal(model.counts, counts)
         assert (model.cache.layers, model.cache.latest) == ([{"last": last}], None)
         assert not model.cache.order
+        assert not hasattr(model.cache, "first")
+        assert not hasattr(model, "reference")
         # What everybody has is not the model's.
         assert "called" in caplog.messages
 

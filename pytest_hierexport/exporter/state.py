@@ -106,9 +106,16 @@ class _Slots:
     def parts(self) -> list[Any]:
         return list(self.content.values())
 
+    @classmethod
+    def of(cls, holder: Any) -> _Slots:
+        return cls(holder, {name: getattr(holder, name) for name in _slots(type(holder)) if hasattr(holder, name)})
+
     def restore(self) -> None:
+        now = self.of(self.holder).content
+        for name in now.keys() - self.content.keys():
+            object.__delattr__(self.holder, name)
         for name, value in self.content.items():
-            if getattr(self.holder, name, None) is not value:
+            if name not in now or now[name] is not value:
                 object.__setattr__(self.holder, name, value)
 
 
@@ -149,9 +156,8 @@ def _held_by(thing: Any) -> Iterator[_Holder]:
         attributes = getattr(thing, "__dict__", None)
         if isinstance(attributes, dict):
             yield _Mapping.of(attributes)
-        names = [name for base in type(thing).__mro__ for name in _slots(base)]
-        if names:
-            yield _Slots(thing, {name: getattr(thing, name) for name in names if hasattr(thing, name)})
+        if _slots(type(thing)):
+            yield _Slots.of(thing)
 
 
 def _is_of_python_or_torch(cls: type) -> bool:
@@ -160,9 +166,11 @@ def _is_of_python_or_torch(cls: type) -> bool:
     return package == "torch" or package in sys.stdlib_module_names
 
 
-def _slots(cls: type) -> tuple[str, ...]:
-    slots = cls.__dict__.get("__slots__", ())
-    return (slots,) if isinstance(slots, str) else tuple(slots)
+def _slots(cls: type) -> list[str]:
+    """Return the names of a class's slots, but for those that Python fills itself."""
+    stated = (base.__dict__.get("__slots__", ()) for base in cls.__mro__)
+    names = (name for slots in stated for name in ((slots,) if isinstance(slots, str) else slots))
+    return [name for name in names if name not in ("__dict__", "__weakref__")]
 
 
 _HOLD_NOTHING = (
