@@ -39,6 +39,7 @@ class Scopes:
         self.recorder: CallRecorder | None = None
         # By the call that made it and what torch calls it: the latter is not always unique, and seldom another's.
         self._by_entry: dict[tuple[str | None, str, str], str] = {}
+        # By all that was on torch's stack when the call began: where two entries have one name, that is all there is.
         self._by_stack: dict[tuple[tuple[str, str, str], ...], str] = {}
         self._root = ""  # what the tracer calls the model: torch wraps it while it traces
         self._stacks: list[Stack] = []  # torch's stack in each call that is open
@@ -157,7 +158,8 @@ class Scopes:
         if not stack:
             # What calls a function for its body has no stack of its own: it stands where its holder does.
             return holder
-        if self._start(stack) != self._root and stack[self._start(stack)][0] != "":
+        start = self._start(stack)
+        if start != self._root and stack[start][0] != "":
             return None
         entries = self._entries(stack)
         if entries in self._by_stack:
@@ -183,8 +185,9 @@ class Scopes:
         root_path = stack[root][0]
         entries: dict[str, tuple[str, str, str]] = {}
         for key, (path, cls) in itertools.dropwhile(lambda entry: entry[0] != root, stack.items()):
+            name = _below(root, key)
             text = cls if isinstance(cls, str) else f"{cls.__module__}.{cls.__qualname__}"
-            entries[_below(root, key)] = _below(root, key), _below(root_path, path), text
+            entries[name] = name, _below(root_path, path), text
         return tuple(entries.values())
 
     def _read(self, key: str, path: str, cls: str, parent: str | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -200,8 +200,8 @@ class _Watcher:
         modules = self._below[call.path]
         held = list(walk((args, kwargs)))
         captured = self._captured(modules)
-        inputs = self._numbers_of(iter(held)) | captured
-        settings = frozenset(inputs.keys() - self._tensors_of(iter(held)).keys() - captured.keys())
+        inputs = self._numbers_of(held) | captured
+        settings = frozenset(inputs.keys() - self._tensors_of(held).keys() - captured.keys())
         self._open[call.name] = _Entered(self._begun, self._bodies > 0, inputs, settings, (args, kwargs), modules)
         self._begun += 1
 
@@ -225,10 +225,10 @@ class _Watcher:
         )
         return self._tensors_of(found)
 
-    def _tensors_of(self, found: Iterator[tuple[str, Any]]) -> dict[int, str]:
+    def _tensors_of(self, found: Iterable[tuple[str, Any]]) -> dict[int, str]:
         return self._numbers_of((label, part) for label, part in found if isinstance(part, torch.Tensor))
 
-    def _numbers_of(self, found: Iterator[tuple[str, Any]]) -> dict[int, str]:
+    def _numbers_of(self, found: Iterable[tuple[str, Any]]) -> dict[int, str]:
         numbers: dict[int, str] = {}
         for label, part in found:
             for number in self._number(part):
