@@ -375,6 +375,31 @@ def test_what_one_call_turned_and_turned_back_is_nobody_elses() -> None:
     assert carried(before, after, u="a", t="b", b="b", y="c") == {"u": [("a", "traced")], "y": [("c", "traced")]}
 
 
+TURNED_WITHIN = """g (float[2, 3] x) => (float[2, 3] y, float[2, 3] z) {
+    u = Relu(x) z = Sqrt(u) t = Transpose(u) b = Transpose(t) y = Exp(b) }"""
+"""One call gives a value as it is to nobody, turned to the root, which turns it back, and computed with to the model."""
+
+
+def test_what_a_call_turned_and_its_parent_turned_back_is_owned_by_both() -> None:
+    after = "g (float[2, 3] x) => (float[2, 3] y, float[2, 3] z) { u = Relu(x) z = Sqrt(u) y = Exp(u) }"
+    found = carried(TURNED_WITHIN, after, u="a", z="a", t="a")
+    assert found == {"u": [("", "fused"), ("a", "fused")], "z": [("a", "traced")], "y": [("", "traced")]}
+
+
+def test_what_hands_on_a_value_that_was_turned_and_turned_back_is_of_both() -> None:
+    after = "g (float[2, 3] x) => (float[2, 3] y, float[2, 3] z) { u = Relu(x) z = Sqrt(u) b = Identity(u) y = Exp(b) }"
+    found = carried(TURNED_WITHIN, after, u="a", z="a", t="a")
+    assert found["u"] == [("a", "traced")]
+    assert found["b"] == [("", "fused"), ("a", "fused")]
+
+
+def test_a_call_of_which_nothing_is_left_but_what_its_parent_turned_back_keeps_its_nodes() -> None:
+    before = """g (float[2, 3] x) => (float[2, 3] y) {
+        u = Relu(x) t = Transpose(u) b = Transpose(t) y = Exp(b) }"""
+    after = "g (float[2, 3] x) => (float[2, 3] y) { u = Relu(x) y = Exp(u) }"
+    assert carried(before, after, u="a", t="a")["u"] == [("a", "traced")]
+
+
 def test_what_gives_a_type_alone_takes_no_part_in_a_fusion() -> None:
     before = """g (float[2] x) => (float[2] y) {
         u = Relu(x) like = Neg(x) v = CastLike(u, like) c = Constant<value_float = 2.0>() s = Sqrt(c) y = Mul(v, s) }"""

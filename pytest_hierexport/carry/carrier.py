@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pytest_hierexport.attribution import Attribution, Evidence, Origin, Origins, Primary, order_origins
@@ -163,7 +164,7 @@ class _Carrier:
     def _cancel(self) -> None:
         """Give what took the place of a value the origins of the operations that cancelled out between the two.
 
-        Where one call turns a value and the next turns it back, an optimizer drops both: the second call then reads
+        Where one call turns a value and another turns it back, an optimizer drops both: the second call then reads
         what it was never given. Whoever makes that does the work of all three. What one call did and undid by itself
         is nobody else's affair, and what a survivor does all the same did not cancel out.
         """
@@ -172,11 +173,39 @@ class _Carrier:
                 continue
             calls = [origin for node in self._between(source, lost) for origin in self.known.nodes[node]]
             last = {origin.call for origin in self.known.nodes[self.before.maker[lost]]}
-            if not self.before.readers.get(lost) or all(self._lies_in(origin.call, last) for origin in calls):
+            others = {origin.call for origin in calls if not self._lies_in(origin.call, last)}
+            # What still hands the value on by its name is where these operations went.
+            inner = set() if lost.name in self.after.named else {origin.call for origin in calls}.difference(last, others)
+            if not self.before.readers.get(lost) or not (others or any(self._stays(call, source) for call in inner)):
                 continue
             for node in self._making(source):
-                if not any(self._lies_in(origin.call, last) for origin in self.origins[node]):
+                held = {origin.call for origin in self.origins[node]}
+                if held.isdisjoint(last) and not (others and any(self._lies_in(call, last) for call in held)):
                     self.origins[node] = _as(Evidence.FUSED, [*self.origins[node], *calls])
+
+    def _stays(self, call: str, source: Value) -> bool:
+        """Whether a call gave others something that lives on, and not this value.
+
+        A call of which nothing else is left has dissolved with what was undone.
+        """
+        numbers = {self.numbering.before[value] for value in self._left.get(call, ())}
+        return self.numbering.before[source] not in numbers and not numbers.isdisjoint(self.numbering.alive)
+
+    @cached_property
+    def _left(self) -> Mapping[str, list[Value]]:
+        """The values that a call computed before for others, by call; what nobody reads is the model's to give."""
+        left: dict[str, list[Value]] = {}
+        for node in self.before.nodes:
+            made = self._within(node)
+            for value in node.outputs if made else ():
+                readers = [self._within(reader) for reader in self.before.readers.get(value, ())]
+                for call in made.difference(made.intersection(*readers or [set()])) if value.varying else ():
+                    left.setdefault(call, []).append(value)
+        return left
+
+    def _within(self, node: Node) -> set[str]:
+        """Return the calls that a node before ran in."""
+        return {call for origin in self.known.nodes[node] for call in self.known.hierarchy.lineage(origin.call)}
 
     def _between(self, source: Value, lost: Value) -> set[Node]:
         """Return the nodes through which a value goes to what it is again in the end; not what these read beside it."""
@@ -218,6 +247,10 @@ class _Carrier:
             elsewhere = by.isdisjoint(given) and not by.isdisjoint(self.after.named)
             if alike is twin or (gone and not elsewhere):
                 yield from self.known.nodes[alike]
+        for lost in () if twin is None else twin.outputs:
+            source = self.numbering.aliases.get(lost)
+            for between in () if source is None else self._between(source, lost):
+                yield from self.known.nodes[between]
 
     def _passing(self, node: Node) -> list[Origin]:
         """Return the calls through which the value goes from its maker to a reader, so that it never leaves them."""
