@@ -377,7 +377,7 @@ def test_what_one_call_turned_and_turned_back_is_nobody_elses() -> None:
 
 TURNED_WITHIN = """g (float[2, 3] x) => (float[2, 3] y, float[2, 3] z) {
     u = Relu(x) z = Sqrt(u) t = Transpose(u) b = Transpose(t) y = Exp(b) }"""
-"""One call gives a value as it is to nobody, turned to the root, which turns it back, and computed with to the model."""
+"""A call gives a value to nobody as it is, turned to the root, which turns it back, and computed with to the model."""
 
 
 def test_what_a_call_turned_and_its_parent_turned_back_is_owned_by_both() -> None:

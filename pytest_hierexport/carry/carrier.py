@@ -171,23 +171,26 @@ class _Carrier:
         for lost, source in self.numbering.aliases.items():
             if lost not in self.before.maker or self.became.get(self.before.maker[lost]):
                 continue
-            calls = [origin for node in self._between(source, lost) for origin in self.known.nodes[node]]
+            origins = [origin for node in self._between(source, lost) for origin in self.known.nodes[node]]
             last = {origin.call for origin in self.known.nodes[self.before.maker[lost]]}
-            others = {origin.call for origin in calls if not self._lies_in(origin.call, last)}
-            # What still hands the value on by its name is where these operations went.
-            inner = set() if lost.name in self.after.named else {origin.call for origin in calls}.difference(last, others)
-            if not self.before.readers.get(lost) or not (others or any(self._stays(call, source) for call in inner)):
+            others = {origin.call for origin in origins if not self._lies_in(origin.call, last)}
+            inner = {origin.call for origin in origins}.difference(last, others)
+            if not self.before.readers.get(lost) or not (others or self._stays_without(lost, inner, source)):
                 continue
             for node in self._making(source):
                 held = {origin.call for origin in self.origins[node]}
                 if held.isdisjoint(last) and not (others and any(self._lies_in(call, last) for call in held)):
-                    self.origins[node] = _as(Evidence.FUSED, [*self.origins[node], *calls])
+                    self.origins[node] = _as(Evidence.FUSED, [*self.origins[node], *origins])
 
-    def _stays(self, call: str, source: Value) -> bool:
-        """Whether a call gave others something that lives on, and not this value.
+    def _stays_without(self, lost: Value, calls: Iterable[str], source: Value) -> bool:
+        """Whether nothing hands the value on by its name, and one of the calls stays in what it gave others beside it.
 
         A call of which nothing else is left has dissolved with what was undone.
         """
+        return lost.name not in self.after.named and any(self._stays(call, source) for call in calls)
+
+    def _stays(self, call: str, source: Value) -> bool:
+        """Whether a call gave others something that lives on, and not this value."""
         numbers = {self.numbering.before[value] for value in self._left.get(call, ())}
         return self.numbering.before[source] not in numbers and not numbers.isdisjoint(self.numbering.alive)
 
