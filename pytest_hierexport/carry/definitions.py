@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
-from contextlib import suppress
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import onnx
@@ -13,6 +11,7 @@ import onnx_ir as ir
 
 from pytest_hierexport.carry.tensors import tensor_key
 from pytest_hierexport.hierarchy import encode
+from pytest_hierexport.operators import definition, is_deterministic
 
 __all__ = ["arity", "attributes", "is_repeatable", "subgraphs"]
 
@@ -26,7 +25,7 @@ def attributes(node: ir.Node, opsets: Mapping[str, int]) -> Hashable:
 
 @lru_cache(maxsize=4096)
 def _defaults(op_type: str, opset: int, domain: str) -> Mapping[str, str]:
-    schema = _schema(op_type, opset, domain)
+    schema = definition(op_type, opset, domain)
     stated = () if schema is None else schema.attributes.values()
     values = (attribute.default_value for attribute in stated)
     return {value.name: _attribute(ir.from_proto(value)) for value in values if value.type}
@@ -57,7 +56,7 @@ def arity(node: ir.Node, opsets: Mapping[str, int]) -> int:
 
 @lru_cache(maxsize=4096)
 def _optional_outputs(op_type: str, opset: int, domain: str) -> frozenset[int]:
-    schema = _schema(op_type, opset, domain)
+    schema = definition(op_type, opset, domain)
     optional = onnx.defs.OpSchema.FormalParameterOption.Optional
     outputs = () if schema is None else schema.outputs
     return frozenset(i for i, output in enumerate(outputs) if output.option == optional)
@@ -67,14 +66,7 @@ def is_repeatable(node: ir.Node, opsets: Mapping[str, int]) -> bool:
     """Whether the operator, its attributes and its inputs say all about what the node computes."""
     if next(subgraphs(node), None) is not None:
         return False
-    return _deterministic(node.op_type, opsets.get(node.domain, 1), node.domain)
-
-
-@lru_cache(maxsize=4096)
-def _deterministic(op_type: str, opset: int, domain: str) -> bool:
-    """Whether the operator's definition makes it a function of its inputs and attributes."""
-    schema = _schema(op_type, opset, domain)
-    return schema is None or schema.node_determinism != onnx.defs.OpSchema.NodeDeterminism.NonDeterministic
+    return is_deterministic(node.op_type, opsets.get(node.domain, 1), node.domain)
 
 
 def subgraphs(node: ir.Node) -> Iterator[tuple[str, ir.Graph]]:
@@ -87,11 +79,3 @@ def subgraphs(node: ir.Node) -> Iterator[tuple[str, ir.Graph]]:
         elif attribute.type == ir.AttributeType.GRAPHS:
             for i, graph in enumerate(attribute.as_graphs()):
                 yield f"{encode(attribute.name)}.{i}", graph
-
-
-def _schema(op_type: str, opset: int, domain: str) -> Any:
-    """Return the operator's definition, the newest where the opset has none: torch writes down its opset last."""
-    for version in (opset, onnx.defs.onnx_opset_version()):
-        with suppress(onnx.defs.SchemaError):
-            return onnx.defs.get_schema(op_type, version, domain)
-    return None

@@ -14,9 +14,9 @@ from pytest_hierexport.attribution import Attribution
 from pytest_hierexport.proof.boundary import Graph
 from pytest_hierexport.proof.eager import Mode, ModelError, Runnable, run_eager
 from pytest_hierexport.proof.feeds import feeds_of
+from pytest_hierexport.proof.following import following
 from pytest_hierexport.proof.loading import loaded
 from pytest_hierexport.proof.matching import match
-from pytest_hierexport.proof.order import in_definite_order
 from pytest_hierexport.proof.session import run_graph
 from pytest_hierexport.proof.showing import show_graph
 from pytest_hierexport.proof.unrolling import Unrolling
@@ -65,8 +65,8 @@ def prove(
 ) -> Proof:
     """Show, call by call, that the nodes attributed to a call turn its inputs into its outputs.
 
-    The model is run as it is captured; where that leaves a call unproven, in the other modes as well, and with what
-    leaves the order of its results open in a definite order.
+    The model is run as it is captured; where that leaves a call unproven, in the other modes as well, and so that it
+    decides as the graph does what its operations leave open.
 
     Args:
         example: The model with the inputs to run it on. It is left as it was found.
@@ -79,8 +79,9 @@ def prove(
     """
     with loaded(model) as (proto, folder):
         feeds = feeds_of(example, proto)
+        run = partial(run_graph, proto, feeds, folder=folder)
         unrolling = Unrolling(proto, attribution)
-        unrolling.follow(lambda names: {v.name: v.arrays[0] for v in run_graph(proto, feeds, names, folder)})
+        unrolling.follow(lambda names: {value.name: value.arrays[0] for value in run(names)})
         graph = Graph(proto, unrolling.steps, attribution)
 
         def judged(mode: Mode) -> Proof:
@@ -88,10 +89,10 @@ def prove(
             eager = match(graph, run_eager(example, attribution.hierarchy, values, mode), cut=unrolling.cut)
             return _judged(Judge(graph, eager, values, show_graph(graph, proto, feeds, values, folder)))
 
-        return _best(judged, partial(in_definite_order, proto))
+        return _best(judged, partial(following, proto, feeds, run))
 
 
-def _best(judged: Callable[[Mode], Proof], ordered: Callable[[], AbstractContextManager[None]]) -> Proof:
+def _best(judged: Callable[[Mode], Proof], followed: Callable[[], AbstractContextManager[None]]) -> Proof:
     """Return the first proof that leaves no call unproven, else that which leaves the fewest.
 
     The graph was captured in one of the modes, and does not say in which.
@@ -109,7 +110,7 @@ def _best(judged: Callable[[Mode], Proof], ordered: Callable[[], AbstractContext
         raise failure
     best = min(proofs, key=lambda mode: len(proofs[mode].unproven))
     found = [proofs[best]]
-    with suppress(ModelError), ordered():
+    with suppress(ModelError), followed():
         found.append(judged(best))
     return min(found, key=lambda proof: len(proof.unproven))
 

@@ -1,0 +1,152 @@
+"""What an operation leaves open: two right answers that differ prove nothing against a tag."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from functools import partial
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+import torch
+from torch import nn
+
+from pytest_hierexport.cases import Example
+from pytest_hierexport.exporter import export
+from pytest_hierexport.proof import Kind, Proof, prove
+from pytest_hierexport.proof.following import following
+from pytest_hierexport.proof.session import run_graph
+from pytest_hierexport.proof.values import Array
+from pytest_hierexport.weights import randomise
+
+X = torch.randn(6, 40, generator=torch.Generator().manual_seed(0))
+
+
+class Largest(nn.Module):
+    """Which are the largest, in whatever order they come."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.topk(2, sorted=False)[1]
+
+
+class Sorted(nn.Module):
+    """Sorts what has many equals, in whatever order those come."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.mul(2).long().flatten().sort(0)[1]
+
+
+class First(nn.Module):
+    """Which are the largest where most are equal."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.relu().mul(0.5).floor().topk(9)[1]
+
+
+class Near(nn.Module):
+    """Sorts what lies nearer to each other than two programs round alike."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.flatten().mul(1e-6).add(1).softmax(0).sort(0)[1]
+
+
+class Drawn(nn.Module):
+    """Draws which it chooses."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.add(torch.rand(40)).argsort()[:, :3]
+
+
+class DrawnInPlace(nn.Module):
+    """Draws into a tensor, and beside it."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        noise = torch.randn_like(x)
+        return torch.empty_like(x).normal_().add(noise.exp()).add(x).argsort()[0]
+
+
+class Conditional(nn.Module):
+    """Chooses in a branch that torch captures as an operator."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        chosen: torch.Tensor = torch.cond(x.sum() > -1e9, lambda x: x.exp(), lambda x: x.neg(), (x,))
+        return chosen.topk(2, sorted=False)[1]
+
+
+class Expert(nn.Module):
+    """Reads what it is told to, in whatever order it is told."""
+
+    def forward(self, x: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
+        return x.flatten()[chosen].sum()
+
+
+class Routed(nn.Module):
+    """Hands on what a router chose, in the router's order."""
+
+    def __init__(self, router: nn.Module) -> None:
+        super().__init__()
+        self.proj = nn.Linear(40, 40)
+        self.router = router
+        self.expert = Expert()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        given: torch.Tensor = self.expert(x, self.router(self.proj(x)))
+        return given
+
+
+def proof(router: nn.Module) -> Proof:
+    model = Routed(router).eval()
+    randomise(model)
+    result = export(model, (X,))
+    return prove(Example(model, (X,)), result.model, result.attribution)
+
+
+@pytest.mark.parametrize("router", [Largest, Sorted, First, Near, Drawn, DrawnInPlace, Conditional])
+def test_a_call_that_leaves_something_open_is_proven_as_the_graph_decides(router: type[nn.Module]) -> None:
+    found = proof(router()).verdicts
+    assert (found["router"].kind, found["expert"].kind) == (Kind.PROVEN, Kind.PROVEN)
+
+
+@pytest.mark.parametrize("router", [Largest, Sorted, First, Near, Drawn, DrawnInPlace])
+def test_without_that_the_two_runs_do_differ(router: type[nn.Module], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[prove.__module__], "following", lambda *_: nullcontext())
+    found = proof(router()).verdicts
+    assert (found["router"].kind, found["expert"].kind) != (Kind.PROVEN, Kind.PROVEN)
+
+
+class Descending(nn.Module):
+    """Sorts."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.flatten().sort(descending=True)[1]
+
+
+def test_an_order_that_the_model_did_not_ask_for_is_not_followed() -> None:
+    model = Routed(Descending()).eval()
+    randomise(model)
+    result = export(model, (X,))
+    (node,) = (node for node in result.model.graph if "largest" in node.attributes)
+    node.attributes["largest"] = ir.AttrInt64("largest", 0)
+    assert "expert" in prove(Example(model, (X,)), result.model, result.attribution).unproven
+
+
+HEAD = '<ir_version: 10, opset_import: ["": 20]> g (float[4] x, int64[1] k) => (float[2] y, int64[2] i, float[4] z)'
+
+
+def test_a_graph_holds_what_it_drew_and_is_left_as_it_was_also_after_an_error() -> None:
+    proto = onnx.parser.parse_model(f"{HEAD} {{ y, i = TopK<sorted = 0>(x, k) z = RandomNormalLike(x) }}")
+    before = proto.SerializeToString()
+    feeds: dict[str, Array] = {"x": np.array([1, 2, 3, 4], np.float32), "k": np.array([2], np.int64)}
+    held: list[list[str]] = []
+
+    def failing() -> None:
+        with following(proto, feeds, partial(run_graph, proto, feeds)):
+            held.extend(list(node.input) for node in proto.graph.node)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        failing()
+    assert held == [["x", "k"], []]
+    assert proto.SerializeToString() == before
