@@ -125,9 +125,9 @@ def test_a_fused_split_does_not_own_what_reads_its_parts() -> None:
 
 
 def test_a_weight_of_the_old_name_with_other_numbers_is_another_weight() -> None:
-    before = """g (float[1, 1, 2] x) => (float[1, 1, 2] y) <float[1, 1, 1] w = {1.0}, float[1] s = {2.0}> {
+    before = """g (float[1, 1, 2] x) => (float[1, 1, 2] y) <float[1, 1, 1] w = {3.0}, float[1] s = {2.0}> {
         u = Conv(x, w) y = Mul(u, s) }"""
-    after = "g (float[1, 1, 2] x) => (float[1, 1, 2] y) <float[1, 1, 1] w = {2.0}> { y = Conv(x, w) }"
+    after = "g (float[1, 1, 2] x) => (float[1, 1, 2] y) <float[1, 1, 1] w = {6.0}> { y = Conv(x, w) }"
     assert carried(before, after, u="a", y="b") == {"y": [("a", "fused"), ("b", "fused")]}
 
 
@@ -436,3 +436,18 @@ def test_a_graph_whose_nodes_stand_in_another_order_keeps_its_origins() -> None:
     after = "g (float[2] x) => (float[2] y) { y = Neg(v) v = Exp(u) u = Relu(x) }"
     found = carried(before, after, u="a", v="b", y="c")
     assert found == {"u": [("a", "traced")], "v": [("b", "traced")], "y": [("c", "traced")]}
+
+
+def test_a_cast_to_the_type_that_was_there_is_known_although_nothing_says_what_type_it_gives() -> None:
+    before = """g (float[2, 3] x, int64[2, 3] at) => (float[2, 3] y) {
+        u = Relu(x) i = Abs(at) c = Cast<to = 7>(i) y = GatherElements<axis = 1>(u, c) }"""
+    after = """g (float[2, 3] x, int64[2, 3] at) => (float[2, 3] z) {
+        u = Relu(x) i = Abs(at) z = GatherElements<axis = 1>(u, i) }"""
+    source, target = model(before), model(after)
+    for graph in (source, target):
+        for node in graph.graph:
+            for value in node.outputs:
+                if value.name == "i":
+                    value.dtype, value.shape = ir.DataType.INT64, ir.Shape([2, 3])
+    found = carry(source, known(source, u="a", i="b", c="c", y="c"), target).nodes
+    assert [(origin.call, origin.evidence.value) for origin in found["z"]] == [("c", "traced")]

@@ -54,15 +54,19 @@ class Preserving:
                     at += [read for read in self._flat.maker[lost].reads if read.varying and read in self._flat.maker]
 
     def _near(self, value: Value) -> Iterator[Value]:
-        """The ancestors of the value's own type from which few operations lead to it, the nearest first."""
+        """The ancestors of the value's own type from which few operations lead to it, the nearest first.
+
+        torch does not say the type of everything before it optimizes: of such a value what is read to compute it.
+        """
+        kind = value.dtype, value.shape
         at, seen = [value], {value}
-        for _ in range(_NEAR):
+        for _ in range(_NEAR if None not in kind else 1):
             makers = (self._flat.maker.get(current) for current in at)
             passed = (maker for maker in makers if maker is not None and not _weighs(maker))
             at = [read for maker in passed for read in maker.reads if read.varying]
             at = [read for read in dict.fromkeys(at) if read not in seen]
             seen.update(at)
-            yield from (read for read in at if (read.dtype, read.shape) == (value.dtype, value.shape))
+            yield from (read for read in at if None in kind or (read.dtype, read.shape) == kind)
 
     def shows(self, source: Value, value: Value) -> bool | None:
         """Whether `value`, which is computed from `source`, is the same; None where that cannot be tried."""
