@@ -213,3 +213,30 @@ def test_the_same_nan_and_infinity_are_the_same_number(whole: ExportedCase) -> N
     assert divided.isnan().any()
     assert divided.isinf().any()
     assert not breaks("MUST-006", whole)
+
+
+class Noisy(torch.nn.Module):
+    """Adds noise, and chooses by it among what is nearly equal."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        noisy = x + torch.randn_like(x)
+        return noisy.softmax(-1) * 3, (noisy * 1e-7 + 1).topk(3)[1]
+
+
+@pytest.fixture(scope="module")
+def noisy(tmp_path_factory: pytest.TempPathFactory) -> ExportedCase:
+    return exported(tmp_path_factory.mktemp("noisy"), lambda: (Noisy().eval(), (torch.rand(4, 50),)))
+
+
+def test_what_a_model_draws_and_chooses_by_rounding_the_graph_may_draw_and_choose_otherwise(
+    noisy: ExportedCase,
+) -> None:
+    assert not breaks("MUST-006", noisy)
+
+
+@pytest.mark.parametrize("output", [0, 1])
+def test_what_is_computed_from_drawn_numbers_is_compared_all_the_same(
+    output: int, noisy: ExportedCase, tmp_path: Path
+) -> None:
+    (found,) = breaks("MUST-006", damaged(noisy, tmp_path, computed("Neg", output)))
+    assert noisy.proto.graph.output[output].name in found.where
