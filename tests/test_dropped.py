@@ -214,3 +214,29 @@ def test_a_deep_model_of_residuals_is_gone_through_once() -> None:
         return out
 
     proven(Model(forward, residual=Residual()))
+
+
+class Chosen(nn.Module):
+    """Reads places that it holds: random ones are none of them."""
+
+    places: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("places", torch.tensor([4, 3, 2]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.index_select(1, self.places - 2)
+
+
+class Weighted(nn.Module):
+    """Computes with a constant that stands in its code."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = x * torch.tensor([[1.5], [2.5], [3.5]])
+        return out
+
+
+@pytest.mark.parametrize("first", [Chosen, Weighted])
+def test_a_call_behind_what_cannot_be_computed_on_random_numbers_is_found_all_the_same(first: type[nn.Module]) -> None:
+    assert len(owned(proven(after_dead(LINEAR, LINEAR, first())), "dead")) == 2
