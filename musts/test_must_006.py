@@ -240,3 +240,28 @@ def test_what_is_computed_from_drawn_numbers_is_compared_all_the_same(
 ) -> None:
     (found,) = breaks("MUST-006", damaged(noisy, tmp_path, computed("Neg", output)))
     assert noisy.proto.graph.output[output].name in found.where
+
+
+class Corrected(torch.nn.Module):
+    """Chooses by scores that a small bias corrects."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias = torch.nn.Parameter(torch.linspace(-0.004, 0.004, 16)[torch.randperm(16)])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        chosen: torch.Tensor = (x.softmax(-1) + self.bias).topk(4)[1]
+        return chosen
+
+
+def test_an_order_of_other_numbers_is_no_matter_of_rounding(tmp_path: Path) -> None:
+    x = torch.randn(8, 16)
+    x[:, 3] = 8
+    whole = exported(tmp_path, lambda: (Corrected().eval(), (x,)))
+    assert not breaks("MUST-006", whole)
+
+    def lose_the_bias(proto: onnx.ModelProto) -> None:
+        (tensor,) = (tensor for tensor in proto.graph.initializer if list(tensor.dims) == [16])
+        tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor) * 0, tensor.name))
+
+    assert breaks("MUST-006", damaged(whole, tmp_path / "damaged", lose_the_bias))

@@ -16,9 +16,10 @@ def definition(op_type: str, opset: int, domain: str) -> Any:
 
     None where ONNX knows no such operator.
     """
+    own = "" if domain == "ai.onnx" else domain
     for version in (opset, onnx.defs.onnx_opset_version()):
         with suppress(onnx.defs.SchemaError):
-            return onnx.defs.get_schema(op_type, version, domain)
+            return onnx.defs.get_schema(op_type, version, own)
     return None
 
 

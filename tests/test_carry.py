@@ -386,6 +386,11 @@ def test_what_a_call_turned_and_its_parent_turned_back_is_owned_by_both() -> Non
     assert found == {"u": [("", "fused"), ("a", "fused")], "z": [("a", "traced")], "y": [("", "traced")]}
 
 
+def test_what_another_call_made_is_not_owned_by_those_who_turned_it_and_turned_it_back() -> None:
+    after = "g (float[2, 3] x) => (float[2, 3] y, float[2, 3] z) { u = Relu(x) z = Sqrt(u) y = Exp(u) }"
+    assert carried(TURNED_WITHIN, after, u="b", z="a", t="a")["u"] == [("b", "traced")]
+
+
 def test_what_hands_on_a_value_that_was_turned_and_turned_back_is_of_both() -> None:
     after = "g (float[2, 3] x) => (float[2, 3] y, float[2, 3] z) { u = Relu(x) z = Sqrt(u) b = Identity(u) y = Exp(b) }"
     found = carried(TURNED_WITHIN, after, u="a", z="a", t="a")
@@ -451,3 +456,16 @@ def test_a_cast_to_the_type_that_was_there_is_known_although_nothing_says_what_t
                     value.dtype, value.shape = ir.DataType.INT64, ir.Shape([2, 3])
     found = carry(source, known(source, u="a", i="b", c="c", y="c"), target).nodes
     assert [(origin.call, origin.evidence.value) for origin in found["z"]] == [("c", "traced")]
+
+
+def test_a_bound_that_no_number_of_a_trial_reaches_changes_something() -> None:
+    before = """g (float[2] x) => (float[2] y, float[2] z) <float lo = {-1000.0}, float hi = {1000.0}> {
+        u = Neg(x) m = Max(u, lo) y = Min(m, hi) z = Min(u, hi) }"""
+    after = """g (float[2] x) => (float[2] y, float[2] z) <float lo = {-1000.0}, float hi = {1000.0}> {
+        u = Neg(x) y = Clip(u, lo, hi) z = Min(u, hi) }"""
+    source, target = model(before), model(after)
+    for graph in (source, target):
+        value = next(value for node in graph.graph for value in node.outputs if value.name == "u")
+        value.dtype, value.shape = ir.DataType.FLOAT, ir.Shape([2])
+    found = carry(source, known(source, u="a", m="b", y="b", z="c"), target).nodes
+    assert [origin.call for origin in found["z"]] == ["c"]

@@ -52,6 +52,14 @@ class Near(nn.Module):
         return x.flatten().mul(1e-6).add(1).softmax(0).sort(0)[1]
 
 
+class Both(nn.Module):
+    """Puts the same equals in two orders."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        many = x.mul(0.5).floor().flatten()
+        return torch.cat([many.sort()[1][:9], many.sort(descending=True)[1][:7]])
+
+
 class Drawn(nn.Module):
     """Draws which it chooses."""
 
@@ -65,6 +73,21 @@ class DrawnInPlace(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         noise = torch.randn_like(x)
         return torch.empty_like(x).normal_().add(noise.exp()).add(x).argsort()[0]
+
+
+class Coarse(nn.Module):
+    """Draws numbers that numpy has no type for."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.bfloat16().add(torch.randn_like(x, dtype=torch.bfloat16)).float().argsort()[0]
+
+
+class Halved(nn.Module):
+    """Chooses among what an operation gives two of, as it would give elements and their places."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        left, right = x.mul(2).long().flatten().chunk(2)
+        return (left * right + torch.arange(120)).abs().topk(3, sorted=False)[1]
 
 
 class Conditional(nn.Module):
@@ -96,24 +119,47 @@ class Routed(nn.Module):
         return given
 
 
-def proof(router: nn.Module) -> Proof:
+def proof(router: nn.Module, exporter: str = "auto") -> Proof:
     model = Routed(router).eval()
     randomise(model)
-    result = export(model, (X,))
+    result = export(model, (X,), exporter=exporter)
     return prove(Example(model, (X,)), result.model, result.attribution)
 
 
-@pytest.mark.parametrize("router", [Largest, Sorted, First, Near, Drawn, DrawnInPlace, Conditional])
+@pytest.mark.parametrize(
+    "router", [Largest, Sorted, First, Near, Both, Drawn, DrawnInPlace, Coarse, Halved, Conditional]
+)
 def test_a_call_that_leaves_something_open_is_proven_as_the_graph_decides(router: type[nn.Module]) -> None:
     found = proof(router()).verdicts
     assert (found["router"].kind, found["expert"].kind) == (Kind.PROVEN, Kind.PROVEN)
 
 
-@pytest.mark.parametrize("router", [Largest, Sorted, First, Near, Drawn, DrawnInPlace])
+@pytest.mark.parametrize("router", [Largest, Sorted, First, Near, Both, Drawn, DrawnInPlace, Coarse])
 def test_without_that_the_two_runs_do_differ(router: type[nn.Module], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules[prove.__module__], "following", lambda *_: nullcontext())
     found = proof(router()).verdicts
     assert (found["router"].kind, found["expert"].kind) != (Kind.PROVEN, Kind.PROVEN)
+
+
+def test_an_order_is_followed_that_the_graph_does_not_say_to_be_definite() -> None:
+    found = proof(Sorted(), "torchscript").verdicts
+    assert (found["router"].kind, found["expert"].kind) == (Kind.PROVEN, Kind.PROVEN)
+
+
+class Other(nn.Module):
+    """Draws from a distribution that the graph draws from otherwise."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.add(torch.randn_like(x)).argsort()[0]
+
+
+def test_numbers_of_another_distribution_are_not_followed() -> None:
+    model = Routed(Other()).eval()
+    randomise(model)
+    result = export(model, (X,))
+    (node,) = (node for node in result.model.graph if node.outputs[0].name == "randn_like")
+    node.attributes["scale"] = ir.AttrFloat32("scale", 1000.0)
+    assert "expert" in prove(Example(model, (X,)), result.model, result.attribution).unproven
 
 
 class Descending(nn.Module):

@@ -165,8 +165,9 @@ class _Carrier:
         """Give what took the place of a value the origins of the operations that cancelled out between the two.
 
         Where one call turns a value and another turns it back, an optimizer drops both: the second call then reads
-        what it was never given. Whoever makes that does the work of all three. What one call did and undid by itself
-        is nobody else's affair, and what a survivor does all the same did not cancel out.
+        what it was never given. Whoever makes that does the work of all three. So it is where a call turned a value of
+        its own for the call above, which turned it back, if the one below stays with something else that it gave. What
+        one call did and undid by itself is nobody else's affair, and what a survivor does all the same did not cancel.
         """
         for lost, source in self.numbering.aliases.items():
             if lost not in self.before.maker or self.became.get(self.before.maker[lost]):
@@ -179,31 +180,36 @@ class _Carrier:
                 continue
             for node in self._making(source):
                 held = {origin.call for origin in self.origins[node]}
-                if held.isdisjoint(last) and not (others and any(self._lies_in(call, last) for call in held)):
+                # What ran below the call above is not that call's own.
+                within = any(self._lies_in(call, last) for call in held) if others else not held.isdisjoint(last)
+                if not within:
                     self.origins[node] = _as(Evidence.FUSED, [*self.origins[node], *origins])
 
-    def _stays_without(self, lost: Value, calls: Iterable[str], source: Value) -> bool:
-        """Whether nothing hands the value on by its name, and one of the calls stays in what it gave others beside it.
+    def _stays_without(self, lost: Value, calls: set[str], source: Value) -> bool:
+        """Whether no node hands the value on by its name, and a call that made it stays with what else it gave.
 
         A call of which nothing else is left has dissolved with what was undone.
         """
-        return lost.name not in self.after.named and any(self._stays(call, source) for call in calls)
+        maker = self.before.maker.get(source)
+        if maker is None or lost.name in self.after.named:
+            return False
+        return any(self._stays(call, source) for call in calls & self._within(maker))
 
     def _stays(self, call: str, source: Value) -> bool:
         """Whether a call gave others something that lives on, and not this value."""
-        numbers = {self.numbering.before[value] for value in self._left.get(call, ())}
+        numbers = self._left.get(call, set())
         return self.numbering.before[source] not in numbers and not numbers.isdisjoint(self.numbering.alive)
 
     @cached_property
-    def _left(self) -> Mapping[str, list[Value]]:
-        """The values that a call computed before for others, by call; what nobody reads is the model's to give."""
-        left: dict[str, list[Value]] = {}
+    def _left(self) -> Mapping[str, set[int]]:
+        """What a call computed before for others, by number; what nobody reads is the model's to give."""
+        left: dict[str, set[int]] = {}
         for node in self.before.nodes:
             made = self._within(node)
             for value in node.outputs if made else ():
                 readers = [self._within(reader) for reader in self.before.readers.get(value, ())]
                 for call in made.difference(made.intersection(*readers or [set()])) if value.varying else ():
-                    left.setdefault(call, []).append(value)
+                    left.setdefault(call, set()).add(self.numbering.before[value])
         return left
 
     def _within(self, node: Node) -> set[str]:

@@ -23,7 +23,8 @@ _MOST_NODES = 32
 _MOST_NUMBERS = 1 << 16
 _SIZES = (3, 5, 7, 2, 11, 13)  # what sizes without a number are taken for, each another
 _BEYOND = 2  # how many operations before the first are computed too: `Relu` changes no number that `Relu` gave
-_SCALES = (3.0, 0.1)  # large numbers hide what is added to them, or make one of a softmax's weights all of it
+# Large numbers hide what is added to them, or make one of a softmax's weights all of it; small ones pass every bound.
+_SCALES = (3.0, 0.1, 1e8, 1e-15)
 _NEAR = 4  # how many operations an optimizer drops at once
 
 
@@ -58,15 +59,15 @@ class Preserving:
 
         torch does not say the type of everything before it optimizes: of such a value what is read to compute it.
         """
-        kind = value.dtype, value.shape
+        typed = value.dtype is not None and value.shape is not None
         at, seen = [value], {value}
-        for _ in range(_NEAR if None not in kind else 1):
+        for _ in range(_NEAR if typed else 1):
             makers = (self._flat.maker.get(current) for current in at)
             passed = (maker for maker in makers if maker is not None and not _weighs(maker))
             at = [read for maker in passed for read in maker.reads if read.varying]
             at = [read for read in dict.fromkeys(at) if read not in seen]
             seen.update(at)
-            yield from (read for read in at if None in kind or (read.dtype, read.shape) == kind)
+            yield from (read for read in at if _same_kind(read, value) if typed or _has_size(read))
 
     def shows(self, source: Value, value: Value) -> bool | None:
         """Whether `value`, which is computed from `source`, is the same; None where that cannot be tried."""
@@ -90,6 +91,15 @@ class Preserving:
         if trial.key not in self._found:
             self._found[trial.key] = trial.run()
         return self._found[trial.key]
+
+
+def _same_kind(read: Value, value: Value) -> bool:
+    return value.dtype in (None, read.dtype) and value.shape in (None, read.shape)
+
+
+def _has_size(value: Value) -> bool:
+    """Whether all sizes are numbers: of a symbol's size a trial says nothing."""
+    return value.shape is not None and all(isinstance(size, int) for size in value.shape)
 
 
 class _Trial:

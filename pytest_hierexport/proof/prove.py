@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from pytest_hierexport.attribution import Attribution
 from pytest_hierexport.proof.boundary import Graph
 from pytest_hierexport.proof.eager import Mode, ModelError, Runnable, run_eager
 from pytest_hierexport.proof.feeds import feeds_of
-from pytest_hierexport.proof.following import following
+from pytest_hierexport.proof.following import following, leaves_open
 from pytest_hierexport.proof.loading import loaded
 from pytest_hierexport.proof.matching import match
 from pytest_hierexport.proof.session import run_graph
@@ -89,11 +89,16 @@ def prove(
             eager = match(graph, run_eager(example, attribution.hierarchy, values, mode), cut=unrolling.cut)
             return _judged(Judge(graph, eager, values, show_graph(graph, proto, feeds, values, folder)))
 
-        return _best(judged, partial(following, proto, feeds, run))
+        proofs = _in_modes(judged)
+        best = min(proofs, key=lambda mode: len(proofs[mode].unproven))
+        if proofs[best].unproven and leaves_open(proto):
+            with suppress(ModelError), following(proto, feeds, run):
+                return min(proofs[best], judged(best), key=lambda proof: len(proof.unproven))
+        return proofs[best]
 
 
-def _best(judged: Callable[[Mode], Proof], followed: Callable[[], AbstractContextManager[None]]) -> Proof:
-    """Return the first proof that leaves no call unproven, else that which leaves the fewest.
+def _in_modes(judged: Callable[[Mode], Proof]) -> dict[Mode, Proof]:
+    """Return the proofs in one mode after the other, until one leaves no call unproven.
 
     The graph was captured in one of the modes, and does not say in which.
     """
@@ -105,14 +110,10 @@ def _best(judged: Callable[[Mode], Proof], followed: Callable[[], AbstractContex
             failure = error
             continue
         if not proofs[mode].unproven:
-            return proofs[mode]
+            break
     if not proofs:
         raise failure
-    best = min(proofs, key=lambda mode: len(proofs[mode].unproven))
-    found = [proofs[best]]
-    with suppress(ModelError), followed():
-        found.append(judged(best))
-    return min(found, key=lambda proof: len(proof.unproven))
+    return proofs
 
 
 def _judged(judge: Judge) -> Proof:

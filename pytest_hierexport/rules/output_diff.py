@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
+import onnx.inliner
 import torch
 from torch.utils import _pytree as pytree
 
 from pytest_hierexport.proof.bodies import captured
 from pytest_hierexport.proof.eager import Mode, ModelError, run_model
 from pytest_hierexport.proof.feeds import array_of, feeds_of
-from pytest_hierexport.proof.following import following
+from pytest_hierexport.proof.following import following, leaves_open
 from pytest_hierexport.proof.session import Fetched, run_graph
 from pytest_hierexport.proof.tensors import walk
 from pytest_hierexport.proof.values import Array, relative_tolerance
@@ -82,12 +84,23 @@ def differences(example: Example, path: Path, tolerances: Mapping[str, float]) -
             return
     if not tried:
         raise failure
-    best = min(tried, key=lambda mode: len(tried[mode]))
     found = list(tried.values())
-    with suppress(ModelError), following(proto, feeds, run):
-        outputs = _Outputs.of(proto, run(_names(proto)))
-        found.append(list(outputs.differences(run_model(example, best), tolerances)))
-    yield from min(found, key=len)
+    inlined = onnx.inliner.inline_local_functions(proto) if proto.functions else proto
+    if leaves_open(inlined):
+        best = min(tried, key=lambda mode: _count(tried[mode]))
+        run = partial(run_graph, inlined, feeds, folder=path.parent, optimized=True)
+        with suppress(ModelError), following(inlined, feeds, run):
+            outputs = _Outputs.of(inlined, run(_names(inlined)))
+            found.append(list(outputs.differences(run_model(example, best), tolerances)))
+    yield from min(found, key=_count)
+
+
+def _count(found: Sequence[OutputDifference]) -> float:
+    """Return how many outputs differ: all, where there are more or fewer than the model's."""
+    return inf if any(difference.output == _ALL for difference in found) else len(found)
+
+
+_ALL = "the outputs"
 
 
 _MODES = (Mode.PLAIN, Mode.EXPORTING, Mode.TRACING)
@@ -117,7 +130,7 @@ class _Outputs:
         expected = _returned(output, len(names))
         if len(expected) != len(names):
             said = f"{len(expected)}, one for each tensor that the model returns"
-            yield OutputDifference("the outputs", said, f"{len(names)}")
+            yield OutputDifference(_ALL, said, f"{len(names)}")
             return
         rounding = _rounding(self.proto, tolerances)
         for name, (place, wanted) in zip(names, expected.items(), strict=True):
