@@ -405,6 +405,16 @@ def test_a_call_of_which_nothing_is_left_but_what_its_parent_turned_back_keeps_i
     assert carried(before, after, u="a", t="a")["u"] == [("a", "traced")]
 
 
+def test_of_equal_survivors_a_merged_operation_went_into_the_one_that_feeds_what_its_readers_became() -> None:
+    before = """g (float[2] x) => (float[2] y, float[2] z) { u = Relu(x)
+        p = Neg(u) y = Exp(p) q = Neg(u) s = Sqrt(q) r = Neg(u) t = Sqrt(r) z = Add(s, t) }"""
+    after = """g (float[2] x) => (float[2] y, float[2] z) { u = Relu(x)
+        p = Neg(u) y = Exp(p) q = Neg(u) s = Sqrt(q) z = Add(s, s) }"""
+    found = carried(before, after, p="a", y="a", q="b", s="b", r="c", t="c")
+    assert found["p"] == [("a", "traced")]
+    assert found["q"] == [("b", "traced"), ("c", "merged")]
+
+
 def test_what_gives_a_type_alone_takes_no_part_in_a_fusion() -> None:
     before = """g (float[2] x) => (float[2] y) {
         u = Relu(x) like = Neg(x) v = CastLike(u, like) c = Constant<value_float = 2.0>() s = Sqrt(c) y = Mul(v, s) }"""

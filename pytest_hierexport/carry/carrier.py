@@ -78,13 +78,15 @@ class _Carrier:
     def _match(self) -> set[Node]:
         """Give every node that is computed like nodes before their origins; return those nodes."""
         matched: set[Node] = set()
+        merged: list[Node] = []
         for form, nodes in _by_form(self.numbering.forms_after).items():
             # What hands a value on is like everything that does so, and comes from none of it.
             survivors = [node for node in nodes if passed_on(node) is None]
             alike = self.makers.get(form, [])
             if alike and survivors:
                 matched.update(survivors)
-                self._share(alike, survivors)
+                merged += self._share(alike, survivors)
+        self._merge(merged)
         unique = {node.key: node for node in self.before.nodes if not node.repeatable}
         for node in self.after.nodes:
             if node.repeatable and any(output.varying for output in node.outputs):
@@ -96,8 +98,9 @@ class _Carrier:
                 self.origins[node] += self.known.nodes[twin]
         return matched
 
-    def _share(self, alike: list[Node], survivors: list[Node]) -> None:
-        """Give the survivors of one form the origins of all who computed it."""
+    def _share(self, alike: list[Node], survivors: list[Node]) -> list[Node]:
+        """Give the survivors of one form the origins of those who stay; return those that went into them."""
+        merged: list[Node] = []
         pairs = _paired(alike, survivors)
         for maker, survivor in pairs.items():
             self.became[maker] = [survivor]
@@ -107,10 +110,24 @@ class _Carrier:
                 continue
             if any(output.varying for output in maker.outputs):
                 self.became[maker] = self._heirs(maker, survivors)
-                for survivor in self.became[maker]:
-                    self.origins[survivor] += _as(Evidence.MERGED, self.known.nodes[maker])
+                merged.append(maker)
         for survivor in set(survivors).difference(pairs.values()):
             self.origins[survivor] += _as(Evidence.FOLDED, self._computed_ahead(survivor))
+        return merged
+
+    def _merge(self, lost: list[Node]) -> None:
+        """Give survivors the origins of what went into them: of several those that feed what its readers became."""
+        for maker in sorted(lost, key=self.before.order.__getitem__, reverse=True):
+            readers = [reader for output in maker.outputs for reader in self.before.readers.get(output, ())]
+            became = {survivor for reader in readers for survivor in self.became.get(reader, ())}
+            heirs = [node for node in self.became[maker] if not became.isdisjoint(self._readers(node))]
+            self.became[maker] = heirs or self.became[maker]
+            for survivor in self.became[maker]:
+                self.origins[survivor] += _as(Evidence.MERGED, self.known.nodes[maker])
+
+    def _readers(self, node: Node) -> Iterator[Node]:
+        """Yield the nodes after that read what a node after gives."""
+        return (reader for output in node.outputs for reader in self.after.readers.get(output, ()))
 
     def _computed_ahead(self, node: Node) -> Iterator[Origin]:
         """Yield the origins of what was computed by other means before, and became a node like many that hold it."""
@@ -265,7 +282,7 @@ class _Carrier:
         """Return the calls through which the value goes from its maker to a reader, so that it never leaves them."""
         hierarchy = self.known.hierarchy
         maker = self.after.maker.get(node.inputs[0]) if node.inputs[0] is not None else None
-        readers = [reader for output in node.outputs for reader in self.after.readers.get(output, ())]
+        readers = list(self._readers(node))
         calls = {
             hierarchy.common((made.call, read.call))
             for made in (self.origins[maker] if maker is not None else ())
@@ -279,13 +296,12 @@ class _Carrier:
         """Place what is left by its neighbours; a constant is its readers', for whom it was computed ahead."""
         for node in reversed(self.after.nodes):
             if not self.origins[node] and not any(output.varying for output in node.outputs):
-                readers = [reader for output in node.outputs for reader in self.after.readers.get(output, ())]
-                known = (origin for reader in readers for origin in self.origins[reader])
+                known = (origin for reader in self._readers(node) for origin in self.origins[reader])
                 self.origins[node] += _as(Evidence.FOLDED, known)
         for node in self.after.nodes:
             if not self.origins[node]:
                 near = [self.after.maker[value] for value in node.reads if value in self.after.maker]
-                near += [reader for output in node.outputs for reader in self.after.readers.get(output, ())]
+                near += self._readers(node)
                 found = next((self.origins[other] for other in near if self.origins[other]), None)
                 root = Origin(next(iter(self.known.hierarchy)), Evidence.DERIVED)
                 self.origins[node] += _as(Evidence.DERIVED, found[:1] if found else [root])
