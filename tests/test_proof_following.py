@@ -16,6 +16,7 @@ from torch import nn
 from pytest_hierexport.cases import Example
 from pytest_hierexport.exporter import export
 from pytest_hierexport.proof import Kind, Proof, prove
+from pytest_hierexport.proof.follower import Order
 from pytest_hierexport.proof.following import following
 from pytest_hierexport.proof.session import run_graph
 from pytest_hierexport.proof.values import Array
@@ -196,3 +197,11 @@ def test_a_graph_holds_what_it_drew_and_is_left_as_it_was_also_after_an_error() 
         failing()
     assert held == [["x", "k"], []]
     assert proto.SerializeToString() == before
+
+
+@pytest.mark.parametrize(
+    ("places", "are_some"), [([[2, 0], [1, 3]], True), ([[2, 2], [1, 3]], False), ([[2, 4], [1, 3]], False)]
+)
+def test_an_order_names_places_that_there_are_and_each_once(places: list[list[int]], are_some: bool) -> None:
+    order = Order(np.zeros((2, 4), np.float32), np.array(places, np.int64))
+    assert order.names_places(-1, 4) is are_some
