@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import onnx_ir as ir
 import pytest
 import torch
 from torch import nn
@@ -367,3 +368,30 @@ def test_a_share_leaves_out_what_says_nothing_of_the_tags() -> None:
     assert share(PROVEN=3, UNPROVEN=1, FOLDED=4) == 0.75
     assert share(PROVEN=3, AMBIGUOUS=1, DISSOLVED=9, PASS_THROUGH=2) == 0.75
     assert share(FOLDED=2) == 1
+
+
+class Hidden(nn.Module):
+    """Two layers; what the first gives may be scaled, if the second scales it back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.second(torch.relu(self.first(x)))
+        return out
+
+
+@pytest.mark.parametrize(("factor", "unproven"), [(1.0005, set()), (1.05, {"second"})])
+def test_values_that_rounding_moved_far_are_found_and_others_are_not(factor: float, unproven: set[str]) -> None:
+    model, x = Hidden().eval(), torch.randn(4, 8)
+    randomise(model)
+    exported = export(model, (x,))
+    owners = exported.attribution.initializers
+    for name, tensor in exported.model.graph.initializers.items():
+        assert tensor.const_value is not None
+        array = tensor.const_value.numpy()
+        first = {origin.call for origin in owners[name]} == {"first"}
+        scale = factor if first else 1 / factor if array.ndim == 2 else 1
+        tensor.const_value = ir.tensor((array * scale).astype(array.dtype))
+    assert set(prove(Example(model, (x,)), exported.model, exported.attribution).unproven) == unproven

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -65,8 +65,8 @@ def prove(
 ) -> Proof:
     """Show, call by call, that the nodes attributed to a call turn its inputs into its outputs.
 
-    The model is run as it is captured; where that leaves a call unproven, in the other modes as well, and so that it
-    decides as the graph does what its operations leave open.
+    The model is run as it is captured; where that leaves a call unproven, in the other modes as well, then so that it
+    decides as the graph does what its operations leave open, and at last with coarser tolerances.
 
     Args:
         example: The model with the inputs to run it on. It is left as it was found.
@@ -84,17 +84,24 @@ def prove(
         unrolling.follow(lambda names: {value.name: value.arrays[0] for value in run(names)})
         graph = Graph(proto, unrolling.steps, attribution)
 
-        def judged(mode: Mode) -> Proof:
-            values = Values(tolerances)
+        def judged(mode: Mode, coarseness: float = 1) -> Proof:
+            values = Values(tolerances, coarseness)
             eager = match(graph, run_eager(example, attribution.hierarchy, values, mode), cut=unrolling.cut)
             return _judged(Judge(graph, eager, values, show_graph(graph, proto, feeds, values, folder)))
 
         proofs = _in_modes(judged)
         best = min(proofs, key=lambda mode: len(proofs[mode].unproven))
-        if proofs[best].unproven and leaves_open(proto):
-            with suppress(ModelError), following(proto, feeds, run):
-                return min(proofs[best], judged(best), key=lambda proof: len(proof.unproven))
-        return proofs[best]
+        found = [proofs[best]]
+        is_open = leaves_open(proto)
+        with suppress(ModelError), following(proto, feeds, run) if is_open else nullcontext():
+            for coarseness in (1, _COARSER) if is_open else (_COARSER,):
+                if found[-1].unproven:
+                    found.append(judged(best, coarseness))
+        return min(found, key=lambda proof: len(proof.unproven))
+
+
+_COARSER = 10
+"""How many times as far as usual values may lie apart where a model makes much of small differences."""
 
 
 def _in_modes(judged: Callable[[Mode], Proof]) -> dict[Mode, Proof]:

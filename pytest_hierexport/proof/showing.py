@@ -12,7 +12,7 @@ import onnx.numpy_helper
 
 from pytest_hierexport.proof.boundary import Graph, Node
 from pytest_hierexport.proof.session import Fetched, run_graph
-from pytest_hierexport.proof.values import Array, Shown, Values, snapshot
+from pytest_hierexport.proof.values import COARSEST, Array, Shown, Values, snapshot
 
 __all__ = ["show_graph"]
 
@@ -85,14 +85,12 @@ def _computed(graph: Graph, values: Values, stated: _Kinds, found: Iterable[Fetc
         shown = tuple(values.find(part, inherited) for part in seen)
         apart = max((values.distance(*pair) for pair in zip(seen, shown, strict=True)), default=0.0)
         own = max((values.tolerance(part.dtype) for part in seen), default=0.0)
-        rounding.own[value.name] = max(own, min(_GROWTH * apart, _COARSEST))
+        rounding.own[value.name] = max(own, min(_GROWTH * apart, COARSEST))
         yield value.name, shown
 
 
 _GROWTH = 4.0
 """How many times as far apart as what they are computed from two equal values may lie."""
-_COARSEST = 1e-2
-"""The tolerance up to which that counts."""
 
 
 @dataclass

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Array", "Shown", "Snapshot", "Values", "relative_tolerance", "snapshot"]
+__all__ = ["COARSEST", "Array", "Shown", "Snapshot", "Values", "relative_tolerance", "snapshot"]
 
 Array = NDArray[Any]
 Shown = tuple[frozenset[int], ...]
@@ -152,16 +152,22 @@ def _summands(rows: int, dtype: str) -> Array:
     return weights.astype(dtype)
 
 
+COARSEST = 1e-2
+"""How far equal values may lie apart at most, relative to their magnitude, whatever they are computed from."""
+
+
 class Values:
     """Numbers the values of a run and finds them again in another.
 
     Args:
         tolerances: Relative tolerances by dtype, before the dtype's own.
+        coarseness: How many times as far as their dtype's own says equal values may lie apart, up to `COARSEST`.
     """
 
-    def __init__(self, tolerances: Mapping[str, float] | None = None) -> None:
+    def __init__(self, tolerances: Mapping[str, float] | None = None, coarseness: float = 1) -> None:
         """Begin with no value."""
         self._tolerances = dict(tolerances or {})
+        self._coarseness = coarseness
         self._numbers: dict[bytes, int] = {}
         self._buckets: dict[tuple[str, tuple[int, ...], bytes], _Bucket] = {}
         self._shapes: set[tuple[str, tuple[int, ...]]] = set()
@@ -200,7 +206,8 @@ class Values:
 
     def tolerance(self, dtype: str) -> float:
         """Return how far two equal values of a dtype may lie apart, relative to their magnitude."""
-        return self._tolerances.get(dtype, relative_tolerance(dtype))
+        own = relative_tolerance(dtype)
+        return self._tolerances.get(dtype, max(own, min(own * self._coarseness, COARSEST)))
 
     def has_shape(self, dtype: str, shape: tuple[int, ...]) -> bool:
         """Whether a value of this dtype and shape was added at all."""
