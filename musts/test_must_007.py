@@ -17,7 +17,6 @@ import torch
 from torch import nn
 
 from pytest_hierexport.attribution import Attribution, Evidence, Origin, Origins
-from pytest_hierexport.graph import walk_proto
 from pytest_hierexport.rules.base import ExportedCase, Violation
 from pytest_hierexport.storage import attach_proto, rewrite
 from pytest_hierexport.weights import randomise
@@ -157,49 +156,6 @@ def test_a_tag_too_many_is_found(whole: ExportedCase, tmp_path: Path) -> None:
     (violation,) = found(whole, tmp_path, lambda k, origins: (*origins, *extra) if k == key else origins)
     assert violation.where == "call layers.1 (/Tower/Layer.1)"
     assert "reads a value that the call was not given" in violation.found
-
-
-class Side(nn.Module):
-    """Scales what its sibling is given too."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(4, 4)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.tanh(self.linear(torch.relu(x)) * 0.5)
-
-
-class Siblings(nn.Module):
-    """Gives two layers the same, of which one needs none of what the other computes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.one, self.other = nn.Linear(4, 4), Side()
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        both: torch.Tensor = torch.sigmoid(self.one(x)) + self.other(x)
-        return both
-
-
-def siblings() -> object:
-    torch.manual_seed(0)
-    model = Siblings().eval()
-    randomise(model)
-    return model, (torch.randn(2, 4),)
-
-
-def test_a_tag_too_many_is_found_also_where_the_node_reads_what_both_calls_were_given(tmp_path: Path) -> None:
-    case = exported(tmp_path, siblings)
-    (key,) = (key for key, node in walk_proto(case.proto) if "x" in node.input and "other" in calls_of(case, key))
-    extra = (Origin("one", Evidence.MERGED),)
-    (violation,) = found(case, tmp_path / "damaged", lambda k, origins: (*origins, *extra) if k == key else origins)
-    assert violation.where == "call one (/Siblings)"
-    assert "leads to nothing that it gave" in violation.found
-
-
-def calls_of(case: ExportedCase, key: str) -> set[str]:
-    return {origin.call for origin in case.attribution.nodes[key]}
 
 
 class Told(nn.Module):

@@ -89,9 +89,7 @@ class Judge:
     def _with_outputs(self, turn: Turn, seen: EagerCall, asked: list[int], present: list[int]) -> Verdict:
         nodes = self.graph.members.get(turn, [])
         dissolved: Verdict | None = None
-        checks = [self._outputs(nodes, present), self._entering(turn, seen, nodes), self._leaving(turn, seen, nodes)]
-        if len(present) == len(asked):
-            checks.append(self._idle(seen, nodes))
+        checks = (self._outputs(nodes, present), self._entering(turn, seen, nodes), self._leaving(turn, seen, nodes))
         for found in chain.from_iterable(checks):
             if found.kind is Kind.UNPROVEN:
                 return found
@@ -140,24 +138,6 @@ class Judge:
                     yield self._unproven(f"{by} outside the call reads a value that the call did not give", value)
                 elif turn != WHOLE and value in self.graph.outputs and not self._may_come(value, node, turn, {WHOLE}):
                     yield self._unproven("the model returns a value that the call did not give", value)
-
-    def _idle(self, seen: EagerCall, nodes: Iterable[int]) -> Iterator[Verdict]:
-        """What the call's nodes made for others alone, where all that it gave is in the graph."""
-        inside = set(nodes)
-        given = seen.returned.keys() | seen.effects
-        at = [i for i in inside if any(self._is_among(value, given) for value in self.graph.nodes[i].outputs)]
-        leading = set(at)
-        while at:
-            makers = {self.graph.maker.get(value) for value in self.graph.nodes[at.pop()].inputs}
-            found = [maker for maker in makers if maker in inside and maker not in leading]
-            leading.update(found)
-            at += found
-        for i in sorted(inside - leading):
-            node = self.graph.nodes[i]
-            for value in node.outputs:
-                read = value in self.graph.outputs or not inside.issuperset(self.graph.readers.get(value, ()))
-                if read and value in self.graph.by_elements:
-                    yield self._unproven(f"{node.operator} {node.key} of the call leads to nothing that it gave", value)
 
     def _may_come(self, value: str, maker: Node, turn: Turn, reader: AbstractSet[Turn]) -> bool:
         """Whether another call that owns the maker has the value to give to this reader."""
