@@ -142,6 +142,14 @@ def test_without_that_the_two_runs_do_differ(router: type[nn.Module], monkeypatc
     assert (found["router"].kind, found["expert"].kind) != (Kind.PROVEN, Kind.PROVEN)
 
 
+def test_nothing_is_followed_where_every_call_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    def following_nothing(*_: object) -> None:
+        raise AssertionError("the graph ran once more")
+
+    monkeypatch.setattr(sys.modules[prove.__module__], "following", following_nothing)
+    assert not proof(Descending()).unproven
+
+
 def test_an_order_is_followed_that_the_graph_does_not_say_to_be_definite() -> None:
     found = proof(Sorted(), "torchscript").verdicts
     assert (found["router"].kind, found["expert"].kind) == (Kind.PROVEN, Kind.PROVEN)

@@ -67,7 +67,7 @@ class Preserving:
             at = [read for maker in passed for read in maker.reads if read.varying]
             at = [read for read in dict.fromkeys(at) if read not in seen]
             seen.update(at)
-            yield from (read for read in at if _same_kind(read, value) if typed or _has_size(read))
+            yield from (read for read in at if _same_kind(read, value) and (typed or _has_size(read)))
 
     def shows(self, source: Value, value: Value) -> bool | None:
         """Whether `value`, which is computed from `source`, is the same; None where that cannot be tried."""
@@ -94,6 +94,7 @@ class Preserving:
 
 
 def _same_kind(read: Value, value: Value) -> bool:
+    """Whether the type of a value is that of another, as far as it is known."""
     return value.dtype in (None, read.dtype) and value.shape in (None, read.shape)
 
 

@@ -91,6 +91,8 @@ def prove(
 
         proofs = _in_modes(judged)
         best = min(proofs, key=lambda mode: len(proofs[mode].unproven))
+        if not proofs[best].unproven:
+            return proofs[best]
         found = [proofs[best]]
         is_open = leaves_open(proto)
         with suppress(ModelError), following(proto, feeds, run) if is_open else nullcontext():

@@ -153,7 +153,7 @@ def _summands(rows: int, dtype: str) -> Array:
 
 
 COARSEST = 1e-2
-"""How far equal values may lie apart at most, relative to their magnitude, whatever they are computed from."""
+"""How far equal values of a finer dtype may lie apart at most, relative to their magnitude, however rounding grew."""
 
 
 class Values:
