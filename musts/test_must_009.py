@@ -130,6 +130,12 @@ IN_FILE: dict[Callable[[onnx.ModelProto], None], str] = {
 }
 
 
+def test_a_file_that_was_changed_alone_is_found_with_the_place_named_too(whole: ExportedCase, tmp_path: Path) -> None:
+    changed, *places = breaks("MUST-009", damaged(whole, tmp_path, other_tag))
+    assert "SHA-256" in changed.expected
+    assert ["hierexport.tag" in place.where for place in places] == [True]
+
+
 @pytest.mark.parametrize("damage", IN_FILE, ids=lambda damage: damage.__name__)
 def test_a_file_that_says_something_else_is_found_and_the_place_named(
     damage: Callable[[onnx.ModelProto], None], whole: ExportedCase, tmp_path: Path

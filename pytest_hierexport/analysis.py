@@ -63,6 +63,9 @@ class Analysis:
     """The capture that served; empty where no sidecar tells."""
     sidecar: str
     """`fits`, `missing`, or what is wrong with it."""
+    declared: bool
+    """Whether parameters are those that modules declare; else they are the tensors that the file holds, after what an
+    optimizer folded or merged."""
     modules: ModuleFigures
     """The root, with all modules below it."""
 
@@ -79,6 +82,7 @@ def analyze(path: str | Path) -> Analysis:
     attribution = storage.read(path)
     exporter, sidecar, modules = _sidecar(path)
     operators = Counter(_operator(node) for _, node in inventory_proto(proto).nodes)
+    declared = _declared(attribution.hierarchy, modules)
     return Analysis(
         nodes=operators.total(),
         initializers=len(inventory_proto(proto).initializers),
@@ -87,7 +91,8 @@ def analyze(path: str | Path) -> Analysis:
         opsets={opset.domain: opset.version for opset in proto.opset_import},
         exporter=exporter,
         sidecar=sidecar,
-        modules=_modules(attribution, _declared(attribution.hierarchy, modules) or _held(attribution, proto)),
+        declared=bool(declared),
+        modules=_modules(attribution, declared or _held(attribution, proto)),
     )
 
 

@@ -251,7 +251,7 @@ def _show_analysis(analysis: Analysis, path: Path, depth: int | None) -> None:
     console = _console()
     table = Table(box=None, pad_edge=False)
     table.add_column("module", no_wrap=True)
-    for title in ("calls", "nodes", "own nodes", "parameters"):
+    for title in ("calls", "nodes", "own nodes", "parameters" if analysis.declared else "numbers held"):
         table.add_column(title, justify="right")
     for indent, figures in _rows(_cut(analysis.modules, depth)):
         name = Text("  " * indent + figures.segment)
@@ -265,6 +265,8 @@ def _show_analysis(analysis: Analysis, path: Path, depth: int | None) -> None:
     _print(console, f"operators: {operators}")
     _print(console, f"opsets: {opsets}")
     _print(console, f"sidecar of {path.name}: {analysis.sidecar}")
+    if not analysis.declared:
+        _print(console, "numbers held: in the file's tensors, after folds and merges; no sidecar tells the parameters")
 
 
 def _rows(figures: ModuleFigures, indent: int = 0) -> Iterator[tuple[int, ModuleFigures]]:

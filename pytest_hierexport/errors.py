@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import difflib
+import sys
+import traceback
 from collections.abc import Iterable
+from pathlib import Path
 
-__all__ = ["CollectError", "ExportError", "HierexportError", "TagError", "UsageError", "nearest"]
+__all__ = ["CollectError", "ExportError", "HierexportError", "TagError", "UsageError", "cause", "gist", "nearest"]
+
+_LONGEST = 300
+_MACHINERY = ("torch", "onnxscript", "onnx_ir", "onnx", "onnxruntime")
+"""The packages beneath an export: what a model raises is raised above them."""
 
 
 class HierexportError(Exception):
@@ -52,3 +59,36 @@ def nearest(wanted: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(wanted, names, n=3, cutoff=0.5)
     shown = close or names[:12]
     return ", ".join(shown) + (", …" if not close and len(names) > len(shown) else "")
+
+
+def cause(error: BaseException) -> str:
+    """Return what stands at the bottom of a chain of errors, in a sentence: see :func:`gist`."""
+    while (below := error.__cause__ or (None if error.__suppress_context__ else error.__context__)) is not None:
+        error = below
+    return gist(error)
+
+
+def gist(error: BaseException) -> str:
+    """Return what other people's code raised, in a sentence: its type, its first words, and the line that raised it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no message"]
+    # "These do not fit:" and the like: the gist stands below.
+    said = next((i for i, line in enumerate(lines) if not line.endswith(":")), len(lines) - 1)
+    return f"{type(error).__name__}: {' '.join(lines[: said + 1])[:_LONGEST]}{_place(error)}"
+
+
+def _place(error: BaseException) -> str:
+    """Return the innermost line of somebody's own code; nothing where only an exporter underneath ran."""
+    folders = [_folder(name) for name in _MACHINERY]
+    ours = Path(__file__).parent
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        file = Path(frame.filename)
+        if ours in file.parents:
+            break
+        if file.is_absolute() and not any(folder in file.parents for folder in folders if folder is not None):
+            return f" ({file.name}, line {frame.lineno})"
+    return ""
+
+
+def _folder(package: str) -> Path | None:
+    file = getattr(sys.modules.get(package), "__file__", None)
+    return None if file is None else Path(file).parent

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport.choices import is_own
-from pytest_hierexport.errors import ExportError, HierexportError, UsageError
+from pytest_hierexport.errors import ExportError, HierexportError, UsageError, gist
 
 if TYPE_CHECKING:
     from pytest_hierexport.attribution import Attribution
@@ -80,7 +80,6 @@ def _by_own(case: Case, example: Example, path: Path) -> Exported:
     import torch
 
     from pytest_hierexport import storage
-    from pytest_hierexport.exporter.captures import cause
     from pytest_hierexport.exporter.state import WAS_TRAINING, as_found, in_eval_mode, weights_as_found
 
     function = own_exporter(case.exporter)
@@ -94,10 +93,10 @@ def _by_own(case: Case, example: Example, path: Path) -> Exported:
                 function(model, example.args, dict(example.kwargs), made, **options)
             except HierexportError:
                 raise
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise ExportError(
                     f"{case.exporter} to export {case.name}",
-                    found=cause(error),
+                    found=gist(error),
                     do="call it by itself on the same model and inputs, and mend what it raises",
                 ) from error
         if not made.is_file():
@@ -138,10 +137,10 @@ def own_exporter(name: str) -> Callable[..., object]:
     """
     try:
         found: Any = pkgutil.resolve_name(name)
-    except Exception as error:  # importing runs the project's code
+    except (Exception, SystemExit) as error:  # importing runs the project's code
         raise UsageError(
             f"an exporter {name}",
-            found=f"{type(error).__name__}: {error}",
+            found=gist(error),
             do="name a function of a module that Python can import",
         ) from error
     if not callable(found):

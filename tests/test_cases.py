@@ -101,6 +101,30 @@ def test_a_factory_that_raises_is_quoted_with_the_place() -> None:
     assert error.value.found.startswith("RuntimeError: no weights here (test_cases.py, line ")
 
 
+def test_a_factory_that_ends_the_process_is_quoted_and_ends_nothing() -> None:
+    def build() -> object:
+        sys.exit("no weights here")
+
+    with pytest.raises(CollectError) as error:
+        case(build).load()
+    assert error.value.found.startswith("SystemExit: no weights here (test_cases.py, line ")
+
+
+def test_keyword_inputs_that_are_no_mapping_are_told_what_they_are() -> None:
+    with pytest.raises(CollectError) as error:
+        case(lambda: (Halver(), (X,), [1])).load()
+    assert error.value.found == "a list of int"
+
+
+def test_a_model_of_the_zoo_without_what_it_needs_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    monkeypatch.delitem(sys.modules, "pytest_hierexport.zoo.encoder", raising=False)
+    (bert,) = select(["bert"], Path.cwd())
+    with pytest.raises(CollectError) as error:
+        bert.load()
+    assert error.value.do == "pip install 'pytest-hierexport[zoo]'"
+
+
 def test_building_draws_the_same_numbers_each_time_and_disturbs_nobody() -> None:
     def build() -> object:
         return Halver(), (torch.randn(1, 4) + random.random() + np.random.rand(),)  # noqa: NPY002

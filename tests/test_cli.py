@@ -80,12 +80,20 @@ class TestAnalyze:
         assert main(["analyze", str(tagged)]) == 0
         printed = [line.split() for line in capsys.readouterr().out.splitlines()]
         assert printed[:4] == [
-            ["module", "calls", "nodes", "own", "nodes", "parameters"],
+            ["module", "calls", "nodes", "own", "nodes", "numbers", "held"],
             ["Net", "1", "3", "1", "0"],
             ["[bold].0", "1", "1", "1", "0"],
             ["[bold].1", "1", "1", "1", "0"],
         ]
         assert ["3", "nodes:", "traced", "3"] in printed
+
+    def test_parameters_are_those_that_modules_declare_where_a_sidecar_tells_them(
+        self, project: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(["export", "my_model.py::build", "-o", "net.onnx"]) == 0
+        capsys.readouterr()
+        assert main(["analyze", "net.onnx"]) == 0
+        assert capsys.readouterr().out.splitlines()[0].split()[-1] == "parameters"
 
     def test_depth_cuts_the_tree_and_keeps_the_sums(self, tagged: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["analyze", str(tagged), "--depth", "0"]) == 0

@@ -84,8 +84,11 @@ def test_what_a_model_cannot_do_is_an_error_of_ours(tmp_path: Path) -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x @ torch.ones(3, 3)
 
-    error = ExportStore(tmp_path, "run").entry(Counted(lambda: (Broken(), (torch.ones(2),))).case()).error
-    assert isinstance(error, ExportError)
+    entry = ExportStore(tmp_path, "run").entry(Counted(lambda: (Broken(), (torch.ones(2),))).case())
+    assert isinstance(entry.error, ExportError)
+    line = Broken.forward.__code__.co_firstlineno + 1
+    assert f"(test_exports.py, line {line})" in entry.error.found
+    assert "in forward" in (entry.folder / "traceback.txt").read_text()
 
 
 def test_what_nobody_foresaw_is_one_too_and_leaves_its_traceback(

@@ -42,6 +42,12 @@ def test_a_change_of_the_model_is_seen_through_the_cache(project: Project) -> No
     assert project.run(MODELS, *SOME).parseoutcomes()["failed"] == 1
 
 
+def test_a_cache_that_cannot_be_written_is_refused_before_the_run(project: Project) -> None:
+    result = project.run(MODELS, "--hierexport-cache=/proc/cache", *SOME)
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["*expected a folder for the cache that can be written; found *"])
+
+
 def test_without_a_cache_every_run_builds_the_model(project: Project) -> None:
     for _ in range(2):
         project.run(MODELS, *SOME)

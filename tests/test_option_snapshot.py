@@ -60,7 +60,7 @@ def test_a_missing_file_in_a_folder_that_is_there_fails(held: Project) -> None:
     (held.path / "__hierexport__" / "build.txt").rename(held.path / "__hierexport__" / "other.txt")
     result = held.run(MODELS, "-k", "snapshot")
     assert result.parseoutcomes()["failed"] == 1
-    result.stdout.fnmatch_lines(["build has no snapshot"])
+    result.stdout.fnmatch_lines(["build has no snapshot", "*to do *write it: pytest *"])
 
 
 def test_a_missing_folder_fails_where_snapshots_are_required(project: Project) -> None:
@@ -92,6 +92,24 @@ def test_a_complete_update_removes_the_snapshots_of_models_no_longer_selected(tw
     result = two.run("--hierexport-models=models.toml", "--snapshot-update", "-m", "hierexport")
     assert snapshots(two) == {"high.txt"}
     result.stdout.fnmatch_lines(["removed snapshots of models that are no longer selected: low"])
+
+
+def test_an_update_with_a_failure_removes_none(two: Project) -> None:
+    two.write("failing.toml", ONE + "exporter = 'broken:export'\n")
+    two.write(
+        "broken.py",
+        """
+        import pytest_hierexport
+
+        def export(model, args, kwargs, path):
+            pytest_hierexport.export(model, args, kwargs, path)
+            path.with_name("model.hierarchy.json").unlink()
+        """,
+    )
+    (two.path / "models.toml").unlink()
+    result = two.run("--hierexport-models=failing.toml", "--snapshot-update", "-m", "hierexport")
+    assert result.parseoutcomes()["failed"] == 1
+    assert "low.txt" in snapshots(two)
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,20 @@ class FindsPartsByName(Plain):
         return x
 
 
+class Chooses(nn.Module):
+    """A model whose branches torch compiles, modules and all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.here, self.there = Block(), Block()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        chosen: torch.Tensor = torch.cond(
+            x.sum() > 0, lambda x: self.here(x).sin(), lambda x: self.there(x).relu(), (x,)
+        )
+        return chosen
+
+
 class FindsItselfByWhatItPrints(Plain):
     """A model that looks itself up in a table, as some libraries' models do."""
 
@@ -76,6 +90,10 @@ def found(folder: Path, model: nn.Module) -> list[tuple[str, str]]:
 
 def test_a_model_that_does_not_care_about_names_shows_no_difference(tmp_path: Path) -> None:
     assert not found(tmp_path, Plain())
+
+
+def test_modules_in_branches_that_torch_compiles_show_no_difference(tmp_path: Path) -> None:
+    assert not found(tmp_path, Chooses())
 
 
 def test_a_model_that_finds_its_parts_by_name_gives_another_graph(tmp_path: Path) -> None:

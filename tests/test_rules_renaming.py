@@ -104,6 +104,36 @@ def test_what_is_said_to_be_renamed_is_what_the_model_now_says() -> None:
         ]
 
 
+def test_what_torchscript_compiled_keeps_its_names_beside_what_is_renamed() -> None:
+    model = Tree()
+    model.compiled = torch.jit.script(nn.Sequential(nn.Linear(2, 2)))
+    with renamed(model) as renaming:
+        path = renaming.paths["compiled"]
+        assert path != "compiled"
+        assert {f"{path}.0.weight", f"{path}.0.bias"} <= {name for name, _ in model.named_parameters()}
+    assert isinstance(model.compiled, torch.jit.ScriptModule)
+
+
+class Wrapper(nn.Module):
+    """Answers for what it wraps, and to the one name of that."""
+
+    def __init__(self, wrapped: nn.Module) -> None:
+        super().__init__()
+        self.wrapped = wrapped
+
+    def __getattr__(self, name: str) -> Any:
+        return self._modules["wrapped"] if name == "wrapped" else getattr(self.wrapped, name)
+
+
+def test_parts_that_a_module_finds_in_its_own_way_keep_their_names() -> None:
+    model = Wrapper(Tree())
+    with renamed(model) as renaming:
+        assert renaming.paths["wrapped"] == "wrapped"
+        assert type(model).__name__ == renaming.classes[f"{__name__}.Wrapper"].rpartition(".")[2] != "Wrapper"
+        assert model.get_submodule("wrapped") is model.wrapped
+        assert "shared" not in names(model)
+
+
 def test_buffers_that_are_not_saved_stay_so() -> None:
     leaf = Leaf()
     with renamed(leaf):

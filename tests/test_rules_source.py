@@ -169,6 +169,10 @@ class TestWords:
     def test_that_spell_no_name_of_it_are_not(self, code: str, tmp_path: Path) -> None:
         assert not self.spelled(code, tmp_path)
 
+    def test_those_of_a_part_that_torchscript_compiled_are_among_them(self) -> None:
+        compiled = torch.jit.script(torch.nn.Sequential(torch.nn.Linear(2, 2)))
+        assert {"weight", "bias"} <= words_of(compiled).attributes
+
     @staticmethod
     def spelled(code: str, folder: Path) -> list[str]:
         words = words_of(Gate())

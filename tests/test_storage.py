@@ -169,6 +169,14 @@ class TestWhatIsWritten:
         assert entries(nodes["y/then_branch/b0"])["namespace"] == ""
         assert entries(nodes["my%2Edom::Twice:://b"])["hierexport.tag"] == "/Net/Layer.0"
 
+    def test_an_origin_that_is_no_call_is_refused_and_nothing_written(self) -> None:
+        proto = make_proto()
+        before = proto.SerializeToString(deterministic=True)
+        attribution = Attribution(HIERARCHY, {"t": traced("layer.9")})
+        with pytest.raises(TagError, match=r"found the call 'layer\.9'"):
+            storage.attach_proto(proto, attribution)
+        assert proto.SerializeToString(deterministic=True) == before
+
     def test_a_node_without_origins_says_nothing(self, attached: Callable[..., Any]) -> None:
         node = dict(walk_proto(attached(make_proto(), make_attribution())))["y/else_branch/b1"]
         assert not node.metadata_props

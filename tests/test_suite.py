@@ -51,6 +51,14 @@ def test_a_known_failure_is_expected(stated: Project) -> None:
     result.stdout.fnmatch_lines(["tower *known*"])
 
 
+def test_a_known_failure_of_no_rule_is_refused_before_the_run(stated: Project) -> None:
+    known(stated, "OWN-BROKN", "2999-01-01")
+    result = run(stated, "OWN-KEPT")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["*the id of a rule at models.tower.known_failures in *; found 'OWN-BROKN'"])
+    result.stderr.fnmatch_lines(["*choose from OWN-BROKEN*"])
+
+
 def test_a_known_failure_that_passes_fails(stated: Project) -> None:
     known(stated, "OWN-KEPT", "2999-01-01")
     run(stated, "OWN-KEPT").assert_outcomes(failed=1)

@@ -260,6 +260,13 @@ class TestGraph:
         names = {"input_names": ["x", "scale"], "output_names": ["y", "z"]}
         assert stripped(result.model) == stripped(plain_torchscript_export(model, (), inputs, opset=17, **names))
 
+    def test_the_plain_peer_takes_the_same_way_through_attention(self) -> None:
+        model = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+        inputs = (torch.randn(2, 4, 8),)
+        result = export(model, inputs, exporter="torchscript", opset=17)
+        with torch.no_grad():
+            assert stripped(result.model) == stripped(plain_torchscript_export(model, inputs, opset=17))
+
     def test_results_that_are_not_used_do_not_stay_in_it(self) -> None:
         model = Runs(lambda m, x: (m.a(x), m.b(x))[1], a=Gate(), b=Gate()).eval()
         result = export(model, (X,), exporter="torchscript", opset=17)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import datetime as dt
 import inspect
 import random
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
-from pytest_hierexport.errors import CollectError, HierexportError
+from pytest_hierexport.errors import CollectError, HierexportError, gist
 
 if TYPE_CHECKING:
     import torch
@@ -89,11 +89,11 @@ class Case:
                 made = self.factory()
             except HierexportError:
                 raise
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise CollectError(
                     f"the factory of {self.name} ({self.source}) to make a model",
-                    found=f"{_first_line(error)}{_place(error)}",
-                    do="call the factory by itself and mend what it raises",
+                    found=gist(error),
+                    do="call the factory by itself, without arguments, and mend what it raises",
                 ) from error
             example = self._as_example(made)
             if self.randomise:
@@ -118,8 +118,20 @@ class Case:
 
             parts["kwargs"] = example_inputs(model, self.name)
         shapes = self.dynamic_shapes if self.dynamic_shapes is not None else parts.get("dynamic_shapes")
-        args, kwargs = _inputs(parts.get("args", ()), parts.get("kwargs"))
+        args, kwargs = self._inputs(parts.get("args", ()), parts.get("kwargs"))
         return Example(model, args, kwargs, self._shapes_of_all(shapes, self._bound(model, args, kwargs)))
+
+    def _inputs(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Take a bare tensor for the only argument and a bare mapping for keyword arguments."""
+        if not isinstance(kwargs, (Mapping, NoneType)):
+            raise CollectError(
+                f"the keyword inputs of {self.name} ({self.source}) as a mapping",
+                found=_describe(kwargs),
+                do="return (model, args, kwargs), kwargs being a dict of inputs by name",
+            )
+        if isinstance(args, Mapping):
+            return (), {**args, **(kwargs or {})}
+        return (tuple(args) if isinstance(args, (tuple, list)) else (args,)), dict(kwargs or {})
 
     def _bound(
         self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -172,29 +184,12 @@ def parts_of(made: object) -> dict[str, Any]:
     return {"model": made}
 
 
-def _inputs(args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Take a bare tensor for the only argument and a bare mapping for keyword arguments."""
-    if isinstance(args, Mapping):
-        return (), {**args, **(kwargs or {})}
-    return (tuple(args) if isinstance(args, (tuple, list)) else (args,)), dict(kwargs or {})
-
-
 def _describe(made: object) -> str:
     if isinstance(made, Mapping):
         return f"a mapping with the keys {', '.join(map(str, made)) or '(none)'}"
     if isinstance(made, (tuple, list)):
         return f"a {type(made).__name__} of {', '.join(type(item).__name__ for item in made) or 'nothing'}"
     return f"a {type(made).__name__}"
-
-
-def _first_line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".strip().splitlines()[0].rstrip(": ")
-
-
-def _place(error: BaseException) -> str:
-    """Return where the error was raised, for people: the last frame of a file that exists."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
 
 
 @contextmanager

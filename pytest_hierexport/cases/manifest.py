@@ -18,7 +18,7 @@ from pytest_hierexport.errors import CollectError, HierexportError, UsageError, 
 
 __all__ = ["read_manifest"]
 
-_FIELDS: Mapping[str, type | tuple[type, ...]] = {
+_FIELDS: Mapping[str, type] = {
     "model": str,
     "exporter": str,
     "opset": int,
@@ -51,6 +51,8 @@ def read_manifest(path: Path, source: str, select: Select) -> list[Case]:
     models = _load(path).get("models")
     if not isinstance(models, dict) or not models:
         raise _wrong(path, "models", "a table [models.NAME] per model", "none" if not models else repr(models))
+    if "" in models:
+        raise _wrong(path, "models", "a name for every model", repr(""))
     return [_case(_Table(path, f"models.{name}", table), name, source, select) for name, table in models.items()]
 
 
@@ -76,13 +78,13 @@ class _Table:
             raise _wrong(path, place, "a table", repr(values))
         self.path, self.place, self.values = path, place, values
 
-    def check(self, fields: Mapping[str, type | tuple[type, ...]], required: Iterable[str] = ()) -> None:
+    def check(self, fields: Mapping[str, type], required: Iterable[str] = ()) -> None:
         """Hold the table to its fields and their types."""
         for key, value in self.values.items():
             if key not in fields:
                 raise self.wrong(key, f"one of {', '.join(fields)}", f"{key} (nearest: {nearest(key, fields)})")
             if not isinstance(value, fields[key]) or (isinstance(value, bool) and fields[key] is int):
-                raise self.wrong(key, _type_name(fields[key]), repr(value))
+                raise self.wrong(key, _WRITTEN[fields[key]], repr(value))
         for key in required:
             if key not in self.values:
                 raise self.wrong(key, f"{key} to be stated", "nothing")
@@ -95,8 +97,15 @@ def _wrong(path: Path, place: str, expected: str, found: str) -> CollectError:
     return CollectError(f"{expected} at {place} in {path}", found=found, do="mend the manifest")
 
 
-def _type_name(kinds: type | tuple[type, ...]) -> str:
-    return " or ".join(kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
+_WRITTEN: Mapping[type, str] = {
+    str: "text in quotes",
+    int: "a whole number",
+    bool: "true or false",
+    list: "a list in brackets",
+    dict: "a table",
+    dt.date: "a date (2030-01-31)",
+}
+"""What the types of values are in TOML."""
 
 
 def _case(table: _Table, name: str, source: str, select: Select) -> Case:
@@ -124,6 +133,8 @@ def _case(table: _Table, name: str, source: str, select: Select) -> Case:
 
 
 def _check_choices(table: _Table) -> None:
+    if table.values.get("allow_derived", 0) < 0:
+        raise table.wrong("allow_derived", "a number of nodes", str(table.values["allow_derived"]))
     key = "exporter"
     try:
         check_exporter(table.values.get(key, "auto"), table.path.parent)
@@ -167,12 +178,10 @@ def _input_spec(table: _Table, name: str, spec: object) -> InputSpec:
     shape = inputs.values["shape"]
     if not all(isinstance(size, int) and not isinstance(size, bool) and size >= 0 for size in shape):
         raise inputs.wrong("shape", "a list of sizes", repr(shape))
-    return InputSpec(
-        shape=tuple(shape),
-        dtype=inputs.values.get("dtype", "float32"),
-        low=inputs.values.get("low", 0),
-        high=inputs.values.get("high", 2),
-    )
+    stated = InputSpec(**{**inputs.values, "shape": tuple(shape)})
+    if stated.low >= stated.high:
+        raise inputs.wrong("high", f"a number above low, which is {stated.low}", str(stated.high))
+    return stated
 
 
 def _dynamic(table: _Table, inputs: tuple[str, ...]) -> dict[str, dict[int, str] | None] | None:
@@ -205,9 +214,11 @@ def _tolerances(table: _Table) -> dict[str, float]:
 def _known_failure(table: _Table, i: int, stated: object) -> KnownFailure:
     known = _Table(table.path, f"{table.place}.known_failures.{i}", stated)
     known.check({"rule": str, "until": dt.date, "reason": str}, required=("rule", "until", "reason"))
-    rule, until = known.values["rule"], known.values["until"]
+    rule, until, reason = known.values["rule"], known.values["until"], known.values["reason"]
     if rule in CARDINAL:
         raise known.wrong("rule", "a rule that is not cardinal", rule)
     if isinstance(until, dt.datetime):
-        until = until.date()
-    return KnownFailure(rule, until, known.values["reason"])
+        raise known.wrong("until", "a date, without a time", str(until))
+    if not reason.strip():
+        raise known.wrong("reason", "the reason", repr(reason))
+    return KnownFailure(rule, until, reason)

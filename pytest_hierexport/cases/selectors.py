@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport.cases.case import Case
-from pytest_hierexport.errors import UsageError, nearest
+from pytest_hierexport.errors import CollectError, UsageError, nearest
 from pytest_hierexport.files import absolute
 
 if TYPE_CHECKING:
@@ -179,7 +179,18 @@ def _zoo(selector: str) -> list[Case]:
 
 
 def _zoo_case(entry: Entry) -> Case:
+    module, _, factory = entry.factory.partition(":")
+    return Case(entry.name, partial(_zoo_model, module, factory), entry.name)
+
+
+def _zoo_model(module: str, factory: str) -> object:
     from pytest_hierexport.cases.factories import load_from_module
 
-    module, _, factory = entry.factory.partition(":")
-    return Case(entry.name, partial(load_from_module, module, factory, None), entry.name)
+    try:
+        return load_from_module(module, factory, None)
+    except ModuleNotFoundError as error:
+        raise CollectError(
+            f"{error.name} for a model of the zoo",
+            found="it is not installed",
+            do="pip install 'pytest-hierexport[zoo]'",
+        ) from None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport.choices import EXPORTERS
-from pytest_hierexport.errors import ExportError, HierexportError, UsageError
+from pytest_hierexport.errors import ExportError, HierexportError, UsageError, cause
 from pytest_hierexport.exporter import dynamo, torchscript, transformers
 from pytest_hierexport.exporter.capture import Capture, Capturer, Request
 from pytest_hierexport.exporter.parts import in_parts
@@ -48,6 +48,7 @@ def capture_with(exporter: str, request: Request) -> tuple[Capture, str, tuple[s
     if exporter not in EXPORTERS:
         raise UsageError(f"exporter to be {' or '.join(EXPORTERS)}", found=repr(exporter), do="choose one of them")
     failures: list[tuple[str, str]] = []
+    raised: list[Exception] = []
     refused: tuple[Capture, str, tuple[str, ...]] | None = None
     for name in _suited(request) if exporter == "auto" else (exporter,):
         try:
@@ -56,6 +57,7 @@ def capture_with(exporter: str, request: Request) -> tuple[Capture, str, tuple[s
             raise
         except Exception as error:  # noqa: BLE001 whatever the exporter underneath raises, the user gets its cause
             failures.append((name, cause(error)))
+            raised.append(error)
             continue
         opset = capture.after.opset_imports.get("")
         if request.opset is not None and opset not in (None, request.opset):
@@ -70,7 +72,8 @@ def capture_with(exporter: str, request: Request) -> tuple[Capture, str, tuple[s
         failures.append((name, f"the ONNX checker refuses its graph: {refusal}"))
     if refused is not None:
         return refused
-    raise _failed(request, failures)
+    # What the first one raised tells most.
+    raise _failed(request, failures) from next(iter(raised), None)
 
 
 def _refusal(model: ir.Model) -> str | None:
@@ -110,12 +113,3 @@ def _failed(request: Request, failures: list[tuple[str, str]]) -> ExportError:
         do="run the model once on the same inputs; if that works, try other inputs, dynamic_shapes or exporter, "
         "or mend what the message names",
     )
-
-
-def cause(error: BaseException) -> str:
-    """Return the sentence at the bottom of a chain of errors: its type and first line."""
-    while (below := error.__cause__ or (None if error.__suppress_context__ else error.__context__)) is not None:
-        error = below
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    text = lines[0] if lines else "no message"
-    return f"{type(error).__name__}: {text[:300]}"

@@ -18,14 +18,19 @@ def _check(exported: ExportedCase) -> Iterator[Violation]:
 
 def _violations(exported: ExportedCase) -> Iterator[Violation]:
     from pytest_hierexport.rules.agreement import disagreements
-    from pytest_hierexport.storage import read_sidecar, sidecar_path
+    from pytest_hierexport.storage import sidecar_path
+    from pytest_hierexport.storage.sidecar import check_fits, sidecar_beside
 
     path = sidecar_path(exported.path)
     try:
-        beside = read_sidecar(exported.path)
+        beside = sidecar_beside(exported.path)
     except TagError as error:
         yield Violation(path.name, error.expected, error.found, error.do)
         return
+    try:
+        check_fits(exported.path, beside)
+    except TagError as error:
+        yield Violation(path.name, error.expected, error.found, error.do)
     for found in disagreements(exported.proto, beside, path.read_text(encoding="utf-8")):
         yield Violation(
             found.where,

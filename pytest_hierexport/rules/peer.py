@@ -129,7 +129,8 @@ def plain_torchscript_export(
 
     leaves = pytree.tree_leaves((tuple(args), dict(kwargs or {})))
     tensors = tuple(tensor for leaf in leaves for tensor in _tensors(leaf))
-    with _plainly(model), tempfile.TemporaryDirectory() as folder:
+    # Without gradients torch's attention takes a way of its own, which this exporter does not know.
+    with _plainly(model), torch.enable_grad(), tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "model.onnx")
         torch.onnx.export(
             _Flat(model, args, kwargs or {}),

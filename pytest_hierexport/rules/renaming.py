@@ -9,12 +9,14 @@ answer to the old name. What keeps its name:
 - keys of lists and dicts, which are positions and data, not attributes;
 - a module whose class `torch.nn` defines, whole: its class has no segment in a tag, its names are torch's and the
   same in every model, and torch's own code finds parameters by them (`_flat_weights_names`);
-- parameters and buffers of a class that extends such a building block, for the same reason.
+- parameters and buffers of a class that extends such a building block, for the same reason;
+- what TorchScript compiled, whose names are fixed in its code, and the parts of a module that finds them in its own
+  way, by these names alone, as what `torch.compile` gives does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -108,7 +110,8 @@ class _Names:
         modules = list(model.modules())
         self._taken = {name for cls in {type(module) for module in modules} for name in dir(cls)}
         for module in modules:
-            self._taken.update(vars(module), *(vars(module)[registry] for registry in _REGISTRIES))
+            # The registries of what TorchScript compiled are no dicts.
+            self._taken.update(vars(module), *(vars(module)[registry].keys() for registry in _REGISTRIES))
         self._numbers = count()
         self._classes: dict[str, str] = {}
         self.attributes: dict[str, str] = {}
@@ -133,9 +136,12 @@ class _Plan:
         self._names = names
         self._printed = printed
         self._generated: dict[type, type] = {}
+        self._fixed: set[type] = set()
         self._classes: dict[str, str] = {}
         for module in model.modules():
             self._generate(module)
+        for module in model.modules():
+            self._keep_old_names(module)
         paths: dict[str, str] = {}
         tensors: dict[str, str] = {}
         for old, new, module in self._walk(model):
@@ -157,7 +163,7 @@ class _Plan:
         """The registries of a class's modules whose keys are attributes that its author named."""
         from torch import nn
 
-        if cls not in self._generated:
+        if cls not in self._generated or cls in self._fixed:
             return ()
         keyed = issubclass(cls, (nn.ModuleDict, nn.ModuleList))
         extends = any(base is not nn.Module and is_torch_nn(_qualified(base)) for base in cls.__mro__)
@@ -165,15 +171,23 @@ class _Plan:
 
     def _generate(self, module: torch.nn.Module) -> None:
         cls, stands_for = type(module), _stands_for(module)
-        if cls in self._generated or is_torch_nn(_qualified(stands_for)):
+        if cls in self._generated or is_torch_nn(_qualified(stands_for)) or _is_compiled(module):
             return
+        if not _finds_by_registry(module):
+            self._fixed.add(cls)
         old = stands_for.__name__
         new = self._names.of_class(old)
         qualname = stands_for.__qualname__.removesuffix(old) + new
-        self._generated[cls] = _subclass(
-            cls, stands_for.__module__, qualname, self._names.attributes, printed=self._printed
-        )
+        self._generated[cls] = _subclass(cls, stands_for.__module__, qualname, printed=self._printed)
         self._classes[_qualified(stands_for)] = qualified_class(stands_for.__module__, qualname, new)
+
+    def _keep_old_names(self, module: torch.nn.Module) -> None:
+        """Let a generated class answer to the names that its module's parts had, where the class itself has no such."""
+        for registry in self._renames(type(module)):
+            for old in vars(module)[registry]:
+                new = self._names.of_attribute(old)
+                if new != old and not any(old in vars(base) for base in type(module).__mro__):
+                    setattr(self._generated[type(module)], old, _OldName(new))
 
     def _walk(
         self, module: torch.nn.Module, old: tuple[str, ...] = (), new: tuple[str, ...] = (), above: tuple[int, ...] = ()
@@ -192,7 +206,7 @@ class _Plan:
         renames = "_parameters" in self._renames(type(module))
         return {
             ".".join((*old, name)): ".".join((*new, self._names.of_attribute(name) if renames else name))
-            for name in (*module._parameters, *module._buffers)
+            for name in (*module._parameters.keys(), *module._buffers.keys())
         }
 
 
@@ -204,25 +218,32 @@ def _stands_for(module: torch.nn.Module) -> type:
     return next(cls for cls in type(module).__mro__ if _qualified(cls) == name)
 
 
+def _is_compiled(module: torch.nn.Module) -> bool:
+    from torch.jit import ScriptModule
+
+    return isinstance(module, ScriptModule)
+
+
+def _finds_by_registry(module: torch.nn.Module) -> bool:
+    """Whether a module gives what stands in its registries, by any name."""
+    held = vars(module)["_modules"]
+    name = "a name that no module has"
+    vars(module)["_modules"] = {**held, name: module}
+    try:
+        return getattr(module, name) is module
+    except Exception:  # noqa: BLE001  # a class may look for attributes in any way it likes
+        return False
+    finally:
+        vars(module)["_modules"] = held
+
+
 def _qualified(cls: type) -> str:
     return qualified_class(cls.__module__, cls.__qualname__, cls.__name__)
 
 
-def _subclass(cls: type, home: str, qualname: str, attributes: Mapping[str, str], *, printed: bool) -> type:
-    inherited: Callable[..., Any] = cls.__getattribute__
-
-    def resolve(self: torch.nn.Module, attribute: str) -> Any:
-        try:
-            return inherited(self, attribute)
-        except AttributeError:
-            new = attributes.get(attribute)
-            if new is None or not any(new in vars(self)[registry] for registry in _REGISTRIES):
-                raise
-        # From the top once more: torch's tracer follows paths by the names that modules are asked for.
-        return getattr(self, new)
-
+def _subclass(cls: type, home: str, qualname: str, *, printed: bool) -> type:
     def fill(namespace: dict[str, Any]) -> None:
-        namespace.update(__module__=home, __qualname__=qualname, __getattribute__=resolve)
+        namespace.update(__module__=home, __qualname__=qualname)
 
     metaclass = type(cls) if printed else type(type(cls).__name__, (type(cls),), {"__repr__": lambda _: repr(cls)})
     try:
@@ -234,6 +255,22 @@ def _subclass(cls: type, home: str, qualname: str, attributes: Mapping[str, str]
             do="let that class be extended without arguments, or leave it out of the case",
         ) from error
     return generated
+
+
+class _OldName:
+    """An attribute's old name: it asks for the new one, from the top.
+
+    torch's tracers follow paths by the names that modules are asked for. What a module holds under the old name in its
+    own `__dict__` goes before this.
+    """
+
+    def __init__(self, new: str) -> None:
+        self._new = new
+
+    def __get__(self, module: torch.nn.Module | None, owner: type) -> Any:
+        if module is None:
+            raise AttributeError(f"{owner.__name__} has this attribute in its modules alone")
+        return getattr(module, self._new)
 
 
 class _Registry(dict[str, Any]):

@@ -53,10 +53,12 @@ def attach(model: ir.Model, attribution: Attribution, tags: Tags = "both") -> No
 
     Raises:
         UsageError: `tags` is none of these.
+        TagError: An origin is no call of the attribution's hierarchy; the model is left as it was.
     """
     from pytest_hierexport.storage import memory
 
     check_tags(tags)
+    codec.check_origins(attribution)
     memory.write(model, attribution, tags)
 
 
@@ -65,6 +67,7 @@ def attach_proto(proto: onnx.ModelProto, attribution: Attribution, tags: Tags = 
     from pytest_hierexport.storage.protobuf import TaggedProto
 
     check_tags(tags)
+    codec.check_origins(attribution)
     TaggedProto(proto).write(attribution, tags)
 
 

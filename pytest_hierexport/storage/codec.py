@@ -74,6 +74,22 @@ class Texts:
         return {TAG: self.tag, ORIGINS: self.origins}
 
 
+def check_origins(attribution: Attribution) -> None:
+    """Hold the origins of an attribution to the calls of its hierarchy.
+
+    Raises:
+        TagError: An origin is a call that the hierarchy does not list.
+    """
+    held = {origins for part in (attribution.nodes, attribution.initializers) for origins in part.values()}
+    unknown = (origin.call for origins in held for origin in origins if origin.call not in attribution.hierarchy)
+    if (call := next(unknown, None)) is not None:
+        _refuse(
+            "origins among the calls of the hierarchy",
+            f"the call {call!r}",
+            "list it among them: a module that several hold is called by the path of the one that runs it",
+        )
+
+
 class Writer:
     """Turns origins into text, each tuple of origins once."""
 

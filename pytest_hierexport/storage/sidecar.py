@@ -29,7 +29,7 @@ from pytest_hierexport.storage.codec import (
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["Sidecar", "compose", "parse", "read_sidecar", "schema", "sidecar_path"]
+__all__ = ["Sidecar", "check_fits", "compose", "parse", "read_sidecar", "schema", "sidecar_beside", "sidecar_path"]
 
 # What may have a hand in a file, by its distribution's name.
 _MAKERS = ("pytest-hierexport", "torch", "transformers", "onnx", "onnx-ir", "onnxscript")
@@ -141,27 +141,51 @@ def read_sidecar(path: str | Path) -> Sidecar:
     Raises:
         TagError: There is no sidecar, it is of another file or an unknown format, or breaks its schema.
     """
-    path = Path(path)
+    sidecar = sidecar_beside(path)
+    check_fits(path, sidecar)
+    return sidecar
+
+
+def sidecar_beside(path: str | Path) -> Sidecar:
+    """Read what lies beside an ONNX file as its sidecar, whether it is of that file or not.
+
+    Raises:
+        TagError: There is no sidecar, it is of an unknown format, or breaks its schema.
+    """
     beside = sidecar_path(path)
     try:
-        sidecar = parse(beside.read_text(encoding="utf-8"), str(beside))
-        with path.open("rb") as file:
-            found = _sha256(iter(lambda: file.read(1 << 20), b""))
+        return parse(beside.read_text(encoding="utf-8"), str(beside))
     except OSError as error:
-        raise TagError(
-            f"the ONNX file {path} with its sidecar beside it",
-            found=f"{error.strerror}: {error.filename}",
-            do="export the model, which writes both, or keep the two files together",
-        ) from None
+        raise _missing(path, error) from None
     except UnicodeDecodeError as error:
         raise _broken(str(beside), str(error)) from None
+
+
+def check_fits(path: str | Path, sidecar: Sidecar) -> None:
+    """Hold a sidecar to its ONNX file.
+
+    Raises:
+        TagError: It is of another file.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            found = _sha256(iter(lambda: file.read(1 << 20), b""))
+    except OSError as error:
+        raise _missing(path, error) from None
     if found != sidecar.sha256:
         raise TagError(
-            f"{beside.name} to be the sidecar of {path}, whose SHA-256 is {found}",
+            f"{sidecar_path(path).name} to be the sidecar of {path}, whose SHA-256 is {found}",
             found=f"the sidecar of a file whose SHA-256 is {sidecar.sha256}",
             do="export the model again: one of the two files was changed or replaced without the other",
         )
-    return sidecar
+
+
+def _missing(path: str | Path, error: OSError) -> TagError:
+    return TagError(
+        f"the ONNX file {path} with its sidecar beside it",
+        found=f"{error.strerror}: {error.filename}",
+        do="export the model, which writes both, or keep the two files together",
+    )
 
 
 def _sha256(chunks: Iterator[bytes]) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport.cases import Case, select
-from pytest_hierexport.errors import HierexportError
+from pytest_hierexport.errors import HierexportError, UsageError, nearest
 from pytest_hierexport.rules.messages import aligned, broken
 from pytest_hierexport.suite.ids import escape
 from pytest_hierexport.suite.settings import Settings, arguments_of
@@ -83,12 +83,24 @@ class Run:
         """The rules of the run, the project's own after the built-in ones.
 
         Raises:
-            UsageError: A rule that was asked for does not exist, or two share an id.
+            UsageError: A rule that was asked for, or is known to fail, does not exist, or two share an id.
         """
         from pytest_hierexport.rules import registry
 
         own = [rule for rules in self.config.hook.pytest_hierexport_rules(config=self.config) for rule in rules]
+        self._check_known_failures([rule.id for rule in registry.rules(None, own)])
         return tuple(registry.rules(self.settings.rules, own))
+
+    def _check_known_failures(self, rules: Sequence[str]) -> None:
+        """See that no known failure is of a rule that there is not: it would excuse nothing, in silence."""
+        for case in self.cases:
+            for known in case.known_failures:
+                if known.rule not in rules:
+                    raise UsageError(
+                        f"the id of a rule at models.{case.name}.known_failures in {case.manifest}",
+                        found=repr(known.rule),
+                        do=f"choose from {nearest(known.rule, rules)}",
+                    )
 
     def check(self, case: Case, rule: Rule) -> list[Violation]:
         """Return where a case breaks a rule.

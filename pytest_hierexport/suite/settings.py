@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,8 +113,8 @@ def check_outputs(settings: Settings) -> None:
     Raises:
         UsageError: One cannot.
     """
-    if settings.cache is not None and settings.cache.exists() and not settings.cache.is_dir():
-        raise UsageError("a folder for the cache", found=f"a file, {settings.cache}", do="name a folder")
+    if settings.cache is not None:
+        _check_folder(settings.cache)
     for path in (*settings.reports, *([settings.summary] if settings.summary else [])):
         existed = path.exists()
         try:
@@ -124,6 +125,19 @@ def check_outputs(settings: Settings) -> None:
             raise UsageError(f"{path} to be written", found=str(error), do="name another file") from None
         if not existed:
             path.unlink()
+
+
+def _check_folder(folder: Path) -> None:
+    existed = folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        found = f"a file, {folder}" if folder.is_file() else str(error)
+        raise UsageError("a folder for the cache that can be written", found=found, do="name another folder") from None
+    if not existed:
+        folder.rmdir()
 
 
 def arguments_of(settings: Settings, sources: Sequence[str]) -> list[str]:

@@ -57,9 +57,13 @@ def check_snapshot(request: pytest.FixtureRequest, run: Run, case: Case, text: s
     if not file.exists() and not is_updating(run.config):
         if not file.parent.exists() and not run.settings.require_snapshots:
             pytest.skip(f"there are no snapshots yet; to make them: {_make_command(run)}")
-        raise _failed(run, case, f"{case.name} has no snapshot", [f"  expected  {_shown(run, file)}"], update)
+        head = [f"  expected  {_shown(run, file)}", "  found     no such file"]
+        raise _failed(run, case, f"{case.name} has no snapshot", head, f"write it: {update}")
     snapshot = hierarchy_snapshot(request)
     if snapshot != text:
+        if not file.exists():
+            head = [f"  expected  {_shown(run, file)} to be written", "  found     a folder that cannot be written"]
+            raise _failed(run, case, f"{case.name} has no snapshot", head, f"let it be written, then {update}")
         raise _changed(run, case, file, text, update)
 
 
@@ -68,16 +72,17 @@ def _changed(run: Run, case: Case, file: Path, text: str, update: str) -> CheckF
 
     changes = [f"    {line}" for line in diff(file.read_text(encoding="utf-8"), text)]
     head = [f"  expected  {_shown(run, file)}", "  found     (- gone, + new, ~ other operators)", *changes, ""]
-    return _failed(run, case, f"the hierarchy of {case.name} has changed", head, update)
+    to_do = f"read the change; where it is meant: {update}"
+    return _failed(run, case, f"the hierarchy of {case.name} has changed", head, to_do)
 
 
-def _failed(run: Run, case: Case, title: str, lines: list[str], update: str) -> CheckFailed:
+def _failed(run: Run, case: Case, title: str, lines: list[str], to_do: str) -> CheckFailed:
     return CheckFailed(
         "\n".join(
             [
                 title,
                 *lines,
-                f"  to do     read the change; where it is meant: {update}",
+                f"  to do     {to_do}",
                 f"  kept      {run.keep(case)}",
                 f"  repeat    {run.repeat(case, 'test_snapshot')}",
             ]

@@ -24,7 +24,8 @@ def is_complete(run: Run, results: Results) -> bool:
     protected = option("no_cleanup", default=False) or option("disable_unused_snapshots", default=False)
     filtered = option("keyword") or option("markexpr") not in {"", "hierexport"} or option("lf", default=False)
     ids = any("::" in argument for argument in option("file_or_dir") or ())
-    passed = all(model.verdict(SNAPSHOT) is Verdict.PASSED for model in results.models)
+    written = all(model.verdict(SNAPSHOT) is Verdict.PASSED for model in results.models)
+    passed = written and not results.failures()
     return bool(updates and passed and not (protected or filtered or ids) and _is_whole(run.settings))
 
 

@@ -185,6 +185,8 @@ def _attempt(case: Case, folder: Path) -> tuple[Entry, Example | None]:
             time.perf_counter() - started,
         )
     except HierexportError as error:
+        if error.__cause__ is not None:
+            (folder / TRACEBACK).write_text("".join(traceback.format_exception(error.__cause__)), encoding="utf-8")
         # As its own base class: a process that reads the record knows only those of errors.py.
         return Entry(folder, error=_plain(error)), None
     except Exception as error:  # noqa: BLE001  # nothing that an export raises may cost the other models their tests

@@ -154,7 +154,8 @@ def words_of(model: torch.nn.Module, graph: onnx.GraphProto | None = None) -> Wo
     for path, module in model.named_modules():
         cls = type(module)
         classes.add(qualified_class(cls.__module__, cls.__qualname__, cls.__name__))
-        own = [*module._modules, *module._parameters, *module._buffers]
+        # The registries of what TorchScript compiled are no dicts.
+        own = [*module._modules.keys(), *module._parameters.keys(), *module._buffers.keys()]
         attributes.update(name for name in own if not name.isdecimal())
         paths.update(f"{path}.{name}" for name in own if path)
     nodes: Iterable[str] = () if graph is None else (e.name for e in (*graph.node, *graph.initializer) if e.name)
