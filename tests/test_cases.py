@@ -162,6 +162,12 @@ def test_inputs_without_a_dynamic_dimension_are_named_as_static() -> None:
     assert case(lambda: (Halver(), (X, X[:, :2])), dynamic_shapes=shapes).load().dynamic_shapes == {**shapes, "y": None}
 
 
+def test_a_dynamic_axis_that_an_input_does_not_have_is_told_with_its_shape() -> None:
+    with pytest.raises(CollectError) as error:
+        case(lambda: (Halver(), (X,)), dynamic_shapes={"x": {7: "batch"}}).load()
+    assert (error.value.found, error.value.do) == ("7", "count from 0; the shape of x is [1, 4]")
+
+
 @pytest.mark.parametrize("name", ["z", "y"], ids=["no parameter", "a parameter that is not given"])
 def test_a_dynamic_shape_of_no_input_is_told_with_those_there_are(name: str) -> None:
     with pytest.raises(CollectError) as caught:

@@ -61,7 +61,9 @@ def test_a_known_failure_of_no_rule_is_refused_before_the_run(stated: Project) -
 
 def test_a_known_failure_that_passes_fails(stated: Project) -> None:
     known(stated, "OWN-KEPT", "2999-01-01")
-    run(stated, "OWN-KEPT").assert_outcomes(failed=1)
+    result = run(stated, "OWN-KEPT")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["tower: the known failure of OWN-KEPT is over", "*to do *remove *models.toml"])
 
 
 def test_a_known_failure_that_expired_fails_and_says_when(stated: Project) -> None:

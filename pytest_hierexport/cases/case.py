@@ -143,9 +143,10 @@ class Case:
         except ValueError:
             return None
         except TypeError as error:
+            given = ", ".join([*(["by position"] * bool(args)), *kwargs])
             raise CollectError(
                 f"inputs of {self.name} that {type(model).__name__}.forward takes",
-                found=str(error),
+                found=f"{error}; given are: {given or 'none'}",
                 do=f"give those of forward{signature}",
             ) from None
 
@@ -163,7 +164,19 @@ class Case:
                 found=", ".join(unknown),
                 do="name inputs as forward names them",
             )
+        for name, axes in shapes.items():
+            self._check_axes(name, axes, inputs.arguments[name])
         return {name: shapes.get(name) for name in inputs.arguments}
+
+    def _check_axes(self, name: str, axes: Any, given: Any) -> None:
+        sizes = list(getattr(given, "shape", ()))
+        beyond = [axis for axis in axes if not -len(sizes) <= axis < len(sizes)] if _is_axes(axes) and sizes else []
+        if beyond:
+            raise CollectError(
+                f"dynamic axes of {name} in {self.name} among its {len(sizes)}",
+                found=", ".join(map(str, beyond)),
+                do=f"count from 0; the shape of {name} is {sizes}",
+            )
 
     def _not_a_model(self, made: object) -> CollectError:
         return CollectError(
@@ -182,6 +195,10 @@ def parts_of(made: object) -> dict[str, Any]:
     if isinstance(made, (tuple, list)):
         return dict(zip(_PARTS, made, strict=False)) if 1 <= len(made) <= len(_PARTS) else {}
     return {"model": made}
+
+
+def _is_axes(axes: object) -> bool:
+    return isinstance(axes, Mapping) and all(isinstance(axis, int) for axis in axes)
 
 
 def _describe(made: object) -> str:

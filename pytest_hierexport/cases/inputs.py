@@ -30,17 +30,19 @@ class InputSpec:
     high: int = 2
     """Integers are drawn from low (inclusive) to high (exclusive)."""
 
-    def tensor(self) -> torch.Tensor:
+    def tensor(self, name: str = "an input") -> torch.Tensor:
         """Draw the input: normal values for floats, uniform ones for integers and booleans.
 
         Raises:
-            CollectError: torch has no such dtype.
+            CollectError: torch has no such dtype; the error names the input.
         """
         import torch
 
         dtype = getattr(torch, self.dtype, None)
         if not isinstance(dtype, torch.dtype):
-            raise CollectError("a dtype of torch", found=repr(self.dtype), do="write float32, int64, bool or the like")
+            raise CollectError(
+                f"a dtype of torch for {name}", found=repr(self.dtype), do="write float32, int64, bool or the like"
+            )
         if dtype.is_floating_point or dtype.is_complex:
             return torch.randn(self.shape, dtype=torch.complex64 if dtype.is_complex else torch.float32).to(dtype)
         if dtype is torch.bool:

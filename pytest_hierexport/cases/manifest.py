@@ -169,7 +169,7 @@ def _with_inputs(factory: Any, inputs: Mapping[str, InputSpec]) -> object:
     """Make the model and give it the inputs that the manifest states instead of its own."""
     made = factory()
     model = parts_of(made).get("model", made)
-    return Example(model, (), {name: spec.tensor() for name, spec in inputs.items()})
+    return Example(model, (), {name: spec.tensor(f"the input {name}") for name, spec in inputs.items()})
 
 
 def _input_spec(table: _Table, name: str, spec: object) -> InputSpec:

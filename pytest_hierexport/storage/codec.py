@@ -300,7 +300,7 @@ def parse_json(text: str, where: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        _refuse(f"JSON in {where}", f"{_shorten(text)!r} ({error})")
+        _refuse(f"JSON in {where}", f"{error}, in {_shorten(text, 60)!r}")
 
 
 def _refuse(expected: str, found: str, do: str = "export the model again: these tags were changed by hand") -> NoReturn:

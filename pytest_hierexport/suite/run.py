@@ -21,9 +21,10 @@ from pytest_hierexport.suite.store import ExportStore
 if TYPE_CHECKING:
     import pytest
 
+    from pytest_hierexport.cases.case import KnownFailure
     from pytest_hierexport.rules.base import Rule, Violation
 
-__all__ = ["KEPT", "Run", "failure", "failure_of_rule", "selected_cases"]
+__all__ = ["KEPT", "Run", "failure", "failure_of_rule", "known_failure_over", "selected_cases"]
 
 KEPT = ".hierexport"
 """The folder in the root directory where a failing item's files are kept."""
@@ -175,6 +176,17 @@ def failure(run: Run, case: Case, test: str, what: str, error: HierexportError) 
     parts = [("expected", error.expected), ("found", error.found), ("to do", error.do)]
     parts += [("kept", run.keep(case)), ("repeat", run.repeat(case, test))]
     return "\n".join([f"{case.name}: {what}", *aligned(parts)])
+
+
+def known_failure_over(run: Run, case: Case, known: KnownFailure) -> str:
+    """Return what a failing item shows where a rule holds that is known to fail."""
+    parts = [
+        ("expected", f"{known.rule} to fail, as is known until {known.until}: {known.reason}"),
+        ("found", "it holds"),
+        ("to do", f"remove the known failure from {case.manifest}"),
+        ("repeat", run.repeat(case, f"test_must[{known.rule}]")),
+    ]
+    return "\n".join([f"{case.name}: the known failure of {known.rule} is over", *aligned(parts)])
 
 
 def failure_of_rule(run: Run, case: Case, rule: Rule, violations: Sequence[Violation]) -> str:

@@ -13,17 +13,20 @@ import pytest
 
 from pytest_hierexport.errors import HierexportError
 from pytest_hierexport.files import absolute
+from pytest_hierexport.rules.base import Rule
 from pytest_hierexport.suite import collection
 from pytest_hierexport.suite.failures import CheckFailed
 from pytest_hierexport.suite.items import RUN, ModelSuite
 from pytest_hierexport.suite.recording import Recording
-from pytest_hierexport.suite.run import Run, selected_cases
+from pytest_hierexport.suite.run import Run, known_failure_over, selected_cases
 from pytest_hierexport.suite.settings import Settings, check_outputs, read_settings
 from pytest_hierexport.suite.store import ExportStore
 
 if TYPE_CHECKING:
     from xdist.scheduler import Scheduling
     from xdist.workermanage import WorkerController
+
+    from pytest_hierexport.cases import Case
 
 __all__ = ["start"]
 
@@ -149,11 +152,23 @@ class ModelsPlugin:
         report = yield
         if _is_ours(item):
             error = call.excinfo.value if call.excinfo else None
-            if isinstance(error, CheckFailed):
+            known = self._held(item, report) if error is None else None
+            if known is not None:
+                report.longrepr = known
+            if isinstance(error, CheckFailed) or known is not None:
                 # Its message says everything; torch logs hundreds of lines of debugging beside it.
                 report.sections = [section for section in report.sections if not section[0].endswith(" log call")]
             self.recording.mark(report, item.cls.case, item, error)  # type: ignore[attr-defined]
         return report
+
+    def _held(self, item: pytest.Item, report: pytest.TestReport) -> str | None:
+        """Return what a rule shows that holds although it is known to fail; pytest says so in its own words."""
+        must = _rule(item)
+        if not report.failed or not isinstance(must, Rule):
+            return None
+        case: Case = item.cls.case  # type: ignore[attr-defined]
+        known = case.known_failure(must.id)
+        return None if known is None else known_failure_over(self.run, case, known)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note what became of a check, wherever it ran."""
