@@ -101,6 +101,15 @@ def test_a_factory_that_raises_is_quoted_with_the_place() -> None:
     assert error.value.found.startswith("RuntimeError: no weights here (test_cases.py, line ")
 
 
+def test_what_stands_below_a_line_that_ends_in_a_colon_is_quoted_too() -> None:
+    def build() -> object:
+        raise ValueError("These do not fit:\n- the axis 2 is always 16\n- and more")
+
+    with pytest.raises(CollectError) as error:
+        case(build).load()
+    assert error.value.found.startswith("ValueError: These do not fit: - the axis 2 is always 16 (test_cases.py, line ")
+
+
 def test_a_factory_that_ends_the_process_is_quoted_and_ends_nothing() -> None:
     def build() -> object:
         sys.exit("no weights here")
