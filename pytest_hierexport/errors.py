@@ -8,7 +8,18 @@ import traceback
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["CollectError", "ExportError", "HierexportError", "TagError", "UsageError", "cause", "gist", "nearest"]
+__all__ = [
+    "CollectError",
+    "ExportError",
+    "HierexportError",
+    "TagError",
+    "UsageError",
+    "cause",
+    "gist",
+    "in_words",
+    "nearest",
+    "not_installed",
+]
 
 _LONGEST = 300
 _MACHINERY = ("torch", "onnxscript", "onnx_ir", "onnx", "onnxruntime")
@@ -53,6 +64,11 @@ class TagError(HierexportError):
     """An ONNX file does not hold the tags that were asked of it, or holds them in a form we do not know."""
 
 
+def not_installed(package: str | None, what: str) -> CollectError:
+    """Return the error for a package that only some models need."""
+    return CollectError(f"{package} {what}", found="it is not installed", do="pip install 'pytest-hierexport[zoo]'")
+
+
 def nearest(wanted: str, known: Iterable[str]) -> str:
     """Return the known names most like the wanted one, for a message; all of them where none is."""
     names = sorted(known)
@@ -69,11 +85,16 @@ def cause(error: BaseException) -> str:
 
 
 def gist(error: BaseException) -> str:
-    """Return what other people's code raised, in a sentence: its type, its first words, and the line that raised it."""
+    """Return what other people's code raised, in a sentence, and the line that raised it."""
+    return f"{in_words(error)}{_place(error)}"
+
+
+def in_words(error: BaseException) -> str:
+    """Return an error's type and the first of what it says."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no message"]
     # "These do not fit:" and the like: the gist stands below.
     said = next((i for i, line in enumerate(lines) if not line.endswith(":")), len(lines) - 1)
-    return f"{type(error).__name__}: {' '.join(lines[: said + 1])[:_LONGEST]}{_place(error)}"
+    return f"{type(error).__name__}: {' '.join(lines[: said + 1])[:_LONGEST]}"
 
 
 def _place(error: BaseException) -> str:

@@ -92,31 +92,22 @@ def test_a_factory_that_gives_something_else_is_told_what_it_gave(made: object, 
     assert "(model, args, kwargs)" in error.value.expected
 
 
-def test_a_factory_that_raises_is_quoted_with_the_place() -> None:
+@pytest.mark.parametrize(
+    ("raised", "quoted"),
+    [
+        (RuntimeError("no weights here\nsecond line"), "RuntimeError: no weights here"),
+        (ValueError("No fit:\n- the axis 2 is always 16\n- and more"), "ValueError: No fit: - the axis 2 is always 16"),
+        (SystemExit("no weights here"), "SystemExit: no weights here"),
+    ],
+    ids=["an error", "its gist below a colon", "the end of the process"],
+)
+def test_a_factory_that_raises_is_quoted_with_the_place(raised: BaseException, quoted: str) -> None:
     def build() -> object:
-        raise RuntimeError("no weights here\nsecond line")
+        raise raised
 
     with pytest.raises(CollectError) as error:
         case(build).load()
-    assert error.value.found.startswith("RuntimeError: no weights here (test_cases.py, line ")
-
-
-def test_what_stands_below_a_line_that_ends_in_a_colon_is_quoted_too() -> None:
-    def build() -> object:
-        raise ValueError("These do not fit:\n- the axis 2 is always 16\n- and more")
-
-    with pytest.raises(CollectError) as error:
-        case(build).load()
-    assert error.value.found.startswith("ValueError: These do not fit: - the axis 2 is always 16 (test_cases.py, line ")
-
-
-def test_a_factory_that_ends_the_process_is_quoted_and_ends_nothing() -> None:
-    def build() -> object:
-        sys.exit("no weights here")
-
-    with pytest.raises(CollectError) as error:
-        case(build).load()
-    assert error.value.found.startswith("SystemExit: no weights here (test_cases.py, line ")
+    assert error.value.found.startswith(f"{quoted} (test_cases.py, line ")
 
 
 def test_keyword_inputs_that_are_no_mapping_are_told_what_they_are() -> None:

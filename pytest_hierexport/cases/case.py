@@ -170,7 +170,8 @@ class Case:
 
     def _check_axes(self, name: str, axes: Any, given: Any) -> None:
         sizes = list(getattr(given, "shape", ()))
-        beyond = [axis for axis in axes if not -len(sizes) <= axis < len(sizes)] if _is_axes(axes) and sizes else []
+        stated = axes if isinstance(axes, Mapping) and sizes else ()
+        beyond = [axis for axis in stated if isinstance(axis, int) and not -len(sizes) <= axis < len(sizes)]
         if beyond:
             raise CollectError(
                 f"dynamic axes of {name} in {self.name} among its {len(sizes)}",
@@ -195,10 +196,6 @@ def parts_of(made: object) -> dict[str, Any]:
     if isinstance(made, (tuple, list)):
         return dict(zip(_PARTS, made, strict=False)) if 1 <= len(made) <= len(_PARTS) else {}
     return {"model": made}
-
-
-def _is_axes(axes: object) -> bool:
-    return isinstance(axes, Mapping) and all(isinstance(axis, int) for axis in axes)
 
 
 def _describe(made: object) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from pytest_hierexport.cases.case import Case, Example
 from pytest_hierexport.cases.inputs import example_inputs
-from pytest_hierexport.errors import CollectError, UsageError
+from pytest_hierexport.errors import CollectError, UsageError, in_words, not_installed
 
 __all__ = ["checkpoint_case", "load_checkpoint", "with_remote_code"]
 
@@ -60,9 +60,7 @@ def load_checkpoint(folder: Path, *, weights: bool, trust_remote_code: bool = Fa
     try:
         import transformers
     except ImportError:
-        raise CollectError(
-            "transformers to load a checkpoint", found="it is not installed", do="pip install 'pytest-hierexport[zoo]'"
-        ) from None
+        raise not_installed("transformers", "to load a checkpoint") from None
     try:
         config = transformers.AutoConfig.from_pretrained(
             folder, local_files_only=True, trust_remote_code=trust_remote_code
@@ -111,10 +109,9 @@ def _not_loaded(folder: Path, error: Exception, *, trust_remote_code: bool) -> C
             found="a checkpoint that brings its own code, which is not run",
             do="read that code, then state trust_remote_code = true for it in a manifest (models.toml)",
         )
-    first = str(error).strip().splitlines() or [""]
     return CollectError(
         f"transformers to load {folder}",
-        found=f"{type(error).__name__}: {first[0]}",
+        found=in_words(error),
         do="mend the checkpoint, or write a factory that loads it",
     )
 

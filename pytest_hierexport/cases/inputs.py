@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_hierexport.errors import CollectError
+from pytest_hierexport.errors import CollectError, in_words
 
 if TYPE_CHECKING:
     import torch
@@ -68,7 +68,7 @@ def example_inputs(model: torch.nn.Module, name: str) -> dict[str, Any]:
             first = first or error
         else:
             return kwargs
-    found = f"the first: {type(first).__name__}: {first}".splitlines()[0] if first is not None else "none to try"
+    found = f"the first: {in_words(first)}" if first is not None else "none to try"
     raise CollectError(
         f"example inputs that {name} runs on",
         found=f"none of those tried ({found})",

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport.cases.case import Case
-from pytest_hierexport.errors import CollectError, UsageError, nearest
+from pytest_hierexport.errors import UsageError, nearest, not_installed
 from pytest_hierexport.files import absolute
 
 if TYPE_CHECKING:
@@ -189,8 +189,4 @@ def _zoo_model(module: str, factory: str) -> object:
     try:
         return load_from_module(module, factory, None)
     except ModuleNotFoundError as error:
-        raise CollectError(
-            f"{error.name} for a model of the zoo",
-            found="it is not installed",
-            do="pip install 'pytest-hierexport[zoo]'",
-        ) from None
+        raise not_installed(error.name, "for a model of the zoo") from None

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_hierexport.errors import in_words
 from pytest_hierexport.rules.base import ExportedCase, Rule, Violation, at_most
 
 if TYPE_CHECKING:
@@ -29,11 +30,10 @@ def _violations(exported: ExportedCase) -> Iterator[Violation]:
     try:
         plain = _plain(exported)
     except Exception as error:  # noqa: BLE001  # whatever the plain exporter raises says that there is no such export
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no message"]
         yield Violation(
             exported.path.name,
             f"the plain {exported.exporter_name} exporter to export the model too",
-            f"{type(error).__name__}: {lines[0]}",
+            in_words(error),
             "export with the plain exporter by hand and mend what it raises",
         )
         return

@@ -80,8 +80,10 @@ def check_origins(attribution: Attribution) -> None:
     Raises:
         TagError: An origin is a call that the hierarchy does not list.
     """
-    held = {origins for part in (attribution.nodes, attribution.initializers) for origins in part.values()}
-    unknown = (origin.call for origins in held for origin in origins if origin.call not in attribution.hierarchy)
+    # By identity, as the writer: most nodes of a call share their origins.
+    held = {id(o): o for part in (attribution.nodes, attribution.initializers) for o in part.values()}
+    calls = (origin.call for origins in held.values() for origin in origins)
+    unknown = (call for call in calls if call not in attribution.hierarchy)
     if (call := next(unknown, None)) is not None:
         _refuse(
             "origins among the calls of the hierarchy",

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport import errors
-from pytest_hierexport.errors import ExportError, HierexportError
+from pytest_hierexport.errors import ExportError, HierexportError, in_words
 from pytest_hierexport.files import FileDigests, digest, watching_files, write_atomically
 from pytest_hierexport.suite.identity import key_of, rule_identity
 
@@ -201,10 +201,9 @@ def _plain(error: HierexportError) -> HierexportError:
 
 
 def _unforeseen(case: Case, error: Exception) -> ExportError:
-    lines = str(error).strip().splitlines() or ["no message"]
     return ExportError(
         f"{case.name} to be exported",
-        found=f"{type(error).__name__}: {lines[0]}",
+        found=in_words(error),
         do=f"read {TRACEBACK} in the kept folder; an error of this kind is worth a report",
     )
 
