@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from pytest_hierexport.keys import below, sibling_keys
+from pytest_hierexport.keys import Keys
 from pytest_hierexport.names import (
     call_name,
     decode,
@@ -221,25 +221,14 @@ class Hierarchy(Mapping[str, Call]):
     @cached_property
     def _segments(self) -> Mapping[str, str]:
         """The last segment of the tag of every kept call."""
-        families: dict[tuple[str | None, str], list[Call]] = {}
-        for name, call in self._calls.items():
-            if self.is_kept(name):
-                families.setdefault((self._kept_parent_path(call), call.class_name), []).append(call)
+        kept = [call for name, call in self._calls.items() if self.is_kept(name)]
+        keys = Keys((call.path, call.class_name) for call in kept)
         segments: dict[str, str] = {}
-        for (parent, class_name), calls in families.items():
-            siblings: dict[str, bool] = {}
-            for call in calls:
-                siblings.setdefault(call.path, self._is_held(call))
-            keys = sibling_keys(class_name, parent or ROOT, siblings)
-            for call in calls:
-                key = keys[call.path]
-                segments[call.name] = call_name(f"{class_name}.{key}" if key else class_name, call.index)
+        for call in kept:
+            key = keys.key(call.path, call.class_name, self._kept_parent_path(call))
+            segments[call.name] = call_name(f"{call.class_name}.{key}" if key else call.class_name, call.index)
         return segments
 
     def _kept_parent_path(self, call: Call) -> str | None:
         above = None if call.parent is None else self._kept[call.parent]
         return None if above is None else self._calls[above].path
-
-    def _is_held(self, call: Call) -> bool:
-        """Whether the instance's path lies below its caller's: a caller need not hold what it calls."""
-        return call.parent is None or below(self._calls[call.parent].path, call.path) is not None
