@@ -10,8 +10,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pytest_hierexport._carry import carry
     from pytest_hierexport.attribution import Attribution, Evidence, Origin
-    from pytest_hierexport.carry import carry
     from pytest_hierexport.errors import CollectError, ExportError, HierexportError, TagError, UsageError
     from pytest_hierexport.exporter import Export, export
     from pytest_hierexport.hierarchy import Call, Hierarchy
@@ -35,9 +35,10 @@ __all__ = [
     "save",
 ]
 
+# No module here bears a public name: importing it would put the module in the place of what the name promises.
 _HOMES = {
     "attribution": ("Attribution", "Evidence", "Origin"),
-    "carry": ("carry",),
+    "_carry": ("carry",),
     "errors": ("CollectError", "ExportError", "HierexportError", "TagError", "UsageError"),
     "exporter": ("Export", "export"),
     "hierarchy": ("Call", "Hierarchy"),

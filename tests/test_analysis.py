@@ -119,8 +119,8 @@ def test_a_module_that_calls_itself_stands_below_itself(tmp_path: Path) -> None:
     assert [row[:3] for row in rows(analyze(tmp_path / "m.onnx").modules)] == [
         ("/Net", 1, 0),
         ("/Net/Tree", 1, 0),
-        ("/Net/Tree/Tree.t", 1, 1),
-        ("/Net/Tree/Net", 1, 1),
+        ("/Net/Tree/Tree..t", 1, 1),
+        ("/Net/Tree/Net..", 1, 1),
     ]
 
 

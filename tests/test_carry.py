@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from pytest_hierexport._carry import carry
 from pytest_hierexport.attribution import Attribution, Evidence, Origin
-from pytest_hierexport.carry import carry
 from pytest_hierexport.graph import walk_ir
 from pytest_hierexport.hierarchy import Call, Hierarchy
 

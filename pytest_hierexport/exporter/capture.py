@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     import torch
 
-    from pytest_hierexport.carry.flat import Flat, Node
+    from pytest_hierexport._carry.flat import Flat, Node
 
 __all__ = ["Capture", "Capturer", "Request"]
 

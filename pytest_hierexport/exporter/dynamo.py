@@ -21,7 +21,7 @@ import torch._higher_order_ops.utils as higher_order
 from torch.utils import _traceback
 
 import pytest_hierexport
-from pytest_hierexport.carry.flat import Flat, Node
+from pytest_hierexport._carry.flat import Flat, Node
 from pytest_hierexport.errors import HierexportError
 from pytest_hierexport.exporter.capture import Capture, Request
 from pytest_hierexport.exporter.dropped import noting_dropped, stacks

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from pytest_hierexport import storage
+from pytest_hierexport._carry import Flat, carry_known
 from pytest_hierexport.attribution import Primary
-from pytest_hierexport.carry import Flat, carry_known
 from pytest_hierexport.choices import check_opset
 from pytest_hierexport.errors import UsageError
 from pytest_hierexport.exporter.capture import Capture, Request

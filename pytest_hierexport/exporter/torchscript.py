@@ -18,7 +18,7 @@ import torch
 from onnx_ir.tensor_adapters import TorchTensor
 from torch.onnx._constants import ONNX_TORCHSCRIPT_EXPORTER_MAX_OPSET as NEWEST_OPSET
 
-from pytest_hierexport.carry.flat import Flat
+from pytest_hierexport._carry.flat import Flat
 from pytest_hierexport.errors import ExportError
 from pytest_hierexport.exporter.adapter import Adapter
 from pytest_hierexport.exporter.capture import Capture, Request

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from pytest_hierexport._carry import Known
 from pytest_hierexport.attribution import Evidence, Origin, Origins, order_origins
-from pytest_hierexport.carry import Known
 from pytest_hierexport.hierarchy import ROOT, Hierarchy
 
 if TYPE_CHECKING:
-    from pytest_hierexport.carry.flat import Flat, Node
+    from pytest_hierexport._carry.flat import Flat, Node
     from pytest_hierexport.exporter.capture import Capture
 
 __all__ = ["known"]

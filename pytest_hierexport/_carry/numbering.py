@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 
-from pytest_hierexport.carry.constants import Constants
-from pytest_hierexport.carry.flat import Flat, Node, Value, same_tensor, same_type
-from pytest_hierexport.carry.preserving import Preserving
-from pytest_hierexport.carry.tensors import TENSOR, tensor_key, tensor_sample
+from pytest_hierexport._carry.constants import Constants
+from pytest_hierexport._carry.flat import Flat, Node, Value, same_tensor, same_type
+from pytest_hierexport._carry.preserving import Preserving
+from pytest_hierexport._carry.tensors import TENSOR, tensor_key, tensor_sample
 
 __all__ = ["Form", "Numbering", "namesake", "number", "passed_on"]
 

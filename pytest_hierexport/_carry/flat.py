@@ -14,8 +14,8 @@ from typing import Any
 
 import onnx_ir as ir
 
-from pytest_hierexport.carry.definitions import arity, attributes, is_repeatable, subgraphs
-from pytest_hierexport.carry.tensors import held_by, tensor_key
+from pytest_hierexport._carry.definitions import arity, attributes, is_repeatable, subgraphs
+from pytest_hierexport._carry.tensors import held_by, tensor_key
 from pytest_hierexport.graph import function_prefix, in_order, node_key, reads_elements
 from pytest_hierexport.hierarchy import encode
 

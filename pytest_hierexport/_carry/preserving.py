@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from pytest_hierexport.carry.constants import array_of, evaluate
-from pytest_hierexport.carry.flat import Flat, Node, Value
-from pytest_hierexport.carry.tensors import TENSOR
+from pytest_hierexport._carry.constants import array_of, evaluate
+from pytest_hierexport._carry.flat import Flat, Node, Value
+from pytest_hierexport._carry.tensors import TENSOR
 
 __all__ = ["Preserving"]
 

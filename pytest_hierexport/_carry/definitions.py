@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from pytest_hierexport.carry.tensors import tensor_key
+from pytest_hierexport._carry.tensors import tensor_key
 from pytest_hierexport.hierarchy import encode
 from pytest_hierexport.operators import definition, is_deterministic
 

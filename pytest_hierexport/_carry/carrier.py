@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from pytest_hierexport._carry.flat import Flat, Node, Value, same_type
+from pytest_hierexport._carry.numbering import Form, namesake, number, passed_on
+from pytest_hierexport._carry.regions import Region, leading_from, read_by, read_on, regions, walk_back
 from pytest_hierexport.attribution import Attribution, Evidence, Origin, Origins, Primary, order_origins
-from pytest_hierexport.carry.flat import Flat, Node, Value, same_type
-from pytest_hierexport.carry.numbering import Form, namesake, number, passed_on
-from pytest_hierexport.carry.regions import Region, leading_from, read_by, read_on, regions, walk_back
 
 if TYPE_CHECKING:
     import onnx_ir as ir

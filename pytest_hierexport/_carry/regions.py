@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_hierexport.carry.flat import Flat, Node, Value
-from pytest_hierexport.carry.numbering import Numbering, passed_on
+from pytest_hierexport._carry.flat import Flat, Node, Value
+from pytest_hierexport._carry.numbering import Numbering, passed_on
 
 __all__ = ["Region", "leading_from", "read_by", "read_on", "regions", "walk_back"]
 

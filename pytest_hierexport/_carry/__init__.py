@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_hierexport.carry.carrier import Known, carry, carry_known
-from pytest_hierexport.carry.flat import Flat
+from pytest_hierexport._carry.carrier import Known, carry, carry_known
+from pytest_hierexport._carry.flat import Flat
 
 __all__ = ["Flat", "Known", "carry", "carry_known"]

@@ -13,8 +13,8 @@ import numpy as np
 import onnx_ir as ir
 from onnx.reference.ops import load_op
 
-from pytest_hierexport.carry.flat import Node
-from pytest_hierexport.carry.tensors import tensor_key
+from pytest_hierexport._carry.flat import Node
+from pytest_hierexport._carry.tensors import tensor_key
 from pytest_hierexport.graph import reads_elements
 
 __all__ = ["Constants", "array_of", "evaluate"]
