@@ -36,8 +36,9 @@ class ModuleFigures:
     nodes: int
     """Nodes of its own: those whose primary tag is this module's."""
     parameters: int
-    """Elements of the parameters that it declares, with those of its `torch.nn` modules, as the sidecar has them; where
-    there is none, of the initializers whose primary origin it is, as they are or folded."""
+    """Elements of the parameters that it declares, with those of its `torch.nn` modules, as the sidecar has them: a
+    parameter that several modules share counts for the first of them that is called. Where there is no sidecar,
+    elements of the initializers whose primary origin it is, as they are or folded."""
     all_nodes: int
     """Its own nodes and those of all modules below it."""
     all_parameters: int
@@ -82,7 +83,6 @@ def analyze(path: str | Path) -> Analysis:
     attribution = storage.read(path)
     exporter, sidecar, modules = _sidecar(path)
     operators = Counter(_operator(node) for _, node in inventory_proto(proto).nodes)
-    declared = _declared(attribution.hierarchy, modules)
     return Analysis(
         nodes=operators.total(),
         initializers=len(inventory_proto(proto).initializers),
@@ -91,8 +91,10 @@ def analyze(path: str | Path) -> Analysis:
         opsets={opset.domain: opset.version for opset in proto.opset_import},
         exporter=exporter,
         sidecar=sidecar,
-        declared=bool(declared),
-        modules=_modules(attribution, declared or _held(attribution, proto)),
+        declared=bool(modules),
+        modules=_modules(
+            attribution, _declared(attribution.hierarchy, modules) if modules else _held(attribution, proto)
+        ),
     )
 
 
@@ -111,14 +113,22 @@ def _sidecar(path: Path) -> tuple[str, str, tuple[Module, ...]]:
 
 
 def _declared(hierarchy: Hierarchy, modules: Iterable[Module]) -> list[tuple[str, int]]:
-    """Return the elements of each module's own parameters with its first call, or that of the nearest module above."""
-    first: dict[str, str] = {}
+    """Return the elements of each trainable tensor, once, with the first call of the module that it counts for.
+
+    Of the modules that declare a tensor this is the first that is called; where none is, the nearest one above the
+    first of them that is.
+    """
+    calls: dict[str, str] = {}
     for name, call in hierarchy.items():
-        first.setdefault(call.path, name)
-    return [
-        (first[_called(module.path, first)], sum(math.prod(p.shape) for p in module.parameters if p.trainable))
-        for module in modules
-    ]
+        calls.setdefault(call.path, name)
+    owners: dict[str, str] = {}
+    elements: dict[str, int] = {}
+    for path, parameter in ((module.path, p) for module in modules for p in module.parameters if p.trainable):
+        tensor = parameter.shared or (f"{path}.{parameter.name}" if path else parameter.name)
+        elements[tensor] = math.prod(parameter.shape)
+        if owners.setdefault(tensor, path) not in calls and path in calls:
+            owners[tensor] = path
+    return [(calls[_called(owners[tensor], calls)], count) for tensor, count in elements.items()]
 
 
 def _called(path: str, first: Mapping[str, str]) -> str:

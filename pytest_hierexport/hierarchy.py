@@ -75,6 +75,8 @@ class Parameter:
     dtype: str
     trainable: bool
     """True for a parameter, False for a buffer."""
+    shared: str | None = None
+    """The dotted name under which the model declares the same tensor first; None for that declaration itself."""
 
 
 @dataclass(frozen=True, slots=True)

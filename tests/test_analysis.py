@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -170,3 +172,42 @@ def test_parameters_are_those_that_the_modules_declare_where_the_sidecar_tells(t
     figures = analyze(tmp_path / "m.onnx").modules
     assert figures.all_parameters == sum(parameter.numel() for parameter in model.parameters())
     assert [child.parameters for child in figures.children] == [26, 26]
+
+
+def test_shared_parameters_count_once_for_the_first_called_module(tmp_path: Path) -> None:
+    class Block(nn.Module):
+        def __init__(self, weight: nn.Parameter | None = None) -> None:
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+            self.linear.weight = self.linear.weight if weight is None else weight
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            out: torch.Tensor = self.linear(x)
+            return out
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.unused, self.first = Block(), Block()
+            self.tied = Block(self.first.linear.weight)
+            self.again = self.first
+            self.first.linear.bias = self.unused.linear.bias
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            out: torch.Tensor = self.again(self.tied(self.first(x)))
+            return out
+
+    model = Net().eval()
+    export(model, (torch.randn(2, 4),), path=tmp_path / "m.onnx")
+    figures = analyze(tmp_path / "m.onnx").modules
+    assert figures.all_parameters == sum(parameter.numel() for parameter in model.parameters())
+    # The weight of the block that never runs is the root's; its bias counts for the first block that has it and runs.
+    assert figures.parameters == 16
+    assert {child.path: child.parameters for child in figures.children} == {"first": 20, "tied": 4, "again": 0}
+    counts = {module["path"]: module["count"] for module in _sidecar(tmp_path / "m.onnx")["modules"]}
+    assert sum(counts.values()) == figures.all_parameters
+    assert (counts["unused.linear"], counts["again.linear"]) == (20, 0)
+
+
+def _sidecar(path: Path) -> Any:
+    return json.loads(storage.sidecar_path(path).read_text(encoding="utf-8"))

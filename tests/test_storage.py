@@ -43,7 +43,7 @@ MODULES = (
     Module("", "m.Net"),
     Module("layer.0", "m.Layer", (Parameter("scale", (), "float32", trainable=False),)),
     Module("layer.0.proj", LINEAR, (Parameter("weight", (2, 3), "float32", trainable=True),)),
-    Module("unused", LINEAR),
+    Module("unused", LINEAR, (Parameter("weight", (2, 3), "float32", trainable=True, shared="layer.0.proj.weight"),)),
 )
 
 

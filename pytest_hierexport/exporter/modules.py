@@ -136,16 +136,31 @@ def _walk(root: torch.nn.Module) -> Iterator[tuple[tuple[str, ...], torch.nn.Mod
 
 
 def module_tree(model: torch.nn.Module) -> tuple[Module, ...]:
-    """Return every module instance of the model under every path, with the parameters and buffers that it owns."""
-    return tuple(Module(join_path(parts), class_of(module), _parameters(module)) for parts, module in _walk(model))
+    """Return every module instance of the model under every path, with the parameters and buffers that it owns.
 
-
-def _parameters(module: torch.nn.Module) -> tuple[Parameter, ...]:
-    owned: list[tuple[str, torch.Tensor | None, bool]] = []
-    owned += [(name, tensor, True) for name, tensor in module._parameters.items()]
-    owned += [(name, tensor, False) for name, tensor in module._buffers.items()]
+    A tensor that is declared more than once, by tied parameters or by a module of several paths, names its first
+    declaration in all others.
+    """
+    first: dict[int, str] = {}
     return tuple(
-        Parameter(encode(name), tuple(int(d) for d in tensor.shape), str(tensor.dtype).rpartition(".")[2], trainable)
-        for name, tensor, trainable in owned
-        if tensor is not None
+        Module(join_path(parts), class_of(module), tuple(_parameters(join_path(parts), module, first)))
+        for parts, module in _walk(model)
     )
+
+
+def _parameters(path: str, module: torch.nn.Module, first: dict[int, str]) -> Iterator[Parameter]:
+    """Yield what a module declares; `first` gains the dotted name of each tensor that is new to it, by identity."""
+    owned = [(name, tensor, True) for name, tensor in module._parameters.items()]
+    owned += [(name, tensor, False) for name, tensor in module._buffers.items()]
+    for name, tensor, trainable in owned:
+        if tensor is None:
+            continue
+        full = f"{path}.{encode(name)}" if path else encode(name)
+        shared = first.setdefault(id(tensor), full)
+        yield Parameter(
+            encode(name),
+            tuple(int(d) for d in tensor.shape),
+            str(tensor.dtype).rpartition(".")[2],
+            trainable,
+            None if shared == full else shared,
+        )

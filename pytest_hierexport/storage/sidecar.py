@@ -125,10 +125,19 @@ def _module_to_json(module: Module) -> dict[str, Any]:
     return {
         "path": module.path,
         "class": module.cls,
-        "parameters": [
-            {"name": p.name, "shape": p.shape, "dtype": p.dtype, "trainable": p.trainable} for p in module.parameters
-        ],
-        "count": sum(math.prod(p.shape) for p in module.parameters if p.trainable),
+        "parameters": [_parameter_to_json(parameter) for parameter in module.parameters],
+        "count": sum(math.prod(p.shape) for p in module.parameters if p.trainable and p.shared is None),
+    }
+
+
+def _parameter_to_json(parameter: Parameter) -> dict[str, Any]:
+    shared = {} if parameter.shared is None else {"shared": parameter.shared}
+    return {
+        "name": parameter.name,
+        "shape": parameter.shape,
+        "dtype": parameter.dtype,
+        "trainable": parameter.trainable,
+        **shared,
     }
 
 
@@ -230,8 +239,17 @@ def _attribution(document: Mapping[str, Any], reader: Reader, where: str) -> Att
 
 
 def _module(module: Mapping[str, Any]) -> Module:
-    parameters = (Parameter(p["name"], tuple(p["shape"]), p["dtype"], p["trainable"]) for p in module["parameters"])
-    return Module(module["path"], module["class"], tuple(parameters))
+    return Module(module["path"], module["class"], tuple(map(_parameter, module["parameters"])))
+
+
+def _parameter(parameter: Mapping[str, Any]) -> Parameter:
+    return Parameter(
+        parameter["name"],
+        tuple(parameter["shape"]),
+        parameter["dtype"],
+        parameter["trainable"],
+        parameter.get("shared"),
+    )
 
 
 @lru_cache(maxsize=1)
