@@ -55,7 +55,7 @@ def damaged(
 def breaks(rule: str, case: ExportedCase) -> list[Violation]:
     """Return where a case breaks a rule."""
     (found,) = (known for known in registry.rules([rule]) if known.id == rule)
-    return list(found.check(case))
+    return found.violations(case)
 
 
 def with_metadata(message: Any, key: str, value: str | None) -> None:

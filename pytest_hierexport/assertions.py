@@ -46,7 +46,7 @@ def assert_rule(exported: ExportedCase | str | Path, rule: str) -> None:
 
     case = _of_file(Path(exported)) if isinstance(exported, (str, Path)) else exported
     found = next(known for known in registry.rules([rule]) if known.id == rule)
-    violations = list(found.check(case))
+    violations = found.violations(case)
     if violations:
         raise AssertionError(broken(found, case.case.name, violations))
 

@@ -75,6 +75,13 @@ def pytest_configure(config: pytest.Config) -> None:
     session.start(config)
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Keep torch's trace of a capture out of failing tests."""
+    from pytest_hierexport.suite import logs
+
+    logs.quiet_torch_trace(session.config)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test of the project's own that asks for a case, or its export, once per selected model."""
     of_ours = getattr(metafunc.cls, "__module__", "") == "pytest_hierexport.suite.items"

@@ -68,3 +68,57 @@ def test_a_rule_that_takes_the_id_of_ours_is_a_usage_error(project: Project) -> 
     result = project.run(MODELS)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*MUST-001*"])
+
+
+def test_a_rule_that_returns_no_violations_fails_with_one_paragraph(project: Project) -> None:
+    project.write(
+        "conftest.py",
+        """
+        from pytest_hierexport.rules.base import Rule
+
+        def pytest_hierexport_rules(config):
+            return [
+                Rule("OWN-001", "returns nothing", lambda exported: None),
+                Rule("OWN-002", "returns texts", lambda exported: ["a tower"]),
+            ]
+        """,
+    )
+    result = project.run(MODELS, "-k", "OWN")
+    assert result.parseoutcomes()["failed"] == 2
+    result.stdout.fnmatch_lines(
+        [
+            "build: OWN-001 could not be checked",
+            "  expected  the check of OWN-001 to return a list of Violation, or to yield them",
+            "  found     None",
+            "  to do     return [[][]] where the rule holds; *",
+            "build: OWN-002 could not be checked",
+            "  found     'a tower' (str)",
+        ]
+    )
+    assert "Traceback" not in result.stdout.str()
+    assert "pytest_hierexport/" not in result.stdout.str()
+
+
+@pytest.mark.parametrize(
+    ("returned", "found"),
+    [
+        ("RULE", "*found Rule(id='OWN-001'*, not in a list"),
+        ("[RULE.check]", "*found <function *"),
+        ("'OWN-001'", "*found 'OWN-001'"),
+    ],
+)
+def test_a_hook_that_returns_no_list_of_rules_is_a_usage_error(project: Project, returned: str, found: str) -> None:
+    project.write(
+        "conftest.py",
+        f"""
+        from pytest_hierexport.rules.base import Rule
+
+        RULE = Rule("OWN-001", "mine", lambda exported: [])
+
+        def pytest_hierexport_rules(config):
+            return {returned}
+        """,
+    )
+    result = project.run(MODELS)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*expected pytest_hierexport_rules to return a list of Rule;" + found])

@@ -154,3 +154,16 @@ def test_without_syrupy_the_snapshot_says_so(held: Project) -> None:
     result = held.process("-p", "no:syrupy", MODELS, "-k", "snapshot")
     assert result.parseoutcomes()["failed"] == 1
     result.stdout.fnmatch_lines(["*drop -p no:syrupy*"])
+
+
+def test_listing_tests_says_nothing_of_unused_snapshots(held: Project) -> None:
+    held.write("test_own.py", "def test_it(snapshot): assert snapshot == 1\n")
+    held.run("test_own.py", "--snapshot-update")
+    result = held.run(MODELS, "test_own.py", "--co", "-q")
+    assert result.ret == 0
+    assert "snapshot report" not in result.stdout.str()
+
+
+def test_syrupy_still_warns_of_an_option_that_the_user_sets(held: Project) -> None:
+    result = held.run(MODELS, "--co", "-q", "--snapshot-disable-unused")
+    result.stdout.fnmatch_lines(["*--snapshot-disable-unused*"])

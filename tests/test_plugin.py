@@ -308,7 +308,7 @@ def test_installed_and_unused_it_imports_nothing_that_costs(project: Project) ->
         def test_it():
             ours = [name for name in sys.modules if name.partition(".")[0] == "pytest_hierexport"]
             assert "pytest_hierexport.plugin" in ours
-            assert len(ours) <= 4, ours
+            assert len(ours) <= 5, ours
             heavy = {"torch", "onnx", "onnx_ir", "onnxruntime", "onnxscript", "transformers", "rich", "filelock"}
             assert not heavy & set(sys.modules)
         """,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from pytest_hierexport.cases import Case, Example
 from pytest_hierexport.errors import TagError, UsageError
-from pytest_hierexport.rules.base import ExportedCase, Violation, at_most
+from pytest_hierexport.rules.base import ExportedCase, Rule, Violation, at_most
 
 
 def places(count: int) -> list[Violation]:
@@ -27,6 +29,35 @@ def test_of_many_violations_the_first_are_given_and_the_others_counted() -> None
 
 def test_no_violation_is_none() -> None:
     assert not list(at_most([]))
+
+
+class TestRule:
+    @staticmethod
+    def violations(returned: object) -> list[Violation]:
+        case = ExportedCase(Case("any", lambda: None, "tests"), "model.onnx")
+        return Rule("OWN-1", "it holds", lambda _: cast("Any", returned)).violations(case)
+
+    @pytest.mark.parametrize("kind", [list, tuple, iter])
+    def test_gives_the_violations_that_its_check_returns_or_yields(self, kind: Callable[[object], object]) -> None:
+        assert self.violations(kind(places(2))) == places(2)
+
+    @pytest.mark.parametrize(
+        ("returned", "found"),
+        [
+            (None, "None"),
+            ("broken", "'broken' (str)"),
+            (["broken"], "'broken' (str)"),
+            (places(1)[0], "Violation"),
+            (True, "True (bool)"),
+            ([*places(1), None], "None"),
+            ([Violation("here", "a tag", cast("str", 3), "tag it")], "a Violation with found=3 (int)"),
+        ],
+    )
+    def test_names_itself_and_what_its_check_returned_instead(self, returned: object, found: str) -> None:
+        with pytest.raises(UsageError) as raised:
+            self.violations(returned)
+        assert raised.value.expected.startswith("the check of OWN-1 ")
+        assert raised.value.found.startswith(found)
 
 
 class TestExportedCase:

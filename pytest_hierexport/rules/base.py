@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from pytest_hierexport.errors import TagError, UsageError
 
 if TYPE_CHECKING:
     import onnx
@@ -45,6 +48,28 @@ class Rule:
     """Gives every violation; none where the promise holds."""
     cardinal: bool = False
     """Whether no selection of rules can leave it out."""
+
+    def violations(self, exported: ExportedCase) -> list[Violation]:
+        """Return every place where an exported case breaks the rule.
+
+        Raises:
+            UsageError: The check returns something else than violations.
+        """
+        returned: object = self.check(exported)
+        if isinstance(returned, Iterable) and not isinstance(returned, str):
+            violations = list(returned)
+            wrong = [_wrong_in(violation) for violation in violations]
+        else:
+            violations, wrong = [], [_with_type(returned)]
+        found = next(filter(None, wrong), None)
+        if found is None:
+            return violations
+        raise UsageError(
+            f"the check of {self.id} to return a list of Violation, or to yield them",
+            found=found,
+            do="return [] where the rule holds; for each place that breaks it give "
+            "Violation(where=…, expected=…, found=…, do=…), all of them texts",
+        )
 
 
 class ExportedCase:
@@ -129,8 +154,6 @@ class ExportedCase:
 
     def node(self, key: str) -> str:
         """Return a node's key with its tag, as violations name it."""
-        from pytest_hierexport.errors import TagError
-
         try:
             return f"{key} ({self.attribution.tag(key)})"
         except (KeyError, TagError):
@@ -146,3 +169,15 @@ def at_most(violations: Iterable[Violation], most: int = 20) -> Iterator[Violati
     more = sum(1 for _ in remaining)
     if last is not None and more:
         yield Violation(f"and {more} more", last.expected, "the like", last.do)
+
+
+def _wrong_in(violation: object) -> str | None:
+    """Return what keeps an object from being a violation; None where it is one."""
+    if not isinstance(violation, Violation):
+        return _with_type(violation)
+    wrong = ((name, value) for name, value in asdict(violation).items() if not isinstance(value, str))
+    return next((f"a Violation with {name}={_with_type(value)}" for name, value in wrong), None)
+
+
+def _with_type(value: object) -> str:
+    return repr(value) if value is None else f"{reprlib.repr(value)} ({type(value).__name__})"

@@ -88,7 +88,7 @@ class Run:
         """
         from pytest_hierexport.rules import registry
 
-        own = [rule for rules in self.config.hook.pytest_hierexport_rules(config=self.config) for rule in rules]
+        own = [rule for rules in self.config.hook.pytest_hierexport_rules(config=self.config) for rule in _rules(rules)]
         self._check_known_failures([rule.id for rule in registry.rules(None, own)])
         return tuple(registry.rules(self.settings.rules, own))
 
@@ -107,9 +107,9 @@ class Run:
         """Return where a case breaks a rule.
 
         Raises:
-            HierexportError: The case could not be exported.
+            HierexportError: The case could not be exported, or the rule returns something else than violations.
         """
-        return self.store.verdict(case, rule, lambda: list(rule.check(self.store.exported(case))))
+        return self.store.verdict(case, rule, lambda: rule.violations(self.store.exported(case)))
 
     def node_id(self, case: Case, test: str) -> str:
         """Return the id of an item as pytest writes it."""
@@ -153,6 +153,25 @@ class Run:
         names = ", ".join(case.name for case in self.cases[:8])
         more = f" and {len(self.cases) - 8} more" if len(self.cases) > 8 else ""
         return f"hierexport: {names}{more}"
+
+
+def _rules(returned: object) -> list[Rule]:
+    """Return what an implementation of the hook gives.
+
+    Raises:
+        UsageError: It is no list of rules.
+    """
+    from pytest_hierexport.rules.base import Rule
+
+    rules = returned if isinstance(returned, (list, tuple)) else [returned]
+    wrong = [rule for rule in rules if not isinstance(rule, Rule)]
+    if not wrong and rules is returned:
+        return list(rules)
+    raise UsageError(
+        "pytest_hierexport_rules to return a list of Rule",
+        found=f"{(wrong or rules)[0]!r}" + ("" if wrong else ", not in a list"),
+        do='return [Rule("TEAM-1", "what holds", check)]',
+    )
 
 
 def _is_kept(path: Path) -> bool:

@@ -15,11 +15,11 @@ from pytest_hierexport.errors import HierexportError
 from pytest_hierexport.files import absolute
 from pytest_hierexport.rules.base import Rule
 from pytest_hierexport.suite import collection
-from pytest_hierexport.suite.failures import CheckFailed
 from pytest_hierexport.suite.items import RUN, ModelSuite
 from pytest_hierexport.suite.recording import Recording
 from pytest_hierexport.suite.run import Run, known_failure_over, selected_cases
 from pytest_hierexport.suite.settings import Settings, check_outputs, read_settings
+from pytest_hierexport.suite.snapshots import unused_ignored
 from pytest_hierexport.suite.store import ExportStore
 
 if TYPE_CHECKING:
@@ -50,9 +50,6 @@ def start(config: pytest.Config) -> None:
     except HierexportError as error:
         raise pytest.UsageError(f"hierexport: {error}") from None
     config.stash[RUN] = run
-    if config.option.collectonly and hasattr(config.option, "disable_unused_snapshots"):
-        # Nothing runs, so nothing can be unused; syrupy 7 says so all the same, and the listing would fail.
-        config.option.disable_unused_snapshots = True
     config.pluginmanager.register(ModelsPlugin(run), "hierexport-models")
     run.scratch.mkdir(exist_ok=True)
     run.relay.touch()
@@ -155,9 +152,6 @@ class ModelsPlugin:
             known = self._held(item, report) if error is None else None
             if known is not None:
                 report.longrepr = known
-            if isinstance(error, CheckFailed) or known is not None:
-                # Its message says everything; torch logs hundreds of lines of debugging beside it.
-                report.sections = [section for section in report.sections if not section[0].endswith(" log call")]
             self.recording.mark(report, item.cls.case, item, error)  # type: ignore[attr-defined]
         return report
 
@@ -188,9 +182,12 @@ class ModelsPlugin:
 
         return ByModel(config, log)
 
-    @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+    # Around all that syrupy does and nothing that the terminal does.
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None]:
         """Write the reports; remove the snapshots of models that are no longer selected."""
+        with unused_ignored(session.config):
+            yield
         if not _is_worker(session.config):
             self.recording.finish()
 

@@ -1,0 +1,37 @@
+"""What pytest captures of torch's logging."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pytest
+
+__all__ = ["quiet_torch_trace"]
+
+_TRACE = "torch.__trace"
+
+
+def quiet_torch_trace(config: pytest.Config) -> None:
+    """Hold torch's trace of a capture to the level that applies to every other logger.
+
+    The logger is always at DEBUG and does not propagate: it is meant for a file of torch's own (`TORCH_TRACE`), which
+    it still reaches. pytest attaches its handlers to it all the same, so that a failing test shows every step of torch.
+    Whoever asks for that level, by `log_level`, `caplog.set_level` or on the root logger, gets the lines.
+    """
+    plugin = config.pluginmanager.get_plugin("logging-plugin")
+    for handler in vars(plugin).values() if plugin else ():
+        if isinstance(handler, logging.Handler):
+            handler.addFilter(_Level(handler))
+
+
+class _Level(logging.Filter):
+    """Drops records of the trace below the level of a handler, or of the root logger where the handler has none."""
+
+    def __init__(self, handler: logging.Handler) -> None:
+        super().__init__()
+        self._handler = handler
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.name != _TRACE or record.levelno >= (self._handler.level or logging.getLogger().level)
