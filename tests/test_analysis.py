@@ -176,7 +176,7 @@ def test_parameters_are_those_that_the_modules_declare_where_the_sidecar_tells(t
 
 def test_shared_parameters_count_once_for_the_first_called_module(tmp_path: Path) -> None:
     class Block(nn.Module):
-        def __init__(self, weight: nn.Parameter | None = None) -> None:
+        def __init__(self, weight: torch.Tensor | None = None) -> None:
             super().__init__()
             self.linear = nn.Linear(4, 4)
             self.linear.weight = self.linear.weight if weight is None else weight

@@ -150,7 +150,8 @@ def module_tree(model: torch.nn.Module) -> tuple[Module, ...]:
 
 def _parameters(path: str, module: torch.nn.Module, first: dict[int, str]) -> Iterator[Parameter]:
     """Yield what a module declares; `first` gains the dotted name of each tensor that is new to it, by identity."""
-    owned = [(name, tensor, True) for name, tensor in module._parameters.items()]
+    owned: list[tuple[str, torch.Tensor | None, bool]] = []
+    owned += [(name, tensor, True) for name, tensor in module._parameters.items()]
     owned += [(name, tensor, False) for name, tensor in module._buffers.items()]
     for name, tensor, trainable in owned:
         if tensor is None:
