@@ -103,7 +103,7 @@ class TestRepeatedAndSharedModules:
         found = tags(("", "m.Net", None), ("a", "m.Block", ""), ("b.inner", "m.Norm", "a"), ("a.norm", "m.Norm", "a"))
         assert found[2:] == ["/Net/Block/Norm..b.inner", "/Net/Block/Norm"]
 
-    def test_a_module_called_past_the_one_that_holds_it_is_named_by_its_path_from_the_root(self) -> None:
+    def test_a_module_called_past_its_holder_carries_its_path(self) -> None:
         found = tags(("", "m.Net", None), ("a", "m.Block", ""), ("a.norm", "m.Norm", ""), ("a.norm", "m.Norm", "a"))
         assert found[2:] == ["/Net/Norm..a.norm", "/Net/Block/Norm@1"]
 

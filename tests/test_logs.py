@@ -40,7 +40,7 @@ def test_a_failing_test_shows_its_own_log_without_the_trace(failing: Project) ->
     result.stdout.fnmatch_lines(["*own:test_own.py:*a warning of the project's", "FAILED *::test_it - AssertionError"])
 
 
-def test_the_trace_is_shown_only_where_a_level_asks_for_it(project: Project) -> None:
+def test_the_trace_shows_only_where_a_level_asks(project: Project) -> None:
     project.write(
         "test_own.py",
         """

@@ -107,7 +107,7 @@ def test_a_rule_that_returns_no_violations_fails_with_one_paragraph(project: Pro
         ("'OWN-001'", "*found 'OWN-001'"),
     ],
 )
-def test_a_hook_that_returns_no_list_of_rules_is_a_usage_error(project: Project, returned: str, found: str) -> None:
+def test_a_hook_that_returns_no_rules_is_a_usage_error(project: Project, returned: str, found: str) -> None:
     project.write(
         "conftest.py",
         f"""
