@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport.errors import UsageError
-from pytest_hierexport.files import write_atomically
 from pytest_hierexport.rules import second_process
 from pytest_hierexport.rules.second_process import CASES, Order
+from pytest_hierexport.storage.atomic import write_atomically
 
 if TYPE_CHECKING:
     from pytest_hierexport.cases import Case, Example

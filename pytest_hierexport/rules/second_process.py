@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport.errors import HierexportError
-from pytest_hierexport.files import digest, write_atomically
+from pytest_hierexport.files import digest
+from pytest_hierexport.storage.atomic import write_atomically
 
 if TYPE_CHECKING:
     from pytest_hierexport.cases import Case

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport import errors
 from pytest_hierexport.errors import ExportError, HierexportError, in_words
-from pytest_hierexport.files import FileDigests, digest, watching_files, write_atomically
+from pytest_hierexport.files import FileDigests, digest, watching_files
+from pytest_hierexport.storage.atomic import write_atomically
 from pytest_hierexport.suite.identity import key_of, rule_identity
 
 if TYPE_CHECKING:
