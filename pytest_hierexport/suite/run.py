@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pytest_hierexport.cases import Case, select
 from pytest_hierexport.errors import HierexportError, UsageError, nearest
+from pytest_hierexport.ownership import make_folder, replace_files
 from pytest_hierexport.rules.messages import aligned, broken
 from pytest_hierexport.suite.ids import escape
 from pytest_hierexport.suite.settings import Settings, arguments_of
@@ -139,12 +139,13 @@ class Run:
         if not files:
             return "nothing: the model was not exported"
         try:
-            home.mkdir(exist_ok=True)
-            (home / ".gitignore").write_text("*\n", encoding="utf-8")
             with FileLock(self.store.folder / f"{entry.folder.name}.keep.lock"):
-                _copy(files, folder)
+                if _stamps(files) != _stamps(folder / path.name for path in files):
+                    make_folder(home)
+                    make_folder(folder)
+                    replace_files(folder, files, case.name)
         except OSError as error:
-            return f"{entry.path} (not copied: {error})"
+            return f"{entry.path if self.store.lasting else 'nothing'} (not copied: {error})"
         shown = os.path.relpath(folder, self.config.invocation_params.dir)
         return ", ".join(f"{shown}/{path.name}" for path in files)
 
@@ -159,16 +160,9 @@ def _is_kept(path: Path) -> bool:
     return path.is_file() and not path.name.startswith(".") and not path.name.endswith(("export.json", ".verdict.json"))
 
 
-def _copy(files: Sequence[Path], folder: Path) -> None:
-    """Copy files into a folder that holds nothing else, unless they are there already."""
-    sizes = {path.name: (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
-    there = {path.name: (path.stat().st_size, path.stat().st_mtime_ns) for path in folder.glob("*")}
-    if sizes == there:
-        return
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    for path in files:
-        shutil.copy2(path, folder / path.name)
+def _stamps(files: Iterable[Path]) -> list[tuple[int, int]]:
+    """Return the size and time of each file: several items of a model fail over the same files."""
+    return [(status.st_size, status.st_mtime_ns) for path in files if path.is_file() and (status := path.stat())]
 
 
 def failure(run: Run, case: Case, test: str, what: str, error: HierexportError) -> str:
