@@ -10,6 +10,7 @@ from pytest_hierexport.errors import HierexportError
 from pytest_hierexport.suite.failures import CheckFailed, RuleBroken
 from pytest_hierexport.suite.run import Run, failure, failure_of_rule
 from pytest_hierexport.suite.snapshots import check_snapshot
+from pytest_hierexport.suite.temporary import full_disk_in_words
 
 if TYPE_CHECKING:
     from pytest_hierexport.cases import Case
@@ -39,7 +40,8 @@ class ModelSuite:
         run, test = request.config.stash[RUN], f"test_must[{must.id}]"
         self._exported(run, test)
         try:
-            violations = run.check(self.case, must)
+            with full_disk_in_words():
+                violations = run.check(self.case, must)
         except HierexportError as error:
             raise CheckFailed(failure(run, self.case, test, f"{must.id} could not be checked", error)) from None
         if violations:
@@ -55,7 +57,11 @@ class ModelSuite:
             raise CheckFailed(failure(run, self.case, test, "the snapshot could not be checked", error)) from None
 
     def _exported(self, run: Run, test: str) -> Entry:
-        entry = run.store.entry(self.case)
+        try:
+            with full_disk_in_words():
+                entry = run.store.entry(self.case)
+        except HierexportError as error:
+            raise CheckFailed(failure(run, self.case, test, "could not be exported", error)) from None
         if entry.error is not None:
             raise CheckFailed(failure(run, self.case, test, "could not be exported", entry.error)) from None
         return entry

@@ -104,10 +104,11 @@ class Recording:
             self.written.append(path)
 
     def _update_snapshot_lists(self, results: Results) -> None:
-        from pytest_hierexport.suite.stale import update_lists
+        from pytest_hierexport.suite.snapshot_lists import update_lists
+        from pytest_hierexport.suite.stale import is_complete
 
         try:
-            self.removed = update_lists(self.run, results)
+            self.removed = update_lists(self.run, results, complete=is_complete(self.run, results))
         except OSError as error:
             self.warnings.append(f"the list of snapshots was not written: {error}")
 

@@ -132,11 +132,11 @@ class Run:
         """Keep a failing case's files in the root directory and say where, or why not."""
         from filelock import FileLock
 
-        entry = self.store.entry(case)
+        entry = self.store.known(case)
         home = self.config.rootpath / KEPT
         folder = home / escape(case.name)
-        files = [path for path in sorted(entry.folder.iterdir()) if _is_kept(path)]
-        if not files:
+        files = [] if entry is None else [path for path in sorted(entry.folder.glob("*")) if _is_kept(path)]
+        if entry is None or not files:
             return "nothing: the model was not exported"
         try:
             with FileLock(self.store.folder / f"{entry.folder.name}.keep.lock"):

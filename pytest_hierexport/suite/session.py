@@ -21,6 +21,7 @@ from pytest_hierexport.suite.recording import Recording
 from pytest_hierexport.suite.run import Run, known_failure_over, selected_cases
 from pytest_hierexport.suite.settings import Settings, check_outputs, read_settings
 from pytest_hierexport.suite.store import ExportStore
+from pytest_hierexport.suite.temporary import use_folder_with_room
 
 if TYPE_CHECKING:
     from xdist.scheduler import Scheduling
@@ -40,6 +41,7 @@ def start(config: pytest.Config) -> None:
         pytest.UsageError: What was asked for cannot be done.
     """
     try:
+        warning = "" if _is_worker(config) else use_folder_with_room()
         settings = read_settings(config)
         run = _run(config, settings)
         if run is None:
@@ -53,7 +55,9 @@ def start(config: pytest.Config) -> None:
     if config.option.collectonly and hasattr(config.option, "disable_unused_snapshots"):
         # Nothing runs, so nothing can be unused; syrupy 7 says so all the same, and the listing would fail.
         config.option.disable_unused_snapshots = True
-    config.pluginmanager.register(ModelsPlugin(run), "hierexport-models")
+    plugin = ModelsPlugin(run)
+    plugin.recording.warnings += [warning] if warning else []
+    config.pluginmanager.register(plugin, "hierexport-models")
     run.scratch.mkdir(exist_ok=True)
     run.relay.touch()
     config.args = collection.arguments(run)
