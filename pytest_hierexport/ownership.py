@@ -84,8 +84,13 @@ def write_list(folder: Path, files: Owners) -> None:
         return
     if os.path.lexists(path) and not _is_list(path):
         raise ForeignFileError(path)
-    content = {"generator": GENERATOR, "files": {name: sorted(files[name]) for name in sorted(files)}}
-    write_atomically(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    write_atomically(path, _as_text(files))
+
+
+def _as_text(files: Owners) -> str:
+    """Return a list as JSON, a line per file: lists of snapshots are committed, and merged."""
+    lines = [f"  {json.dumps(name)}: {json.dumps(sorted(owners))}" for name, owners in sorted(files.items())]
+    return "\n".join(["{", f' "generator": "{GENERATOR}",', ' "files": {', ",\n".join(lines), " }", "}", ""])
 
 
 def replace_files(folder: Path, files: Sequence[Path], owner: str) -> None:
