@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import tempfile
@@ -10,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from projects import Project
-from pytest_hierexport.errors import ExportError, UsageError
-from pytest_hierexport.suite.temporary import full_disk_in_words, use_folder_with_room
+from pytest_hierexport.errors import UsageError
+from pytest_hierexport.suite.temporary import use_folder_with_room
 
 MODELS = "--hierexport-models=my_model.py::build"
 
@@ -63,13 +62,6 @@ def test_no_folder_with_room_is_a_usage_error(asked: Path, full: set[Path]) -> N
         use_folder_with_room()
 
 
-def test_a_disk_that_runs_full_is_said_in_words_and_no_other_error_is() -> None:
-    with pytest.raises(ExportError, match="No space left on device: here"), full_disk_in_words():
-        raise OSError(errno.ENOSPC, "No space left on device", "here")
-    with pytest.raises(FileNotFoundError), full_disk_in_words():
-        raise FileNotFoundError(errno.ENOENT, "No such file", "here")
-
-
 def test_a_run_goes_on_without_the_folder_that_was_asked_for(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(project.path / "missing"))
     monkeypatch.setattr(tempfile, "tempdir", None)
@@ -79,21 +71,35 @@ def test_a_run_goes_on_without_the_folder_that_was_asked_for(project: Project, m
     assert [line for line in warnings if "missing has no room or cannot be written" in line] == warnings != []
 
 
-def test_a_disk_that_runs_full_under_a_rule_breaks_no_rule(project: Project) -> None:
+@pytest.mark.parametrize("rule", ["MUST-001", "MUST-005", "OWN-001"])
+def test_a_disk_that_runs_full_under_a_rule_breaks_no_rule(project: Project, rule: str) -> None:
     project.write(
         "conftest.py",
         """
-        import errno
+        import errno, os
+        import pytest
         from pytest_hierexport.rules.base import Rule
 
-        def fill(exported):
+        def full(*_, **more):
             raise OSError(errno.ENOSPC, "No space left on device", "model.onnx")
+
+        def fill(exported):
+            full()
 
         def pytest_hierexport_rules(config):
             return [Rule("OWN-001", "the disk has room", fill)]
+
+        @pytest.hookimpl(wrapper=True)
+        def pytest_runtest_call(item):
+            import onnx_ir
+
+            if item.name.startswith("test_must"):
+                os.fsync = onnx_ir.save = full
+            return (yield)
         """,
     )
-    result = project.run(MODELS, "-k", "OWN-001")
-    result.stdout.fnmatch_lines(["build: OWN-001 could not be checked", "*found *No space left on device: model.onnx"])
+    project.write("first_test.py", "def test_first(hierexport_export): ...")
+    result = project.run(MODELS, "-k", f"first or {rule}")
+    result.stdout.fnmatch_lines([f"build: {rule} could not be checked", "*found *No space left on device: model.onnx*"])
     assert "Traceback" not in result.stdout.str()
     assert "breaks it" not in result.stdout.str()

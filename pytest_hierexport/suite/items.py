@@ -10,7 +10,6 @@ from pytest_hierexport.errors import HierexportError
 from pytest_hierexport.suite.failures import CheckFailed, RuleBroken
 from pytest_hierexport.suite.run import Run, failure, failure_of_rule
 from pytest_hierexport.suite.snapshots import check_snapshot
-from pytest_hierexport.suite.temporary import full_disk_in_words
 
 if TYPE_CHECKING:
     from pytest_hierexport.cases import Case
@@ -40,8 +39,7 @@ class ModelSuite:
         run, test = request.config.stash[RUN], f"test_must[{must.id}]"
         self._exported(run, test)
         try:
-            with full_disk_in_words():
-                violations = run.check(self.case, must)
+            violations = run.check(self.case, must)
         except HierexportError as error:
             raise CheckFailed(failure(run, self.case, test, f"{must.id} could not be checked", error)) from None
         if violations:
@@ -58,8 +56,7 @@ class ModelSuite:
 
     def _exported(self, run: Run, test: str) -> Entry:
         try:
-            with full_disk_in_words():
-                entry = run.store.entry(self.case)
+            entry = run.entry(self.case)
         except HierexportError as error:
             raise CheckFailed(failure(run, self.case, test, "could not be exported", error)) from None
         if entry.error is not None:

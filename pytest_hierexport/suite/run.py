@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport.cases import Case, select
-from pytest_hierexport.errors import HierexportError, UsageError, nearest
+from pytest_hierexport.errors import HierexportError, UsageError, nearest, raise_if_disk_full
 from pytest_hierexport.ownership import make_folder, replace_files
 from pytest_hierexport.rules.messages import aligned, broken
 from pytest_hierexport.suite.ids import escape
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from pytest_hierexport.cases.case import KnownFailure
     from pytest_hierexport.rules.base import Rule, Violation
+    from pytest_hierexport.suite.store import Entry
 
 __all__ = ["KEPT", "Run", "failure", "failure_of_rule", "known_failure_over", "selected_cases"]
 
@@ -107,9 +108,25 @@ class Run:
         """Return where a case breaks a rule.
 
         Raises:
-            HierexportError: The case could not be exported.
+            HierexportError: The case could not be exported, or there is no room for what the rule writes.
         """
-        return self.store.verdict(case, rule, lambda: list(rule.check(self.store.exported(case))))
+        try:
+            return self.store.verdict(case, rule, lambda: list(rule.check(self.store.exported(case))))
+        except OSError as error:
+            raise_if_disk_full(error)
+            raise
+
+    def entry(self, case: Case) -> Entry:
+        """Return what became of a case's export.
+
+        Raises:
+            DiskFullError: There is no room for it.
+        """
+        try:
+            return self.store.entry(case)
+        except OSError as error:
+            raise_if_disk_full(error)
+            raise
 
     def node_id(self, case: Case, test: str) -> str:
         """Return the id of an item as pytest writes it."""

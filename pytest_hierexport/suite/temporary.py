@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from pytest_hierexport.errors import ExportError, UsageError
+from pytest_hierexport.errors import UsageError
 from pytest_hierexport.files import absolute
 
-__all__ = ["full_disk_in_words", "use_folder_with_room"]
+__all__ = ["use_folder_with_room"]
 
 ROOM = 16 * 1024 * 1024
 """The bytes that a run needs at the least, its models being small."""
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
 
 
 def use_folder_with_room() -> str:
@@ -58,22 +54,3 @@ def _has_room(folder: Path) -> bool:
         return os.access(folder, os.W_OK | os.X_OK) and shutil.disk_usage(folder).free >= ROOM
     except OSError:
         return False
-
-
-@contextmanager
-def full_disk_in_words() -> Iterator[None]:
-    """Let a disk that is full in the middle of a run be an error that the user can mend.
-
-    Raises:
-        ExportError: There is no room for a file.
-    """
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in _FULL:
-            raise
-        raise ExportError(
-            "room on the disk",
-            found=f"{error.strerror}: {error.filename or tempfile.gettempdir()}",
-            do="make room, or name another folder for temporary files with the environment variable TMPDIR",
-        ) from None
