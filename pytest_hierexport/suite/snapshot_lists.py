@@ -22,12 +22,7 @@ if TYPE_CHECKING:
     from pytest_hierexport.cases import Case
     from pytest_hierexport.suite.run import Run
 
-__all__ = ["stale_snapshots", "update_lists"]
-
-
-def stale_snapshots(run: Run) -> list[Path]:
-    """Return the snapshots that were written for this run's selections alone, of models that these do not state."""
-    return [file for folder in _folders(run, whole=True) for file in folder.stale()]
+__all__ = ["update_lists"]
 
 
 def update_lists(run: Run, results: Results, *, complete: bool) -> list[str]:
