@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import sys
 import traceback
 from collections.abc import Iterable
@@ -10,18 +11,22 @@ from pathlib import Path
 
 __all__ = [
     "CollectError",
+    "DiskFullError",
     "ExportError",
     "HierexportError",
     "TagError",
     "UsageError",
     "cause",
+    "disk_full",
     "gist",
     "in_words",
     "nearest",
     "not_installed",
+    "raise_if_disk_full",
 ]
 
 _LONGEST = 300
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
 _MACHINERY = ("torch", "onnxscript", "onnx_ir", "onnx", "onnxruntime")
 """The packages beneath an export: what a model raises is raised above them."""
 
@@ -60,8 +65,34 @@ class ExportError(HierexportError):
     """A model could not be exported or its file could not be written."""
 
 
+class DiskFullError(HierexportError):
+    """A file could not be written for lack of room, which says nothing of the model or of a rule."""
+
+
 class TagError(HierexportError):
     """An ONNX file does not hold the tags that were asked of it, or holds them in a form we do not know."""
+
+
+def disk_full(found: str) -> DiskFullError:
+    """Return the error for a file that there was no room for."""
+    return DiskFullError(
+        "room on the disk",
+        found=found,
+        do="make room, or name another folder for temporary files with the environment variable TMPDIR",
+    )
+
+
+def raise_if_disk_full(error: BaseException) -> None:
+    """Raise the error that a user can mend where a full disk is what lies beneath another error.
+
+    Raises:
+        DiskFullError: The error, or one that it comes of, is of a file that there was no room for.
+    """
+    below: BaseException | None = error
+    while below is not None:
+        if isinstance(below, OSError) and below.errno in _NO_ROOM:
+            raise disk_full(": ".join(str(part) for part in (below.strerror, below.filename) if part)) from error
+        below = below.__cause__ or below.__context__
 
 
 def not_installed(package: str | None, what: str) -> CollectError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import logging
 import pkgutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -114,19 +113,14 @@ def _by_own(case: Case, example: Example, path: Path) -> Exported:
 def _landing(path: Path) -> Iterator[Path]:
     """Give a place to write a file and what belongs to it; all of it takes the place of the old once it is whole."""
     from pytest_hierexport.storage import sidecar_path
+    from pytest_hierexport.storage.atomic import staged
 
-    try:
-        folder = tempfile.TemporaryDirectory(prefix=f".{path.stem}-", dir=path.parent)
-    except OSError as error:
-        raise ExportError(
-            f"a folder to write {path.name} into", found=f"{path.parent}: {error.strerror}", do="name one that can be"
-        ) from error
-    with folder:
-        made = Path(folder.name) / path.name
+    with staged(path) as stage:
+        made = stage.folder / path.name
         yield made
         sidecar_path(path).unlink(missing_ok=True)
-        for file in sorted(made.parent.iterdir(), key=lambda file: (file == sidecar_path(made), file == made)):
-            file.replace(path.parent / file.name)
+        files = sorted(stage.folder.iterdir(), key=lambda file: (file == sidecar_path(made), file == made))
+        stage.land([file.name for file in files])
 
 
 def own_exporter(name: str) -> Callable[..., object]:

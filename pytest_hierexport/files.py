@@ -1,4 +1,4 @@
-"""Files: what a piece of work read, whether it is still the same, and writing one whole or not at all."""
+"""Files: what a piece of work read, and whether it is still the same."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import hashlib
 import os
 import sys
 import sysconfig
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-__all__ = ["FileDigests", "absolute", "digest", "watching_files", "write_atomically"]
+__all__ = ["FileDigests", "absolute", "digest", "watching_files"]
 
 _CHUNK = 1 << 20
 
@@ -33,18 +32,6 @@ def digest(path: Path) -> str:
     except OSError:
         return ""
     return summed.hexdigest()
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file so that a reader sees all of it or what stood there before."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink()
-        raise
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hierexport.files import FileDigests, digest, watching_files, write_atomically
+from pytest_hierexport.files import FileDigests, digest, watching_files
 
 
 def test_files_hold_until_one_changes_or_goes(tmp_path: Path) -> None:
@@ -38,17 +38,3 @@ def test_what_is_read_is_seen_and_what_is_written_is_not(tmp_path: Path) -> None
     assert tmp_path / "read.txt" in files
     assert Path(__file__) in files
     assert not {tmp_path / "written.txt", tmp_path / "store" / "own.txt", Path(pytest.__file__)} & set(files)
-
-
-def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "record"
-    write_atomically(path, "old")
-
-    def crash(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Path, "replace", crash)
-    with pytest.raises(KeyboardInterrupt):
-        write_atomically(path, "new")
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]

@@ -52,3 +52,9 @@ def test_without_a_cache_every_run_builds_the_model(project: Project) -> None:
     for _ in range(2):
         project.run(MODELS, *SOME)
     assert project.builds == 2
+
+
+def test_a_cache_in_a_folder_of_the_user_s_leaves_its_gitignore(project: Project) -> None:
+    own = project.write(".gitignore", "/build\n")
+    assert project.run(MODELS, "--hierexport-cache=.", *SOME).ret == 0
+    assert own.read_text() == "/build\n"

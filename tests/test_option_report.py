@@ -92,3 +92,31 @@ def test_the_ini_may_name_a_report_beside_itself(failing: Project) -> None:
 def test_collecting_writes_none(failing: Project) -> None:
     failing.run(MODELS, "--co", "--hierexport-report=report.json")
     assert not (failing.path / "report.json").exists()
+
+
+@pytest.mark.parametrize(("name", "text"), [("data.json", '{"mine": 1}'), ("page.html", "<!doctype html><p>mine")])
+def test_a_file_that_is_no_report_is_refused_before_the_run(project: Project, name: str, text: str) -> None:
+    own = project.write(name, text)
+    result = project.run(MODELS, "-k", "MUST-002", f"--hierexport-report={name}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*{name} to be written; found a file that pytest-hierexport did not write"])
+    assert own.read_text() == text
+    assert project.builds == 0
+
+
+def test_a_report_of_an_earlier_run_is_replaced(failing: Project) -> None:
+    reports = ("--hierexport-report=r.json", "--hierexport-report=r.html")
+    for _ in range(2):
+        assert failing.run(MODELS, "-k", "snapshot", *reports).ret == pytest.ExitCode.TESTS_FAILED
+    assert json.loads((failing.path / "r.json").read_text())["generator"] == "pytest-hierexport"
+
+
+def test_a_report_that_cannot_be_written_is_one_warning(failing: Project) -> None:
+    (failing.path / "report.json").symlink_to("/dev/full")
+    result = failing.run(MODELS, "-k", "snapshot", "--hierexport-report=report.json", "-W", "error")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(
+        ["the hierarchy of build has changed", "warning: *report.json was not written: No space left on device"]
+    )
+    assert "INTERNALERROR" not in result.stdout.str()
+    assert "written: " not in [line[:9] for line in result.outlines]

@@ -10,6 +10,24 @@ MODELS = "--hierexport-models=my_model.py::build"
 UPDATE = ("--snapshot-update", "-k", "snapshot")
 
 
+FULL_DISK = """
+import resource
+
+import pytest
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if item.name == "test_snapshot":
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
+    try:
+        return (yield)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+"""
+"""A conftest under which no file can grow beyond ten bytes while a snapshot is checked."""
+
+
 @pytest.fixture
 def held(project: Project) -> Project:
     """Give a project whose model has a snapshot."""
@@ -84,7 +102,7 @@ def two(project: Project) -> Project:
 
 
 def snapshots(project: Project) -> set[str]:
-    return {path.name for path in (project.path / "__hierexport__").iterdir()}
+    return {path.name for path in (project.path / "__hierexport__").glob("*.txt")}
 
 
 def test_a_complete_update_removes_the_snapshots_of_models_no_longer_selected(two: Project) -> None:
@@ -137,6 +155,74 @@ def test_one_model_of_those_that_the_ini_states_is_no_complete_selection(two: Pr
     two.write("pytest.ini", "[pytest]\nhierexport_models = models.toml\n")
     two.run(MODELS, "--snapshot-update", "-m", "hierexport")
     assert {"low.txt", "high.txt"} <= snapshots(two)
+
+
+def test_an_update_leaves_text_files_that_are_no_snapshots(two: Project) -> None:
+    notes = two.write("__hierexport__/notes.txt", "read me\n")
+    unlisted = two.write("__hierexport__/unlisted.txt", "/Tower\n")
+    two.run("--hierexport-models=models.toml", "--snapshot-update", "-m", "hierexport")
+    assert snapshots(two) == {"high.txt", "notes.txt", "unlisted.txt"}
+    assert (notes.read_text(), unlisted.read_text()) == ("read me\n", "/Tower\n")
+
+
+def test_a_listed_snapshot_that_became_something_else_stays(two: Project) -> None:
+    two.write("__hierexport__/low.txt", "my notes\n")
+    two.run("--hierexport-models=models.toml", "--snapshot-update", "-m", "hierexport")
+    assert snapshots(two) == {"high.txt", "low.txt"}
+
+
+def test_each_configuration_removes_its_own_snapshots_alone(project: Project) -> None:
+    update = ("--snapshot-update", "-m", "hierexport", "--hierexport-rules=MUST-002", "-c")
+    project.write("other.py", "from my_model import build as second, build as third\n")
+    project.write("a.ini", "[pytest]\npythonpath = .\nhierexport_models = my_model.py::build\n")
+    project.write("b.ini", "[pytest]\npythonpath = .\nhierexport_models = other:second, other:third\n")
+    for file in ("a.ini", "b.ini"):
+        assert project.run(*update, file).ret == 0
+    assert snapshots(project) == {"build.txt", "second.txt", "third.txt"}
+    project.write("b.ini", "[pytest]\npythonpath = .\nhierexport_models = other:second\n")
+    result = project.run(*update, "b.ini")
+    result.stdout.fnmatch_lines(["removed snapshots of models that are no longer selected: third"])
+    assert snapshots(project) == {"build.txt", "second.txt"}
+
+
+def test_a_snapshot_of_two_configurations_goes_with_the_last(project: Project) -> None:
+    update = ("--snapshot-update", "-m", "hierexport", "--hierexport-rules=MUST-002", "-c")
+    project.write("other.py", "from my_model import build as second\n")
+    both = "[pytest]\npythonpath = .\nhierexport_models = my_model.py::build, other:second\n"
+    for file in ("a.ini", "b.ini"):
+        project.write(file, both)
+        assert project.run(*update, file).ret == 0
+    for file, left in (("a.ini", {"build.txt", "second.txt"}), ("b.ini", {"build.txt"})):
+        project.write(file, both.replace(", other:second", ""))
+        assert project.run(*update, file).ret == 0
+        assert snapshots(project) == left
+
+
+def test_an_update_writes_over_no_file_that_is_no_snapshot(project: Project) -> None:
+    notes = project.write("__hierexport__/build.txt", "read me\n")
+    result = project.run(MODELS, *UPDATE)
+    assert result.parseoutcomes()["failed"] == 1
+    result.stdout.fnmatch_lines(["the snapshot of build was not written", "*found *build.txt: * did not write it*"])
+    assert notes.read_text() == "read me\n"
+
+
+def test_an_update_resolves_the_conflict_of_a_merge(held: Project) -> None:
+    snapshot = held.path / "__hierexport__" / "build.txt"
+    text = snapshot.read_text()
+    snapshot.write_text(f"<<<<<<< HEAD\n{text}=======\n/Other\n>>>>>>> other\n")
+    assert held.run(MODELS, *UPDATE).ret == 0
+    assert snapshot.read_text() == text
+
+
+def test_a_full_disk_leaves_the_old_snapshot_whole(held: Project) -> None:
+    snapshot = held.path / "__hierexport__" / "build.txt"
+    snapshot.write_text("/Tower\n/Tower/Other: Add 1\n")
+    held.write("conftest.py", FULL_DISK)
+    result = held.run(MODELS, "--snapshot-update", "-k", "MUST-002 or snapshot")
+    assert snapshot.read_text() == "/Tower\n/Tower/Other: Add 1\n"
+    assert result.parseoutcomes()["failed"] == 1
+    result.stdout.fnmatch_lines(["the snapshot of build was not written", "*found *File too large*"])
+    assert "Traceback" not in result.stdout.str()
 
 
 def test_snapshots_of_the_project_s_own_tests_are_left_alone(held: Project) -> None:

@@ -42,3 +42,27 @@ def test_failures_annotate_a_pull_request(project: Project, monkeypatch: pytest.
     lines = (project.path / "my_model.py").read_text().splitlines()
     file = f"file={project.path.name}/my_model.py,line={lines.index('def build():') + 1}"
     assert line.startswith(f"::error {file},title=build%3A snapshot::the hierarchy of build has changed%0A")
+
+
+def test_a_file_that_is_no_summary_is_refused_before_the_run(project: Project) -> None:
+    own = project.write("README.md", "# Mine\n")
+    assert project.run(MODELS, "-k", "MUST-002", "--hierexport-summary=README.md").ret == 4
+    assert own.read_text() == "# Mine\n"
+
+
+def test_the_summary_of_a_step_on_github_keeps_what_is_there(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    summary = project.write("step_summary", "# Mine\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    assert project.run(MODELS, "-k", "MUST-002", f"--hierexport-summary={summary}").ret == 0
+    text = summary.read_text()
+    assert text.startswith("# Mine\n")
+    assert "| build | dynamo | 6 |" in text
+
+
+def test_a_summary_that_cannot_be_written_is_one_warning(project: Project) -> None:
+    project.write("__hierexport__/build.txt", "/Other\n")
+    result = project.run(MODELS, "-k", "snapshot", "--hierexport-summary=/dev/full")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(
+        ["the hierarchy of build has changed", "warning: /dev/full was not written: No space left on device"]
+    )

@@ -286,7 +286,7 @@ def test_a_failing_item_keeps_its_files_and_says_where(project: Project) -> None
     result = project.run(MODELS, "-k", "snapshot")
     kept = project.path / ".hierexport" / "build"
     result.stdout.fnmatch_lines(["*kept *.hierexport/build/model.hierarchy.json, .hierexport/build/model.onnx"])
-    assert {path.name for path in kept.iterdir()} == {"model.onnx", "model.hierarchy.json"}
+    assert {path.name for path in kept.glob("[!.]*")} == {"model.onnx", "model.hierarchy.json"}
     assert (project.path / ".hierexport" / ".gitignore").read_text() == "*\n"
 
 

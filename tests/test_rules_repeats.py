@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 from filelock import FileLock
 
 from pytest_hierexport.cases import Case, Example
-from pytest_hierexport.errors import ExportError, UsageError
+from pytest_hierexport.errors import DiskFullError, ExportError, UsageError
 from pytest_hierexport.rules import repeats, second_process
 from pytest_hierexport.rules.repeats import Repeats
 
@@ -55,6 +56,8 @@ class Processes:
             raise Death
         if case.name == "hopeless":
             raise ExportError("a graph", found="none", do="nothing")
+        if case.name == "full":
+            raise ExportError("a file", found="an error", do="nothing") from OSError(errno.ENOSPC, "No space left", "f")
         path.parent.mkdir()
         path.write_text(case.name)
         return {"state": f"state of {case.name}", "files": {path.name: "digest"}}
@@ -167,3 +170,11 @@ def test_a_run_that_is_over_before_its_second_process_hears_nothing_of_it(
     assert started._start(repeats._key(case))
     started.join()
     assert not folder.exists()
+
+
+def test_a_full_disk_says_nothing_of_the_case(processes: Processes, tmp_path: Path) -> None:
+    full, other = cases("full", "other")
+    second = Repeats([full, other], tmp_path)
+    with pytest.raises(DiskFullError, match="No space left: f"):
+        second.of(full)
+    assert second.of(other).state == "state of other"

@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from pytest_hierexport.ownership import GENERATOR
 from pytest_hierexport.report.results import Model, Results, Verdict
 
 __all__ = ["as_dict", "as_json"]
@@ -21,6 +22,7 @@ def as_json(results: Results) -> str:
 def as_dict(results: Results) -> dict[str, Any]:
     """Return what :func:`as_json` writes."""
     return {
+        "generator": GENERATOR,
         "format": FORMAT,
         "rules": [asdict(rule) for rule in results.rules],
         "models": [_model(results, model) for model in results.models],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
+from pytest_hierexport.ownership import GENERATOR
 from pytest_hierexport.report.results import Model, Results, Verdict, cardinal_line, notes_of
 
 __all__ = ["as_html"]
@@ -25,7 +26,8 @@ def as_html(results: Results) -> str:
     remarks = [*notes_of(results), *([line] if line else [])]
     parts = [
         "<!doctype html>",
-        '<html lang="en"><head><meta charset="utf-8"><title>hierexport</title>',
+        f'<html lang="en"><head><meta charset="utf-8"><meta name="generator" content="{GENERATOR}">',
+        "<title>hierexport</title>",
         f"<style>{_STYLE}</style></head><body>",
         "<h1>hierexport</h1>",
         f"<p>{escape(', '.join(f'{results.count(v)} {v.value}' for v in Verdict if results.count(v)))}</p>",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pytest_hierexport.ownership import GENERATOR
 from pytest_hierexport.report.results import Model, Results, Verdict, cardinal_line, notes_of
 
 __all__ = ["as_lines", "as_markdown"]
@@ -39,7 +40,13 @@ def as_markdown(results: Results) -> str:
     """Return a summary for a pull request: the table, the failures, what must be said."""
     header = ["model", "exporter", "nodes", *results.columns]
     rows = [header, ["---"] * len(header), *(_row(results, model, _SIGNS) for model in results.models)]
-    lines = ["## hierexport", "", *("| " + " | ".join(map(_cell, row)) + " |" for row in rows), ""]
+    lines = [
+        f"<!-- generator: {GENERATOR} -->",
+        "## hierexport",
+        "",
+        *("| " + " | ".join(map(_cell, row)) + " |" for row in rows),
+        "",
+    ]
     for model, name, check in results.failures():
         lines += [
             f"<details><summary>{_cell(model.name)}: {name}</summary>",

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_hierexport.errors import in_words
+from pytest_hierexport.errors import in_words, raise_if_disk_full
 from pytest_hierexport.rules.base import ExportedCase, Rule, Violation, at_most
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def _violations(exported: ExportedCase) -> Iterator[Violation]:
     try:
         plain = _plain(exported)
     except Exception as error:  # noqa: BLE001  # whatever the plain exporter raises says that there is no such export
+        raise_if_disk_full(error)
         yield Violation(
             exported.path.name,
             f"the plain {exported.exporter_name} exporter to export the model too",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport.attribution import Origin, Origins
-from pytest_hierexport.errors import HierexportError
+from pytest_hierexport.errors import HierexportError, raise_if_disk_full
 from pytest_hierexport.rules.base import ExportedCase, Violation
 from pytest_hierexport.rules.renaming import CannotRenameError, Renaming, renamed
 
@@ -53,6 +53,7 @@ def _differences(exported: ExportedCase, *, printed: bool) -> Iterator[Violation
             yield Violation("the model under other names", error.expected, error.found, error.do)
             return
         except HierexportError as error:
+            raise_if_disk_full(error)
             found = f"{error.expected} was expected; found {error.found}"
             raise _ChangedError(Violation("the model under other names", "the same export", found, _DO)) from error
         # A generator keeps the folder until its last difference is out.

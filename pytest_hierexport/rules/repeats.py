@@ -22,10 +22,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_hierexport.errors import UsageError
-from pytest_hierexport.files import write_atomically
+from pytest_hierexport.errors import UsageError, disk_full
 from pytest_hierexport.rules import second_process
 from pytest_hierexport.rules.second_process import CASES, Order
+from pytest_hierexport.storage.atomic import write_atomically
 
 if TYPE_CHECKING:
     from pytest_hierexport.cases import Case, Example
@@ -106,6 +106,7 @@ class Repeats:
 
         Raises:
             UsageError: No other process can make the model.
+            DiskFullError: There was no room for the export.
         """
         key = _key(case)
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -117,6 +118,8 @@ class Repeats:
                     raise RuntimeError(f"no process writes to {self._folder}")
                 starts += self._start(key)
             time.sleep(_PAUSE)
+        if "full" in record:
+            raise disk_full(record["full"])
         if "unknown" in record:
             raise UsageError(
                 f"{case.name} to be a model that another process can make",

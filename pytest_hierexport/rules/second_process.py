@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_hierexport.errors import HierexportError
-from pytest_hierexport.files import digest, write_atomically
+from pytest_hierexport.errors import DiskFullError, HierexportError, raise_if_disk_full
+from pytest_hierexport.files import digest
+from pytest_hierexport.storage.atomic import write_atomically
 
 if TYPE_CHECKING:
     from pytest_hierexport.cases import Case
@@ -62,10 +63,17 @@ def _record(order: Order, folder: Path) -> dict[str, Any]:
         return {"unknown": f"{type(error).__name__}: {error}"}
     try:
         return _export(case, exporter, folder / order.name)
-    except HierexportError as error:
-        return {"error": str(error)}
     except Exception as error:  # noqa: BLE001  # one case's failure is that case's
-        return {"error": f"{type(error).__name__}: {error}"}
+        return _failure(error)
+
+
+def _failure(error: Exception) -> dict[str, Any]:
+    """Return the record of an export that failed; a full disk is told apart, since it says nothing of the case."""
+    try:
+        raise_if_disk_full(error)
+    except DiskFullError as full:
+        return {"full": full.found}
+    return {"error": str(error) if isinstance(error, HierexportError) else f"{type(error).__name__}: {error}"}
 
 
 def _export(case: Case, exporter: Exporter | None, path: Path) -> dict[str, Any]:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from pytest_hierexport.snapshot.rendering import of, text
+from pytest_hierexport.snapshot.rendering import is_snapshot, of, text
 
-__all__ = ["of", "text"]
+__all__ = ["is_snapshot", "of", "text"]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from syrupy.data import SnapshotCollections
+from syrupy.data import SnapshotCollection, SnapshotCollections
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
-from pytest_hierexport.snapshot import of
+from pytest_hierexport.ownership import ForeignFileError
+from pytest_hierexport.snapshot import is_snapshot, of
 from pytest_hierexport.snapshot.diff import diff
+from pytest_hierexport.storage.atomic import write_atomically
 from pytest_hierexport.suite.ids import escape
 
 if TYPE_CHECKING:
@@ -65,6 +68,14 @@ class HierarchySnapshotExtension(SingleFileSnapshotExtension):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=r"\s*Can not relate snapshot")
             super().write_snapshot(**options)
+
+    @classmethod
+    def write_snapshot_collection(cls, *, snapshot_collection: SnapshotCollection, **_: Any) -> None:
+        """Write a snapshot whole or not at all, and over nothing but a snapshot."""
+        path = Path(os.path.realpath(snapshot_collection.location))
+        if path.exists() and not is_snapshot(path):
+            raise ForeignFileError(path)
+        write_atomically(path, str(next(iter(snapshot_collection)).data))
 
     def discover_snapshots(self, **_: Any) -> SnapshotCollections:
         """Show syrupy nothing but what a test asserts: what it does not see it neither reports unused nor deletes."""

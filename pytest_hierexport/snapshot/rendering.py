@@ -19,9 +19,11 @@ from pytest_hierexport.hierarchy import ROOT, Hierarchy, call_name
 if TYPE_CHECKING:
     from pytest_hierexport.exporter import Export
 
-__all__ = ["of", "text"]
+__all__ = ["is_snapshot", "of", "text"]
 
 UNTAGGED = "(untagged)"
+# The marks that a merge leaves are part of a snapshot: an update is how its conflict is resolved.
+_LINE_STARTS = ("/", UNTAGGED, "<<<<<<< ", "||||||| ", "=======", ">>>>>>> ")
 
 
 def of(data: object) -> str:
@@ -41,6 +43,15 @@ def of(data: object) -> str:
     if isinstance(data, Export):
         return _of_export(data)
     raise TypeError(f"a hierarchy snapshot is of an export, a Path or a text, not {type(data).__name__}")
+
+
+def is_snapshot(path: Path) -> bool:
+    """Whether a file holds a hierarchy as text, whole or cut, or nothing at all."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return False
+    return all(line.startswith(_LINE_STARTS) for line in lines)
 
 
 def _of_export(export: Export) -> str:

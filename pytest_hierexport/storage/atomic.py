@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from pytest_hierexport.errors import ExportError
 
-__all__ = ["Staged", "staged"]
+__all__ = ["Staged", "staged", "staging", "write_atomically"]
 
 
 class Staged:
@@ -31,10 +32,34 @@ class Staged:
         for name in names:
             if (self._target / name).is_dir():
                 raise IsADirectoryError(errno.EISDIR, "a folder is in the way", str(self._target / name))
+            if (self._target / name).is_file():
+                shutil.copymode(self._target / name, self.folder / name)
             _to_disk(self.folder / name)
         for name in names:
             os.replace(self.folder / name, self._target / name)  # noqa: PTH105 - the call that is atomic, by its name
             _to_disk(self._target)
+
+
+@contextmanager
+def staging(target: Path) -> Iterator[Staged]:
+    """Give a place to write files that belong into the folder `target`; whatever has not landed is removed.
+
+    Raises:
+        OSError: The folder does not exist or cannot be written, or a file could not be.
+    """
+    with tempfile.TemporaryDirectory(prefix=".hierexport-", dir=target) as folder:
+        yield Staged(Path(folder), target)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a text file so that a reader sees all of it or what stood there before.
+
+    Raises:
+        OSError: It cannot be written; what stood there is left as it was.
+    """
+    with staging(path.parent) as stage:
+        (stage.folder / path.name).write_text(text, encoding="utf-8", newline="\n")
+        stage.land([path.name])
 
 
 @contextmanager
@@ -45,8 +70,8 @@ def staged(path: Path) -> Iterator[Staged]:
         ExportError: The folder of `path` does not exist or cannot be written, or a file could not be.
     """
     try:
-        with tempfile.TemporaryDirectory(prefix=".hierexport-", dir=path.parent) as folder:
-            yield Staged(Path(folder), path.parent)
+        with staging(path.parent) as stage:
+            yield stage
     except OSError as error:
         raise ExportError(
             f"to write {path}",

@@ -55,7 +55,10 @@ class ModelSuite:
             raise CheckFailed(failure(run, self.case, test, "the snapshot could not be checked", error)) from None
 
     def _exported(self, run: Run, test: str) -> Entry:
-        entry = run.store.entry(self.case)
+        try:
+            entry = run.entry(self.case)
+        except HierexportError as error:
+            raise CheckFailed(failure(run, self.case, test, "could not be exported", error)) from None
         if entry.error is not None:
             raise CheckFailed(failure(run, self.case, test, "could not be exported", entry.error)) from None
         return entry

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_hierexport.cases.factories import line_of
 from pytest_hierexport.report.results import SNAPSHOT, Check, Model, Results, RuleText, Verdict
 from pytest_hierexport.suite.annotations import error_commands
+from pytest_hierexport.suite.outputs import write_output
 
 if TYPE_CHECKING:
     import pytest
@@ -29,6 +30,9 @@ class Recording:
     run: Run
     checks: dict[str, dict[str, Check]] = field(default_factory=dict)
     removed: list[str] = field(default_factory=list)
+    written: list[Path] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    """What the run could not do beside its checks."""
 
     def mark(self, report: pytest.TestReport, case: Case, item: pytest.Item, error: BaseException | None) -> None:
         """Write on a report which check of which model it is of; it goes from worker to controller with it."""
@@ -59,10 +63,10 @@ class Recording:
         from pytest_hierexport.report import as_html, as_json, as_markdown
 
         for path in self.run.settings.reports:
-            path.write_text(as_html(results) if path.suffix == ".html" else as_json(results), encoding="utf-8")
+            self._write(path, as_html(results) if path.suffix == ".html" else as_json(results))
         if self.run.settings.summary is not None:
-            self.run.settings.summary.write_text(as_markdown(results), encoding="utf-8")
-        self.removed = self._remove_snapshots(results)
+            self._write(self.run.settings.summary, as_markdown(results))
+        self._update_snapshot_lists(results)
 
     def print(self, reporter: pytest.TerminalReporter) -> None:
         """Print the table, what must be said, and the annotations of a pull request."""
@@ -74,6 +78,8 @@ class Recording:
         reporter.write_sep("=", "hierexport")
         for line in [*as_lines(results), *self._outcome_lines(results)]:
             reporter.write_line(line)
+        for warning in self.warnings:
+            reporter.write_line(f"warning: {warning}", yellow=True)
         if os.environ.get("GITHUB_ACTIONS") == "true":
             for line in error_commands(results):
                 reporter.write_line(line)
@@ -86,13 +92,25 @@ class Recording:
             if name == SNAPSHOT and check.verdict is Verdict.SKIPPED
         }
         removed = f"removed snapshots of models that are no longer selected: {', '.join(self.removed)}"
-        written = [path for path in (*self.run.settings.reports, self.run.settings.summary) if path is not None]
-        return [*sorted(skipped), *([removed] if self.removed else []), *(f"written: {path}" for path in written)]
+        written = (f"written: {path}" for path in self.written)
+        return [*sorted(skipped), *([removed] if self.removed else []), *written]
 
-    def _remove_snapshots(self, results: Results) -> list[str]:
-        from pytest_hierexport.suite.stale import is_complete, remove_stale
+    def _write(self, path: Path, text: str) -> None:
+        try:
+            write_output(path, text)
+        except OSError as error:
+            self.warnings.append(f"{path} was not written: {error.strerror or error}")
+        else:
+            self.written.append(path)
 
-        return remove_stale(self.run) if is_complete(self.run, results) else []
+    def _update_snapshot_lists(self, results: Results) -> None:
+        from pytest_hierexport.suite.snapshot_lists import update_lists
+        from pytest_hierexport.suite.stale import is_complete
+
+        try:
+            self.removed = update_lists(self.run, results, complete=is_complete(self.run, results))
+        except OSError as error:
+            self.warnings.append(f"the list of snapshots was not written: {error}")
 
     def _model(self, case: Case) -> Model:
         root, anchor = self.run.config.rootpath, self.run.anchor(case)

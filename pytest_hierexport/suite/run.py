@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport.cases import Case, select
-from pytest_hierexport.errors import HierexportError, UsageError, nearest
+from pytest_hierexport.errors import HierexportError, UsageError, nearest, raise_if_disk_full
+from pytest_hierexport.ownership import make_folder, replace_files
 from pytest_hierexport.rules.messages import aligned, broken
 from pytest_hierexport.suite.ids import escape
 from pytest_hierexport.suite.settings import Settings, arguments_of
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from pytest_hierexport.cases.case import KnownFailure
     from pytest_hierexport.rules.base import Rule, Violation
+    from pytest_hierexport.suite.store import Entry
 
 __all__ = ["KEPT", "Run", "failure", "failure_of_rule", "known_failure_over", "selected_cases"]
 
@@ -107,9 +108,26 @@ class Run:
         """Return where a case breaks a rule.
 
         Raises:
-            HierexportError: The case could not be exported, or the rule returns something else than violations.
+            HierexportError: The case could not be exported, the rule returns something else than violations, or there is
+                no room for what it writes.
         """
-        return self.store.verdict(case, rule, lambda: rule.violations(self.store.exported(case)))
+        try:
+            return self.store.verdict(case, rule, lambda: rule.violations(self.store.exported(case)))
+        except OSError as error:
+            raise_if_disk_full(error)
+            raise
+
+    def entry(self, case: Case) -> Entry:
+        """Return what became of a case's export.
+
+        Raises:
+            DiskFullError: There is no room for it.
+        """
+        try:
+            return self.store.entry(case)
+        except OSError as error:
+            raise_if_disk_full(error)
+            raise
 
     def node_id(self, case: Case, test: str) -> str:
         """Return the id of an item as pytest writes it."""
@@ -132,19 +150,20 @@ class Run:
         """Keep a failing case's files in the root directory and say where, or why not."""
         from filelock import FileLock
 
-        entry = self.store.entry(case)
+        entry = self.store.known(case)
         home = self.config.rootpath / KEPT
         folder = home / escape(case.name)
-        files = [path for path in sorted(entry.folder.iterdir()) if _is_kept(path)]
-        if not files:
+        files = [] if entry is None else [path for path in sorted(entry.folder.glob("*")) if _is_kept(path)]
+        if entry is None or not files:
             return "nothing: the model was not exported"
         try:
-            home.mkdir(exist_ok=True)
-            (home / ".gitignore").write_text("*\n", encoding="utf-8")
             with FileLock(self.store.folder / f"{entry.folder.name}.keep.lock"):
-                _copy(files, folder)
+                if _stamps(files) != _stamps(folder / path.name for path in files):
+                    make_folder(home)
+                    make_folder(folder)
+                    replace_files(folder, files, case.name)
         except OSError as error:
-            return f"{entry.path} (not copied: {error})"
+            return f"{entry.path if self.store.lasting else 'nothing'} (not copied: {error})"
         shown = os.path.relpath(folder, self.config.invocation_params.dir)
         return ", ".join(f"{shown}/{path.name}" for path in files)
 
@@ -178,16 +197,9 @@ def _is_kept(path: Path) -> bool:
     return path.is_file() and not path.name.startswith(".") and not path.name.endswith(("export.json", ".verdict.json"))
 
 
-def _copy(files: Sequence[Path], folder: Path) -> None:
-    """Copy files into a folder that holds nothing else, unless they are there already."""
-    sizes = {path.name: (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
-    there = {path.name: (path.stat().st_size, path.stat().st_mtime_ns) for path in folder.glob("*")}
-    if sizes == there:
-        return
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    for path in files:
-        shutil.copy2(path, folder / path.name)
+def _stamps(files: Iterable[Path]) -> list[tuple[int, int]]:
+    """Return the size and time of each file: several items of a model fail over the same files."""
+    return [(status.st_size, status.st_mtime_ns) for path in files if path.is_file() and (status := path.stat())]
 
 
 def failure(run: Run, case: Case, test: str, what: str, error: HierexportError) -> str:

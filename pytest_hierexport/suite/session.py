@@ -21,6 +21,7 @@ from pytest_hierexport.suite.run import Run, known_failure_over, selected_cases
 from pytest_hierexport.suite.settings import Settings, check_outputs, read_settings
 from pytest_hierexport.suite.snapshots import unused_ignored
 from pytest_hierexport.suite.store import ExportStore
+from pytest_hierexport.suite.temporary import use_folder_with_room
 
 if TYPE_CHECKING:
     from xdist.scheduler import Scheduling
@@ -40,6 +41,7 @@ def start(config: pytest.Config) -> None:
         pytest.UsageError: What was asked for cannot be done.
     """
     try:
+        warning = "" if _is_worker(config) else use_folder_with_room()
         settings = read_settings(config)
         run = _run(config, settings)
         if run is None:
@@ -50,7 +52,9 @@ def start(config: pytest.Config) -> None:
     except HierexportError as error:
         raise pytest.UsageError(f"hierexport: {error}") from None
     config.stash[RUN] = run
-    config.pluginmanager.register(ModelsPlugin(run), "hierexport-models")
+    plugin = ModelsPlugin(run)
+    plugin.recording.warnings += [warning] if warning else []
+    config.pluginmanager.register(plugin, "hierexport-models")
     run.scratch.mkdir(exist_ok=True)
     run.relay.touch()
     config.args = collection.arguments(run)

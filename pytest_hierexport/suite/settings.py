@@ -12,6 +12,7 @@ from pytest_hierexport.cases.selectors import split
 from pytest_hierexport.choices import check_exporter, check_opset
 from pytest_hierexport.errors import UsageError
 from pytest_hierexport.files import absolute
+from pytest_hierexport.suite.outputs import check_output
 
 if TYPE_CHECKING:
     import pytest
@@ -108,23 +109,15 @@ def _report(path: Path) -> Path:
 
 
 def check_outputs(settings: Settings) -> None:
-    """Find out before the run, not after it, that a file cannot be written.
+    """Find out before the run, not after it, that what it shall write is in the place of something else.
 
     Raises:
-        UsageError: One cannot.
+        UsageError: Something is.
     """
     if settings.cache is not None:
         _check_folder(settings.cache)
     for path in (*settings.reports, *([settings.summary] if settings.summary else [])):
-        existed = path.exists()
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("ab"):
-                pass
-        except OSError as error:
-            raise UsageError(f"{path} to be written", found=str(error), do="name another file") from None
-        if not existed:
-            path.unlink()
+        check_output(path)
 
 
 def _check_folder(folder: Path) -> None:

@@ -80,11 +80,14 @@ def check_snapshot(request: pytest.FixtureRequest, run: Run, case: Case, text: s
         head = [f"  expected  {_shown(run, file)}", "  found     no such file"]
         raise _failed(run, case, f"{case.name} has no snapshot", head, f"write it: {update}")
     snapshot = hierarchy_snapshot(request)
-    if snapshot != text:
-        if not file.exists():
-            head = [f"  expected  {_shown(run, file)} to be written", "  found     a folder that cannot be written"]
-            raise _failed(run, case, f"{case.name} has no snapshot", head, f"let it be written, then {update}")
-        raise _changed(run, case, file, text, update)
+    if snapshot == text:
+        return
+    if is_updating(run.config) and (error := snapshot.executions[snapshot.num_executions - 1].exception):
+        head = [f"  expected  {_shown(run, file)} to be written", f"  found     {error}"]
+        raise _failed(
+            run, case, f"the snapshot of {case.name} was not written", head, f"let it be written, then {update}"
+        )
+    raise _changed(run, case, file, text, update)
 
 
 def _changed(run: Run, case: Case, file: Path, text: str, update: str) -> CheckFailed:

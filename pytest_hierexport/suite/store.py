@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport import errors
 from pytest_hierexport.errors import ExportError, HierexportError, in_words
-from pytest_hierexport.files import FileDigests, digest, watching_files, write_atomically
+from pytest_hierexport.files import FileDigests, digest, watching_files
+from pytest_hierexport.ownership import make_folder
+from pytest_hierexport.storage.atomic import write_atomically
 from pytest_hierexport.suite.identity import key_of, rule_identity
 
 if TYPE_CHECKING:
@@ -138,9 +140,7 @@ class ExportStore:
     def _make(self, key: str, case: Case) -> Entry:
         from filelock import FileLock
 
-        self.folder.mkdir(parents=True, exist_ok=True)
-        if self.lasting:
-            (self.folder / ".gitignore").write_text("*\n", encoding="utf-8")
+        make_folder(self.folder)
         with FileLock(self.folder / f"{key}.lock"):
             return self._read(key) or self._export(key, case)
 

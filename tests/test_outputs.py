@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from pytest_hierexport.errors import UsageError
+from pytest_hierexport.ownership import ForeignFileError
+from pytest_hierexport.report import as_html, as_json, as_markdown
+from pytest_hierexport.report.results import Results
+from pytest_hierexport.suite.outputs import check_output, write_output
+
+EMPTY = Results((), ())
+
+
+@pytest.mark.parametrize("text", [as_html(EMPTY), as_json(EMPTY), as_markdown(EMPTY), ""])
+def test_a_report_of_ours_or_nothing_may_be_replaced(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "file"
+    path.write_text(text)
+    check_output(path)
+    write_output(path, "new")
+    assert path.read_text() == "new"
+
+
+@pytest.mark.parametrize("content", [b"{}", b"\xff\xfe", b"about pytest-hierexport", b" " * 1000])
+def test_a_file_of_the_user_s_is_refused_before_and_after_the_run(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match="did not write"):
+        check_output(path)
+    with pytest.raises(ForeignFileError):
+        write_output(path, "new")
+    assert path.read_bytes() == content
+
+
+def test_checking_makes_no_folder_and_writing_does(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b" / "file"
+    check_output(path)
+    assert not list(tmp_path.iterdir())
+    write_output(path, "new")
+    assert path.read_text() == "new"
+
+
+def test_the_file_behind_a_link_is_replaced_and_not_the_link(tmp_path: Path) -> None:
+    path, target = tmp_path / "link", tmp_path / "target"
+    path.symlink_to(target)
+    for text in (as_json(EMPTY), "new"):
+        write_output(path, text)
+    assert path.is_symlink()
+    assert target.read_text() == "new"
+
+
+def test_a_full_disk_leaves_the_old_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    path.write_text(as_json(EMPTY))
+
+    def full(_: int) -> NoReturn:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_output(path, "new")
+    assert path.read_text() == as_json(EMPTY)
