@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport.attribution import Attribution, Origins
 from pytest_hierexport.errors import TagError
-from pytest_hierexport.hierarchy import Hierarchy, Module, Parameter
+from pytest_hierexport.hierarchy import Hierarchy, Module, Parameter, element_count
 from pytest_hierexport.storage.codec import (
     FORMAT_VERSION,
     Reader,
@@ -128,7 +127,7 @@ def _module_to_json(module: Module) -> dict[str, Any]:
         "parameters": [
             {"name": p.name, "shape": p.shape, "dtype": p.dtype, "trainable": p.trainable} for p in module.parameters
         ],
-        "count": sum(math.prod(p.shape) for p in module.parameters if p.trainable),
+        "count": sum(element_count(p.shape) for p in module.parameters if p.trainable),
     }
 
 
@@ -208,7 +207,7 @@ def parse(text: str, where: str = "the sidecar") -> Sidecar:
     reader = Reader(hierarchy_from_json(document["calls"], document["keep"]))
     return Sidecar(
         attribution=_attribution(document, reader, where),
-        modules=tuple(_module(module) for module in document["modules"]),
+        modules=tuple(_module(module, where) for module in document["modules"]),
         coverage=document["coverage"],
         inputs=tuple(document["inputs"]),
         outputs=tuple(document["outputs"]),
@@ -229,9 +228,18 @@ def _attribution(document: Mapping[str, Any], reader: Reader, where: str) -> Att
     return attribution
 
 
-def _module(module: Mapping[str, Any]) -> Module:
-    parameters = (Parameter(p["name"], tuple(p["shape"]), p["dtype"], p["trainable"]) for p in module["parameters"])
-    return Module(module["path"], module["class"], tuple(parameters))
+def _module(module: Mapping[str, Any], where: str) -> Module:
+    return Module(module["path"], module["class"], tuple(_parameter(p, where) for p in module["parameters"]))
+
+
+def _parameter(parameter: Mapping[str, Any], where: str) -> Parameter:
+    # JSON Schema takes 2.0 and 1e300 for integers.
+    shape = tuple(int(dimension) for dimension in parameter["shape"])
+    try:
+        element_count(shape)
+    except ValueError as error:
+        raise _broken(where, f"{error}, in the parameter {parameter['name']!r}"[:300]) from None
+    return Parameter(parameter["name"], shape, parameter["dtype"], parameter["trainable"])
 
 
 @lru_cache(maxsize=1)
