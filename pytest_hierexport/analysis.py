@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_hierexport import storage
 from pytest_hierexport.attribution import Attribution
 from pytest_hierexport.errors import TagError, UsageError
+from pytest_hierexport.files import exists
 from pytest_hierexport.graph import inventory_proto
 from pytest_hierexport.hierarchy import ROOT, Call, Hierarchy, Module, element_count
 
@@ -110,7 +111,7 @@ def _operator(node: onnx.NodeProto) -> str:
 
 
 def _sidecar(path: Path) -> tuple[str, str, tuple[Module, ...]]:
-    if not storage.sidecar_path(path).exists():
+    if not exists(storage.sidecar_path(path)):
         return "", "missing", ()
     try:
         known = storage.read_sidecar(path)

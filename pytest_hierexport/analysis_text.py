@@ -52,13 +52,13 @@ def _nested(root: ModuleFigures, depth: int | None) -> dict[str, object]:
             found=f"{deepest:,} levels",
             do=f"add --depth {_DEEPEST_NESTING} or less, or leave out --json",
         )
-    document: list[object] = []
+    document: list[dict[str, object]] = []
     children = [document]
     for level, figures in root.rows(depth):
-        below: list[object] = []
+        below: list[dict[str, object]] = []
         children[level].append({**_attributes(figures), "children": below})
         children[level + 1 :] = [below]
-    return document[0]  # type: ignore[return-value]  # what the first row gave
+    return document[0]
 
 
 def as_lines(analysis: Analysis, name: str, depth: int | None = None, width: int | None = None) -> Iterator[str]:

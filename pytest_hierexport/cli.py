@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pytest_hierexport.choices import EXPORTERS, check_exporter, check_opset, is_own
 from pytest_hierexport.errors import CollectError, ExportError, HierexportError, UsageError
-from pytest_hierexport.names import one_line, printable
+from pytest_hierexport.files import exists, is_folder
+from pytest_hierexport.names import one_line
 
 if TYPE_CHECKING:
     from pytest_hierexport.cases import Case
@@ -53,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _say(error: HierexportError, code: int) -> int:
-    print(printable(f"hierexport: {error}"), file=sys.stderr)  # noqa: T201
+    print(f"hierexport: {error}", file=sys.stderr)  # noqa: T201
     return code
 
 
@@ -111,7 +112,7 @@ def _number(text: str) -> int:
 
 
 def _export(options: argparse.Namespace) -> None:
-    if not options.output.parent.is_dir():
+    if not is_folder(options.output.parent):
         raise ExportError(
             f"a folder to write {options.output.name} into", found=f"no {options.output.parent}", do="create the folder"
         )
@@ -152,7 +153,7 @@ def _stated(options: argparse.Namespace) -> dict[str, Any]:
 
 def _check_output(path: Path) -> None:
     """Refuse to write over what is no ONNX file: it may be the model's own source."""
-    if not path.exists():
+    if not exists(path):
         return
     from pytest_hierexport.storage import load_proto
 

@@ -19,11 +19,10 @@ from pytest_hierexport.storage.codec import (
     Reader,
     calls_to_json,
     check_format,
-    compact,
     hierarchy_from_json,
     origins_to_json,
-    parse_json,
 )
+from pytest_hierexport.storage.json_text import compact, parse_json, refusing_deep_json
 
 if TYPE_CHECKING:
     import onnx
@@ -201,6 +200,11 @@ def parse(text: str, where: str = "the sidecar") -> Sidecar:
         TagError: The text is not JSON, of an unknown format, or breaks the schema or itself.
     """
     document = parse_json(text, where)
+    with refusing_deep_json(where):
+        return _sidecar(document, where)
+
+
+def _sidecar(document: Any, where: str) -> Sidecar:
     if isinstance(document, dict) and "format" in document:
         check_format(document["format"])
     _validate(document, where)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_hierexport.cases.selectors import split
 from pytest_hierexport.choices import check_exporter, check_opset
 from pytest_hierexport.errors import UsageError
-from pytest_hierexport.files import absolute
+from pytest_hierexport.files import absolute, exists, is_folder
 
 if TYPE_CHECKING:
     import pytest
@@ -116,25 +116,25 @@ def check_outputs(settings: Settings) -> None:
     if settings.cache is not None:
         _check_folder(settings.cache)
     for path in (*settings.reports, *([settings.summary] if settings.summary else [])):
-        existed = path.exists()
+        existed = exists(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("ab"):
                 pass
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise UsageError(f"{path} to be written", found=str(error), do="name another file") from None
         if not existed:
             path.unlink()
 
 
 def _check_folder(folder: Path) -> None:
-    existed = folder.exists()
+    existed = exists(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
-    except OSError as error:
-        found = f"a file, {folder}" if folder.is_file() else str(error)
+    except (OSError, ValueError) as error:
+        found = f"a file, {folder}" if exists(folder) and not is_folder(folder) else str(error)
         raise UsageError("a folder for the cache that can be written", found=found, do="name another folder") from None
     if not existed:
         folder.rmdir()
