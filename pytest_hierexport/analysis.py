@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport import storage
 from pytest_hierexport.attribution import Attribution
-from pytest_hierexport.errors import TagError
+from pytest_hierexport.errors import TagError, UsageError
+from pytest_hierexport.files import exists
 from pytest_hierexport.graph import inventory_proto
-from pytest_hierexport.hierarchy import ROOT, Call, Hierarchy, Module
+from pytest_hierexport.hierarchy import ROOT, Call, Hierarchy, Module, element_count
 
 if TYPE_CHECKING:
     import onnx
 
 __all__ = ["Analysis", "ModuleFigures", "analyze"]
-
-_CALL_INDEX = re.compile(r"@\d+(?=/|$)")
 
 
 @dataclass(frozen=True)
@@ -45,6 +42,19 @@ class ModuleFigures:
     """Its own parameters and those of all modules below it."""
     children: tuple[ModuleFigures, ...]
     """In the order of their first calls."""
+
+    def rows(self, depth: int | None = None) -> Iterator[tuple[int, ModuleFigures]]:
+        """Yield the module and those below it, each with its level and before its children.
+
+        Args:
+            depth: How many levels below this module are given; all where it is None.
+        """
+        pending = [(0, self)]
+        while pending:
+            level, figures = pending.pop()
+            yield level, figures
+            if depth is None or level < depth:
+                pending.extend((level + 1, child) for child in reversed(figures.children))
 
 
 @dataclass(frozen=True)
@@ -76,7 +86,7 @@ def analyze(path: str | Path) -> Analysis:
 
     Raises:
         TagError: The file has no tags, or tags that cannot be read.
-        UsageError: The file is not ONNX.
+        UsageError: The file is not ONNX, or holds a tensor that no file can hold.
     """
     path = Path(path)
     proto = storage.load_proto(path)
@@ -103,7 +113,7 @@ def _operator(node: onnx.NodeProto) -> str:
 
 
 def _sidecar(path: Path) -> tuple[str, str, tuple[Module, ...]]:
-    if not storage.sidecar_path(path).exists():
+    if not exists(storage.sidecar_path(path)):
         return "", "missing", ()
     try:
         known = storage.read_sidecar(path)
@@ -125,7 +135,7 @@ def _declared(hierarchy: Hierarchy, modules: Iterable[Module]) -> list[tuple[str
     elements: dict[str, int] = {}
     for path, parameter in ((module.path, p) for module in modules for p in module.parameters if p.trainable):
         tensor = parameter.shared or (f"{path}.{parameter.name}" if path else parameter.name)
-        elements[tensor] = math.prod(parameter.shape)
+        elements[tensor] = element_count(parameter.shape)
         if owners.setdefault(tensor, path) not in calls and path in calls:
             owners[tensor] = path
     return [(calls[_called(owners[tensor], calls)], count) for tensor, count in elements.items()]
@@ -139,12 +149,24 @@ def _called(path: str, first: Mapping[str, str]) -> str:
 
 def _held(attribution: Attribution, proto: onnx.ModelProto) -> list[tuple[str, int]]:
     """Return the elements of each initializer with its primary origin."""
-    sizes = {key: math.prod(tensor.dims) for key, tensor in inventory_proto(proto).initializers}
+    sizes = {key: _elements(key, tensor) for key, tensor in inventory_proto(proto).initializers}
     return [(origins[0].call, sizes.get(key, 0)) for key, origins in attribution.initializers.items() if origins]
+
+
+def _elements(key: str, tensor: onnx.TensorProto) -> int:
+    try:
+        return element_count(tensor.dims)
+    except ValueError as error:
+        raise UsageError(
+            "initializers with shapes that a tensor can have",
+            found=f"{key!r}: {error}",
+            do="export the model again: the file is damaged",
+        ) from None
 
 
 @dataclass
 class _Sums:
+    segment: str
     call: Call
     calls: int = 0
     nodes: int = 0
@@ -152,45 +174,62 @@ class _Sums:
 
 
 def _modules(attribution: Attribution, parameters: Iterable[tuple[str, int]]) -> ModuleFigures:
-    hierarchy = attribution.hierarchy
-    sums = _sums(hierarchy)
+    instances = _Instances(attribution.hierarchy)
     for origins in attribution.nodes.values():
         if origins:
-            sums[_instance(hierarchy, origins[0].call)].nodes += 1
+            instances.sums(origins[0].call).nodes += 1
     for call, elements in parameters:
-        sums[_instance(hierarchy, call)].parameters += elements
-    return _tree(sums, _instance(hierarchy, ROOT))
+        instances.sums(call).parameters += elements
+    return instances.figures()
 
 
-def _sums(hierarchy: Hierarchy) -> dict[str, _Sums]:
-    """Return a place to count for every instance, in the order of their first calls, the root's first."""
-    sums = {_instance(hierarchy, ROOT): _Sums(hierarchy[ROOT])}
-    for name, call in hierarchy.items():
-        if hierarchy.is_kept(name) or name == ROOT:
-            sums.setdefault(_instance(hierarchy, name), _Sums(call)).calls += 1
-    return sums
+class _Instances:
+    """The module instances that have segments in tags, by number: the root's is 0, a caller's is below its callees'."""
+
+    def __init__(self, hierarchy: Hierarchy) -> None:
+        self._hierarchy = hierarchy
+        self._sums = [_Sums(_segment(hierarchy, ROOT), hierarchy[ROOT])]
+        self._callers = [0]
+        self._of_call = {ROOT: 0}
+        self._count_calls()
+
+    def sums(self, call: str) -> _Sums:
+        """Return where to count for a call: its own instance, or that of the nearest call above it that has one."""
+        return self._sums[self._number(self._hierarchy.kept(call))]
+
+    def _number(self, kept: str | None) -> int:
+        return 0 if kept is None else self._of_call[kept]
+
+    def _count_calls(self) -> None:
+        """Number every instance at its first call: all calls by one caller under one segment are of one."""
+        numbers: dict[tuple[int, str], int] = {}
+        self._sums[0].calls = 1
+        for name, call in self._hierarchy.items():
+            if name == ROOT or not self._hierarchy.is_kept(name):
+                continue
+            caller, segment = self._number(self._hierarchy.kept_above(name)), _segment(self._hierarchy, name)
+            number = numbers.setdefault((caller, segment), len(self._sums))
+            if number == len(self._sums):
+                self._sums.append(_Sums(segment, call))
+                self._callers.append(caller)
+            self._of_call[name] = number
+            self._sums[number].calls += 1
+
+    def figures(self) -> ModuleFigures:
+        """Return the figures of the root, made from the leaves up: an instance has a higher number than its caller."""
+        below: list[list[ModuleFigures]] = [[] for _ in self._sums]
+        for number in range(len(self._sums) - 1, 0, -1):
+            below[self._callers[number]].append(_figures(self._sums[number], below[number]))
+        return _figures(self._sums[0], below[0])
 
 
-def _instance(hierarchy: Hierarchy, name: str) -> str:
-    """Return the tag of a call without the indices: the same for every call of an instance by one caller."""
-    return _CALL_INDEX.sub("", hierarchy.tag(name))
+def _segment(hierarchy: Hierarchy, name: str) -> str:
+    return (hierarchy.segment(name) if hierarchy.is_kept(name) else "") or "/"
 
 
-def _tree(sums: Mapping[str, _Sums], root: str) -> ModuleFigures:
-    """Return the figures of the root, made from the leaves up: a tag stands after the one that it continues."""
-    children: dict[str, list[str]] = {tag: [] for tag in sums}
-    for tag in sums:
-        if tag != root:
-            children[tag.rpartition("/")[0] or root].append(tag)
-    figures: dict[str, ModuleFigures] = {}
-    for tag, own in reversed(list(sums.items())):
-        figures[tag] = _figures(tag, own, tuple(figures[child] for child in children[tag]))
-    return figures[root]
-
-
-def _figures(tag: str, own: _Sums, below: tuple[ModuleFigures, ...]) -> ModuleFigures:
+def _figures(own: _Sums, below: list[ModuleFigures]) -> ModuleFigures:
     return ModuleFigures(
-        segment=tag.rpartition("/")[2] or "/",
+        segment=own.segment,
         path=own.call.path,
         cls=own.call.cls,
         calls=own.calls,
@@ -198,5 +237,5 @@ def _figures(tag: str, own: _Sums, below: tuple[ModuleFigures, ...]) -> ModuleFi
         parameters=own.parameters,
         all_nodes=own.nodes + sum(child.all_nodes for child in below),
         all_parameters=own.parameters + sum(child.all_parameters for child in below),
-        children=below,
+        children=tuple(reversed(below)),
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport.errors import UsageError
+from pytest_hierexport.names import printable
 from pytest_hierexport.rules.messages import broken
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def assert_rule(exported: ExportedCase | str | Path, rule: str) -> None:
     found = next(known for known in registry.rules([rule]) if known.id == rule)
     violations = found.violations(case)
     if violations:
-        raise AssertionError(broken(found, case.case.name, violations))
+        raise AssertionError(printable(broken(found, case.case.name, violations)))
 
 
 def assert_no_hardcoded_names(exported: ExportedCase) -> None:

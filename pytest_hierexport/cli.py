@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,13 +16,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pytest_hierexport.choices import EXPORTERS, check_exporter, check_opset, is_own
 from pytest_hierexport.errors import CollectError, ExportError, HierexportError, UsageError
+from pytest_hierexport.files import exists, is_folder
+from pytest_hierexport.names import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rich.console import Console
-
-    from pytest_hierexport.analysis import Analysis, ModuleFigures
     from pytest_hierexport.cases import Case
     from pytest_hierexport.exporting import Exported
 
@@ -114,7 +112,7 @@ def _number(text: str) -> int:
 
 
 def _export(options: argparse.Namespace) -> None:
-    if not options.output.parent.is_dir():
+    if not is_folder(options.output.parent):
         raise ExportError(
             f"a folder to write {options.output.name} into", found=f"no {options.output.parent}", do="create the folder"
         )
@@ -155,7 +153,7 @@ def _stated(options: argparse.Namespace) -> dict[str, Any]:
 
 def _check_output(path: Path) -> None:
     """Refuse to write over what is no ONNX file: it may be the model's own source."""
-    if not path.exists():
+    if not exists(path):
         return
     from pytest_hierexport.storage import load_proto
 
@@ -202,7 +200,7 @@ def _progress() -> Iterator[Callable[[str], None]]:
 
         def stage(name: str) -> None:
             finish()
-            progress.add_task(name, total=1)
+            progress.add_task(one_line(name), total=1)
 
         def finish() -> None:
             for task in progress.tasks:
@@ -213,79 +211,30 @@ def _progress() -> Iterator[Callable[[str], None]]:
 
 
 def _show_export(result: Exported, path: Path) -> None:
+    from pytest_hierexport.analysis_text import coverage_line
     from pytest_hierexport.storage import sidecar_path
 
-    console = _console()
     for note in result.notes:
-        console.print(f"note: {note}", markup=False, highlight=False)
+        _print(f"note: {note}")
     coverage = result.attribution.coverage()
-    _print(console, f"{path} ({result.exporter}), with {sidecar_path(path).name}")
-    _print(console, _coverage_line(sum(coverage.values()), coverage))
+    _print(f"{path} ({result.exporter}), with {sidecar_path(path).name}")
+    _print(coverage_line(sum(coverage.values()), coverage))
 
 
 def _analyze(options: argparse.Namespace) -> None:
     from pytest_hierexport.analysis import analyze
+    from pytest_hierexport.analysis_text import as_dict, as_lines
 
     analysis = analyze(options.file)
     if options.json:
-        print(json.dumps(_as_json(analysis, options.depth), indent=1))  # noqa: T201
-    else:
-        _show_analysis(analysis, options.file, options.depth)
+        print(json.dumps(as_dict(analysis, options.depth), indent=1))  # noqa: T201
+        return
+    # Into a pipe or a file names stay whole, however long.
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for line in as_lines(analysis, options.file.name, options.depth, width):
+        _print(line)
 
 
-def _as_json(analysis: Analysis, depth: int | None) -> dict[str, object]:
-    return {**dataclasses.asdict(dataclasses.replace(analysis, modules=_cut(analysis.modules, depth)))}
-
-
-def _cut(figures: ModuleFigures, depth: int | None) -> ModuleFigures:
-    if depth is None:
-        return figures
-    below = tuple(_cut(child, depth - 1) for child in figures.children) if depth > 0 else ()
-    return dataclasses.replace(figures, children=below)
-
-
-def _show_analysis(analysis: Analysis, path: Path, depth: int | None) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    console = _console()
-    table = Table(box=None, pad_edge=False)
-    table.add_column("module", no_wrap=True)
-    for title in ("calls", "nodes", "own nodes", "parameters" if analysis.declared else "numbers held"):
-        table.add_column(title, justify="right")
-    for indent, figures in _rows(_cut(analysis.modules, depth)):
-        name = Text("  " * indent + figures.segment)
-        numbers = (figures.calls, figures.all_nodes, figures.nodes, figures.all_parameters)
-        table.add_row(name, *(f"{number:,}" for number in numbers))
-    console.print(table)
-    operators = ", ".join(f"{operator} {count:,}" for operator, count in analysis.operators.items())
-    opsets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in analysis.opsets.items())
-    _print(console, "")
-    _print(console, _coverage_line(analysis.nodes, analysis.coverage))
-    _print(console, f"operators: {operators}")
-    _print(console, f"opsets: {opsets}")
-    _print(console, f"sidecar of {path.name}: {analysis.sidecar}")
-    if not analysis.declared:
-        _print(console, "numbers held: in the file's tensors, after folds and merges; no sidecar tells the parameters")
-
-
-def _rows(figures: ModuleFigures, indent: int = 0) -> Iterator[tuple[int, ModuleFigures]]:
-    yield indent, figures
-    for child in figures.children:
-        yield from _rows(child, indent + 1)
-
-
-def _coverage_line(nodes: int, coverage: Mapping[str, int]) -> str:
-    shown = ", ".join(f"{kind} {count:,}" for kind, count in coverage.items() if count)
-    return f"{nodes:,} nodes: {shown}" if shown else f"{nodes:,} nodes"
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    # Into a pipe or a file lines stay whole, however long.
-    return Console(width=None if sys.stdout.isatty() else 10_000)
-
-
-def _print(console: Console, line: str) -> None:
-    console.print(line, markup=False, highlight=False, soft_wrap=True)
+def _print(line: str) -> None:
+    """Print a line; whatever name from a model or a file stands in it, it stays one line and text alone."""
+    print(one_line(line))  # noqa: T201

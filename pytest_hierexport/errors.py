@@ -9,6 +9,8 @@ import traceback
 from collections.abc import Iterable
 from pathlib import Path
 
+from pytest_hierexport.names import one_line
+
 __all__ = [
     "CollectError",
     "DiskFullError",
@@ -39,7 +41,7 @@ class HierexportError(Exception):
 
     def __init__(self, expected: str, *, found: str, do: str) -> None:
         """Say what was expected, what was found and what to do, each without a full stop."""
-        super().__init__(f"expected {expected}; found {found}\nto do: {do}")
+        super().__init__(f"expected {one_line(expected)}; found {one_line(found)}\nto do: {one_line(do)}")
         self.expected = expected
         self.found = found
         self.do = do

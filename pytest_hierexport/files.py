@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-__all__ = ["FileDigests", "absolute", "digest", "watching_files"]
+__all__ = ["FileDigests", "absolute", "digest", "exists", "is_folder", "watching_files"]
 
 _CHUNK = 1 << 20
 
@@ -20,6 +20,16 @@ _CHUNK = 1 << 20
 def absolute(path: str | os.PathLike[str]) -> Path:
     """Return the path from the root, links not followed: this is how pytest compares paths."""
     return Path(os.path.abspath(path))  # noqa: PTH100  # Path.resolve follows links
+
+
+def exists(path: Path) -> bool:
+    """Whether there is such a file or folder; none has a name that is too long or holds a null character."""
+    return os.path.exists(path)  # noqa: PTH110  # Path.exists raises for such names
+
+
+def is_folder(path: Path) -> bool:
+    """Whether there is such a folder; see :func:`exists`."""
+    return os.path.isdir(path)  # noqa: PTH112  # Path.is_dir raises for such names
 
 
 def digest(path: Path) -> str:

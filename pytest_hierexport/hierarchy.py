@@ -30,6 +30,7 @@ __all__ = [
     "Parameter",
     "call_name",
     "decode",
+    "element_count",
     "encode",
     "is_torch_nn",
     "join_path",
@@ -39,6 +40,28 @@ __all__ = [
 
 ROOT = ""
 """The root's path, and the name of its first call."""
+
+_MOST_ELEMENTS = 2**63 - 1
+"""ONNX and torch count the elements of a tensor in 64 bits."""
+
+
+def element_count(shape: Iterable[int]) -> int:
+    """Return the number of elements of a tensor of that shape.
+
+    Raises:
+        ValueError: No tensor has this shape: a dimension is negative, or the elements exceed 64 bits.
+    """
+    dimensions = list(shape)
+    if any(dimension < 0 for dimension in dimensions):
+        raise ValueError("a negative dimension")
+    if 0 in dimensions:
+        return 0
+    count = 1
+    for dimension in dimensions:
+        count *= dimension
+        if count > _MOST_ELEMENTS:
+            raise ValueError("a shape of more than 2**63 - 1 elements")
+    return count
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,13 +200,36 @@ class Hierarchy(Mapping[str, Call]):
         """Return the nearest call, from `name` upwards, that has a segment in tags; None where none has."""
         return self._kept[name]
 
+    def segment(self, name: str) -> str:
+        """Return the last segment of the tag of a kept call, without the call's index.
+
+        It is the same for all calls of an instance by one caller.
+
+        Raises:
+            KeyError: No kept call has this name.
+        """
+        index = self._calls[name].index
+        return self._segments[name].removesuffix(call_name("", index))
+
     def tag(self, name: str) -> str:
         """Return the tag of a call: that of its nearest kept call, `/` where there is none.
+
+        Tags are not stored: those of calls within calls take memory that is quadratic in the depth.
 
         Raises:
             KeyError: No call has this name.
         """
-        return self._tags[name]
+        segments: list[str] = []
+        at = self._kept[name]
+        while at is not None:
+            segments.append(self._segments[at])
+            at = self.kept_above(at)
+        return "/" + "/".join(reversed(segments))
+
+    def kept_above(self, name: str) -> str | None:
+        """Return the nearest call above `name` that has a segment in tags; None where none has."""
+        parent = self._calls[name].parent
+        return None if parent is None else self._kept[parent]
 
     def resolve(self, tag: str) -> Call:
         """Return the one call that a tag stands for.
@@ -191,7 +237,17 @@ class Hierarchy(Mapping[str, Call]):
         Raises:
             KeyError: No call has this tag.
         """
-        return self._calls[self._by_tag[tag]]
+        if tag == "/" and not self.is_kept(ROOT):
+            return self._calls[ROOT]
+        before, *segments = tag.split("/")
+        at: str | None = None
+        for segment in segments:
+            if (at, segment) not in self._by_segment:
+                raise KeyError(tag)
+            at = self._by_segment[at, segment]
+        if before or at is None:
+            raise KeyError(tag)
+        return self._calls[at]
 
     @cached_property
     def _kept(self) -> Mapping[str, str | None]:
@@ -202,23 +258,9 @@ class Hierarchy(Mapping[str, Call]):
         return kept
 
     @cached_property
-    def _tags(self) -> Mapping[str, str]:
-        segments = self._segments
-        tags: dict[str, str] = {}
-        for name, call in self._calls.items():
-            segment = segments.get(name)
-            above = None if call.parent is None else self._kept[call.parent]
-            if segment is not None:
-                tags[name] = f"{'' if above is None else tags[above]}/{segment}"
-            else:
-                tags[name] = "/" if above is None else tags[above]
-        return tags
-
-    @cached_property
-    def _by_tag(self) -> Mapping[str, str]:
-        # The root owns "/" where it has no segment: so do the calls below it that have none above them either.
-        by_tag = {self._tags[ROOT]: ROOT} if self._calls else {}
-        return by_tag | {self._tags[name]: name for name in self._segments}
+    def _by_segment(self) -> Mapping[tuple[str | None, str], str]:
+        """Every kept call by the nearest kept call above it and its segment."""
+        return {(self.kept_above(name), segment): name for name, segment in self._segments.items()}
 
     @cached_property
     def _segments(self) -> Mapping[str, str]:

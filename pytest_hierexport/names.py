@@ -1,7 +1,7 @@
 """Names as data: what makes paths, call names, classes and tags split back into what they were made from.
 
 A module or a class may have any name. :func:`encode` makes the characters that separate names safe; everything
-that joins names here takes or gives encoded ones.
+that joins names here takes or gives encoded ones. :func:`one_line` and :func:`printable` show any text to people.
 """
 
 from __future__ import annotations
@@ -9,11 +9,30 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["call_name", "decode", "encode", "is_torch_nn", "join_path", "qualified_class", "split_call_name"]
+__all__ = [
+    "call_name",
+    "decode",
+    "encode",
+    "encode_operator",
+    "is_torch_nn",
+    "join_path",
+    "one_line",
+    "printable",
+    "qualified_class",
+    "split_call_name",
+]
 
-# The separators; the C0 and C1 controls; what breaks a line or turns its direction; lone surrogates, which no
-# UTF-8 text can hold. Ranges rather than `str.isprintable`, which changes with Python's Unicode tables.
-_UNSAFE = re.compile("[/.@%\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+# The C0 and C1 controls; what breaks a line or turns its direction; invisible characters that join nothing (of the
+# zero-width ones, scripts need the joiners); lone surrogates, which no UTF-8 text can hold. Ranges rather than
+# `str.isprintable`, which changes with Python's Unicode tables.
+_CONTROLS = (
+    "\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
+    "\U000e0000-\U000e007f"
+)
+_CONTROL = re.compile(f"[{_CONTROLS}]")
+_UNSAFE = re.compile(f"[/.@%{_CONTROLS}]")
+# What separates the operators of a module in a snapshot, beside an operator from its domain.
+_UNSAFE_IN_OPERATOR = re.compile(rf"[\s,:%{_CONTROLS}]")
 _ENCODED = re.compile("(?:%[0-9A-Fa-f]{2})+")
 # Where PyTorch defines the building blocks that every model shares: they say what is computed, not where.
 _BUILDING_BLOCKS = ("torch.nn.", "torch.ao.nn.", "torch._C.")
@@ -23,6 +42,29 @@ def encode(name: str) -> str:
     """Percent-encode the separators `/ . @ %` and control characters of one attribute or class name."""
     # An identifier holds none of them and is found to be one in a quarter of the time.
     return name if name.isidentifier() else _UNSAFE.sub(_encode_character, name)
+
+
+def encode_operator(domain: str, op_type: str) -> str:
+    """Return the text that stands for an operator: `Add`, or `domain::Name` outside ONNX's own domain.
+
+    It holds no white space, comma or control character, and splits back into the two, whatever they hold.
+    """
+    name = _UNSAFE_IN_OPERATOR.sub(_encode_character, op_type)
+    return name if domain in {"", "ai.onnx"} else f"{_UNSAFE_IN_OPERATOR.sub(_encode_character, domain)}::{name}"
+
+
+def one_line(text: str) -> str:
+    r"""Return text that a terminal shows on one line as it stands, its control characters escaped: `\x1b`, `\n`."""
+    return text if text.isascii() and text.isprintable() else _CONTROL.sub(_escape_character, text)
+
+
+def printable(text: str) -> str:
+    """Return text of several lines with all control characters but the line feeds escaped; see :func:`one_line`."""
+    return "\n".join(one_line(line) for line in text.split("\n"))
+
+
+def _escape_character(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode("ascii")
 
 
 def _encode_character(match: re.Match[str]) -> str:

@@ -88,9 +88,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "hierexport_case" not in metafunc.fixturenames or of_ours:
         return
     from pytest_hierexport.suite import fixtures
+    from pytest_hierexport.suite.ids import escape
 
     cases = fixtures.selected(metafunc.config)
-    metafunc.parametrize("hierexport_case", cases, ids=[case.name for case in cases], indirect=True)
+    metafunc.parametrize("hierexport_case", cases, ids=[escape(case.name) for case in cases], indirect=True)
 
 
 @pytest.fixture

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from torch import nn
 
 from pytest_hierexport import storage
 from pytest_hierexport.analysis import ModuleFigures, analyze
+from pytest_hierexport.analysis_text import as_dict, as_lines
 from pytest_hierexport.attribution import Attribution, Evidence, Origin, Origins
 from pytest_hierexport.errors import TagError, UsageError
 from pytest_hierexport.exporter import export
@@ -142,6 +145,75 @@ class TestSidecar:
         storage.sidecar_path(path).write_text("{}")
         assert analyze(path).exporter == ""
         assert analyze(path).sidecar.startswith("not used: ")
+
+
+def nested(depth: int, cls: str = "m.Block") -> Hierarchy:
+    """Return a root, and so many calls below it, each made by the one before."""
+    names = ["", *(f"call{i}" for i in range(depth))]
+    return Hierarchy(
+        [Call("", 0, "m.Net", None), *(Call(name, 0, cls, caller) for caller, name in pairwise(names))],
+    )
+
+
+class TestHostileFiles:
+    def test_nested_calls_take_memory_per_call(self, tmp_path: Path) -> None:
+        write(tmp_path / "m.onnx", nested(5_000), {"x0": origins("call9")}, {})
+        tracemalloc.start()
+        analysis = analyze(tmp_path / "m.onnx")
+        lines = sum(1 for _ in as_lines(analysis, "m.onnx"))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert lines > 5_000
+        assert peak < 40e6
+
+    def test_rows_far_below_the_root_show_their_level(self, tmp_path: Path) -> None:
+        write(tmp_path / "m.onnx", nested(1_200), {"x0": origins("")}, {})
+        table = list(as_lines(analyze(tmp_path / "m.onnx"), "m.onnx"))
+        assert table[1 + 1_200].lstrip().startswith("[1200] Block.call1199 ")
+        assert max(map(len, table)) < 200
+
+    def test_json_too_deep_for_parsers_is_refused_and_a_depth_mends_it(self, tmp_path: Path) -> None:
+        write(tmp_path / "m.onnx", nested(1_200), {"x0": origins("")}, {})
+        analysis = analyze(tmp_path / "m.onnx")
+        with pytest.raises(UsageError, match="1,200 levels"):
+            as_dict(analysis)
+        document = json.loads(json.dumps(as_dict(analysis, 200), indent=1))
+        modules = document["modules"]
+        for _ in range(200):
+            (modules,) = modules["children"]
+        assert modules["children"] == []
+
+    def test_rows_are_streamed_however_many(self, tmp_path: Path) -> None:
+        calls = [Call("", 0, "m.Net", None), *(Call(f"b.{i}", 0, "m.Block", "") for i in range(20_000))]
+        write(tmp_path / "m.onnx", Hierarchy(calls), {"x0": origins("")}, {})
+        rows = as_lines(analyze(tmp_path / "m.onnx"), "m.onnx")
+        assert next(rows).split()[0] == "module"
+        assert sum("Block." in row for row in rows) == 20_000
+
+    def test_a_long_name_does_not_widen_the_other_rows(self, tmp_path: Path) -> None:
+        write(tmp_path / "m.onnx", nested(2, f"m.{'B' * 100_000}"), {"x0": origins("")}, {})
+        table = list(as_lines(analyze(tmp_path / "m.onnx"), "m.onnx"))
+        assert len(table[0]) < 200
+        assert "B" * 100_000 in table[2]
+
+    @pytest.mark.parametrize("dims", [[2**62] * 5_000, [2**32, 2**32], [-3, 5]], ids=["many", "two", "negative"])
+    def test_dimensions_that_no_tensor_has_are_named(self, tmp_path: Path, dims: list[int]) -> None:
+        path = tmp_path / "m.onnx"
+        write(path, nested(1), {"x0": origins("")}, {"w": (1, origins(""))})
+        proto = storage.load_proto(path)
+        proto.graph.initializer[0].dims[:] = dims
+        path.write_bytes(proto.SerializeToString())
+        with pytest.raises(UsageError, match="'w'"):
+            analyze(path)
+
+    def test_a_class_name_with_separators_has_a_row(self, tmp_path: Path) -> None:
+        calls = [Call("", 0, "m.Net", None), Call("a", 0, "m.A/B", ""), Call("b", 0, "m.C@1", "a")]
+        write(tmp_path / "m.onnx", Hierarchy(calls), {"x0": origins("b")}, {})
+        assert [figures.cls for _, figures in analyze(tmp_path / "m.onnx").modules.rows()] == [
+            "m.Net",
+            "m.A/B",
+            "m.C@1",
+        ]
 
 
 def test_what_has_no_tags_has_no_figures(tmp_path: Path) -> None:

@@ -114,6 +114,53 @@ class TestAnalyze:
         modules = json.loads(capsys.readouterr().out)["modules"]
         assert (modules["all_nodes"], modules["children"]) == (3, [])
 
+    def test_names_from_the_file_reach_the_terminal_escaped(
+        self, tagged: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        hostile = "\x1b[2J\x07\u202e\n"
+        proto = storage.load_proto(tagged)
+        proto.graph.node[0].op_type = proto.graph.node[1].domain = proto.opset_import[0].domain = hostile
+        (calls,) = (entry for entry in proto.metadata_props if entry.key == "hierexport.calls")
+        calls.value = calls.value.replace("m.[bold]", json.dumps(f"m.{hostile}")[1:-1])
+        for node in proto.graph.node[1:]:
+            node.ClearField("doc_string")
+            node.ClearField("metadata_props")
+        tagged.write_bytes(proto.SerializeToString())
+        assert main(["analyze", str(tagged)]) == 0
+        printed = capsys.readouterr().out
+        shown = r"\x1b[2J\x07\u202e\n"
+        assert all(character.isprintable() for line in printed.split("\n") for character in line)
+        assert f"  {shown}.0 " in printed
+        assert f"operators: {shown} 1, {shown}::Neg 1" in printed
+        assert main(["analyze", str(tagged), "--json"]) == 0
+        printed = capsys.readouterr().out
+        assert printed.isascii()
+        document = json.loads(printed)
+        assert document["modules"]["children"][0]["segment"] == f"{hostile}.0"
+        assert hostile in document["operators"]
+
+    def test_messages_with_names_from_the_file_stay_two_lines(
+        self, tagged: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        proto = storage.load_proto(tagged)
+        (version,) = (entry for entry in proto.metadata_props if entry.key == "hierexport.format")
+        version.value = "2\x1b[2J\n::error::"
+        tagged.write_bytes(proto.SerializeToString())
+        assert main(["analyze", str(tagged)]) == 1
+        lines = capsys.readouterr().err.splitlines()
+        assert len(lines) == 2
+        assert r"format 2\x1b[2J\n::error::" in lines[0]
+
+    @pytest.mark.parametrize("length", [255, 300])
+    def test_a_file_name_too_long_ends_in_a_message(
+        self, tagged: Path, length: int, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        path = tagged.with_name(f"{'x' * (length - len('.onnx'))}.onnx")
+        if length == 255:
+            tagged.rename(path)
+        assert main(["analyze", str(path)]) == (0 if length == 255 else 4)
+        assert "Traceback" not in capsys.readouterr().err
+
     def test_torch_is_not_imported(self, tagged: Path) -> None:
         code = (
             "import sys; from pytest_hierexport.cli import main;"

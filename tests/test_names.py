@@ -10,8 +10,11 @@ from pytest_hierexport.names import (
     call_name,
     decode,
     encode,
+    encode_operator,
     is_torch_nn,
     join_path,
+    one_line,
+    printable,
     qualified_class,
     split_call_name,
 )
@@ -54,6 +57,51 @@ def test_an_encoded_name_is_one_line_of_utf_8_without_separators(name: str) -> N
 )
 def test_only_what_separates_or_controls_is_encoded(name: str, encoded: str) -> None:
     assert encode(name) == encoded
+
+
+@settings(deadline=None)
+@given(ANY_NAME, ANY_NAME)
+def test_an_operator_is_one_word_and_splits_back(domain: str, op_type: str) -> None:
+    encoded = encode_operator(domain, op_type)
+    assert not {*" ,\t\n\x1b\u2028"} & set(encoded)
+    assert [decode(part) for part in encoded.split("::")] == (
+        [op_type] if domain in {"", "ai.onnx"} else [domain, op_type]
+    )
+
+
+@pytest.mark.parametrize(
+    ("domain", "op_type", "expected"),
+    [("", "Add", "Add"), ("ai.onnx", "Add", "Add"), ("com.microsoft", "Gelu", "com.microsoft::Gelu")],
+)
+def test_an_ordinary_operator_stays_as_it_is(domain: str, op_type: str, expected: str) -> None:
+    assert encode_operator(domain, op_type) == expected
+
+
+@settings(deadline=None)
+@given(ANY_NAME)
+def test_any_name_is_shown_on_one_line_of_utf_8(name: str) -> None:
+    shown = one_line(f"a{name}b")
+    shown.encode("utf-8")
+    assert len(shown.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Größe 注意 👩\u200d👩", "Größe 注意 👩\u200d👩"),
+        ("\x1b[31m", r"\x1b[31m"),
+        ("a\tb\nc\rd", r"a\tb\nc\rd"),
+        ("\x9b\u202e\u2066\u200f", r"\x9b\u202e\u2066\u200f"),
+        ("\ufeff\u200b\U000e0041", r"\ufeff\u200b\U000e0041"),
+        ("\ud800", r"\ud800"),
+    ],
+)
+def test_control_characters_alone_are_shown_escaped(text: str, shown: str) -> None:
+    assert one_line(text) == shown
+
+
+def test_text_of_several_lines_keeps_them() -> None:
+    assert printable("a\x1b\n\r\nb") == "a\\x1b\n\\r\nb"
 
 
 @settings(deadline=None)

@@ -1,7 +1,21 @@
 from __future__ import annotations
 
-from pytest_hierexport.report import as_html, as_lines, as_markdown
+import html
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from markdown_it import MarkdownIt
+
+from pytest_hierexport.names import one_line
+from pytest_hierexport.report import as_html, as_json, as_lines, as_markdown
 from pytest_hierexport.report.results import Check, Model, Results, RuleText, Verdict, cardinal_line
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
 
 RULES = (RuleText("MUST-001", "no hardcoded names", cardinal=True), RuleText("MUST-004", "the checker passes"))
 
@@ -38,9 +52,68 @@ def test_cardinal_rules_that_did_not_run_are_named_by_model() -> None:
 def test_names_and_messages_are_data_in_markdown_and_html() -> None:
     results = Results(RULES, (model("<script>|", MUST_001=Verdict.FAILED),))
     markdown, page = as_markdown(results), as_html(results)
-    assert "&lt;script>\\|" in markdown
+    assert "| `<script>\\|` |" in markdown
+    assert "<summary><code>&lt;script&gt;|</code>: MUST-001</summary>" in markdown
     assert "<script>" not in page
     assert "why | &lt;b&gt;" in page
+
+
+HOSTILE = [
+    "[x](http://evil.example)",
+    "![x](http://evil.example/pixel.png)",
+    "http://evil.example",
+    "www.evil.example",
+    "<http://evil.example>",
+    "somebody@evil.example",
+    "@team",
+    "*bold* __bold__",
+    "`[x](http://evil.example)",
+    "``[x](http://evil.example)`",
+    "a|b\\|c",
+    "a\n\n[x]: http://evil.example",
+    "<b>&amp;",
+    "# heading",
+    "\x1b[31m",
+]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_model_s_name_is_text_in_markdown_whatever_it_holds(name: str) -> None:
+    failed = replace(model(name, MUST_001=Verdict.FAILED), notes=(f"{name} was exported",))
+    markdown = as_markdown(Results(RULES, (failed,)))
+    tokens = list(_flat(MarkdownIt("commonmark").enable("table").parse(markdown)))
+    assert not {token.type for token in tokens} & {"link_open", "image", "html_inline", "strong_open", "em_open"}
+    # What is not in code, GitHub looks through for addresses, mentions and references.
+    assert not any(re.search(r"[@#<>]|www\.|://", token.content) for token in tokens if token.type == "text")
+    assert sum(token.type == "th_open" for token in tokens) == sum(token.type == "td_open" for token in tokens)
+    code = [token.content for token in tokens if token.type == "code_inline"]
+    assert code[0] == one_line(name)
+    summary = next(line for line in markdown.splitlines() if line.startswith("<details>"))
+    assert f"<code>{html.escape(one_line(name))}</code>" in summary
+
+
+@pytest.mark.parametrize("name", ["tower", "bert_dynamic", "MUST-001", "Modell für alle"])
+def test_an_ordinary_name_stands_in_markdown_as_it_is(name: str) -> None:
+    markdown = as_markdown(Results(RULES, (model(name, MUST_001=Verdict.FAILED),)))
+    assert f"| {name} |" in markdown
+    assert f"<summary>{name}: MUST-001</summary>" in markdown
+
+
+def _flat(tokens: Iterable[Token]) -> Iterator[Token]:
+    for token in tokens:
+        yield token
+        yield from _flat(token.children or ())
+
+
+@pytest.mark.parametrize("name", ["\x1b]0;x\x07", "\u202eevil", "\ud800", "a\nb"])
+def test_reports_hold_any_name_and_json_keeps_it(name: str) -> None:
+    results = Results(RULES, (model(name, MUST_001=Verdict.FAILED),))
+    for text in (as_json(results), as_html(results), as_markdown(results), *as_lines(results)):
+        text.encode("utf-8")
+        assert all(character.isprintable() for line in text.split("\n") for character in line)
+    assert json.loads(as_json(results))["models"][0]["name"] == name
+    assert one_line(name) in as_html(results)
+    assert len(as_lines(results)) == 2
 
 
 def test_a_fence_in_a_message_does_not_end_the_block_that_shows_it() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pytest_hierexport.cases.case import Case
 from pytest_hierexport.errors import UsageError, nearest, not_installed
-from pytest_hierexport.files import absolute
+from pytest_hierexport.files import absolute, exists, is_folder
 
 if TYPE_CHECKING:
     from pytest_hierexport.zoo import Entry
@@ -69,7 +69,7 @@ def _cases(selector: str, root: Path) -> list[Case]:
         if stands(selector):
             return make(selector, root)
     path = root / selector
-    if path.is_dir() and not _from_zoo(selector):
+    if is_folder(path) and not _from_zoo(selector):
         return _checkpoint(selector, root)
     if ":" in selector and not selector.startswith(_FAMILY):
         return _module_factory(selector, root)
@@ -135,9 +135,11 @@ def _checkpoint(selector: str, root: Path) -> list[Case]:
 
 def _existing(text: str, root: Path, what: str) -> Path:
     path = absolute(root / text)
-    if path.exists():
+    if exists(path):
         return path
-    near = nearest(path.name, (other.name for other in path.parent.iterdir())) if path.parent.is_dir() else "no folder"
+    near = (
+        nearest(path.name, (other.name for other in path.parent.iterdir())) if is_folder(path.parent) else "no folder"
+    )
     raise UsageError(what, found=f"no {text} in {root}", do=f"give a path that exists (near it: {near})")
 
 

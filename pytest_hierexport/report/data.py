@@ -16,7 +16,8 @@ FORMAT = 1
 
 def as_json(results: Results) -> str:
     """Return the results as a JSON text; docs/pytest.md describes its keys."""
-    return json.dumps(as_dict(results), indent=2, ensure_ascii=False) + "\n"
+    # In ASCII: JSON's own escapes keep every name whole, those included that no UTF-8 text can hold.
+    return json.dumps(as_dict(results), indent=2) + "\n"
 
 
 def as_dict(results: Results) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from html import escape
+import html
 
+from pytest_hierexport.names import one_line, printable
 from pytest_hierexport.ownership import GENERATOR
 from pytest_hierexport.report.results import Model, Results, Verdict, cardinal_line, notes_of
 
@@ -30,8 +31,8 @@ def as_html(results: Results) -> str:
         "<title>hierexport</title>",
         f"<style>{_STYLE}</style></head><body>",
         "<h1>hierexport</h1>",
-        f"<p>{escape(', '.join(f'{results.count(v)} {v.value}' for v in Verdict if results.count(v)))}</p>",
-        *(f"<p>{escape(remark)}</p>" for remark in remarks),
+        f"<p>{_escape(', '.join(f'{results.count(v)} {v.value}' for v in Verdict if results.count(v)))}</p>",
+        *(f"<p>{_escape(remark)}</p>" for remark in remarks),
         _table(results),
         _rules(results),
         *(_failure(model, name, check.message) for model, name, check in results.failures()),
@@ -42,32 +43,42 @@ def as_html(results: Results) -> str:
 
 
 def _table(results: Results) -> str:
-    head = "".join(f"<th>{escape(column)}</th>" for column in ("model", "exporter", "nodes", *results.columns))
+    head = "".join(f"<th>{_escape(column)}</th>" for column in ("model", "exporter", "nodes", *results.columns))
     rows = "\n".join(f"<tr>{_row(results, model)}</tr>" for model in results.models)
     return f"<table><thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table>"
 
 
 def _row(results: Results, model: Model) -> str:
-    cells = [f"<td>{escape(model.name)}</td><td>{escape(model.exporter)}</td><td>{model.nodes or ''}</td>"]
+    cells = [f"<td>{_escape(model.name)}</td><td>{_escape(model.exporter)}</td><td>{model.nodes or ''}</td>"]
     for column in results.columns:
         verdict = model.verdict(column).value
-        link = f'<a href="#{escape(_anchor(model, column))}">{verdict}</a>' if verdict == "failed" else verdict
+        link = f'<a href="#{_escape(_anchor(model, column))}">{verdict}</a>' if verdict == "failed" else verdict
         cells.append(f'<td class="{verdict}">{link}</td>')
     return "".join(cells)
 
 
 def _rules(results: Results) -> str:
-    items = "".join(f"<dt>{escape(rule.id)}</dt><dd>{escape(rule.promise)}</dd>" for rule in results.rules)
+    items = "".join(f"<dt>{_escape(rule.id)}</dt><dd>{_escape(rule.promise)}</dd>" for rule in results.rules)
     return f"<details><summary>The rules</summary><dl>{items}</dl></details>"
 
 
 def _failure(model: Model, check: str, message: str) -> str:
-    heading = f"{escape(model.name)}: {escape(check)}"
-    return f'<h2 id="{escape(_anchor(model, check))}">{heading}</h2>\n<pre>{escape(message)}</pre>'
+    heading = f"{_escape(model.name)}: {_escape(check)}"
+    return f'<h2 id="{_escape(_anchor(model, check))}">{heading}</h2>\n{_block(message)}'
 
 
 def _hierarchy(model: Model) -> str:
-    return f"<details><summary>{escape(model.name)}: hierarchy</summary><pre>{escape(model.hierarchy)}</pre></details>"
+    return f"<details><summary>{_escape(model.name)}: hierarchy</summary>{_block(model.hierarchy)}</details>"
+
+
+def _escape(text: str) -> str:
+    """Return a line of text as HTML that shows it as it stands, its control characters escaped."""
+    return html.escape(one_line(text))
+
+
+def _block(text: str) -> str:
+    """Return text of several lines as HTML; see :func:`_escape`."""
+    return f"<pre>{html.escape(printable(text))}</pre>"
 
 
 def _anchor(model: Model, check: str) -> str:

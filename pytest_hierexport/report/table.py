@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Sequence
 
+from pytest_hierexport.names import one_line, printable
 from pytest_hierexport.ownership import GENERATOR
 from pytest_hierexport.report.results import Model, Results, Verdict, cardinal_line, notes_of
 
@@ -23,13 +26,15 @@ _SIGNS = {
     Verdict.SKIPPED: "skipped",
     Verdict.NOT_RUN: "not run",
 }
+# Words, with the punctuation of prose after them: nothing that Markdown, or GitHub in it, makes something of.
+_PLAIN = re.compile(r"(?:\(?[^\W_]+(?:[-_'][^\W_]+)*[),;:.]*(?: |$))+")
 
 
 def as_lines(results: Results) -> list[str]:
     """Return the table for a terminal, with what must be said below it."""
     rows = [
         ["model", "exporter", "nodes", *_headings(results.columns)],
-        *(_row(results, model, _WORDS) for model in results.models),
+        *([one_line(cell) for cell in _row(results, model, _WORDS)] for model in results.models),
     ]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
@@ -39,24 +44,27 @@ def as_lines(results: Results) -> list[str]:
 def as_markdown(results: Results) -> str:
     """Return a summary for a pull request: the table, the failures, what must be said."""
     header = ["model", "exporter", "nodes", *results.columns]
-    rows = [header, ["---"] * len(header), *(_row(results, model, _SIGNS) for model in results.models)]
+    rows = [list(map(_cell, header)), ["---"] * len(header)]
+    for model in results.models:
+        name, exporter, *others = _row(results, model, _SIGNS)
+        rows.append([_cell(name), _cell(exporter) if model.exporter else exporter, *others])
     lines = [
         f"<!-- generator: {GENERATOR} -->",
         "## hierexport",
         "",
-        *("| " + " | ".join(map(_cell, row)) + " |" for row in rows),
+        *("| " + " | ".join(row) + " |" for row in rows),
         "",
     ]
     for model, name, check in results.failures():
         lines += [
-            f"<details><summary>{_cell(model.name)}: {name}</summary>",
+            f"<details><summary>{_html(model.name)}: {_html(name)}</summary>",
             "",
-            *_fenced(check.message),
+            *_fenced(printable(check.message)),
             "",
             "</details>",
             "",
         ]
-    lines += [f"- {remark}" for remark in _remarks(results)]
+    lines += [f"- {_inline(remark)}" for remark in _remarks(results)]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -81,7 +89,27 @@ def _remarks(results: Results) -> list[str]:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
+    """Return text for a cell of a table, where a bar ends the cell even in code."""
+    return _inline(text).replace("|", "\\|")
+
+
+def _inline(text: str) -> str:
+    """Return Markdown that shows text as it stands: as code, unless no character of it means anything.
+
+    In code there are no links, mentions, images or tags; backslashes would not keep an address from being one.
+    """
+    shown = one_line(text)
+    if _PLAIN.fullmatch(shown):
+        return shown
+    ticks = "`" * (1 + max((len(run) for run in re.findall("`+", shown)), default=0))
+    padding = " " if shown.startswith(("`", " ")) or shown.endswith(("`", " ")) else ""
+    return f"{ticks}{padding}{shown}{padding}{ticks}"
+
+
+def _html(text: str) -> str:
+    """Return HTML that shows text as it stands, in the way of :func:`_inline`."""
+    shown = one_line(text)
+    return shown if _PLAIN.fullmatch(shown) else f"<code>{html.escape(shown)}</code>"
 
 
 def _fenced(text: str) -> list[str]:

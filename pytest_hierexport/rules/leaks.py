@@ -11,7 +11,7 @@ import socket
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import Any
 from pytest_hierexport.files import absolute
 from pytest_hierexport.graph import inventory_proto
 
-__all__ = ["Leak", "Machine", "leaks_in_json", "leaks_in_message"]
+__all__ = ["Leak", "Machine", "leaks_in_message", "leaks_in_text"]
 
 _TOKEN = re.compile(r"""[^\s"'<>()\[\]{},;|]+""")
 """A run of characters that an address may consist of."""
@@ -144,7 +144,7 @@ def _exists(path: str) -> bool:
     return at.is_absolute() and any(os.path.lexists(part) for part in (at, *at.parents) if len(part.parts) > 2)
 
 
-def leaks_in_message(proto: Any, machine: Machine, known: frozenset[str]) -> Iterator[Leak]:
+def leaks_in_message(proto: Any, machine: Machine, known: Container[str]) -> Iterator[Leak]:
     """Yield what an ONNX message tells, wherever a text stands in it.
 
     Args:
@@ -164,7 +164,7 @@ def leaks_in_message(proto: Any, machine: Machine, known: frozenset[str]) -> Ite
 
 
 def _in_fields(
-    where: str, message: Any, machine: Machine, known: frozenset[str], *, leave_out: frozenset[str] = frozenset()
+    where: str, message: Any, machine: Machine, known: Container[str], *, leave_out: frozenset[str] = frozenset()
 ) -> Iterator[Leak]:
     for field, value in message.ListFields():
         if field.name in _DATA or field.name in leave_out:
@@ -180,17 +180,18 @@ def _in_fields(
                 # A graph is named once, by whoever writes the file; nodes and values by the paths of modules, too.
                 is_name = field.name in {"name", "input", "output"} and message.DESCRIPTOR.name != "GraphProto"
                 text = item if isinstance(item, str) else item.decode("utf-8", "replace")
-                yield from _in_text(inner, text, machine, known, is_name=is_name)
+                yield from leaks_in_text(inner, text, machine, known, is_name=is_name)
 
 
-def _in_text(
-    where: str, text: str, machine: Machine, known: frozenset[str], *, is_name: bool = False
+def leaks_in_text(
+    where: str, text: str, machine: Machine, known: Container[str], *, is_name: bool = False
 ) -> Iterator[Leak]:
+    """Yield what a text tells: what the texts in it tell where it is JSON."""
     if text in known:
         return
     if text.startswith(("{", "[")):
         try:
-            yield from leaks_in_json(where, json.loads(text), machine, known)
+            yield from _in_json(where, json.loads(text), machine, known)
         except (ValueError, RecursionError):
             pass
         else:
@@ -199,7 +200,7 @@ def _in_text(
         yield Leak(where, found, what)
 
 
-def leaks_in_json(where: str, value: Any, machine: Machine, known: frozenset[str]) -> Iterator[Leak]:
+def _in_json(where: str, value: Any, machine: Machine, known: Container[str]) -> Iterator[Leak]:
     """Yield what the texts of a JSON document tell, its keys among them."""
     if isinstance(value, str):
         if value not in known:
@@ -208,7 +209,7 @@ def leaks_in_json(where: str, value: Any, machine: Machine, known: frozenset[str
         for key, part in value.items():
             if key not in known:
                 yield from (Leak(where, found, what) for found, what in machine.told_by(key, is_name=True))
-            yield from leaks_in_json(f"{where}, {key}", part, machine, known)
+            yield from _in_json(f"{where}, {key}", part, machine, known)
     elif isinstance(value, list):
         for part in value:
-            yield from leaks_in_json(where, part, machine, known)
+            yield from _in_json(where, part, machine, known)

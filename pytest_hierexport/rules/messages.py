@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pytest_hierexport.names import one_line
+
 if TYPE_CHECKING:
     from pytest_hierexport.rules.base import Rule, Violation
 
@@ -17,7 +19,7 @@ def broken(rule: Rule, name: str, violations: Sequence[Violation], most: int = 1
     for violation in violations:
         alike.setdefault((violation.expected, violation.found, violation.do), []).append(violation.where)
     places = "1 place" if len(violations) == 1 else f"{len(violations)} places"
-    lines = [f"{rule.id} {rule.promise}: {name} breaks it in {places}"]
+    lines = [f"{rule.id} {rule.promise}: {one_line(name)} breaks it in {places}"]
     for (expected, found, do), wheres in list(alike.items())[:most]:
         parts = [("where", _listed(wheres)), ("expected", expected), ("found", found), ("to do", do)]
         lines += [*aligned(parts), ""]
@@ -38,4 +40,4 @@ def aligned(parts: Sequence[tuple[str, str]]) -> list[str]:
 
 def _listed(wheres: Sequence[str], most: int = 5) -> str:
     more = f"\n… and {len(wheres) - most} more" if len(wheres) > most else ""
-    return "\n".join(wheres[:most]) + more
+    return "\n".join(map(one_line, wheres[:most])) + more

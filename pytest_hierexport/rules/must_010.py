@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING
 
 from pytest_hierexport.errors import TagError
 from pytest_hierexport.rules.base import ExportedCase, Rule, Violation, at_most
 
 if TYPE_CHECKING:
+    from pytest_hierexport.hierarchy import Hierarchy
     from pytest_hierexport.rules.leaks import Leak
 
 __all__ = ["RULE"]
@@ -28,30 +28,39 @@ def _check(exported: ExportedCase) -> Iterator[Violation]:
 
 
 def _leaks(exported: ExportedCase) -> Iterator[Leak]:
-    from pytest_hierexport.rules.leaks import Machine, leaks_in_json, leaks_in_message
+    from pytest_hierexport.rules.leaks import Machine, leaks_in_message, leaks_in_text
     from pytest_hierexport.storage import sidecar_path
 
     machine, known = Machine.this(), _known(exported)
     yield from leaks_in_message(exported.proto, machine, known)
     beside = sidecar_path(exported.path)
-    if not beside.exists():
-        return
-    try:
-        document = json.loads(beside.read_text(encoding="utf-8"))
-    except ValueError:
-        # Whether it is JSON at all is another rule's.
-        document = beside.read_text(encoding="utf-8", errors="replace")
-    yield from leaks_in_json(beside.name, document, machine, known)
+    if beside.exists():
+        yield from leaks_in_text(beside.name, beside.read_text(encoding="utf-8", errors="replace"), machine, known)
 
 
-def _known(exported: ExportedCase) -> frozenset[str]:
+class _Names(Container[str]):
+    """The call names, tags and namespaces of a hierarchy; all tags at once would take quadratic memory."""
+
+    def __init__(self, hierarchy: Hierarchy) -> None:
+        self._hierarchy = hierarchy
+        self._namespaces = {call.path.replace(".", "/") for call in hierarchy.values()}
+
+    def __contains__(self, text: object) -> bool:
+        return text in self._hierarchy or text in self._namespaces or self._is_tag(text)
+
+    def _is_tag(self, text: object) -> bool:
+        try:
+            return isinstance(text, str) and self._hierarchy.resolve(text) is not None
+        except KeyError:
+            return False
+
+
+def _known(exported: ExportedCase) -> Container[str]:
     """Return the texts that follow from the model's own names: a module may be called like a folder or a user."""
     try:
-        hierarchy = exported.attribution.hierarchy
+        return _Names(exported.attribution.hierarchy)
     except TagError:
-        return frozenset()
-    paths = (call.path for call in hierarchy.values())
-    return frozenset((*hierarchy, *map(hierarchy.tag, hierarchy), *(path.replace(".", "/") for path in paths)))
+        return ()
 
 
 RULE = Rule("MUST-010", "nothing leaks", _check)

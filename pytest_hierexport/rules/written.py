@@ -57,6 +57,10 @@ def entries_of(message: Any) -> dict[str, str]:
 def _tags_in(doc_string: str) -> Iterator[str]:
     if not codec.is_our_doc(doc_string):
         return
-    document = json.loads(doc_string)
+    try:
+        document = json.loads(doc_string)
+    except (ValueError, RecursionError):
+        # Reading the attribution says what is wrong with it.
+        return
     path, tags = document.get("hierarchy_path"), document.get("hierarchy_tags")
     yield from (tag for tag in (path, *(tags if isinstance(tags, list) else ())) if isinstance(tag, str))

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 __all__ = ["diff", "members"]
 
-_LINE = re.compile(r"(?P<tag>.*?)(?: ×(?P<times>\d+))?(?:: (?P<operators>\S+ \d+(?:, \S+ \d+)*))?")
-_RUN = re.compile(r"(@?)\{(\d+)\.\.(\d+)\}")
+_LINE = re.compile(r"(?P<tag>.*?)(?: ×(?P<times>\d+))?(?:: (?P<operators>\S+ \d{1,18}(?:, \S+ \d{1,18})*))?")
+_RUN = re.compile(r"(@?)\{(\d{1,18})\.\.(\d{1,18})\}")
 _MOST_MODULES = 50_000
 
 
@@ -69,7 +69,7 @@ def _members_of(tag: str) -> int:
     """Count the tags that a folded one stands for."""
     size = 1
     for run in _RUN.finditer(tag):
-        size *= int(run[3]) - int(run[2]) + 1
+        size *= max(0, int(run[3]) - int(run[2]) + 1)
     return size
 
 

@@ -15,7 +15,7 @@ from pytest_hierexport.ownership import ForeignFileError
 from pytest_hierexport.snapshot import is_snapshot, of
 from pytest_hierexport.snapshot.diff import diff
 from pytest_hierexport.storage.atomic import write_atomically
-from pytest_hierexport.suite.ids import escape
+from pytest_hierexport.suite.ids import file_name
 
 if TYPE_CHECKING:
     from syrupy.location import PyTestLocation
@@ -28,7 +28,7 @@ FOLDER = "__hierexport__"
 
 def snapshot_file(anchor: Path, name: str) -> Path:
     """Return the snapshot of the model of that name whose items hang on the anchor."""
-    return _folder(anchor) / f"{escape(name)}.txt"
+    return _folder(anchor) / f"{file_name(name)}.txt"
 
 
 def _folder(anchor: Path) -> Path:
@@ -55,7 +55,9 @@ class HierarchySnapshotExtension(SingleFileSnapshotExtension):
     def get_file_basename(cls, *, test_location: PyTestLocation, index: SnapshotIndex) -> str:
         """Name the file after the model; after the test, as syrupy does, where a test of the project's own asks."""
         model = _model(test_location)
-        return super().get_file_basename(test_location=test_location, index=index) if model is None else escape(model)
+        return (
+            super().get_file_basename(test_location=test_location, index=index) if model is None else file_name(model)
+        )
 
     @classmethod
     def matches_test_location(cls, *, test_location: PyTestLocation, snapshot_location: str) -> bool:

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport.attribution import Attribution
+from pytest_hierexport.errors import TagError
 from pytest_hierexport.hierarchy import ROOT, Hierarchy, call_name
+from pytest_hierexport.names import encode_operator, one_line
 
 if TYPE_CHECKING:
     from pytest_hierexport.exporter import Export
@@ -25,12 +27,16 @@ UNTAGGED = "(untagged)"
 # The marks that a merge leaves are part of a snapshot: an update is how its conflict is resolved.
 _LINE_STARTS = ("/", UNTAGGED, "<<<<<<< ", "||||||| ", "=======", ">>>>>>> ")
 
+_DEEPEST = 300
+"""Levels of modules that are folded, by recursion: Python itself runs modules no deeper than its limit of 1,000 frames,
+three per call, allows."""
+
 
 def of(data: object) -> str:
     """Return the text of a tagged ONNX file by its path, of an export, or of what has a `path` to such a file.
 
     Raises:
-        TagError: The file holds no tags.
+        TagError: The file holds no tags, or modules that nest deeper than a text can show.
         TypeError: Nothing of the kind.
     """
     if isinstance(data, str):
@@ -57,7 +63,7 @@ def is_snapshot(path: Path) -> bool:
 def _of_export(export: Export) -> str:
     from pytest_hierexport.graph import walk_ir
 
-    operators = {key: _operator(node.domain, node.op_type) for key, node in walk_ir(export.model)}
+    operators = {key: encode_operator(node.domain, node.op_type) for key, node in walk_ir(export.model)}
     return text(export.attribution, operators)
 
 
@@ -65,7 +71,7 @@ def _of_file(path: Path) -> str:
     from pytest_hierexport import storage
     from pytest_hierexport.graph import walk_proto
 
-    operators = {key: _operator(node.domain, node.op_type) for key, node in walk_proto(storage.load_proto(path))}
+    operators = {key: encode_operator(node.domain, node.op_type) for key, node in walk_proto(storage.load_proto(path))}
     return text(storage.read(path), operators)
 
 
@@ -75,21 +81,20 @@ def text(attribution: Attribution, operators: Mapping[str, str]) -> str:
     Args:
         attribution: The origins; each node counts for its primary alone.
         operators: The operator of every node, by node key.
+
+    Raises:
+        TagError: The modules nest deeper than a text can show.
     """
     hierarchy = attribution.hierarchy
-    counts: dict[str, Counter[str]] = {}
+    counts: dict[str | None, Counter[str]] = {}
     for key, operator in operators.items():
         origins = attribution.nodes.get(key)
-        tag = hierarchy.tag(origins[0].call) if origins else UNTAGGED
-        counts.setdefault(tag, Counter())[operator] += 1
-    lines = list(_lines(_tree(hierarchy, counts), "")) if hierarchy else []
-    if UNTAGGED in counts:
-        lines.append(_line(UNTAGGED, 1, _operators(counts[UNTAGGED])))
+        owner = (hierarchy.kept(origins[0].call) or ROOT) if origins else None
+        counts.setdefault(owner, Counter())[operator] += 1
+    lines = list(_lines(_folded(_tree(hierarchy, counts)), "")) if hierarchy else []
+    if None in counts:
+        lines.append(_line(UNTAGGED, 1, _operators(counts[None])))
     return "".join(f"{line}\n" for line in lines)
-
-
-def _operator(domain: str, op_type: str) -> str:
-    return op_type if domain in {"", "ai.onnx"} else f"{domain}::{op_type}"
 
 
 @dataclass(frozen=True)
@@ -116,22 +121,37 @@ def _operators(counts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(counts.items()))
 
 
-def _tree(hierarchy: Hierarchy, counts: Mapping[str, Mapping[str, int]]) -> _Node:
+def _tree(hierarchy: Hierarchy, counts: Mapping[str | None, Mapping[str, int]]) -> _Node:
     """Return the calls that have a segment, each below the nearest one above it."""
-    below: dict[str | None, list[str]] = {}
-    for name, call in hierarchy.items():
-        if name != ROOT and hierarchy.is_kept(name):
-            above = None if call.parent is None else hierarchy.kept(call.parent)
-            below.setdefault(ROOT if above is None else above, []).append(name)
+    callers = {name: hierarchy.kept_above(name) or ROOT for name in hierarchy if hierarchy.is_kept(name)}
+    callers.pop(ROOT, None)
+    _check_depth(callers)
+    below: dict[str, list[_Node]] = {}
+    # From the leaves up: a call comes after its caller.
+    for name in reversed(list(callers)):
+        below.setdefault(callers[name], []).append(_node(hierarchy, name, counts, below.get(name, [])))
+    return _node(hierarchy, ROOT, counts, below.get(ROOT, []))
 
-    def node(name: str) -> _Node:
-        tag = hierarchy.tag(name)
-        segment = tag.rpartition("/")[2].partition("@")[0]
-        call = hierarchy[name]
-        children = tuple(node(child) for child in below.get(name, ()))
-        return _Node(segment, call.index, call.path, _operators(counts.get(tag, {})), children)
 
-    return _folded(node(ROOT))
+def _check_depth(callers: Mapping[str, str]) -> None:
+    levels = {ROOT: 0}
+    for name, caller in callers.items():
+        levels[name] = levels[caller] + 1
+    deepest = max(levels.values())
+    if deepest > _DEEPEST:
+        raise TagError(
+            f"at most {_DEEPEST} levels of modules in a hierarchy as text",
+            found=f"{deepest:,} levels",
+            do="look at the file with hierexport analyze, whose table takes any depth",
+        )
+
+
+def _node(
+    hierarchy: Hierarchy, name: str, counts: Mapping[str | None, Mapping[str, int]], reversed_children: list[_Node]
+) -> _Node:
+    call = hierarchy[name]
+    segment = hierarchy.segment(name) if hierarchy.is_kept(name) else ""
+    return _Node(segment, call.index, call.path, _operators(counts.get(name, {})), tuple(reversed(reversed_children)))
 
 
 def _folded(node: _Node) -> _Node:
@@ -148,10 +168,13 @@ def _folded(node: _Node) -> _Node:
 def _run(siblings: list[_Node]) -> list[_Node]:
     """Return the first sibling and those after it that are equal to it but for a number that goes up by one."""
     run = siblings[:1]
-    first = _content(siblings[0])
+    first: tuple[object, ...] | None = None
     for sibling in siblings[1:]:
         follows = _next_in_list(run[-1], sibling) if len(run) == 1 else _same_step(run, sibling)
-        if not (follows or _repeats(run, sibling)) or _content(sibling) != first:
+        if not (follows or _repeats(run, sibling)):
+            break
+        first = first or _content(run[0])
+        if _content(sibling) != first:
             break
         run.append(sibling)
     return run
@@ -245,4 +268,4 @@ def _lines(node: _Node, above: str) -> Iterable[str]:
 def _line(tag: str, times: int, operators: tuple[tuple[str, int], ...]) -> str:
     head = f"{tag} ×{times}" if times > 1 else tag
     listed = ", ".join(f"{operator} {count}" for operator, count in operators)
-    return f"{head}: {listed}" if listed else head
+    return one_line(f"{head}: {listed}" if listed else head)

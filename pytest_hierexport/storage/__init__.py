@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pytest_hierexport.attribution import Attribution
 from pytest_hierexport.errors import TagError, UsageError
+from pytest_hierexport.files import exists
 from pytest_hierexport.hierarchy import Module
 from pytest_hierexport.storage import codec
 from pytest_hierexport.storage.codec import Tags
@@ -140,7 +141,7 @@ def rewrite(
     check_tags(tags)
     path = Path(path)
     tagged = TaggedProto.load(path)
-    known = read_sidecar(path) if sidecar_path(path).exists() else None
+    known = read_sidecar(path) if exists(sidecar_path(path)) else None
     attribution = change(_read(tagged, path, source))
     tagged.write(attribution, tags)
     if known is None:
@@ -191,7 +192,7 @@ def _read(tagged: TaggedProto, path: Path | None, source: str) -> Attribution:
         attribution = tagged.read(place) if place in _IN_FILE else None
         if attribution is not None:
             return attribution
-    if path is not None and (source == "sidecar" or (source == "auto" and sidecar_path(path).exists())):
+    if path is not None and (source == "sidecar" or (source == "auto" and exists(sidecar_path(path)))):
         return read_sidecar(path).attribution
     raise TagError(
         "an ONNX model with tags" if source == "auto" else f"an ONNX model with tags in its {source}",

@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 from pytest_hierexport.attribution import Attribution, Evidence, Origin, Origins
-from pytest_hierexport.errors import TagError
 from pytest_hierexport.hierarchy import Call, Hierarchy, split_call_name
+from pytest_hierexport.storage.json_text import compact, parse_json, refuse
 
 FORMAT = "hierexport.format"
 CALLS = "hierexport.calls"
@@ -34,14 +34,7 @@ WITH_DOC_STRINGS = frozenset(("both", "doc_string"))
 
 _REPLACED = ("hierexport.", "pkg.torch.", "pkg.onnxscript.")
 _EVIDENCE = {evidence.value: evidence for evidence in Evidence}
-# ASCII alone: a class may live in a module whose name no UTF-8 text can hold.
-_ENCODER = json.JSONEncoder(separators=(",", ":"))
 _quote = json.encoder.encode_basestring_ascii
-
-
-def compact(value: object) -> str:
-    """Return JSON without spaces, its keys in the order they stand in."""
-    return _ENCODER.encode(value)
 
 
 def is_replaced(key: str) -> bool:
@@ -85,7 +78,7 @@ def check_origins(attribution: Attribution) -> None:
     calls = (origin.call for origins in held.values() for origin in origins)
     unknown = (call for call in calls if call not in attribution.hierarchy)
     if (call := next(unknown, None)) is not None:
-        _refuse(
+        refuse(
             "origins among the calls of the hierarchy",
             f"the call {call!r}",
             "list it among them: a module that several hold is called by the path of the one that runs it",
@@ -153,7 +146,7 @@ class Reader:
         origins = self.from_json(doc["origins"], doc.get("hierarchy_path"))
         tags = tags_of(self.hierarchy, origins)
         if doc["hierarchy_tags"] != tags:
-            _refuse(f"the tags {compact(tags)}, which follow from the origins", compact(doc["hierarchy_tags"]))
+            refuse(f"the tags {compact(tags)}, which follow from the origins", compact(doc["hierarchy_tags"]))
         return origins
 
     def from_json(self, pairs: Any, tag: str | None) -> Origins:
@@ -165,7 +158,7 @@ class Reader:
         origins = self.origins(pairs)
         expected = self.hierarchy.tag(origins[0].call) if origins else None
         if tag != expected:
-            _refuse(f"the tag {expected!r}, which follows from the origins {compact(pairs)}", repr(tag))
+            refuse(f"the tag {expected!r}, which follows from the origins {compact(pairs)}", repr(tag))
         return origins
 
     def origins(self, pairs: Any) -> Origins:
@@ -178,9 +171,9 @@ class Reader:
             origins = tuple(Origin(call, _EVIDENCE[evidence]) for call, evidence in pairs)
             unknown = [origin.call for origin in origins if origin.call not in self.hierarchy]
         except (KeyError, TypeError, ValueError):
-            _refuse("origins as a list of [call name, evidence]", compact(pairs))
+            refuse("origins as a list of [call name, evidence]", compact(pairs))
         if unknown:
-            _refuse("origins among the calls that the file lists", f"the call {unknown[0]!r}")
+            refuse("origins among the calls that the file lists", f"the call {unknown[0]!r}")
         return origins
 
 
@@ -221,14 +214,14 @@ def hierarchy_from_json(calls: Any, keep: Any) -> Hierarchy:
         TagError: The calls cannot be those of a forward pass.
     """
     if not isinstance(keep, list) or not all(isinstance(cls, str) for cls in keep):
-        _refuse("the kept classes as a list of qualified classes", compact(keep))
+        refuse("the kept classes as a list of qualified classes", compact(keep))
     expected = "calls as an object: call name → [parent or null, class], the root's first"
     if not isinstance(calls, dict) or not calls:
-        _refuse(expected, compact(calls))
+        refuse(expected, compact(calls))
     try:
         return Hierarchy([_call(name, parent, cls) for name, (parent, cls) in calls.items()], keep)
     except (TypeError, ValueError) as error:
-        _refuse(expected, str(error))
+        refuse(expected, str(error))
 
 
 def _call(name: str, parent: str | None, cls: str) -> Call:
@@ -261,7 +254,7 @@ def initializers(reader: Reader, entries: Mapping[str, str]) -> dict[str, Origin
     """
     listed = parse_json(entries.get(INITIALIZERS, "{}"), f"the entry {INITIALIZERS}")
     if not isinstance(listed, dict):
-        _refuse("initializers as an object: key → origins", compact(listed))
+        refuse("initializers as an object: key → origins", compact(listed))
     return {key: reader.origins(pairs) for key, pairs in listed.items()}
 
 
@@ -272,7 +265,7 @@ def hierarchy_from_entries(entries: Mapping[str, str]) -> Hierarchy:
         TagError: The entries are not there, of an unknown format, or broken.
     """
     if FORMAT not in entries:
-        _refuse(f"a model with the entry {FORMAT}", "none", "export the model with its tags, or read its sidecar")
+        refuse(f"a model with the entry {FORMAT}", "none", "export the model with its tags, or read its sidecar")
     check_format(entries[FORMAT])
     calls = parse_json(entries.get(CALLS, ""), f"the entry {CALLS}")
     keep = parse_json(entries.get(KEEP, "[]"), f"the entry {KEEP}")
@@ -286,28 +279,8 @@ def check_format(found: object) -> None:
         TagError: It is another; the error names it.
     """
     if str(found) != str(FORMAT_VERSION):
-        _refuse(
+        refuse(
             f"tags in format {FORMAT_VERSION}",
             f"format {found}",
             "read the file with the version of pytest-hierexport that wrote it, or a newer one",
         )
-
-
-def parse_json(text: str, where: str) -> Any:
-    """Parse JSON.
-
-    Raises:
-        TagError: It is none; the error says where it stood.
-    """
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        _refuse(f"JSON in {where}", f"{error}, in {_shorten(text, 60)!r}")
-
-
-def _refuse(expected: str, found: str, do: str = "export the model again: these tags were changed by hand") -> NoReturn:
-    raise TagError(expected, found=_shorten(found), do=do)
-
-
-def _shorten(text: str, length: int = 200) -> str:
-    return text if len(text) <= length else f"{text[:length]} …"

@@ -14,6 +14,7 @@ from pytest_hierexport.attribution import Attribution, Origins
 from pytest_hierexport.errors import TagError, UsageError
 from pytest_hierexport.graph import inventory_proto, may_hold_subgraphs
 from pytest_hierexport.storage import codec
+from pytest_hierexport.storage.json_text import refusing_deep_json
 
 __all__ = ["TaggedProto"]
 
@@ -49,6 +50,10 @@ class TaggedProto:
         Raises:
             TagError: The tags are of an unknown format, or broken.
         """
+        with refusing_deep_json("the model's tags"):
+            return self._read(source)
+
+    def _read(self, source: str) -> Attribution | None:
         model = {entry.key: entry.value for entry in self.proto.metadata_props}
         if codec.FORMAT not in model:
             return None

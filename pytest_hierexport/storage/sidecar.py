@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,17 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport.attribution import Attribution, Origins
 from pytest_hierexport.errors import TagError
-from pytest_hierexport.hierarchy import Hierarchy, Module, Parameter
+from pytest_hierexport.hierarchy import Hierarchy, Module, Parameter, element_count
 from pytest_hierexport.storage.codec import (
     FORMAT_VERSION,
     Reader,
     calls_to_json,
     check_format,
-    compact,
     hierarchy_from_json,
     origins_to_json,
-    parse_json,
 )
+from pytest_hierexport.storage.json_text import compact, parse_json, refusing_deep_json
 
 if TYPE_CHECKING:
     import onnx
@@ -126,7 +124,7 @@ def _module_to_json(module: Module) -> dict[str, Any]:
         "path": module.path,
         "class": module.cls,
         "parameters": [_parameter_to_json(parameter) for parameter in module.parameters],
-        "count": sum(math.prod(p.shape) for p in module.parameters if p.trainable and p.shared is None),
+        "count": sum(element_count(p.shape) for p in module.parameters if p.trainable and p.shared is None),
     }
 
 
@@ -211,13 +209,18 @@ def parse(text: str, where: str = "the sidecar") -> Sidecar:
         TagError: The text is not JSON, of an unknown format, or breaks the schema or itself.
     """
     document = parse_json(text, where)
+    with refusing_deep_json(where):
+        return _sidecar(document, where)
+
+
+def _sidecar(document: Any, where: str) -> Sidecar:
     if isinstance(document, dict) and "format" in document:
         check_format(document["format"])
     _validate(document, where)
     reader = Reader(hierarchy_from_json(document["calls"], document["keep"]))
     return Sidecar(
         attribution=_attribution(document, reader, where),
-        modules=tuple(_module(module) for module in document["modules"]),
+        modules=tuple(_module(module, where) for module in document["modules"]),
         coverage=document["coverage"],
         inputs=tuple(document["inputs"]),
         outputs=tuple(document["outputs"]),
@@ -238,18 +241,18 @@ def _attribution(document: Mapping[str, Any], reader: Reader, where: str) -> Att
     return attribution
 
 
-def _module(module: Mapping[str, Any]) -> Module:
-    return Module(module["path"], module["class"], tuple(map(_parameter, module["parameters"])))
+def _module(module: Mapping[str, Any], where: str) -> Module:
+    return Module(module["path"], module["class"], tuple(_parameter(p, where) for p in module["parameters"]))
 
 
-def _parameter(parameter: Mapping[str, Any]) -> Parameter:
-    return Parameter(
-        parameter["name"],
-        tuple(parameter["shape"]),
-        parameter["dtype"],
-        parameter["trainable"],
-        parameter.get("shared"),
-    )
+def _parameter(parameter: Mapping[str, Any], where: str) -> Parameter:
+    # JSON Schema takes 2.0 and 1e300 for integers.
+    shape = tuple(int(dimension) for dimension in parameter["shape"])
+    try:
+        element_count(shape)
+    except ValueError as error:
+        raise _broken(where, f"{error}, in the parameter {parameter['name']!r}"[:300]) from None
+    return Parameter(parameter["name"], shape, parameter["dtype"], parameter["trainable"], parameter.get("shared"))
 
 
 @lru_cache(maxsize=1)

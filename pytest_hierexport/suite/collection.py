@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_hierexport.files import absolute
+from pytest_hierexport.names import one_line
 from pytest_hierexport.suite import items
 from pytest_hierexport.suite.ids import escape
 
@@ -52,7 +54,7 @@ class CaseClass(pytest.Class):
     case: Case
 
     def _getobj(self) -> type[items.ModelSuite]:
-        document = f"The MUST rules and the snapshot on {self.case.name} ({self.case.source})."
+        document = one_line(f"The MUST rules and the snapshot on {self.case.name} ({self.case.source}).")
         namespace: Mapping[str, Any] = {"case": self.case, "__module__": items.__name__, "__doc__": document}
         return type(self.name, (items.ModelSuite,), dict(namespace))
 
@@ -89,10 +91,23 @@ def relayed(run: Run) -> dict[Path, tuple[Case, ...]]:
     """Return the anchors that go by the relay, with their cases.
 
     An id cannot start with a folder, so the root directory does. So does a file that a walk from the root would
-    ignore: pytest drops the arguments that lie below another one and walks there by itself.
+    ignore: pytest drops the arguments that lie below another one and walks there by itself. So does a file whose
+    path holds `[`, which begins the parameters of a test in an argument.
     """
-    root = run.config.rootpath
-    return {anchor: cases for anchor, cases in run.anchors.items() if anchor == root or _is_ignored(run.config, anchor)}
+    root, here = run.config.rootpath, run.config.invocation_params.dir
+    return {
+        anchor: cases
+        for anchor, cases in run.anchors.items()
+        if anchor == root or "[" in _argument(anchor, here) or _is_ignored(run.config, anchor)
+    }
+
+
+def _argument(path: Path, here: Path) -> str:
+    """Return a path as an argument of pytest: from the folder that it was started in, whose name may hold `[`."""
+    try:
+        return os.path.join(os.curdir, os.path.relpath(path, here))  # noqa: PTH118  # Path drops the leading dot
+    except ValueError:  # another drive
+        return str(path)
 
 
 def _is_ignored(config: pytest.Config, anchor: Path) -> bool:
@@ -119,7 +134,13 @@ def arguments(run: Run) -> list[str]:
     given = [f"{run.relay}{rest}" if rest and path in by_relay else argument for argument, path, rest in split]
     if any(named.values()):
         return given
-    added = [str(run.relay if anchor in by_relay else anchor) for anchor in run.anchors if anchor not in named]
+    if run.config.args_source is run.config.ArgsSource.INVOCATION_DIR:
+        given = [os.curdir]
+    added = [
+        str(run.relay) if anchor in by_relay else _argument(anchor, here)
+        for anchor in run.anchors
+        if anchor not in named
+    ]
     return [*given, *dict.fromkeys(added)]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_hierexport.names import printable
+
 __all__ = ["CheckFailed", "RuleBroken"]
 
 
@@ -14,8 +16,8 @@ class CheckFailed(pytest.fail.Exception):  # type: ignore[name-defined,misc]  # 
     __module__ = "builtins"
 
     def __init__(self, message: str) -> None:
-        """Fail with the message alone."""
-        super().__init__(message, pytrace=False)
+        """Fail with the message alone, as a terminal can show it: names from a model may hold any character."""
+        super().__init__(printable(message), pytrace=False)
 
 
 class RuleBroken(CheckFailed):

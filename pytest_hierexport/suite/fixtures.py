@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from pytest_hierexport.cases import Case, Example
 from pytest_hierexport.errors import HierexportError
-from pytest_hierexport.suite.ids import escape
+from pytest_hierexport.suite.failures import CheckFailed
+from pytest_hierexport.suite.ids import file_name
 from pytest_hierexport.suite.items import RUN
 
 if TYPE_CHECKING:
+    import pytest
     import torch
     from syrupy.assertion import SnapshotAssertion
 
@@ -33,7 +33,7 @@ def exported(config: pytest.Config, case: Case) -> ExportedCase:
     try:
         return config.stash[RUN].store.exported(case)
     except HierexportError as error:
-        pytest.fail(f"{case.name} could not be exported: {error}", pytrace=False)
+        raise CheckFailed(f"{case.name} could not be exported: {error}") from None
 
 
 def exporter(request: pytest.FixtureRequest) -> Callable[..., ExportedCase]:
@@ -88,7 +88,7 @@ def _exported(case: Case, example: Example, folder: Path) -> ExportedCase:
 
 def _free_folder(home: Path, name: str) -> Path:
     """Make a folder for the next export of that name within a test."""
-    names = (escape(name) if i == 0 else f"{escape(name)}-{i}" for i in range(10_000))
+    names = (file_name(name) if i == 0 else f"{file_name(name)}-{i}" for i in range(10_000))
     folder = next(path for path in map(home.joinpath, names) if not path.exists())
     folder.mkdir()
     return folder
@@ -101,4 +101,4 @@ def snapshot(request: pytest.FixtureRequest) -> SnapshotAssertion:
     try:
         return hierarchy_snapshot(request)
     except HierexportError as error:
-        pytest.fail(str(error), pytrace=False)
+        raise CheckFailed(str(error)) from None

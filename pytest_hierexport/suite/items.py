@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import pytest
 
 from pytest_hierexport.errors import HierexportError
+from pytest_hierexport.names import one_line
 from pytest_hierexport.suite.failures import CheckFailed, RuleBroken
 from pytest_hierexport.suite.run import Run, failure, failure_of_rule
 from pytest_hierexport.suite.snapshots import check_snapshot
@@ -72,6 +73,6 @@ def _parameter(case: Case, rule: Rule) -> object:
     known = case.known_failure(rule.id)
     marks = []
     if known is not None and not known.expired:
-        reason = f"known failure until {known.until}: {known.reason}"
+        reason = one_line(f"known failure until {known.until}: {known.reason}")
         marks.append(pytest.mark.xfail(strict=True, raises=RuleBroken, reason=reason))
     return pytest.param(rule, id=rule.id, marks=marks)

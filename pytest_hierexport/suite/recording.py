@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport.cases.factories import line_of
+from pytest_hierexport.names import one_line
 from pytest_hierexport.report.results import SNAPSHOT, Check, Model, Results, RuleText, Verdict
 from pytest_hierexport.suite.annotations import error_commands
 from pytest_hierexport.suite.outputs import write_output
@@ -77,12 +78,12 @@ class Recording:
 
         reporter.write_sep("=", "hierexport")
         for line in [*as_lines(results), *self._outcome_lines(results)]:
-            reporter.write_line(line)
+            reporter.write_line(one_line(line))
         for warning in self.warnings:
-            reporter.write_line(f"warning: {warning}", yellow=True)
+            reporter.write_line(one_line(f"warning: {warning}"), yellow=True)
         if os.environ.get("GITHUB_ACTIONS") == "true":
             for line in error_commands(results):
-                reporter.write_line(line)
+                reporter.write_line(one_line(line))
 
     def _outcome_lines(self, results: Results) -> list[str]:
         skipped = {

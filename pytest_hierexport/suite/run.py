@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from pytest_hierexport.cases import Case, select
 from pytest_hierexport.errors import HierexportError, UsageError, nearest, raise_if_disk_full
+from pytest_hierexport.names import one_line
 from pytest_hierexport.ownership import make_folder, replace_files
 from pytest_hierexport.rules.messages import aligned, broken
-from pytest_hierexport.suite.ids import escape
+from pytest_hierexport.suite.ids import escape, file_name
 from pytest_hierexport.suite.settings import Settings, arguments_of
 from pytest_hierexport.suite.store import ExportStore
 
@@ -152,7 +153,7 @@ class Run:
 
         entry = self.store.known(case)
         home = self.config.rootpath / KEPT
-        folder = home / escape(case.name)
+        folder = home / file_name(case.name)
         files = [] if entry is None else [path for path in sorted(entry.folder.glob("*")) if _is_kept(path)]
         if entry is None or not files:
             return "nothing: the model was not exported"
@@ -171,7 +172,7 @@ class Run:
         """Return the line that pytest prints at the start of the run."""
         names = ", ".join(case.name for case in self.cases[:8])
         more = f" and {len(self.cases) - 8} more" if len(self.cases) > 8 else ""
-        return f"hierexport: {names}{more}"
+        return one_line(f"hierexport: {names}{more}")
 
 
 def _rules(returned: object) -> list[Rule]:
@@ -204,9 +205,10 @@ def _stamps(files: Iterable[Path]) -> list[tuple[int, int]]:
 
 def failure(run: Run, case: Case, test: str, what: str, error: HierexportError) -> str:
     """Return what a failing item shows where an error of ours kept it from its check."""
-    parts = [("expected", error.expected), ("found", error.found), ("to do", error.do)]
+    stated = [("expected", error.expected), ("found", error.found), ("to do", error.do)]
+    parts = [(label, one_line(text)) for label, text in stated]
     parts += [("kept", run.keep(case)), ("repeat", run.repeat(case, test))]
-    return "\n".join([f"{case.name}: {what}", *aligned(parts)])
+    return "\n".join([one_line(f"{case.name}: {what}"), *aligned(parts)])
 
 
 def known_failure_over(run: Run, case: Case, known: KnownFailure) -> str:
@@ -217,7 +219,7 @@ def known_failure_over(run: Run, case: Case, known: KnownFailure) -> str:
         ("to do", f"remove the known failure from {case.manifest}"),
         ("repeat", run.repeat(case, f"test_must[{known.rule}]")),
     ]
-    return "\n".join([f"{case.name}: the known failure of {known.rule} is over", *aligned(parts)])
+    return "\n".join([one_line(f"{case.name}: the known failure of {known.rule} is over"), *aligned(parts)])
 
 
 def failure_of_rule(run: Run, case: Case, rule: Rule, violations: Sequence[Violation]) -> str:

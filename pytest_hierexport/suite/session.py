@@ -13,6 +13,7 @@ import pytest
 
 from pytest_hierexport.errors import HierexportError
 from pytest_hierexport.files import absolute
+from pytest_hierexport.names import one_line, printable
 from pytest_hierexport.rules.base import Rule
 from pytest_hierexport.suite import collection
 from pytest_hierexport.suite.items import RUN, ModelSuite
@@ -133,7 +134,7 @@ class ModelsPlugin:
         missing = [case.name for case in self.run.cases if case.name not in collected]
         if missing:
             raise pytest.UsageError(
-                f"hierexport: expected tests of {', '.join(missing)}; found none\n"
+                f"hierexport: expected tests of {one_line(', '.join(missing))}; found none\n"
                 "to do: see what keeps pytest from collecting the file that they hang on, a conftest or a plugin"
             )
 
@@ -155,7 +156,7 @@ class ModelsPlugin:
             error = call.excinfo.value if call.excinfo else None
             known = self._held(item, report) if error is None else None
             if known is not None:
-                report.longrepr = known
+                report.longrepr = printable(known)
             self.recording.mark(report, item.cls.case, item, error)  # type: ignore[attr-defined]
         return report
 

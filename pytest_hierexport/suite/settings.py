@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_hierexport.cases.selectors import split
 from pytest_hierexport.choices import check_exporter, check_opset
 from pytest_hierexport.errors import UsageError
-from pytest_hierexport.files import absolute
+from pytest_hierexport.files import absolute, exists, is_folder
 from pytest_hierexport.suite.outputs import check_output
 
 if TYPE_CHECKING:
@@ -121,13 +121,13 @@ def check_outputs(settings: Settings) -> None:
 
 
 def _check_folder(folder: Path) -> None:
-    existed = folder.exists()
+    existed = exists(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
-    except OSError as error:
-        found = f"a file, {folder}" if folder.is_file() else str(error)
+    except (OSError, ValueError) as error:
+        found = f"a file, {folder}" if exists(folder) and not is_folder(folder) else str(error)
         raise UsageError("a folder for the cache that can be written", found=found, do="name another folder") from None
     if not existed:
         folder.rmdir()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_hierexport.errors import UsageError
+from pytest_hierexport.names import one_line
 from pytest_hierexport.suite.failures import CheckFailed
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def check_snapshot(request: pytest.FixtureRequest, run: Run, case: Case, text: s
     update = _update_command(run, case)
     if not file.exists() and not is_updating(run.config):
         if not file.parent.exists() and not run.settings.require_snapshots:
-            pytest.skip(f"there are no snapshots yet; to make them: {_make_command(run)}")
+            pytest.skip(one_line(f"there are no snapshots yet; to make them: {_make_command(run)}"))
         head = [f"  expected  {_shown(run, file)}", "  found     no such file"]
         raise _failed(run, case, f"{case.name} has no snapshot", head, f"write it: {update}")
     snapshot = hierarchy_snapshot(request)
@@ -103,7 +104,7 @@ def _failed(run: Run, case: Case, title: str, lines: list[str], to_do: str) -> C
     return CheckFailed(
         "\n".join(
             [
-                title,
+                one_line(title),
                 *lines,
                 f"  to do     {to_do}",
                 f"  kept      {run.keep(case)}",
