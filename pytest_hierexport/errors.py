@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "TagError",
     "UsageError",
     "cause",
+    "chain",
     "gist",
     "in_words",
     "nearest",
@@ -79,9 +80,16 @@ def nearest(wanted: str, known: Iterable[str]) -> str:
 
 def cause(error: BaseException) -> str:
     """Return what stands at the bottom of a chain of errors, in a sentence: see :func:`gist`."""
-    while (below := error.__cause__ or (None if error.__suppress_context__ else error.__context__)) is not None:
-        error = below
-    return gist(error)
+    *_, bottom = chain(error)
+    return gist(bottom)
+
+
+def chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error, what caused it, what caused that, and so on."""
+    below: BaseException | None = error
+    while below is not None:
+        yield below
+        below = below.__cause__ or (None if below.__suppress_context__ else below.__context__)
 
 
 def gist(error: BaseException) -> str:
