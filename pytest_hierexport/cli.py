@@ -92,6 +92,7 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
     add("--opset", type=int, metavar="N", help="the ONNX opset (default: the exporter's own)")
     add("--tags", default="both", help="where tags stand: both, metadata, doc_string or none (default: %(default)s)")
     add("--keep", action="append", metavar="CLASS", help="a torch.nn class to show in tags; may be repeated")
+    add("--strict", action="store_true", help="fail where auto would fall back to an exporter that records one run")
     add("--no-optimize", action="store_true", help="leave out the exporter's own optimizer")
     add(
         "--external-data", action=argparse.BooleanOptionalAction, help="tensors in a file of their own (default: large)"
@@ -186,6 +187,7 @@ def _select(options: argparse.Namespace) -> Case:
         exporter=exporter,
         opset=case.opset if options.opset is None else check_opset(options.opset),
         keep=tuple(options.keep or case.keep),
+        strict=options.strict or case.strict,
         # The rules need generic weights; who exports a model wants its own.
         randomise=False,
     )
@@ -218,6 +220,8 @@ def _show_export(result: Exported, path: Path) -> None:
     console = _console()
     for note in result.notes:
         console.print(f"note: {note}", markup=False, highlight=False)
+    for warning in result.warnings:
+        console.print(f"warning: {warning}", style="bold red", markup=False, highlight=False)
     coverage = result.attribution.coverage()
     _print(console, f"{path} ({result.exporter}), with {sidecar_path(path).name}")
     _print(console, _coverage_line(sum(coverage.values()), coverage))

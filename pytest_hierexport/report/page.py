@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from pytest_hierexport.report.results import Model, Results, Verdict, cardinal_line, notes_of
+from pytest_hierexport.report.results import Model, Results, Verdict, cardinal_line, notes_of, orphans_line, warnings_of
 
 __all__ = ["as_html"]
 
@@ -15,20 +15,21 @@ th, td { border: 1px solid #d4d8dd; padding: .3rem .6rem; text-align: left; }
 th { background: #f3f5f7; }
 pre { background: #f3f5f7; padding: .8rem; overflow: auto; }
 td.passed { background: #e3f5e6; } td.failed { background: #fde3e3; font-weight: bold; }
+p.warning { color: #c0232c; font-weight: bold; }
 td.known { background: #fdf3d8; } td.skipped, td.not { color: #6b7280; }
 """
 
 
 def as_html(results: Results) -> str:
     """Return a page that needs no other file: the table, the failures, the hierarchy of every model."""
-    line = cardinal_line(results)
-    remarks = [*notes_of(results), *([line] if line else [])]
+    remarks = [*notes_of(results), *filter(None, (cardinal_line(results), orphans_line(results)))]
     parts = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8"><title>hierexport</title>',
         f"<style>{_STYLE}</style></head><body>",
         "<h1>hierexport</h1>",
         f"<p>{escape(', '.join(f'{results.count(v)} {v.value}' for v in Verdict if results.count(v)))}</p>",
+        *(f'<p class="warning">{escape(warning)}</p>' for warning in warnings_of(results)),
         *(f"<p>{escape(remark)}</p>" for remark in remarks),
         _table(results),
         _rules(results),

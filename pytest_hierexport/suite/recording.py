@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport.cases.factories import line_of
-from pytest_hierexport.report.results import SNAPSHOT, Check, Model, Results, RuleText, Verdict
+from pytest_hierexport.report.results import SNAPSHOT, Check, Model, Results, RuleText, Verdict, warnings_of
 from pytest_hierexport.suite.annotations import error_commands
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ class Recording:
     run: Run
     checks: dict[str, dict[str, Check]] = field(default_factory=dict)
     removed: list[str] = field(default_factory=list)
+    orphans: list[Path] = field(default_factory=list)
+    """The snapshots of models that are gone and were not removed."""
 
     def mark(self, report: pytest.TestReport, case: Case, item: pytest.Item, error: BaseException | None) -> None:
         """Write on a report which check of which model it is of; it goes from worker to controller with it."""
@@ -49,20 +51,26 @@ class Recording:
     def results(self) -> Results:
         """Return the results so far."""
         rules = tuple(RuleText(rule.id, rule.promise, rule.cardinal) for rule in self.run.rules)
-        return Results(rules, tuple(self._model(case) for case in self.run.cases))
+        orphans = tuple(_relative(file, self.run.config.rootpath) for file in self.orphans)
+        return Results(rules, tuple(self._model(case) for case in self.run.cases), orphans)
 
     def finish(self) -> None:
-        """Write what was asked for; nothing where no check ran."""
-        results = self.results()
-        if not results.began:
+        """Look for orphaned snapshots and write what was asked for; nothing where no check ran."""
+        if not self.results().began:
             return
+        self._settle_orphans(self.results())
+        results = self.results()
         from pytest_hierexport.report import as_html, as_json, as_markdown
 
         for path in self.run.settings.reports:
             path.write_text(as_html(results) if path.suffix == ".html" else as_json(results), encoding="utf-8")
         if self.run.settings.summary is not None:
             self.run.settings.summary.write_text(as_markdown(results), encoding="utf-8")
-        self.removed = self._remove_snapshots(results)
+
+    @property
+    def fails(self) -> bool:
+        """Whether the run fails though no check did: a snapshot is required to have a model."""
+        return bool(self.orphans) and self.run.settings.require_snapshots
 
     def print(self, reporter: pytest.TerminalReporter) -> None:
         """Print the table, what must be said, and the annotations of a pull request."""
@@ -72,7 +80,13 @@ class Recording:
         from pytest_hierexport.report import as_lines
 
         reporter.write_sep("=", "hierexport")
-        for line in [*as_lines(results), *self._outcome_lines(results)]:
+        for line in as_lines(results):
+            reporter.write_line(line)
+        for line in warnings_of(results):
+            reporter.write_line(line, red=True, bold=True)
+        for line in self._orphan_lines():
+            reporter.write_line(line, red=self.fails)
+        for line in self._outcome_lines(results):
             reporter.write_line(line)
         if os.environ.get("GITHUB_ACTIONS") == "true":
             for line in error_commands(results):
@@ -89,10 +103,23 @@ class Recording:
         written = [path for path in (*self.run.settings.reports, self.run.settings.summary) if path is not None]
         return [*sorted(skipped), *([removed] if self.removed else []), *(f"written: {path}" for path in written)]
 
-    def _remove_snapshots(self, results: Results) -> list[str]:
-        from pytest_hierexport.suite.stale import is_complete, remove_stale
+    def _orphan_lines(self) -> list[str]:
+        if not self.orphans:
+            return []
+        from pytest_hierexport.suite.snapshots import update_all
 
-        return remove_stale(self.run) if is_complete(self.run, results) else []
+        return [f"  to do  where they are gone for good, remove their snapshots: {update_all(self.run)}"]
+
+    def _settle_orphans(self, results: Results) -> None:
+        """Find the snapshots of models that are gone, and remove them where snapshots are updated."""
+        from pytest_hierexport.suite.stale import find_orphans, removes_orphans
+
+        self.orphans = find_orphans(self.run, results)
+        if removes_orphans(self.run.config, results):
+            self.removed = [file.stem for file in self.orphans]
+            for file in self.orphans:
+                file.unlink()
+            self.orphans = []
 
     def _model(self, case: Case) -> Model:
         root, anchor = self.run.config.rootpath, self.run.anchor(case)
@@ -105,6 +132,7 @@ class Recording:
             known = {
                 "exporter": entry.exporter,
                 "notes": entry.notes,
+                "warnings": entry.warnings,
                 "coverage": dict(entry.coverage),
                 "hierarchy": entry.hierarchy,
             }

@@ -41,6 +41,7 @@ def selected_cases(settings: Settings) -> list[Case]:
             case,
             exporter=settings.exporter or (case.exporter if case.exporter != "auto" else settings.default_exporter),
             opset=settings.opset or case.opset or settings.default_opset,
+            strict=settings.strict or (settings.default_strict if case.strict is None else case.strict),
         )
         for case in select(settings.selectors, settings.base)
     ]

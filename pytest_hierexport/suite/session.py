@@ -190,9 +190,11 @@ class ModelsPlugin:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Write the reports; remove the snapshots of models that are no longer selected."""
+        """Write the reports; name or remove the snapshots of models that are gone."""
         if not _is_worker(session.config):
             self.recording.finish()
+            if self.recording.fails and session.exitstatus == pytest.ExitCode.OK:
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the table of models and rules."""
