@@ -90,6 +90,7 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
     add("--opset", type=int, metavar="N", help="the ONNX opset (default: the exporter's own)")
     add("--tags", default="both", help="where tags stand: both, metadata, doc_string or none (default: %(default)s)")
     add("--keep", action="append", metavar="CLASS", help="a torch.nn class to show in tags; may be repeated")
+    add("--strict", action="store_true", help="fail where auto would fall back to an exporter that records one run")
     add("--no-optimize", action="store_true", help="leave out the exporter's own optimizer")
     add(
         "--external-data", action=argparse.BooleanOptionalAction, help="tensors in a file of their own (default: large)"
@@ -184,6 +185,7 @@ def _select(options: argparse.Namespace) -> Case:
         exporter=exporter,
         opset=case.opset if options.opset is None else check_opset(options.opset),
         keep=tuple(options.keep or case.keep),
+        strict=options.strict or case.strict,
         # The rules need generic weights; who exports a model wants its own.
         randomise=False,
     )
@@ -216,6 +218,8 @@ def _show_export(result: Exported, path: Path) -> None:
 
     for note in result.notes:
         _print(f"note: {note}")
+    for warning in result.warnings:
+        _warn(f"warning: {warning}")
     coverage = result.attribution.coverage()
     _print(f"{path} ({result.exporter}), with {sidecar_path(path).name}")
     _print(coverage_line(sum(coverage.values()), coverage))
@@ -233,6 +237,13 @@ def _analyze(options: argparse.Namespace) -> None:
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for line in as_lines(analysis, options.file.name, options.depth, width):
         _print(line)
+
+
+def _warn(line: str) -> None:
+    """Print a line in red, where the terminal has colours."""
+    from rich.console import Console
+
+    Console().print(one_line(line), style="bold red", markup=False, highlight=False, soft_wrap=True)
 
 
 def _print(line: str) -> None:

@@ -6,7 +6,7 @@ import difflib
 import errno
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pytest_hierexport.names import one_line
@@ -19,6 +19,7 @@ __all__ = [
     "TagError",
     "UsageError",
     "cause",
+    "chain",
     "disk_full",
     "gist",
     "in_words",
@@ -112,9 +113,16 @@ def nearest(wanted: str, known: Iterable[str]) -> str:
 
 def cause(error: BaseException) -> str:
     """Return what stands at the bottom of a chain of errors, in a sentence: see :func:`gist`."""
-    while (below := error.__cause__ or (None if error.__suppress_context__ else error.__context__)) is not None:
-        error = below
-    return gist(error)
+    *_, bottom = chain(error)
+    return gist(bottom)
+
+
+def chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error, what caused it, what caused that, and so on."""
+    below: BaseException | None = error
+    while below is not None:
+        yield below
+        below = below.__cause__ or (None if below.__suppress_context__ else below.__context__)
 
 
 def gist(error: BaseException) -> str:

@@ -30,6 +30,8 @@ class Exported:
     attribution: Attribution
     notes: tuple[str, ...] = ()
     """What the user should know."""
+    warnings: tuple[str, ...] = ()
+    """What may make the graph another than the model."""
 
 
 def export_case(case: Case, example: Example, path: Path, **options: Any) -> Exported:
@@ -66,9 +68,10 @@ def _by_capture(case: Case, example: Example, path: Path, options: Mapping[str, 
         opset=case.opset,
         dynamic_shapes=example.dynamic_shapes,
         keep=case.keep,
+        strict=bool(case.strict),
         **options,
     )
-    return Exported(exported.exporter, exported.attribution, exported.notes)
+    return Exported(exported.exporter, exported.attribution, exported.notes, exported.warnings)
 
 
 def _by_own(case: Case, example: Example, path: Path) -> Exported:

@@ -35,7 +35,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     _option(parser, group, "cache", "FOLDER", "keep exports and verdicts there from run to run")
     _list_option(parser, group, "report", "FILE", "write a report: .html or .json")
     _option(parser, group, "summary", "FILE", "write a summary in Markdown")
-    _flag(parser, group, "require-snapshots", "a missing snapshot fails, also where there are none at all")
+    _flag(parser, group, "strict", "fail where auto would fall back to an exporter that records one run of the model")
+    _flag(parser, group, "require-snapshots", "a missing snapshot fails, and so does one of a model that is gone")
 
 
 def _option(parser: pytest.Parser, group: pytest.OptionGroup, name: str, metavar: str, text: str, **more: Any) -> None:

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 from transformers import PretrainedConfig, PreTrainedModel
+from transformers.exporters import exporter_onnx
 
 from pytest_hierexport.cases import Case, Example
 from pytest_hierexport.errors import ExportError
@@ -20,6 +21,7 @@ from pytest_hierexport.exporter.scopes import STACK
 from pytest_hierexport.proof import prove
 from pytest_hierexport.rules import must_005
 from pytest_hierexport.rules.base import ExportedCase
+from pytest_hierexport.rules.peer import plain_transformers_export
 from pytest_hierexport.weights import randomise
 
 X = torch.linspace(-1, 1, 24).reshape(6, 4)
@@ -122,6 +124,19 @@ def test_transformers_exporter_serves_where_it_cannot_compute_inputs_beforehand(
     example = Example(model, (X,))
     case = Case("positioned", lambda: example, "tests")
     assert list(must_005.RULE.check(ExportedCase(case, tmp_path / "model.onnx", example, "transformers"))) == []
+
+
+def test_a_program_from_transformers_exporter_serves_as_before_5_23(monkeypatch: pytest.MonkeyPatch) -> None:
+    def program(_: Any, model: nn.Module, inputs: dict[str, Any], config: Any) -> torch.onnx.ONNXProgram | None:
+        exported = torch.export.export(model, (), inputs)
+        return torch.onnx.export(exported, kwargs=inputs, dynamo=True, optimize=config.optimize, verbose=False)
+
+    monkeypatch.setattr(exporter_onnx.OnnxExporter, "export", program)
+    model: nn.Module = Positioned().eval()  # type: ignore[no-untyped-call]
+    result = export(model, (X,), exporter="transformers")
+    assert is_proven(model, result)
+    plain = plain_transformers_export(model, (X,))
+    assert [node.op_type for node in plain.graph] == [node.op_type for node in result.model.graph]
 
 
 def test_a_pass_may_put_a_number_in_the_place_of_an_operation() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from projects import Project
@@ -149,6 +151,87 @@ def test_any_other_run_removes_none(two: Project, arguments: list[str]) -> None:
         (two.path / "other.toml").unlink()
     two.run(*arguments)
     assert "low.txt" in snapshots(two)
+
+
+REQUIRE = "--hierexport-require-snapshots"
+ORPHAN = "snapshots of models that are gone: __hierexport__/low.txt"
+
+
+@pytest.fixture
+def dropped(two: Project) -> Project:
+    """Give a project with an orphan in which the snapshot test is the only one that runs, with nothing filtered."""
+    two.write(
+        "conftest.py",
+        """
+        import pytest
+
+        @pytest.hookimpl(trylast=True)
+        def pytest_collection_modifyitems(items):
+            items[:] = [item for item in items if "must" not in item.name]
+        """,
+    )
+    return two
+
+
+def test_an_orphan_is_named_with_the_command_that_removes_it(dropped: Project) -> None:
+    result = dropped.run("--hierexport-models=models.toml")
+    assert result.ret == 0
+    command = "pytest --hierexport-models=models.toml -m hierexport --snapshot-update"
+    result.stdout.fnmatch_lines([ORPHAN, f"  to do  *: {command}"])
+    assert snapshots(dropped) == {"low.txt", "high.txt"}
+    assert dropped.run(*command.split()[1:]).ret == 0
+    assert snapshots(dropped) == {"high.txt"}
+
+
+def test_an_orphan_fails_a_complete_run_that_requires_snapshots(dropped: Project) -> None:
+    reports = ("--hierexport-report=out.json", "--hierexport-report=out.html", "--hierexport-summary=out.md")
+    result = dropped.run("--hierexport-models=models.toml", REQUIRE, *reports)
+    assert (result.ret, result.parseoutcomes()) == (1, {"passed": 1})
+    result.stdout.fnmatch_lines([ORPHAN])
+    assert json.loads((dropped.path / "out.json").read_text())["orphaned_snapshots"] == ["__hierexport__/low.txt"]
+    assert all(ORPHAN in (dropped.path / name).read_text() for name in ("out.html", "out.md"))
+
+
+def test_an_orphan_fails_where_the_ini_requires_snapshots_and_workers_run(dropped: Project) -> None:
+    dropped.write("pytest.ini", "[pytest]\nhierexport_models = models.toml\nhierexport_require_snapshots = true\n")
+    assert dropped.run("-n1").ret == 1
+
+
+def test_a_model_that_is_there_fails_nothing(dropped: Project) -> None:
+    dropped.write("models.toml", TWO)
+    result = dropped.run("--hierexport-models=models.toml", REQUIRE)
+    assert result.ret == 0
+    assert "that are gone" not in result.stdout.str()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--hierexport-models=models.toml", "-k", "snapshot"],
+        ["--hierexport-models=models.toml", "models.toml::high::test_snapshot"],
+        ["--hierexport-models=models.toml", "--deselect", "models.toml::high::test_snapshot", "my_model.py"],
+        ["--hierexport-models=models.toml", "--snapshot-disable-unused"],
+        [MODELS, "-m", "hierexport"],
+        ["-c", "other.ini"],
+    ],
+    ids=["filtered", "by id", "deselected", "unused are not asked for", "a factory", "another configuration"],
+)
+def test_a_run_that_is_not_complete_names_no_orphan(dropped: Project, arguments: list[str]) -> None:
+    dropped.run(MODELS, "-k", "snapshot", "--snapshot-update")
+    if "other.ini" in arguments:
+        dropped.write("all.ini", "[pytest]\nhierexport_models = models.toml\n")
+        dropped.write("other.ini", "[pytest]\nhierexport_models = my_model.py::build\n")
+    result = dropped.run(*arguments, REQUIRE)
+    assert result.ret in {0, pytest.ExitCode.NO_TESTS_COLLECTED}
+    assert "that are gone" not in result.stdout.str()
+
+
+def test_another_configuration_in_the_folder_keeps_its_snapshots(dropped: Project) -> None:
+    dropped.write("models.toml", TWO)
+    dropped.write("all.ini", "[pytest]\nhierexport_models = models.toml\n")
+    dropped.write("other.ini", "[pytest]\nhierexport_models = my_model.py::build\n")
+    assert dropped.run("-c", "other.ini", "--snapshot-update").ret == 0
+    assert snapshots(dropped) == {"low.txt", "high.txt", "build.txt"}
 
 
 def test_one_model_of_those_that_the_ini_states_is_no_complete_selection(two: Project) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
+from pytest_hierexport.cases.models import check_model
 from pytest_hierexport.errors import CollectError, HierexportError, gist
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ class Case:
     allow_derived: int = 0
     """How many nodes may have a `derived` origin."""
     known_failures: tuple[KnownFailure, ...] = ()
+    strict: bool | None = None
+    """Whether `auto` fails where it would fall back to an exporter that records one run; None leaves it to the run."""
     keep: tuple[str, ...] = ()
     """`torch.nn` classes that shall appear in tags, as `package.Class`."""
     files: tuple[Path, ...] = ()
@@ -107,12 +110,9 @@ class Case:
         return next((known for known in self.known_failures if known.rule == rule), None)
 
     def _as_example(self, made: object) -> Example:
-        from torch.nn import Module
-
         parts = parts_of(made)
-        model = parts.get("model")
-        if not isinstance(model, Module):
-            raise self._not_a_model(made)
+        expected = f"the factory of {self.name} ({self.source}) to return {_PROMISE}"
+        model = check_model(parts.get("model"), expected, _describe(made))
         if "args" not in parts and "kwargs" not in parts:
             from pytest_hierexport.cases.inputs import example_inputs
 
@@ -178,13 +178,6 @@ class Case:
                 found=", ".join(map(str, beyond)),
                 do=f"count from 0; the shape of {name} is {sizes}",
             )
-
-    def _not_a_model(self, made: object) -> CollectError:
-        return CollectError(
-            f"the factory of {self.name} ({self.source}) to return {_PROMISE}",
-            found=_describe(made),
-            do="return a torch.nn.Module with the inputs to run it on",
-        )
 
 
 def parts_of(made: object) -> dict[str, Any]:

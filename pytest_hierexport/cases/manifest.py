@@ -23,6 +23,7 @@ _FIELDS: Mapping[str, type] = {
     "exporter": str,
     "opset": int,
     "randomise": bool,
+    "strict": bool,
     "allow_derived": int,
     "keep": list,
     "trust_remote_code": bool,
@@ -31,7 +32,7 @@ _FIELDS: Mapping[str, type] = {
     "tolerances": dict,
     "known_failures": list,
 }
-_PLAIN = ("exporter", "opset", "randomise", "allow_derived")
+_PLAIN = ("exporter", "opset", "randomise", "strict", "allow_derived")
 Select = Callable[[Sequence[str], Path], list[Case]]
 CARDINAL = ("MUST-001", "MUST-002", "MUST-003")
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pytest_hierexport._carry.flat import Flat, Node
 
-__all__ = ["Capture", "Capturer", "Request"]
+__all__ = ["CannotCaptureError", "Capture", "Capturer", "Request"]
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,17 @@ class Capture:
     """What people should know of how the graph was captured."""
 
 
+class CannotCaptureError(Exception):
+    """A capture that cannot serve a request says why; the next one is tried."""
+
+
 class Capturer(Protocol):
     """A way to get an ONNX graph out of a model together with the call of every operation."""
 
     def __call__(self, request: Request) -> Capture:
-        """Capture the request's model and leave it as it was, whatever happens."""
+        """Capture the request's model and leave it as it was, whatever happens.
+
+        Raises:
+            CannotCaptureError: It cannot serve this request.
+            Exception: What the exporter underneath or the model raised.
+        """

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport.choices import EXPORTERS
 from pytest_hierexport.errors import ExportError, HierexportError, UsageError, cause
 from pytest_hierexport.exporter import dynamo, torchscript, transformers
-from pytest_hierexport.exporter.capture import Capture, Capturer, Request
+from pytest_hierexport.exporter.capture import CannotCaptureError, Capture, Capturer, Request
+from pytest_hierexport.exporter.faults import fault_in
 from pytest_hierexport.exporter.parts import in_parts
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+    import torch
 
-__all__ = ["AIDS", "CAPTURES", "capture_with"]
+__all__ = ["AIDS", "CAPTURES", "Served", "capture_with"]
 
 CAPTURES: Mapping[str, Capturer] = {
     "dynamo": dynamo.capture,
@@ -30,50 +33,93 @@ AIDS: Mapping[str, Callable[[Callable[[], Any]], Any]] = {
 does."""
 
 
-def capture_with(exporter: str, request: Request) -> tuple[Capture, str, tuple[str, ...]]:
+@dataclass(frozen=True)
+class Served:
+    """A capture, and what to say of how it came about."""
+
+    capture: Capture
+    exporter: str
+    """The capture that served."""
+    notes: tuple[str, ...]
+    """One for each capture that could not serve, then what the capture says of itself."""
+    warnings: tuple[str, ...] = ()
+    """That another capture than the one asked for may have changed what is exported."""
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """Why a capture does not serve."""
+
+    exporter: str
+    why: str
+    error: Exception | None = None
+
+
+def capture_with(exporter: str, request: Request, *, strict: bool = False) -> Served:
     """Capture a request.
 
     Args:
         exporter: The name of a capture, or `auto` for the first that can. Where all that can give graphs that the ONNX
             checker refuses, the first of those serves.
         request: What to export.
-
-    Returns:
-        The capture, the name of the exporter that served, and a note for each that could not.
+        strict: Whether a capture that records one run may serve in the place of none that failed.
 
     Raises:
         UsageError: No exporter has this name.
-        ExportError: None of them can export the model.
+        ExportError: None of them can export the model, or code of this package failed.
     """
     if exporter not in EXPORTERS:
         raise UsageError(f"exporter to be {' or '.join(EXPORTERS)}", found=repr(exporter), do="choose one of them")
-    failures: list[tuple[str, str]] = []
-    raised: list[Exception] = []
-    refused: tuple[Capture, str, tuple[str, ...]] | None = None
+    failures: list[_Failure] = []
+    refused: Served | None = None
     for name in _suited(request) if exporter == "auto" else (exporter,):
-        try:
-            capture = CAPTURES[name](request)
-        except HierexportError:
-            raise
-        except Exception as error:  # noqa: BLE001 whatever the exporter underneath raises, the user gets its cause
-            failures.append((name, cause(error)))
-            raised.append(error)
+        if strict and failures and name in _ONE_RUN:
+            raise _forbidden(request, failures, name) from _first_error(failures)
+        result = _try(name, request)
+        if isinstance(result, _Failure):
+            failures.append(result)
             continue
-        opset = capture.after.opset_imports.get("")
-        if request.opset is not None and opset not in (None, request.opset):
-            failures.append((name, f"could not convert its graph from opset {opset} to {request.opset}"))
-            continue
-        others = (f"{other} could not export the model: {why}" for other, why in failures)
-        served = capture, name, (*others, *capture.notes)
-        refusal = _refusal(capture.after) if exporter == "auto" else None
+        served = _served(result, name, failures)
+        refusal = _refusal(result.after) if exporter == "auto" else None
         if refusal is None:
             return served
         refused = refused or served
-        failures.append((name, f"the ONNX checker refuses its graph: {refusal}"))
+        failures.append(_Failure(name, f"the ONNX checker refuses its graph: {refusal}"))
     if refused is not None:
         return refused
-    # What the first one raised tells most.
-    raise _failed(request, failures) from next(iter(raised), None)
+    raise _failed(request, failures) from _first_error(failures)
+
+
+def _try(name: str, request: Request) -> Capture | _Failure:
+    """Return what one capture gives, or why it gives nothing.
+
+    Raises:
+        HierexportError: No other capture shall be tried: the request is at fault, or this package.
+    """
+    try:
+        capture = CAPTURES[name](request)
+    except HierexportError:
+        raise
+    except CannotCaptureError as refusal:
+        return _Failure(name, str(refusal))
+    except Exception as error:
+        fault = fault_in(error, f"to capture {type(request.model).__name__} by {name}")
+        if fault is not None:
+            raise fault from error
+        return _Failure(name, cause(error), error)
+    opset = capture.after.opset_imports.get("")
+    if request.opset is not None and opset not in (None, request.opset):
+        return _Failure(name, f"could not convert its graph from opset {opset} to {request.opset}")
+    return capture
+
+
+def _served(capture: Capture, name: str, failures: Sequence[_Failure]) -> Served:
+    others = tuple(f"{failure.exporter} could not export the model: {failure.why}" for failure in failures)
+    if not failures or name not in _ONE_RUN:
+        return Served(capture, name, (*others, *capture.notes))
+    names = " and ".join(failure.exporter for failure in failures)
+    fallback = f"{name} served in the place of {names}: it records one run, and what Python decides in it is fixed"
+    return Served(capture, name, others, (fallback, *capture.notes))
 
 
 def _refusal(model: ir.Model) -> str | None:
@@ -104,12 +150,51 @@ _OLDEST: Mapping[str, int] = {"dynamo": 18, "transformers": 18}
 """The oldest opset in which a capture makes its graph; torch converts it further down where it can."""
 
 
-def _failed(request: Request, failures: list[tuple[str, str]]) -> ExportError:
-    model = type(request.model).__name__
-    found = "; ".join(f"{name}: {why}" for name, why in failures)
+_ONE_RUN = frozenset({"torchscript"})
+"""The captures that record one run of the model: a branch that Python takes in it is the only one in the graph."""
+
+
+def _failed(request: Request, failures: Sequence[_Failure]) -> ExportError:
+    compiled = _compiled_parts(request.model)
+    if compiled:
+        what = f"{_told(failures)}; compiled by TorchScript: {', '.join(compiled)}"
+        do = "put the modules that were scripted or traced in their place: no exporter sees into compiled ones"
+        return ExportError(_expected(request), found=what, do=do)
     return ExportError(
-        f"{model} to be captured as a graph",
-        found=found,
+        _expected(request),
+        found=_told(failures),
         do="run the model once on the same inputs; if that works, try other inputs, dynamic_shapes or exporter, "
         "or mend what the message names",
     )
+
+
+def _forbidden(request: Request, failures: Sequence[_Failure], name: str) -> ExportError:
+    return ExportError(
+        f"{_expected(request)} without falling back to {name}, as strict demands",
+        found=_told(failures),
+        do=f"mend what the message names (torch.cond keeps both branches); where one run is meant to be recorded, ask "
+        f"for exporter {name}; or drop strict",
+    )
+
+
+def _expected(request: Request) -> str:
+    return f"{type(request.model).__name__} to be captured as a graph"
+
+
+def _told(failures: Sequence[_Failure]) -> str:
+    return "; ".join(f"{failure.exporter}: {failure.why}" for failure in failures)
+
+
+def _first_error(failures: Sequence[_Failure]) -> Exception | None:
+    """Return what the first capture raised: it tells most."""
+    return next((failure.error for failure in failures if failure.error is not None), None)
+
+
+def _compiled_parts(model: torch.nn.Module | torch.export.ExportedProgram) -> list[str]:
+    """Return the paths of the modules that TorchScript compiled, without those inside them."""
+    import torch
+
+    if not isinstance(model, torch.nn.Module):
+        return []
+    paths = [path for path, module in model.named_modules() if isinstance(module, torch.jit.ScriptModule)]
+    return [path for path in paths if not any(path.startswith(f"{other}.") for other in paths)]

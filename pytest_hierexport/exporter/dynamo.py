@@ -25,6 +25,7 @@ from pytest_hierexport._carry.flat import Flat, Node
 from pytest_hierexport.errors import HierexportError
 from pytest_hierexport.exporter.capture import Capture, Request
 from pytest_hierexport.exporter.dropped import noting_dropped, stacks
+from pytest_hierexport.exporter.faults import is_fault
 from pytest_hierexport.exporter.modules import Instances
 from pytest_hierexport.exporter.recorder import CallRecorder
 from pytest_hierexport.exporter.scopes import STACK, Scopes, Stack
@@ -78,6 +79,7 @@ class Watch:
         self._scopes = Scopes()
         self._before: Flat | None = None
         self._stacks: dict[Node, tuple[Stack, ...]] = {}
+        self._failed: list[Exception] = []  # what attempts of torch to run the model raised
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
@@ -92,7 +94,7 @@ class Watch:
             stack.enter_context(replaced(_traceback, "_extract_symbolized_tb", shown))
             stack.enter_context(replaced(higher_order, "_maybe_run_with_interpreter", self._traceable))
             if isinstance(self._model, torch.nn.Module):
-                stack.enter_context(replaced(torch.export, "export", _keeping_stacks(torch.export.export)))
+                stack.enter_context(replaced(torch.export, "export", self._keeping_stacks(torch.export.export)))
                 recorder = CallRecorder(Instances(self._model), observer=self._scopes, tracer=self._scopes)
                 self._scopes.recorder = stack.enter_context(recorder.listening())
             else:
@@ -114,8 +116,27 @@ class Watch:
             return functools.partial(self._scopes.run_graph, function)
         return function
 
+    def _keeping_stacks(self, original: Callable[..., torch.export.ExportedProgram]) -> Callable[..., Any]:
+        def export(*args: Any, **kwargs: Any) -> torch.export.ExportedProgram:
+            try:
+                program = original(*args, **kwargs)
+                _run_bodies_node_by_node(program)
+            except Exception as error:
+                self._failed.append(error)
+                raise
+            return program
+
+        return export
+
     def capture(self, after: ir.Model) -> Capture:
-        """Return what was seen of an export that gave the graph `after`."""
+        """Return what was seen of an export that gave the graph `after`.
+
+        Raises:
+            Exception: A fault of this package in an attempt of torch that failed; torch made another instead.
+        """
+        for error in self._failed:
+            if is_fault(error):
+                raise error
         before = self._before
         if before is None:
             raise HierexportError(
@@ -180,15 +201,6 @@ def _handing_over(original: Callable[..., Any]) -> Callable[..., Any]:
 def _stacks(node: ir.Node) -> tuple[Stack, ...]:
     fx_node = node.meta.get("node")
     return ({},) if fx_node is None else stacks(fx_node)
-
-
-def _keeping_stacks(original: Callable[..., torch.export.ExportedProgram]) -> Callable[..., Any]:
-    def export(*args: Any, **kwargs: Any) -> torch.export.ExportedProgram:
-        program = original(*args, **kwargs)
-        _run_bodies_node_by_node(program)
-        return program
-
-    return export
 
 
 def _run_bodies_node_by_node(program: torch.export.ExportedProgram) -> list[torch.fx.GraphModule]:

@@ -15,6 +15,7 @@ import torch
 from torch.onnx._internal.torchscript_exporter import utils
 
 from pytest_hierexport.errors import HierexportError
+from pytest_hierexport.exporter.faults import calls_on
 from pytest_hierexport.exporter.jit_graph import Graph, numbers
 from pytest_hierexport.exporter.jit_survey import number_of
 from pytest_hierexport.exporter.jit_trace import Origins, Trace
@@ -68,7 +69,7 @@ class Conversion:
                 (torch._C, "_jit_pass_onnx_assign_scoped_names_for_node_and_value", self._naming),
                 (torch._C, "_jit_onnx_log", _silencing),
             ):
-                stack.enter_context(replaced(holder, name, follow(getattr(holder, name))))
+                stack.enter_context(replaced(holder, name, follow(_torchs(getattr(holder, name)))))
             yield
 
     def _converting(self, original: Callable[..., torch._C.Graph]) -> Callable[..., torch._C.Graph]:
@@ -144,6 +145,16 @@ class Conversion:
             self._final = Graph.of(graph, typed=False).renumbered(self._renumbered)
 
         return run
+
+
+def _torchs(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of torch's behind a frame, where it has none: most are builtins."""
+
+    @calls_on
+    def call(*args: Any) -> Any:
+        return original(*args)
+
+    return call
 
 
 def _silencing(_: Callable[..., None]) -> Callable[..., None]:

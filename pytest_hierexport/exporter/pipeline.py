@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ from pytest_hierexport._carry import Flat, carry_known
 from pytest_hierexport.attribution import Primary
 from pytest_hierexport.choices import check_opset
 from pytest_hierexport.errors import UsageError
-from pytest_hierexport.exporter.capture import Capture, Request
-from pytest_hierexport.exporter.captures import capture_with
+from pytest_hierexport.exporter.capture import Request
+from pytest_hierexport.exporter.captures import Served, capture_with
 from pytest_hierexport.exporter.modules import kept_classes, module_tree
 from pytest_hierexport.exporter.result import Export
 from pytest_hierexport.exporter.state import WAS_TRAINING, as_found, in_eval_mode
@@ -41,6 +42,7 @@ def export(
     keep: Sequence[str] = (),
     external_data: bool | None = None,
     primary: Primary = "first",
+    strict: bool = False,
 ) -> Export:
     """Export a model to ONNX with every node tagged with the module calls it came from.
 
@@ -63,9 +65,11 @@ def export(
         external_data: Whether tensors go to a file beside the model; None decides by their size.
         primary: Which of several origins is a node's primary: `first` in execution order, their nearest common
             `ancestor`, or a function of the hierarchy and the origins.
+        strict: Whether `auto` fails where it would fall back to an exporter that records one run of the model, and
+            with it one side of each branch that Python takes.
 
     Raises:
-        UsageError: No model, an option that does not exist or an opset that onnx does not know.
+        UsageError: No model that can be exported, an option that does not exist or an opset that onnx does not know.
         ExportError: The model could not be captured, or the file not be written; nothing is left behind.
     """
     _check_model(model)
@@ -73,24 +77,26 @@ def export(
     request = Request(
         model, _as_tuple(args), dict(kwargs or {}), opset, dynamic_shapes, input_names, output_names, optimize
     )
-    capture, served, notes = _capture(request, exporter)
+    served = _capture(request, exporter, strict=strict)
+    capture = served.capture
     hierarchy = Hierarchy(capture.calls, keep=kept)
     attribution = carry_known(known(capture, hierarchy), Flat.of(capture.after), primary)
     storage.attach(capture.after, attribution, tags=tags)
     modules = module_tree(model) if isinstance(model, torch.nn.Module) else ()
-    result = Export(capture.after, attribution, modules, served, notes, tags)
+    result = Export(
+        capture.after, attribution, modules, served.exporter, served.notes, tags=tags, warnings=served.warnings
+    )
     if path is not None:
         result.save(path, external_data=external_data)
     return result
 
 
-def _capture(request: Request, exporter: str) -> tuple[Capture, str, tuple[str, ...]]:
+def _capture(request: Request, exporter: str, *, strict: bool) -> Served:
     if not isinstance(request.model, torch.nn.Module):
-        return capture_with(exporter, request)
+        return capture_with(exporter, request, strict=strict)
     with as_found(request.model), in_eval_mode(request.model) as trained:
-        capture, served, notes = capture_with(exporter, request)
-    mode = (WAS_TRAINING,) if trained else ()
-    return capture, served, (*mode, *notes)
+        served = capture_with(exporter, request, strict=strict)
+    return replace(served, notes=(WAS_TRAINING, *served.notes)) if trained else served
 
 
 def _as_tuple(args: Any) -> tuple[Any, ...]:
@@ -105,6 +111,12 @@ def _check_model(model: object) -> None:
             "a torch.nn.Module, or a program of torch.export",
             found=f"a {type(model).__name__}",
             do="pass the model itself: an instance, not its class or a function that makes it",
+        )
+    if isinstance(model, torch.jit.ScriptModule):
+        raise UsageError(
+            "a model that Python runs",
+            found=f"a {type(model).__name__}, which TorchScript compiled: its calls cannot be seen",
+            do="pass the module that was scripted or traced",
         )
 
 

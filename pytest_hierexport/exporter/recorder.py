@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import torch
 
+from pytest_hierexport.exporter.faults import calls_on
 from pytest_hierexport.exporter.modules import Instances
 from pytest_hierexport.exporter.state import replaced
 from pytest_hierexport.hierarchy import ROOT, Call, Hierarchy
@@ -124,12 +125,13 @@ class CallRecorder:
         self, original: Callable[..., Any], concerns: Callable[[torch.nn.Module], bool]
     ) -> Callable[..., Any]:
         # One frame and no more: torch notes the Python stack with every operation, and reads each frame's source.
+        @calls_on
         @functools.wraps(original)
         def observed(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
             if torch.compiler.is_dynamo_compiling() or not concerns(module):
                 return original(module, *args, **kwargs)
             if not self.instances.paths(module):
-                return self.tracer.run_foreign(module, lambda: original(module, *args, **kwargs), args)
+                return self.tracer.run_foreign(module, calls_on(lambda: original(module, *args, **kwargs)), args)
             if (push := self.tracer.pushing(module)) is not None:
                 return push(functools.partial(observed, module, *args, **kwargs))
             with self._recording(module, args, kwargs) as given:

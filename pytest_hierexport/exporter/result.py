@@ -32,6 +32,8 @@ class Export:
     """What the user should know: a model exported in eval mode though it was training, captures that failed."""
     tags: Tags = "both"
     """Where the tags stand: `both`, `metadata`, `doc_string` or `none`."""
+    warnings: tuple[str, ...] = ()
+    """What may make the graph another than the model: a fallback to an exporter that records one run of it."""
 
     def save(self, path: str | Path, *, external_data: bool | None = None) -> Path:
         """Write the model, its external data and its sidecar, each atomically, the sidecar last.

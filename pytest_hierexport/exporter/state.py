@@ -13,6 +13,8 @@ from typing import Any, TypeAlias
 
 import torch
 
+from pytest_hierexport.errors import UsageError, gist
+
 __all__ = ["WAS_TRAINING", "as_found", "in_eval_mode", "replaced", "weights_as_found"]
 
 
@@ -187,11 +189,26 @@ def _written_to(holders: Iterable[_Holder]) -> Iterator[torch.Tensor]:
 
 @contextmanager
 def in_eval_mode(model: torch.nn.Module) -> Iterator[bool]:
-    """Run in eval mode; gives whether any module was in training mode. :func:`as_found` puts the flags back."""
+    """Run in eval mode; gives whether any module was in training mode. :func:`as_found` puts the flags back.
+
+    Raises:
+        UsageError: The model does not go into eval mode, as `ExportedProgram.module()` does not.
+    """
     training = any(module.training for module in model.modules())
     if training:
-        model.eval()
+        _into_eval_mode(model)
     yield training
+
+
+def _into_eval_mode(model: torch.nn.Module) -> None:
+    try:
+        model.eval()
+    except Exception as error:
+        raise UsageError(
+            f"{type(model).__name__} to go into eval mode",
+            found=gist(error),
+            do="pass a model whose eval() works; of a program of torch.export, the module that it was made of",
+        ) from error
 
 
 @contextmanager

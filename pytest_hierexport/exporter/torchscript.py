@@ -21,7 +21,7 @@ from torch.onnx._constants import ONNX_TORCHSCRIPT_EXPORTER_MAX_OPSET as NEWEST_
 from pytest_hierexport._carry.flat import Flat
 from pytest_hierexport.errors import ExportError
 from pytest_hierexport.exporter.adapter import Adapter
-from pytest_hierexport.exporter.capture import Capture, Request
+from pytest_hierexport.exporter.capture import CannotCaptureError, Capture, Request
 from pytest_hierexport.exporter.dynamic_axes import dynamic_axes
 from pytest_hierexport.exporter.dynamo import quiet
 from pytest_hierexport.exporter.jit_before import before
@@ -43,6 +43,7 @@ def capture(request: Request) -> Capture:
 
     Raises:
         ExportError: The model is no module.
+        CannotCaptureError: The opset is too new.
         Exception: What torch raised; the model is left as it was.
     """
     if not isinstance(request.model, torch.nn.Module):
@@ -53,7 +54,7 @@ def capture(request: Request) -> Capture:
         )
     if request.opset is not None and request.opset > NEWEST_OPSET:
         # torch would write that opset over operators as an older one defines them.
-        raise torch.onnx.OnnxExporterError(f"opset {NEWEST_OPSET} is the newest that its operators are known for")
+        raise CannotCaptureError(f"opset {NEWEST_OPSET} is the newest that its operators are known for")
     instances = Instances(request.model)
     adapter = Adapter(request.model, request.args, request.kwargs)
     names = request.input_names or adapter.input_names or (adapter.places if request.dynamic_shapes else None)

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import torch
 
 from pytest_hierexport.errors import ExportError
-from pytest_hierexport.exporter.capture import Capture, Request
+from pytest_hierexport.exporter.capture import CannotCaptureError, Capture, Request
 from pytest_hierexport.exporter.dynamo import Watch, quiet
 from pytest_hierexport.exporter.state import replaced
 
@@ -38,6 +38,7 @@ def capture(request: Request) -> Capture:
 
     Raises:
         ExportError: The model is none of theirs.
+        CannotCaptureError: This version of transformers has no ONNX exporter.
         Exception: What the exporter raised; the model is left as it was.
     """
     if not serves(request):
@@ -46,7 +47,7 @@ def capture(request: Request) -> Capture:
             found=type(request.model).__name__,
             do="export it with exporter='dynamo' or 'torchscript'",
         )
-    exporters: Any = importlib.import_module("transformers.exporters.exporter_onnx")
+    exporters = _exporters()
     config = exporters.OnnxConfig(
         opset_version=request.opset,
         optimize=request.optimize,
@@ -57,10 +58,19 @@ def capture(request: Request) -> Capture:
     # It leaves torch's progress notes on, which go to standard output.
     with quiet(), redirect_stdout(io.StringIO()), torch.no_grad(), watch.watching():
         exported = of_what_there_is(lambda: exporters.OnnxExporter().export(request.model, _by_name(request), config))
-    program = exported.program
-    _rename(program.graph.inputs, request.input_names)
-    _rename(program.graph.outputs, request.output_names)
-    return watch.capture(program)
+    # Until 5.23 they returned torch's program as it is.
+    graph = exported.model if isinstance(exported, torch.onnx.ONNXProgram) else exported.program
+    _rename(graph.graph.inputs, request.input_names)
+    _rename(graph.graph.outputs, request.output_names)
+    return watch.capture(graph)
+
+
+def _exporters() -> Any:
+    try:
+        return importlib.import_module("transformers.exporters.exporter_onnx")
+    except ImportError as error:
+        version = sys.modules["transformers"].__version__
+        raise CannotCaptureError(f"transformers {version} has no ONNX exporter; 5.20.2 has one") from error
 
 
 def of_what_there_is(export: Callable[[], T]) -> T:

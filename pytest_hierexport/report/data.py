@@ -29,6 +29,7 @@ def as_dict(results: Results) -> dict[str, Any]:
         "models": [_model(results, model) for model in results.models],
         "verdicts": {verdict.value: results.count(verdict) for verdict in Verdict},
         "cardinal_rules_not_run": results.cardinal_not_run(),
+        "orphaned_snapshots": list(results.orphans),
     }
 
 
@@ -48,6 +49,7 @@ def _model(results: Results, model: Model) -> dict[str, Any]:
         "anchor": model.anchor,
         "exporter": model.exporter,
         "notes": list(model.notes),
+        "warnings": list(model.warnings),
         "nodes": model.nodes,
         "coverage": model.coverage,
         "checks": checks,

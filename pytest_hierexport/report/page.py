@@ -6,7 +6,7 @@ import html
 
 from pytest_hierexport.names import one_line, printable
 from pytest_hierexport.ownership import GENERATOR
-from pytest_hierexport.report.results import Model, Results, Verdict, cardinal_line, notes_of
+from pytest_hierexport.report.results import Model, Results, Verdict, cardinal_line, notes_of, orphans_line, warnings_of
 
 __all__ = ["as_html"]
 
@@ -17,14 +17,14 @@ th, td { border: 1px solid #d4d8dd; padding: .3rem .6rem; text-align: left; }
 th { background: #f3f5f7; }
 pre { background: #f3f5f7; padding: .8rem; overflow: auto; }
 td.passed { background: #e3f5e6; } td.failed { background: #fde3e3; font-weight: bold; }
+p.warning { color: #c0232c; font-weight: bold; }
 td.known { background: #fdf3d8; } td.skipped, td.not { color: #6b7280; }
 """
 
 
 def as_html(results: Results) -> str:
     """Return a page that needs no other file: the table, the failures, the hierarchy of every model."""
-    line = cardinal_line(results)
-    remarks = [*notes_of(results), *([line] if line else [])]
+    remarks = [*notes_of(results), *filter(None, (cardinal_line(results), orphans_line(results)))]
     parts = [
         "<!doctype html>",
         f'<html lang="en"><head><meta charset="utf-8"><meta name="generator" content="{GENERATOR}">',
@@ -32,6 +32,7 @@ def as_html(results: Results) -> str:
         f"<style>{_STYLE}</style></head><body>",
         "<h1>hierexport</h1>",
         f"<p>{_escape(', '.join(f'{results.count(v)} {v.value}' for v in Verdict if results.count(v)))}</p>",
+        *(f'<p class="warning">{_escape(warning)}</p>' for warning in warnings_of(results)),
         *(f"<p>{_escape(remark)}</p>" for remark in remarks),
         _table(results),
         _rules(results),

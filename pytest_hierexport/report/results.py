@@ -55,6 +55,8 @@ class Model:
     checks: dict[str, Check] = field(default_factory=dict)
     exporter: str = ""
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """What may make the exported graph another than the model: shown in red."""
     coverage: dict[str, int] = field(default_factory=dict)
     hierarchy: str = ""
 
@@ -74,6 +76,8 @@ class Results:
 
     rules: tuple[RuleText, ...]
     models: tuple[Model, ...]
+    orphans: tuple[str, ...] = ()
+    """The snapshots of models that are gone, relative to the root."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -127,4 +131,20 @@ def _listed(names: Sequence[str], total: int, most: int) -> str:
 
 def notes_of(results: Results) -> Iterable[str]:
     """Return what people should know of an export, one line each, bounded in length."""
-    return (f"{model.name}: {shorten(note, 200, placeholder=' …')}" for model in results.models for note in model.notes)
+    return (_line(model, note) for model in results.models for note in model.notes)
+
+
+def warnings_of(results: Results) -> list[str]:
+    """Return what may make an exported graph another than its model, one line each, bounded in length."""
+    return [_line(model, warning) for model in results.models for warning in model.warnings]
+
+
+def orphans_line(results: Results, most: int = 5) -> str:
+    """Return the line that names the snapshots of models that are gone; empty where there are none."""
+    if not results.orphans:
+        return ""
+    return f"snapshots of models that are gone: {_listed(results.orphans, len(results.models) + most, most)}"
+
+
+def _line(model: Model, text: str) -> str:
+    return f"{model.name}: {shorten(text, 200, placeholder=' …')}"

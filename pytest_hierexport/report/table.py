@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from pytest_hierexport.names import one_line, printable
 from pytest_hierexport.ownership import GENERATOR
-from pytest_hierexport.report.results import Model, Results, Verdict, cardinal_line, notes_of
+from pytest_hierexport.report.results import Model, Results, Verdict, cardinal_line, notes_of, orphans_line, warnings_of
 
 __all__ = ["as_lines", "as_markdown"]
 
@@ -31,7 +31,7 @@ _PLAIN = re.compile(r"(?:\(?[^\W_]+(?:[-_'][^\W_]+)*[),;:.]*(?: |$))+")
 
 
 def as_lines(results: Results) -> list[str]:
-    """Return the table for a terminal, with what must be said below it."""
+    """Return the table for a terminal, with what must be said below it but for warnings, which are red there."""
     rows = [
         ["model", "exporter", "nodes", *_headings(results.columns)],
         *([one_line(cell) for cell in _row(results, model, _WORDS)] for model in results.models),
@@ -64,6 +64,7 @@ def as_markdown(results: Results) -> str:
             "</details>",
             "",
         ]
+    lines += [f"- 🔴 **{_inline(warning)}**" for warning in warnings_of(results)]
     lines += [f"- {_inline(remark)}" for remark in _remarks(results)]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -84,8 +85,7 @@ def _row(results: Results, model: Model, words: dict[Verdict, str]) -> list[str]
 
 
 def _remarks(results: Results) -> list[str]:
-    line = cardinal_line(results)
-    return [*notes_of(results), *([line] if line else [])]
+    return [*notes_of(results), *filter(None, (cardinal_line(results), orphans_line(results)))]
 
 
 def _cell(text: str) -> str:

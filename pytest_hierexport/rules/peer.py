@@ -96,7 +96,9 @@ def plain_transformers_export(
     )
     inputs = {**dict(zip(inspect.signature(model.forward).parameters, args, strict=False)), **(kwargs or {})}
     with _plainly(model), contextlib.redirect_stdout(io.StringIO()):
-        program: ir.Model = exporter_onnx.OnnxExporter().export(model, inputs, config=config).program
+        exported: Any = exporter_onnx.OnnxExporter().export(model, inputs, config=config)
+    # Until 5.23 they returned torch's program as it is.
+    program: ir.Model = exported.model if isinstance(exported, torch.onnx.ONNXProgram) else exported.program
     for values, names in ((program.graph.inputs, input_names), (program.graph.outputs, output_names)):
         for value, name in zip(values, names or (), strict=False):
             value.name = name

@@ -89,10 +89,11 @@ def renamed(model: torch.nn.Module, *, printed: bool = True) -> Iterator[Renamin
     """
     names = _Names(model)
     plan = _Plan(model, names, printed=printed)
-    before = [(module, type(module), {r: vars(module)[r] for r in _REGISTRIES}) for module in model.modules()]
-    non_persistent = [(module, set(module._non_persistent_buffers_set)) for module in model.modules()]
+    modules = [module for module in model.modules() if not _is_compiled(module)]
+    before = [(module, type(module), {r: vars(module)[r] for r in _REGISTRIES}) for module in modules]
+    non_persistent = [(module, set(module._non_persistent_buffers_set)) for module in modules]
     try:
-        for module in list(model.modules()):
+        for module in modules:
             plan.apply(module)
         yield plan.renaming
     finally:
@@ -111,7 +112,7 @@ class _Names:
         self._taken = {name for cls in {type(module) for module in modules} for name in dir(cls)}
         for module in modules:
             # The registries of what TorchScript compiled are no dicts.
-            self._taken.update(vars(module), *(vars(module)[registry].keys() for registry in _REGISTRIES))
+            self._taken.update(vars(module), *(getattr(module, registry).keys() for registry in _REGISTRIES))
         self._numbers = count()
         self._classes: dict[str, str] = {}
         self.attributes: dict[str, str] = {}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport.cases import Case, Example
+from pytest_hierexport.cases.models import check_model
 from pytest_hierexport.errors import HierexportError
 from pytest_hierexport.suite.failures import CheckFailed
 from pytest_hierexport.suite.ids import file_name
@@ -50,6 +51,7 @@ def exporter(request: pytest.FixtureRequest) -> Callable[..., ExportedCase]:
         opset: int | None = None,
         dynamic_shapes: Any = None,
         keep: Sequence[str] = (),
+        strict: bool = False,
         allow_derived: int = 0,
         tolerances: Mapping[str, float] | None = None,
     ) -> ExportedCase:
@@ -67,9 +69,11 @@ def exporter(request: pytest.FixtureRequest) -> Callable[..., ExportedCase]:
             randomise=False,
             tolerances=tolerances or {},
             allow_derived=allow_derived,
+            strict=strict,
             keep=tuple(keep),
         )
         try:
+            check_model(model, "a model to export and run", f"a {type(model).__name__}")
             return _exported(case, example, _free_folder(folder, case.name))
         except HierexportError as error:
             # The test's own line is what the user can mend; the frames below it are not.

@@ -36,7 +36,7 @@ def key_of(case: Case, *, lasting: bool) -> str:
     """
     known: dict[str, object] = {
         "case": [case.name, case.source, str(case.anchor), _shape_of(case.factory)],
-        "options": [case.exporter, case.opset, repr(case.dynamic_shapes), case.randomise, case.keep],
+        "options": [case.exporter, case.opset, repr(case.dynamic_shapes), case.randomise, case.keep, case.strict],
     }
     if lasting:
         known |= {

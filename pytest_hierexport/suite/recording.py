@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport.cases.factories import line_of
 from pytest_hierexport.names import one_line
-from pytest_hierexport.report.results import SNAPSHOT, Check, Model, Results, RuleText, Verdict
+from pytest_hierexport.report.results import SNAPSHOT, Check, Model, Results, RuleText, Verdict, warnings_of
 from pytest_hierexport.suite.annotations import error_commands
 from pytest_hierexport.suite.outputs import write_output
 
@@ -34,6 +34,8 @@ class Recording:
     written: list[Path] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     """What the run could not do beside its checks."""
+    orphans: list[Path] = field(default_factory=list)
+    """The snapshots of models that are gone and were not removed."""
 
     def mark(self, report: pytest.TestReport, case: Case, item: pytest.Item, error: BaseException | None) -> None:
         """Write on a report which check of which model it is of; it goes from worker to controller with it."""
@@ -54,20 +56,26 @@ class Recording:
     def results(self) -> Results:
         """Return the results so far."""
         rules = tuple(RuleText(rule.id, rule.promise, rule.cardinal) for rule in self.run.rules)
-        return Results(rules, tuple(self._model(case) for case in self.run.cases))
+        orphans = tuple(_relative(file, self.run.config.rootpath) for file in self.orphans)
+        return Results(rules, tuple(self._model(case) for case in self.run.cases), orphans)
 
     def finish(self) -> None:
-        """Write what was asked for; nothing where no check ran."""
-        results = self.results()
-        if not results.began:
+        """Look for orphaned snapshots and write what was asked for; nothing where no check ran."""
+        if not self.results().began:
             return
+        self._settle_snapshots(self.results())
+        results = self.results()
         from pytest_hierexport.report import as_html, as_json, as_markdown
 
         for path in self.run.settings.reports:
             self._write(path, as_html(results) if path.suffix == ".html" else as_json(results))
         if self.run.settings.summary is not None:
             self._write(self.run.settings.summary, as_markdown(results))
-        self._update_snapshot_lists(results)
+
+    @property
+    def fails(self) -> bool:
+        """Whether the run fails though no check did: a snapshot is required to have a model."""
+        return bool(self.orphans) and self.run.settings.require_snapshots
 
     def print(self, reporter: pytest.TerminalReporter) -> None:
         """Print the table, what must be said, and the annotations of a pull request."""
@@ -77,7 +85,13 @@ class Recording:
         from pytest_hierexport.report import as_lines
 
         reporter.write_sep("=", "hierexport")
-        for line in [*as_lines(results), *self._outcome_lines(results)]:
+        for line in as_lines(results):
+            reporter.write_line(one_line(line))
+        for line in warnings_of(results):
+            reporter.write_line(one_line(line), red=True, bold=True)
+        for line in self._orphan_lines():
+            reporter.write_line(one_line(line), red=self.fails)
+        for line in self._outcome_lines(results):
             reporter.write_line(one_line(line))
         for warning in self.warnings:
             reporter.write_line(one_line(f"warning: {warning}"), yellow=True)
@@ -104,12 +118,23 @@ class Recording:
         else:
             self.written.append(path)
 
-    def _update_snapshot_lists(self, results: Results) -> None:
-        from pytest_hierexport.suite.snapshot_lists import update_lists
-        from pytest_hierexport.suite.stale import is_complete
+    def _orphan_lines(self) -> list[str]:
+        if not self.orphans:
+            return []
+        from pytest_hierexport.suite.snapshots import update_all
 
+        return [f"  to do  where they are gone for good, remove their snapshots: {update_all(self.run)}"]
+
+    def _settle_snapshots(self, results: Results) -> None:
+        """Update the lists of snapshots; find those whose models are gone, and remove them in an update."""
+        from pytest_hierexport.suite.snapshot_lists import find_orphans, update_lists
+        from pytest_hierexport.suite.stale import is_complete, removes_orphans
+
+        complete = is_complete(self.run, results)
+        removes = complete and removes_orphans(self.run, results)
         try:
-            self.removed = update_lists(self.run, results, complete=is_complete(self.run, results))
+            self.removed = update_lists(self.run, results, complete=removes)
+            self.orphans = find_orphans(self.run) if complete else []
         except OSError as error:
             self.warnings.append(f"the list of snapshots was not written: {error}")
 
@@ -124,6 +149,7 @@ class Recording:
             known = {
                 "exporter": entry.exporter,
                 "notes": entry.notes,
+                "warnings": entry.warnings,
                 "coverage": dict(entry.coverage),
                 "hierarchy": entry.hierarchy,
             }

@@ -43,6 +43,7 @@ def selected_cases(settings: Settings) -> list[Case]:
             case,
             exporter=settings.exporter or (case.exporter if case.exporter != "auto" else settings.default_exporter),
             opset=settings.opset or case.opset or settings.default_opset,
+            strict=settings.strict or (settings.default_strict if case.strict is None else case.strict),
         )
         for case in select(settings.selectors, settings.base)
     ]
@@ -109,7 +110,7 @@ class Run:
         """Return where a case breaks a rule.
 
         Raises:
-            HierexportError: The case could not be exported, the rule returns something else than violations, or there is
+            HierexportError: The case could not be exported, the rule returns no violations but another thing, or there is
                 no room for what it writes.
         """
         try:

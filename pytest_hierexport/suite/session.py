@@ -195,6 +195,8 @@ class ModelsPlugin:
             yield
         if not _is_worker(session.config):
             self.recording.finish()
+            if self.recording.fails and session.exitstatus == pytest.ExitCode.OK:
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the table of models and rules."""

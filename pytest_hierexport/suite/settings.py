@@ -41,6 +41,9 @@ class Settings:
     """From the command line: it goes before what a manifest says."""
     default_exporter: str
     default_opset: int | None
+    strict: bool
+    """From the command line: it goes before what a manifest says."""
+    default_strict: bool
     cache: Path | None
     reports: tuple[Path, ...]
     summary: Path | None
@@ -71,6 +74,8 @@ def read_settings(config: pytest.Config) -> Settings:
         opset=check_opset(option("hierexport_opset")),
         default_exporter=_exporter(ini("hierexport_exporter"), home) or "auto",
         default_opset=check_opset(_opset(ini("hierexport_opset"))),
+        strict=option("hierexport_strict"),
+        default_strict=ini("hierexport_strict"),
         cache=_path(option("hierexport_cache"), here) or _path(ini("hierexport_cache"), home),
         reports=tuple(_report(_absolute(report, here)) for report in reports)
         if reports
@@ -140,4 +145,6 @@ def arguments_of(settings: Settings, sources: Sequence[str]) -> list[str]:
         options.append(f"--hierexport-exporter={settings.exporter}")
     if settings.opset is not None:
         options.append(f"--hierexport-opset={settings.opset}")
+    if settings.strict:
+        options.append("--hierexport-strict")
     return options

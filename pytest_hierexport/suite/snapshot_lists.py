@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pytest_hierexport.cases import Case
     from pytest_hierexport.suite.run import Run
 
-__all__ = ["update_lists"]
+__all__ = ["find_orphans", "update_lists"]
 
 
 def update_lists(run: Run, results: Results, *, complete: bool) -> list[str]:
@@ -41,6 +41,11 @@ def update_lists(run: Run, results: Results, *, complete: bool) -> list[str]:
     passed = {model.name for model in results.models if model.verdict(SNAPSHOT) is Verdict.PASSED}
     folders = _folders(run, whole=complete)
     return sorted(name for folder in folders for name in folder.update(passed))
+
+
+def find_orphans(run: Run) -> list[Path]:
+    """Return the snapshots of models that the run's selections state no longer; for a complete run alone."""
+    return sorted(file for folder in _folders(run, whole=True) for file in folder.stale())
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ def check_snapshot(request: pytest.FixtureRequest, run: Run, case: Case, text: s
     update = _update_command(run, case)
     if not file.exists() and not is_updating(run.config):
         if not file.parent.exists() and not run.settings.require_snapshots:
-            pytest.skip(one_line(f"there are no snapshots yet; to make them: {_make_command(run)}"))
+            pytest.skip(f"there are no snapshots yet; to make them: {update_all(run)}")
         head = [f"  expected  {_shown(run, file)}", "  found     no such file"]
         raise _failed(run, case, f"{case.name} has no snapshot", head, f"write it: {update}")
     snapshot = hierarchy_snapshot(request)
@@ -118,8 +118,8 @@ def _update_command(run: Run, case: Case) -> str:
     return f"{run.repeat(case, 'test_snapshot')} --snapshot-update"
 
 
-def _make_command(run: Run) -> str:
-    """Return the command that makes the snapshots of all models and touches no other test's."""
+def update_all(run: Run) -> str:
+    """Return the command that updates the snapshots of all models, removes orphans and touches no other test's."""
     return shlex.join(["pytest", *run.options(), "-m", "hierexport", "--snapshot-update"])
 
 

@@ -44,6 +44,7 @@ class Entry:
     """Holds `model.onnx` and its sidecar, or neither where the export failed."""
     exporter: str = ""
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     coverage: Mapping[str, int] = field(default_factory=dict)
     """How many nodes are known by which evidence."""
     hierarchy: str = ""
@@ -128,7 +129,8 @@ class ExportStore:
         if error is not None:
             kind = getattr(errors, error.pop("kind"))
             return Entry(folder, error=kind(error["expected"], found=error["found"], do=error["do"]))
-        entry = {**record["entry"], "notes": tuple(record["entry"]["notes"])}
+        lists = {name: tuple(record["entry"][name]) for name in ("notes", "warnings")}
+        entry = {**record["entry"], **lists}
         return Entry(folder, **entry)
 
     def _good(self, record: Mapping[str, Any]) -> bool:
@@ -180,6 +182,7 @@ def _attempt(case: Case, folder: Path) -> tuple[Entry, Example | None]:
             folder,
             exported.exporter,
             exported.notes,
+            exported.warnings,
             exported.attribution.coverage(),
             snapshot.of(folder / MODEL),
             time.perf_counter() - started,
