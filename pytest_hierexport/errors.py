@@ -10,6 +10,7 @@ from pathlib import Path
 
 __all__ = [
     "CollectError",
+    "CrashError",
     "ExportError",
     "HierexportError",
     "TagError",
@@ -58,6 +59,10 @@ class CollectError(HierexportError):
 
 class ExportError(HierexportError):
     """A model could not be exported or its file could not be written."""
+
+
+class CrashError(HierexportError):
+    """A process of the run ended while it worked on a model."""
 
 
 class TagError(HierexportError):

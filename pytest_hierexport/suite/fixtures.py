@@ -30,8 +30,12 @@ def selected(config: pytest.Config) -> tuple[Case, ...]:
 def exported(config: pytest.Config, case: Case) -> ExportedCase:
     """Return the shared export of a case; a failing export fails the test with its message alone."""
     __tracebackhide__ = True
+    run = config.stash[RUN]
+    crash = run.crashes.of(case.name)
+    if crash is not None:
+        pytest.fail(str(crash.error(run.repeat(case, crash.test, "-n0"))), pytrace=False)
     try:
-        return config.stash[RUN].store.exported(case)
+        return run.store.exported(case)
     except HierexportError as error:
         pytest.fail(f"{case.name} could not be exported: {error}", pytrace=False)
 

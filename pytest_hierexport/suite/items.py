@@ -55,6 +55,10 @@ class ModelSuite:
             raise CheckFailed(failure(run, self.case, test, "the snapshot could not be checked", error)) from None
 
     def _exported(self, run: Run, test: str) -> Entry:
+        crash = run.crashes.of(self.case.name)
+        if crash is not None:
+            error = crash.error(run.repeat(self.case, crash.test, "-n0"))
+            raise CheckFailed(failure(run, self.case, test, "not checked, it ended its process", error))
         entry = run.store.entry(self.case)
         if entry.error is not None:
             raise CheckFailed(failure(run, self.case, test, "could not be exported", entry.error)) from None

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 from pytest_hierexport.cases import Case, select
 from pytest_hierexport.errors import HierexportError, UsageError, nearest
+from pytest_hierexport.report.results import SNAPSHOT
 from pytest_hierexport.rules.messages import aligned, broken
+from pytest_hierexport.suite.crashes import Crashes
 from pytest_hierexport.suite.ids import escape
 from pytest_hierexport.suite.settings import Settings, arguments_of
 from pytest_hierexport.suite.store import ExportStore
@@ -64,6 +66,11 @@ class Run:
         for case in self.cases:
             anchors.setdefault(self.anchor(case), []).append(case)
         return {anchor: tuple(cases) for anchor, cases in anchors.items()}
+
+    @cached_property
+    def crashes(self) -> Crashes:
+        """The models that ended a process of this run."""
+        return Crashes(self.scratch / "crashes")
 
     @property
     def relay(self) -> Path:
@@ -116,11 +123,23 @@ class Run:
         anchor = os.path.relpath(self.anchor(case), self.config.rootpath)
         return f"{Path(anchor).as_posix()}::{escape(case.name)}::{test}"
 
-    def repeat(self, case: Case, test: str) -> str:
-        """Return the command that runs one item again, from the folder that pytest was started in."""
+    def check_of(self, node_id: str) -> tuple[Case, str, str] | None:
+        """Return the case, the test and the check that an id stands for; None where it is no item of this run."""
+        tests = {"test_snapshot": SNAPSHOT, **{f"test_must[{rule.id}]": rule.id for rule in self.rules}}
+        found = ((case, test, check) for case in self.cases for test, check in tests.items())
+        return next((each for each in found if self.node_id(each[0], each[1]) == node_id), None)
+
+    def repeat(self, case: Case, test: str, *more: str) -> str:
+        """Return the command that runs one item again, from the folder that pytest was started in.
+
+        Args:
+            case: The item's model.
+            test: The item's name.
+            more: Further options.
+        """
         anchor = os.path.relpath(self.anchor(case), self.config.invocation_params.dir)
         item = f"{Path(anchor).as_posix()}::{escape(case.name)}::{test}"
-        return shlex.join(["pytest", *self.options(case.source), item])
+        return shlex.join(["pytest", *more, *self.options(case.source), item])
 
     def options(self, *sources: str) -> list[str]:
         """Return the options that make the same run of these selectors, of all where none is given."""
@@ -132,11 +151,11 @@ class Run:
         """Keep a failing case's files in the root directory and say where, or why not."""
         from filelock import FileLock
 
-        entry = self.store.entry(case)
+        entry = self.store.known(case)
         home = self.config.rootpath / KEPT
         folder = home / escape(case.name)
-        files = [path for path in sorted(entry.folder.iterdir()) if _is_kept(path)]
-        if not files:
+        files = [] if entry is None else [path for path in sorted(entry.folder.glob("*")) if _is_kept(path)]
+        if entry is None or not files:
             return "nothing: the model was not exported"
         try:
             home.mkdir(exist_ok=True)

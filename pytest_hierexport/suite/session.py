@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import uuid
 from collections.abc import Generator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_hierexport.errors import HierexportError
-from pytest_hierexport.files import absolute
+from pytest_hierexport.files import absolute, keep_temporary_files_in
+from pytest_hierexport.report.results import SNAPSHOT
 from pytest_hierexport.rules.base import Rule
 from pytest_hierexport.suite import collection
 from pytest_hierexport.suite.failures import CheckFailed
 from pytest_hierexport.suite.items import RUN, ModelSuite
-from pytest_hierexport.suite.recording import Recording
+from pytest_hierexport.suite.recording import Recording, message_of
 from pytest_hierexport.suite.run import Run, known_failure_over, selected_cases
+from pytest_hierexport.suite.scratch import RunFolder, run_folder
 from pytest_hierexport.suite.settings import Settings, check_outputs, read_settings
 from pytest_hierexport.suite.store import ExportStore
+from pytest_hierexport.suite.termination import TerminationPlugin
+from pytest_hierexport.suite.workers import RUN_ID, WorkersPlugin
 
 if TYPE_CHECKING:
-    from xdist.scheduler import Scheduling
-    from xdist.workermanage import WorkerController
-
     from pytest_hierexport.cases import Case
 
 __all__ = ["start"]
-
-_WORKER_INPUT = "hierexport"
 
 
 def start(config: pytest.Config) -> None:
@@ -53,10 +50,27 @@ def start(config: pytest.Config) -> None:
     if config.option.collectonly and hasattr(config.option, "disable_unused_snapshots"):
         # Nothing runs, so nothing can be unused; syrupy 7 says so all the same, and the listing would fail.
         config.option.disable_unused_snapshots = True
-    config.pluginmanager.register(ModelsPlugin(run), "hierexport-models")
-    run.scratch.mkdir(exist_ok=True)
-    run.relay.touch()
+    recording = Recording(run)
+    config.pluginmanager.register(ModelsPlugin(run, recording), "hierexport-models")
+    if not _is_worker(config):
+        workers = WorkersPlugin(run, recording)
+        config.pluginmanager.register(workers, "hierexport-workers")
+        config.pluginmanager.register(TerminationPlugin(workers.terminate), "hierexport-termination")
+        config.pluginmanager.register(_own_folder(run), "hierexport-folder")
     config.args = collection.arguments(run)
+
+
+def _own_folder(run: Run) -> RunFolder:
+    RunFolder.remove_dead(run.scratch.parent)
+    try:
+        folder = RunFolder(run.scratch)
+        run.relay.touch()
+    except OSError as error:
+        raise pytest.UsageError(
+            f"hierexport: expected a folder for temporary files that can be written; found {error}\n"
+            "to do: name another with the environment variable TMPDIR"
+        ) from None
+    return folder
 
 
 def _run(config: pytest.Config, settings: Settings) -> Run | None:
@@ -72,11 +86,12 @@ def _run(config: pytest.Config, settings: Settings) -> Run | None:
 
 def _make_run(config: pytest.Config, settings: Settings) -> Run:
     if _is_worker(config):
-        run: str = config.workerinput[_WORKER_INPUT]  # type: ignore[attr-defined]  # xdist sets it
+        run: str = config.workerinput[RUN_ID]  # type: ignore[attr-defined]  # xdist sets it
     else:
         run = uuid.uuid4().hex
-    scratch = Path(tempfile.gettempdir()) / f"hierexport-{run}"
-    store = ExportStore(settings.cache or scratch / "exports", run, lasting=settings.cache is not None)
+    scratch = run_folder(run)
+    exports = settings.cache or scratch / "exports"
+    store = ExportStore(exports, run, lasting=settings.cache is not None, begun=scratch)
     return Run(config, settings, tuple(selected_cases(settings)), scratch, store)
 
 
@@ -89,20 +104,22 @@ def _is_ours(item: pytest.Item) -> bool:
     return isinstance(cls, type) and issubclass(cls, ModelSuite)
 
 
-def _rule(item: pytest.Item) -> object:
+def _rule(item: pytest.Item) -> Rule | None:
     callspec = getattr(item, "callspec", None)
-    return None if callspec is None else callspec.params.get("must")
+    rule = None if callspec is None else callspec.params.get("must")
+    return rule if isinstance(rule, Rule) else None
 
 
 class ModelsPlugin:
     """The hooks of a session that has models."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, recording: Recording) -> None:
         """Serve the run."""
         self.run = run
         self.relayed = collection.relayed(run)
         self.by_id = any(collection.named_anchors(run).values())
-        self.recording = Recording(run)
+        self.recording = recording
+        self._temporary_home = keep_temporary_files_in(run.scratch)
 
     def pytest_report_header(self) -> str:
         """Name the models."""
@@ -158,13 +175,15 @@ class ModelsPlugin:
             if isinstance(error, CheckFailed) or known is not None:
                 # Its message says everything; torch logs hundreds of lines of debugging beside it.
                 report.sections = [section for section in report.sections if not section[0].endswith(" log call")]
-            self.recording.mark(report, item.cls.case, item, error)  # type: ignore[attr-defined]
+            rule = _rule(item)
+            case: Case = item.cls.case  # type: ignore[attr-defined]
+            self.recording.mark(report, case, SNAPSHOT if rule is None else rule.id, message_of(report, error))
         return report
 
     def _held(self, item: pytest.Item, report: pytest.TestReport) -> str | None:
         """Return what a rule shows that holds although it is known to fail; pytest says so in its own words."""
         must = _rule(item)
-        if not report.failed or not isinstance(must, Rule):
+        if not report.failed or must is None:
             return None
         case: Case = item.cls.case  # type: ignore[attr-defined]
         known = case.known_failure(must.id)
@@ -173,20 +192,6 @@ class ModelsPlugin:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note what became of a check, wherever it ran."""
         self.recording.add(report)
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_configure_node(self, node: WorkerController) -> None:
-        """Give every worker the same exports."""
-        node.workerinput[_WORKER_INPUT] = self.run.store.run
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Scheduling | None:
-        """Keep a model's tests on one worker where xdist is free to choose."""
-        if config.getoption("dist") != "load":
-            return None
-        from pytest_hierexport.suite.scheduling import ByModel
-
-        return ByModel(config, log)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -199,7 +204,6 @@ class ModelsPlugin:
         if not _is_worker(self.run.config):
             self.recording.print(terminalreporter)
 
-    def pytest_unconfigure(self, config: pytest.Config) -> None:
-        """Remove what the run wrote for itself."""
-        if not _is_worker(config):
-            shutil.rmtree(self.run.scratch, ignore_errors=True)
+    def pytest_unconfigure(self) -> None:
+        """Leave temporary files where they were."""
+        keep_temporary_files_in(self._temporary_home)
