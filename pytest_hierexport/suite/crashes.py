@@ -42,7 +42,7 @@ class Crash:
             repeat: The command that runs the test again.
         """
         return CrashError(
-            f"{self.model} to leave its process alive",
+            f"{self.model} to run without ending its process",
             found=f"{self.process} {self.ending} in {self.test}",
             do=f"run that test without workers, where all that it prints is seen: {repeat}",
         )

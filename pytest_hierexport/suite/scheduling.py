@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -45,8 +44,10 @@ class ByScope(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no type
             return None
         crashed: str = pending[0]
         left = {scope: [test for test in tests if test != crashed] for scope, tests in units.items()}
-        requeued = {scope: dict.fromkeys(tests, False) for scope, tests in left.items() if tests}
-        self.workqueue = OrderedDict({**requeued, **self.workqueue})
+        for scope, tests in reversed(left.items()):
+            if tests:
+                self.workqueue[scope] = dict.fromkeys(tests, False)
+                self.workqueue.move_to_end(scope, last=False)
         return crashed
 
     def add_node_collection(self, node: WorkerController, collection: Sequence[str]) -> None:

@@ -210,8 +210,8 @@ def _attempt(case: Case, folder: Path) -> tuple[Entry, Example | None]:
 
 def _ended(case: Case) -> CrashError:
     return CrashError(
-        f"{case.name} to leave its process alive",
-        found="a process of this run that ended while it exported it",
+        f"{case.name} to run without ending its process",
+        found="a process of this run ended while it exported it",
         do="run one of its tests by itself with -n0, where all that it prints is seen",
     )
 
