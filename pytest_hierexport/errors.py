@@ -13,6 +13,7 @@ from pytest_hierexport.names import one_line
 
 __all__ = [
     "CollectError",
+    "CrashError",
     "DiskFullError",
     "ExportError",
     "HierexportError",
@@ -70,6 +71,10 @@ class ExportError(HierexportError):
 
 class DiskFullError(HierexportError):
     """A file could not be written for lack of room, which says nothing of the model or of a rule."""
+
+
+class CrashError(HierexportError):
+    """A process of the run ended while it worked on a model."""
 
 
 class TagError(HierexportError):

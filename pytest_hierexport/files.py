@@ -6,13 +6,24 @@ import hashlib
 import os
 import sys
 import sysconfig
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-__all__ = ["FileDigests", "absolute", "digest", "exists", "is_folder", "watching_files"]
+__all__ = [
+    "FileDigests",
+    "absolute",
+    "digest",
+    "exists",
+    "is_folder",
+    "keep_temporary_files_in",
+    "temporary_folder",
+    "temporary_home",
+    "watching_files",
+]
 
 _CHUNK = 1 << 20
 
@@ -42,6 +53,29 @@ def digest(path: Path) -> str:
     except OSError:
         return ""
     return summed.hexdigest()
+
+
+def keep_temporary_files_in(folder: Path | None) -> Path | None:
+    """Set the folder for temporary files of this process, None for the system's; return the one before."""
+    global _temporary_home  # what needs a temporary file knows nothing of the run that it serves
+    before, _temporary_home = _temporary_home, folder
+    return before
+
+
+def temporary_home() -> Path | None:
+    """Return the folder for temporary files of this process, None for the system's."""
+    return _temporary_home
+
+
+def temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    """Return a context that makes a folder and removes it.
+
+    Where a process is killed, whoever owns the folder around it removes it: see :func:`keep_temporary_files_in`.
+    """
+    return tempfile.TemporaryDirectory(prefix="hierexport-", dir=_temporary_home)
+
+
+_temporary_home: Path | None = None
 
 
 @dataclass(frozen=True)

@@ -257,8 +257,10 @@ class TestGraph:
         model = Runs(lambda m, x, scale: {"y": m.a(x) * scale, "z": m.a(x).exp()}, a=Gate()).eval()
         inputs = {"x": X, "scale": torch.ones(4)}
         result = export(model, (), inputs, exporter="torchscript", opset=17)
-        names = {"input_names": ["x", "scale"], "output_names": ["y", "z"]}
-        assert stripped(result.model) == stripped(plain_torchscript_export(model, (), inputs, opset=17, **names))
+        peer = plain_torchscript_export(
+            model, (), inputs, opset=17, input_names=["x", "scale"], output_names=["y", "z"]
+        )
+        assert stripped(result.model) == stripped(peer)
 
     def test_the_plain_peer_takes_the_same_way_through_attention(self) -> None:
         model = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()

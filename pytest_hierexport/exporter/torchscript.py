@@ -6,7 +6,6 @@ For opsets that the newer exporter cannot give, and for models that `torch.expor
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -29,6 +28,7 @@ from pytest_hierexport.exporter.jit_calls import Conversion
 from pytest_hierexport.exporter.modules import Instances
 from pytest_hierexport.exporter.parts import in_parts
 from pytest_hierexport.exporter.recorder import CallRecorder
+from pytest_hierexport.files import temporary_folder
 
 __all__ = ["capture", "serves"]
 
@@ -112,7 +112,7 @@ def _export(request: Request, adapter: Adapter, names: Sequence[str] | None) -> 
     options: dict[str, Any] = {}
     if request.dynamic_shapes is not None and names is not None:
         options["dynamic_axes"] = dynamic_axes(request.dynamic_shapes, adapter.arguments, names)
-    with tempfile.TemporaryDirectory() as folder:
+    with temporary_folder() as folder:
         path = Path(folder) / "model.onnx"
         torch.onnx.export(
             adapter,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_hierexport.files import temporary_folder
 from pytest_hierexport.storage import load_proto
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def loaded(model: str | Path | ir.Model) -> Iterator[tuple[onnx.ModelProto, Path
     if sum(value.const_value.nbytes for value in model.graph.initializers.values() if value.const_value) < LARGE:
         yield ir.serde.serialize_model(model), None
         return
-    with tempfile.TemporaryDirectory() as folder:
+    with temporary_folder() as folder:
         path = Path(folder) / "model.onnx"
         ir.save(model, path, external_data="model.onnx.data")
         yield load_proto(path), path.parent

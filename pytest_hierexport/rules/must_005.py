@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -57,19 +56,20 @@ def _plain(exported: ExportedCase) -> onnx.ModelProto:
     from pytest_hierexport import storage
     from pytest_hierexport.exporter.captures import AIDS
     from pytest_hierexport.exporter.state import as_found
+    from pytest_hierexport.files import temporary_folder, temporary_home
     from pytest_hierexport.rules.graph_diff import bare
     from pytest_hierexport.rules.peer import PEERS, plain_export
 
     example = exported.example
     options: dict[str, Any] = {"opset": exported.case.opset, "dynamic_shapes": example.dynamic_shapes}
     if exported.exporter_name == "torchscript":
-        options |= _interface(exported)
+        options |= {**_interface(exported), "folder": temporary_home()}
     peer: Callable[..., ir.Model] = PEERS.get(exported.exporter_name, plain_export)
     export = partial(peer, example.model, example.args, example.kwargs, **options)
     aid = AIDS.get(exported.exporter_name)
     with as_found(example.model):
         model = export() if aid is None else aid(export)
-    with tempfile.TemporaryDirectory() as folder:
+    with temporary_folder() as folder:
         path = Path(folder) / "plain.onnx"
         # Data outside: the message of a large model would have no room for it.
         ir.save(model, path, external_data="plain.onnx.data")

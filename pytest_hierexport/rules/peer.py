@@ -114,6 +114,7 @@ def plain_torchscript_export(
     dynamic_shapes: Any = None,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
+    folder: Path | None = None,
 ) -> ir.Model:
     """Return what `torch.onnx.export(dynamo=False)` gives; arguments as for :func:`plain_export`.
 
@@ -126,14 +127,15 @@ def plain_torchscript_export(
         dynamic_shapes: The names of dynamic axes, by the name of the graph's input and the axis.
         input_names: Names for the graph's inputs.
         output_names: Names for the graph's outputs.
+        folder: The folder for temporary files; None takes the system's.
     """
     import onnx_ir as ir
 
     leaves = pytree.tree_leaves((tuple(args), dict(kwargs or {})))
     tensors = tuple(tensor for leaf in leaves for tensor in _tensors(leaf))
     # Without gradients torch's attention takes a way of its own, which this exporter does not know.
-    with _plainly(model), torch.enable_grad(), tempfile.TemporaryDirectory() as folder:
-        path = str(Path(folder) / "model.onnx")
+    with _plainly(model), torch.enable_grad(), tempfile.TemporaryDirectory(dir=folder) as home:
+        path = str(Path(home) / "model.onnx")
         torch.onnx.export(
             _Flat(model, args, kwargs or {}),
             tensors,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_hierexport.attribution import Origin, Origins
 from pytest_hierexport.errors import HierexportError, raise_if_disk_full
+from pytest_hierexport.files import temporary_folder
 from pytest_hierexport.rules.base import ExportedCase, Violation
 from pytest_hierexport.rules.renaming import CannotRenameError, Renaming, renamed
 
@@ -45,7 +45,7 @@ def differences(exported: ExportedCase) -> Iterator[Violation]:
 
 
 def _differences(exported: ExportedCase, *, printed: bool) -> Iterator[Violation]:
-    with tempfile.TemporaryDirectory() as folder:
+    with temporary_folder() as folder:
         try:
             with renamed(exported.example.model, printed=printed) as renaming:
                 again = exported.export_again(Path(folder) / exported.path.name)

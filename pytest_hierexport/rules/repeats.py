@@ -12,7 +12,6 @@ import os
 import pickle
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport.errors import UsageError, disk_full
+from pytest_hierexport.files import temporary_folder
 from pytest_hierexport.rules import second_process
 from pytest_hierexport.rules.second_process import CASES, Order
 from pytest_hierexport.storage.atomic import write_atomically
@@ -72,7 +72,7 @@ def repeat_of(exported: ExportedCase) -> Iterator[Repeat]:
     if _announced is not None and _announced.has(exported.case):
         yield _announced.of(exported.case)
         return
-    with tempfile.TemporaryDirectory() as folder:
+    with temporary_folder() as folder:
         repeats = _Single(exported, Path(folder))
         try:
             yield repeats.of(repeats.case)

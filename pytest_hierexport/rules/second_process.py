@@ -12,12 +12,14 @@ import json
 import os
 import pickle
 import sys
+import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport.errors import DiskFullError, HierexportError, raise_if_disk_full
-from pytest_hierexport.files import digest
+from pytest_hierexport.files import digest, keep_temporary_files_in
 from pytest_hierexport.storage.atomic import write_atomically
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["CASES", "Order", "main"]
 
 CASES = "cases.pickle"
+_PAUSE = 0.2
+"""How many seconds pass between two looks for the process that started this one."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +47,10 @@ class Order:
 
 
 def main(folder: Path) -> None:
-    """Export the cases one after the other, as long as the process that asked for them lives."""
-    parent = os.getppid()
+    """Export the cases one after the other."""
     path, orders = pickle.loads((folder / CASES).read_bytes())  # noqa: S301  # written by the process that started us
     sys.path[:] = path
     for order in orders:
-        if os.getppid() != parent:
-            return
         # What the model prints is nobody's.
         with contextlib.redirect_stdout(sys.stderr):
             record = _record(order, folder / order.key)
@@ -87,5 +88,14 @@ def _export(case: Case, exporter: Exporter | None, path: Path) -> dict[str, Any]
     return {"state": state, "files": {file.name: digest(file) for file in sorted(path.parent.iterdir())}}
 
 
+def _end_with(parent: int) -> None:
+    """End this process when the one that started it has ended: nobody waits for the export that it is at."""
+    while os.getppid() == parent:
+        time.sleep(_PAUSE)
+    os._exit(1)
+
+
 if __name__ == "__main__":
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    keep_temporary_files_in(Path(sys.argv[1]))
     main(Path(sys.argv[1]))

@@ -31,8 +31,12 @@ def selected(config: pytest.Config) -> tuple[Case, ...]:
 def exported(config: pytest.Config, case: Case) -> ExportedCase:
     """Return the shared export of a case; a failing export fails the test with its message alone."""
     __tracebackhide__ = True
+    run = config.stash[RUN]
+    crash = run.crashes.of(case.name)
+    if crash is not None:
+        raise CheckFailed(str(crash.error(run.repeat(case, crash.test, "-n0"))))
     try:
-        return config.stash[RUN].store.exported(case)
+        return run.store.exported(case)
     except HierexportError as error:
         raise CheckFailed(f"{case.name} could not be exported: {error}") from None
 

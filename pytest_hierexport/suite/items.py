@@ -56,6 +56,10 @@ class ModelSuite:
             raise CheckFailed(failure(run, self.case, test, "the snapshot could not be checked", error)) from None
 
     def _exported(self, run: Run, test: str) -> Entry:
+        crash = run.crashes.of(self.case.name)
+        if crash is not None:
+            ended = crash.error(run.repeat(self.case, crash.test, "-n0"))
+            raise CheckFailed(failure(run, self.case, test, "not checked, it ended its process", ended))
         try:
             entry = run.entry(self.case)
         except HierexportError as error:

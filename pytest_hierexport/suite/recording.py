@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_hierexport.cases import Case
     from pytest_hierexport.suite.run import Run
 
-__all__ = ["Recording"]
+__all__ = ["Recording", "message_of"]
 
 _MARK = "hierexport"
 
@@ -37,11 +37,9 @@ class Recording:
     orphans: list[Path] = field(default_factory=list)
     """The snapshots of models that are gone and were not removed."""
 
-    def mark(self, report: pytest.TestReport, case: Case, item: pytest.Item, error: BaseException | None) -> None:
+    def mark(self, report: pytest.TestReport, case: Case, check: str, message: str) -> None:
         """Write on a report which check of which model it is of; it goes from worker to controller with it."""
-        callspec = getattr(item, "callspec", None)
-        check = callspec.params["must"].id if callspec else SNAPSHOT
-        setattr(report, _MARK, [case.name, check, _message(report, error)])
+        setattr(report, _MARK, [case.name, check, message])
 
     def add(self, report: pytest.TestReport) -> None:
         """Note a report; of a check's phases the worst counts."""
@@ -176,7 +174,8 @@ def _verdict(report: pytest.TestReport) -> Verdict:
     return Verdict.KNOWN if hasattr(report, "wasxfail") else Verdict.SKIPPED
 
 
-def _message(report: pytest.TestReport, error: BaseException | None) -> str:
+def message_of(report: pytest.TestReport, error: BaseException | None) -> str:
+    """Return what a report shows of a failure, or of a reason to skip; the empty text where it passed."""
     if report.passed:
         return ""
     message = getattr(error, "msg", None)

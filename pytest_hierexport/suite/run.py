@@ -14,7 +14,9 @@ from pytest_hierexport.cases import Case, select
 from pytest_hierexport.errors import HierexportError, UsageError, nearest, raise_if_disk_full
 from pytest_hierexport.names import one_line
 from pytest_hierexport.ownership import make_folder, replace_files
+from pytest_hierexport.report.results import SNAPSHOT
 from pytest_hierexport.rules.messages import aligned, broken
+from pytest_hierexport.suite.crashes import Crashes
 from pytest_hierexport.suite.ids import escape, file_name
 from pytest_hierexport.suite.settings import Settings, arguments_of
 from pytest_hierexport.suite.store import ExportStore
@@ -68,6 +70,11 @@ class Run:
             anchors.setdefault(self.anchor(case), []).append(case)
         return {anchor: tuple(cases) for anchor, cases in anchors.items()}
 
+    @cached_property
+    def crashes(self) -> Crashes:
+        """The models that ended a process of this run."""
+        return Crashes(self.scratch / "crashes")
+
     @property
     def relay(self) -> Path:
         """The file that stands for the root directory among pytest's arguments where that is an anchor."""
@@ -110,8 +117,8 @@ class Run:
         """Return where a case breaks a rule.
 
         Raises:
-            HierexportError: The case could not be exported, the rule returns no violations but another thing, or there is
-                no room for what it writes.
+            HierexportError: The case could not be exported, the rule returns something else, or there is no room for
+                what it writes.
         """
         try:
             return self.store.verdict(case, rule, lambda: rule.violations(self.store.exported(case)))
@@ -136,11 +143,23 @@ class Run:
         anchor = os.path.relpath(self.anchor(case), self.config.rootpath)
         return f"{Path(anchor).as_posix()}::{escape(case.name)}::{test}"
 
-    def repeat(self, case: Case, test: str) -> str:
-        """Return the command that runs one item again, from the folder that pytest was started in."""
+    def check_of(self, node_id: str) -> tuple[Case, str, str] | None:
+        """Return the case, the test and the check that an id stands for; None where it is no item of this run."""
+        tests = {"test_snapshot": SNAPSHOT, **{f"test_must[{rule.id}]": rule.id for rule in self.rules}}
+        found = ((case, test, check) for case in self.cases for test, check in tests.items())
+        return next((each for each in found if self.node_id(each[0], each[1]) == node_id), None)
+
+    def repeat(self, case: Case, test: str, *more: str) -> str:
+        """Return the command that runs one item again, from the folder that pytest was started in.
+
+        Args:
+            case: The item's model.
+            test: The item's name.
+            more: Further options.
+        """
         anchor = os.path.relpath(self.anchor(case), self.config.invocation_params.dir)
         item = f"{Path(anchor).as_posix()}::{escape(case.name)}::{test}"
-        return shlex.join(["pytest", *self.options(case.source), item])
+        return shlex.join(["pytest", *more, *self.options(case.source), item])
 
     def options(self, *sources: str) -> list[str]:
         """Return the options that make the same run of these selectors, of all where none is given."""

@@ -1,15 +1,103 @@
-"""The models' tests on xdist's workers: a model's on one, every other test wherever there is room."""
+"""The tests of a run on xdist's workers: a model's on one, every other test wherever there is room."""
 
 from __future__ import annotations
 
-from xdist.scheduler import LoadScopeScheduling
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["ByModel"]
+import pytest
+from xdist.scheduler import LoadFileScheduling, LoadGroupScheduling, LoadScopeScheduling
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xdist.workermanage import WorkerController
+
+__all__ = ["ByModel", "ByScope", "scheduler"]
 
 
-class ByModel(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
-    """Groups by model; the export of a model is made, and its graph loaded, once."""
+class ByScope(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
+    """Survives workers that die, which xdist 3.8 does not.
+
+    Its `remove_node` requeues what the dead worker had finished, as empty units that no worker ever completes
+    (pytest-dev/pytest-xdist 1323, 1363, 1378), and the test that the worker died of, which ends the next worker
+    as well (1371). It also hands tests to a replacement that is still collecting (1362), and leaves one with a
+    single test, for which it waits forever, because a worker starts a test only when it knows the next (1327).
+    Remove these methods when a release mends all of it.
+    """
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        """Forget a worker; put the tests that it did not begin at the head of the queue.
+
+        Nothing is handed out here: the worker that takes the tests must find what is written of the crash.
+        Every worker that may take more has two tests or more waiting, and asks again when it finishes one.
+
+        Returns:
+            The id of the test that the worker died of; None where it had none left.
+        """
+        workload = self.assigned_work.pop(node)
+        if self.collection is None:
+            self.registered_collections.pop(node, None)
+        units = {scope: [test for test, done in unit.items() if not done] for scope, unit in workload.items()}
+        pending = [test for tests in units.values() for test in tests]
+        if not pending:
+            return None
+        crashed: str = pending[0]
+        left = {scope: [test for test in tests if test != crashed] for scope, tests in units.items()}
+        for scope, tests in reversed(left.items()):
+            if tests:
+                self.workqueue[scope] = dict.fromkeys(tests, False)
+                self.workqueue.move_to_end(scope, last=False)
+        return crashed
+
+    def add_node_collection(self, node: WorkerController, collection: Sequence[str]) -> None:
+        """Note what a worker collected; end the run where a replacement collected something else."""
+        super().add_node_collection(node, collection)
+        if node not in self.registered_collections:
+            pytest.exit(
+                f"worker {node.gateway.id} replaces one that died and collected other tests than it: "
+                "see what changes the collection while tests run",
+                returncode=pytest.ExitCode.TESTS_FAILED,
+            )
+
+    def _reschedule(self, node: WorkerController) -> None:
+        if node not in self.registered_collections:
+            return  # It is scheduled when it has collected.
+        super()._reschedule(node)
+        while not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
+            super()._reschedule(node)
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        # The worker may have died and the news not have come: `remove_node` requeues what it was given.
+        with suppress(OSError):
+            super()._assign_work_unit(node)
+
+
+class ByModel(ByScope):
+    """Groups by model: its export is made, and its graph loaded, once. All other tests go one by one."""
 
     def _split_scope(self, nodeid: str) -> str:
         scope, _, test = nodeid.rpartition("::")
         return scope if test.startswith("test_must[") or test == "test_snapshot" else nodeid
+
+
+class _ByFile(ByScope, LoadFileScheduling):  # type: ignore[misc]
+    pass
+
+
+class _ByGroup(ByScope, LoadGroupScheduling):  # type: ignore[misc]
+    pass
+
+
+_SCHEDULERS: dict[str, type[ByScope]] = {
+    "load": ByModel,
+    "loadscope": ByScope,
+    "loadfile": _ByFile,
+    "loadgroup": _ByGroup,
+}
+
+
+def scheduler(config: pytest.Config, log: Any) -> ByScope | None:
+    """Return the scheduler for a `--dist`; None where xdist's own survives a worker that dies."""
+    kind = _SCHEDULERS.get(config.getoption("dist"))
+    return None if kind is None else kind(config, log)

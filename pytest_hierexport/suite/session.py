@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import uuid
 from collections.abc import Generator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_hierexport.errors import HierexportError
-from pytest_hierexport.files import absolute
+from pytest_hierexport.files import absolute, keep_temporary_files_in
 from pytest_hierexport.names import one_line, printable
+from pytest_hierexport.report.results import SNAPSHOT
 from pytest_hierexport.rules.base import Rule
 from pytest_hierexport.suite import collection
 from pytest_hierexport.suite.items import RUN, ModelSuite
-from pytest_hierexport.suite.recording import Recording
+from pytest_hierexport.suite.recording import Recording, message_of
 from pytest_hierexport.suite.run import Run, known_failure_over, selected_cases
+from pytest_hierexport.suite.scratch import RunFolder, run_folder
 from pytest_hierexport.suite.settings import Settings, check_outputs, read_settings
 from pytest_hierexport.suite.snapshots import unused_ignored
 from pytest_hierexport.suite.store import ExportStore
 from pytest_hierexport.suite.temporary import use_folder_with_room
+from pytest_hierexport.suite.termination import TerminationPlugin
+from pytest_hierexport.suite.workers import RUN_ID, WorkersPlugin
 
 if TYPE_CHECKING:
-    from xdist.scheduler import Scheduling
-    from xdist.workermanage import WorkerController
-
     from pytest_hierexport.cases import Case
 
 __all__ = ["start"]
-
-_WORKER_INPUT = "hierexport"
 
 
 def start(config: pytest.Config) -> None:
@@ -53,12 +50,28 @@ def start(config: pytest.Config) -> None:
     except HierexportError as error:
         raise pytest.UsageError(f"hierexport: {error}") from None
     config.stash[RUN] = run
-    plugin = ModelsPlugin(run)
-    plugin.recording.warnings += [warning] if warning else []
-    config.pluginmanager.register(plugin, "hierexport-models")
-    run.scratch.mkdir(exist_ok=True)
-    run.relay.touch()
+    recording = Recording(run)
+    recording.warnings += [warning] if warning else []
+    config.pluginmanager.register(ModelsPlugin(run, recording), "hierexport-models")
+    if not _is_worker(config):
+        workers = WorkersPlugin(run, recording)
+        config.pluginmanager.register(workers, "hierexport-workers")
+        config.pluginmanager.register(TerminationPlugin(workers.terminate), "hierexport-termination")
+        config.pluginmanager.register(_own_folder(run), "hierexport-folder")
     config.args = collection.arguments(run)
+
+
+def _own_folder(run: Run) -> RunFolder:
+    RunFolder.remove_dead(run.scratch.parent)
+    try:
+        folder = RunFolder(run.scratch)
+        run.relay.touch()
+    except OSError as error:
+        raise pytest.UsageError(
+            f"hierexport: expected a folder for temporary files that can be written; found {error}\n"
+            "to do: name another with the environment variable TMPDIR"
+        ) from None
+    return folder
 
 
 def _run(config: pytest.Config, settings: Settings) -> Run | None:
@@ -74,11 +87,12 @@ def _run(config: pytest.Config, settings: Settings) -> Run | None:
 
 def _make_run(config: pytest.Config, settings: Settings) -> Run:
     if _is_worker(config):
-        run: str = config.workerinput[_WORKER_INPUT]  # type: ignore[attr-defined]  # xdist sets it
+        run: str = config.workerinput[RUN_ID]  # type: ignore[attr-defined]  # xdist sets it
     else:
         run = uuid.uuid4().hex
-    scratch = Path(tempfile.gettempdir()) / f"hierexport-{run}"
-    store = ExportStore(settings.cache or scratch / "exports", run, lasting=settings.cache is not None)
+    scratch = run_folder(run)
+    exports = settings.cache or scratch / "exports"
+    store = ExportStore(exports, run, lasting=settings.cache is not None, begun=scratch)
     return Run(config, settings, tuple(selected_cases(settings)), scratch, store)
 
 
@@ -91,20 +105,22 @@ def _is_ours(item: pytest.Item) -> bool:
     return isinstance(cls, type) and issubclass(cls, ModelSuite)
 
 
-def _rule(item: pytest.Item) -> object:
+def _rule(item: pytest.Item) -> Rule | None:
     callspec = getattr(item, "callspec", None)
-    return None if callspec is None else callspec.params.get("must")
+    rule = None if callspec is None else callspec.params.get("must")
+    return rule if isinstance(rule, Rule) else None
 
 
 class ModelsPlugin:
     """The hooks of a session that has models."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, recording: Recording) -> None:
         """Serve the run."""
         self.run = run
         self.relayed = collection.relayed(run)
         self.by_id = any(collection.named_anchors(run).values())
-        self.recording = Recording(run)
+        self.recording = recording
+        self._temporary_home = keep_temporary_files_in(run.scratch)
 
     def pytest_report_header(self) -> str:
         """Name the models."""
@@ -157,13 +173,15 @@ class ModelsPlugin:
             known = self._held(item, report) if error is None else None
             if known is not None:
                 report.longrepr = printable(known)
-            self.recording.mark(report, item.cls.case, item, error)  # type: ignore[attr-defined]
+            rule = _rule(item)
+            case: Case = item.cls.case  # type: ignore[attr-defined]
+            self.recording.mark(report, case, SNAPSHOT if rule is None else rule.id, message_of(report, error))
         return report
 
     def _held(self, item: pytest.Item, report: pytest.TestReport) -> str | None:
         """Return what a rule shows that holds although it is known to fail; pytest says so in its own words."""
         must = _rule(item)
-        if not report.failed or not isinstance(must, Rule):
+        if not report.failed or must is None:
             return None
         case: Case = item.cls.case  # type: ignore[attr-defined]
         known = case.known_failure(must.id)
@@ -172,20 +190,6 @@ class ModelsPlugin:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note what became of a check, wherever it ran."""
         self.recording.add(report)
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_configure_node(self, node: WorkerController) -> None:
-        """Give every worker the same exports."""
-        node.workerinput[_WORKER_INPUT] = self.run.store.run
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Scheduling | None:
-        """Keep a model's tests on one worker where xdist is free to choose."""
-        if config.getoption("dist") != "load":
-            return None
-        from pytest_hierexport.suite.scheduling import ByModel
-
-        return ByModel(config, log)
 
     # Around all that syrupy does and nothing that the terminal does.
     @pytest.hookimpl(wrapper=True, trylast=True)
@@ -203,7 +207,6 @@ class ModelsPlugin:
         if not _is_worker(self.run.config):
             self.recording.print(terminalreporter)
 
-    def pytest_unconfigure(self, config: pytest.Config) -> None:
-        """Remove what the run wrote for itself."""
-        if not _is_worker(config):
-            shutil.rmtree(self.run.scratch, ignore_errors=True)
+    def pytest_unconfigure(self) -> None:
+        """Leave temporary files where they were."""
+        keep_temporary_files_in(self._temporary_home)

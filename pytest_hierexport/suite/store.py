@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport import errors
-from pytest_hierexport.errors import ExportError, HierexportError, in_words
+from pytest_hierexport.errors import CrashError, ExportError, HierexportError, in_words
 from pytest_hierexport.files import FileDigests, digest, watching_files
 from pytest_hierexport.ownership import make_folder
 from pytest_hierexport.storage.atomic import write_atomically
@@ -65,11 +65,13 @@ class ExportStore:
         folder: Where they lie; every process of the run is given the same.
         run: Tells this run from others that use the folder.
         lasting: Whether exports of other runs are used, and the verdicts of rules with them.
+        begun: Where it is noted which exports this run began, and did not end; beside the exports by default.
     """
 
-    def __init__(self, folder: Path, run: str, *, lasting: bool = False) -> None:
+    def __init__(self, folder: Path, run: str, *, lasting: bool = False, begun: Path | None = None) -> None:
         """Use the folder, which is made when it is first needed."""
         self.folder, self.run, self.lasting = folder, run, lasting
+        self._begun = begun or folder
         self._entries: dict[str, Entry] = {}
         self._latest: tuple[str, ExportedCase] | None = None
 
@@ -144,7 +146,18 @@ class ExportStore:
 
         make_folder(self.folder)
         with FileLock(self.folder / f"{key}.lock"):
-            return self._read(key) or self._export(key, case)
+            return self._read(key) or self._export_once(key, case)
+
+    def _export_once(self, key: str, case: Case) -> Entry:
+        """Export a case, unless a process of this run ended while it did: so would this one."""
+        begun = self._begun / f"{key}.begun"
+        if begun.exists():
+            return Entry(self.folder / key, error=_ended(case))
+        begun.touch()
+        try:
+            return self._export(key, case)
+        finally:
+            begun.unlink(missing_ok=True)
 
     def _export(self, key: str, case: Case) -> Entry:
         folder = self.folder / key
@@ -196,6 +209,14 @@ def _attempt(case: Case, folder: Path) -> tuple[Entry, Example | None]:
         (folder / TRACEBACK).write_text(traceback.format_exc(), encoding="utf-8")
         return Entry(folder, error=_unforeseen(case, error)), None
     return entry, example
+
+
+def _ended(case: Case) -> CrashError:
+    return CrashError(
+        f"{case.name} to run without ending its process",
+        found="a process of this run ended while it exported it",
+        do="run one of its tests by itself with -n0, where all that it prints is seen",
+    )
 
 
 def _plain(error: HierexportError) -> HierexportError:
