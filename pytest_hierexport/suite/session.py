@@ -18,7 +18,8 @@ from pytest_hierexport.suite import collection
 from pytest_hierexport.suite.failures import CheckFailed
 from pytest_hierexport.suite.items import RUN, ModelSuite
 from pytest_hierexport.suite.recording import Recording
-from pytest_hierexport.suite.run import Run, known_failure_over, selected_cases
+from pytest_hierexport.suite.run import KEPT, Run, known_failure_over, selected_cases
+from pytest_hierexport.suite.session_cache import cache_of, warning
 from pytest_hierexport.suite.settings import Settings, check_outputs, read_settings
 from pytest_hierexport.suite.store import ExportStore
 
@@ -76,7 +77,9 @@ def _make_run(config: pytest.Config, settings: Settings) -> Run:
     else:
         run = uuid.uuid4().hex
     scratch = Path(tempfile.gettempdir()) / f"hierexport-{run}"
-    store = ExportStore(settings.cache or scratch / "exports", run, lasting=settings.cache is not None)
+    outputs = [config.rootpath / KEPT, *settings.reports, *([settings.summary] if settings.summary else [])]
+    cache = None if settings.cache is None else cache_of(config, settings.cache, scratch, outputs)
+    store = ExportStore(scratch / "exports", run, cache)
     return Run(config, settings, tuple(selected_cases(settings)), scratch, store)
 
 
@@ -137,12 +140,14 @@ class ModelsPlugin:
             )
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Say which models shall be exported once more: one second process serves them all."""
+        """Say which models shall be exported once more, by one second process for all; fix what the cache compares."""
         from pytest_hierexport.rules import repeats
         from pytest_hierexport.rules.must_008 import RULE
 
         wanted = [item for item in session.items if _is_ours(item) and _rule(item) is RULE]
         repeats.announce([item.cls.case for item in wanted], self.run.scratch / "repeats")  # type: ignore[attr-defined]
+        if self.run.store.cache is not None:
+            self.run.store.cache.begin()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -195,9 +200,11 @@ class ModelsPlugin:
             self.recording.finish()
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print the table of models and rules."""
+        """Print the table of models and rules, and why the cache was of no use."""
         if not _is_worker(self.run.config):
             self.recording.print(terminalreporter)
+            if not_kept := warning(self.run.scratch):
+                terminalreporter.write_line(f"hierexport: {not_kept}", yellow=True)
 
     def pytest_unconfigure(self, config: pytest.Config) -> None:
         """Remove what the run wrote for itself."""
