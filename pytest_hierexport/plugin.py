@@ -66,6 +66,15 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     pluginmanager.add_hookspecs(hooks)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Note what the project reads, from the first conftest.py on, where results are kept from run to run."""
+    if early_config.known_args_namespace.hierexport_cache or early_config.getini("hierexport_cache"):
+        from pytest_hierexport.suite import session_cache
+
+        session_cache.watch(early_config)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Take part in the session where models are asked for."""
     config.addinivalue_line("markers", "hierexport: a MUST rule or a snapshot on a model, made by pytest-hierexport")

@@ -15,7 +15,7 @@ from typing import IO, NoReturn
 
 import pytest
 
-__all__ = ["MODEL", "Project"]
+__all__ = ["MODEL", "SET_UP", "Project"]
 
 MODEL = """
 import torch
@@ -44,8 +44,7 @@ def build():
     return Tower().eval(), (torch.ones(2, 4),)
 """
 
-# Only the plugins that a run is about: every other one that is installed here costs time.
-_SET_UP = (
+SET_UP = (
     "-W",
     "ignore::pytest.PytestAssertRewriteWarning",
     "-p",
@@ -55,6 +54,7 @@ _SET_UP = (
     "-p",
     "pytest_hierexport.plugin",
 )
+"""The plugins that a run is about: every other one that is installed here costs time."""
 
 
 class Project:
@@ -104,7 +104,7 @@ def _be_pytest(arguments: Sequence[str], out: int, err: int) -> NoReturn:
         sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False)
         gc.freeze()
         os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-        code = int(pytest.main([*_SET_UP, *arguments]))
+        code = int(pytest.main([*SET_UP, *arguments]))
     except BaseException:  # noqa: BLE001  # the fork must not go on to run the tests of its parent
         traceback.print_exc()
     finally:

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ import torch
 from pytest_hierexport.cases import Case, select
 from pytest_hierexport.errors import CollectError, ExportError
 from pytest_hierexport.rules.base import ExportedCase, Rule, Violation
+from pytest_hierexport.suite.cache import Cache
+from pytest_hierexport.suite.reads import Reads
 from pytest_hierexport.suite.store import ExportStore
 
 
@@ -104,17 +107,33 @@ def test_what_nobody_foresaw_is_one_too_and_leaves_its_traceback(
     assert "in explode" in (entry.folder / "traceback.txt").read_text()
 
 
-def test_another_run_exports_again_unless_exports_last(tmp_path: Path) -> None:
+@contextmanager
+def store_with_cache(home: Path, run: str) -> Iterator[ExportStore]:
+    """Give the store of a run of its own that shares its cache with the other runs."""
+    reads = Reads([home / "cache", home / run])
+    reads.start()
+    try:
+        yield ExportStore(home / run, run, Cache(home / "cache", reads))
+    finally:
+        reads.stop()
+
+
+def test_another_run_exports_again_unless_there_is_a_cache(tmp_path: Path) -> None:
     factory = Counted()
-    for run, lasting, calls in [("1", False, 1), ("2", False, 2), ("3", True, 3), ("4", True, 3)]:
-        ExportStore(tmp_path, run, lasting=lasting).entry(factory.case())
+    for run, calls in [("1", 1), ("2", 2)]:
+        ExportStore(tmp_path, run).entry(factory.case())
         assert factory.calls == calls
+    for run in ("3", "4"):
+        with store_with_cache(tmp_path, run) as store:
+            store.entry(factory.case())
+        assert factory.calls == 3
 
 
 def test_a_failure_does_not_outlast_its_run(tmp_path: Path) -> None:
     factory = Counted(lambda: None)
     for run in ("1", "2"):
-        assert ExportStore(tmp_path, run, lasting=True).entry(factory.case()).error is not None
+        with store_with_cache(tmp_path, run) as store:
+            assert store.entry(factory.case()).error is not None
     assert factory.calls == 2
 
 
@@ -150,7 +169,8 @@ def test_a_lasting_export_ends_with_a_change_of_what_the_model_was_made_of(
             patch.setattr(sys, "modules", {**sys.modules})
             patch.setattr(sys, "path", [*sys.path])
             (case,) = select(["lasting.py::build"], project)
-            assert ExportStore(tmp_path / "cache", run, lasting=True).entry(case).error is None
+            with store_with_cache(tmp_path, run) as store:
+                assert store.entry(case).error is None
         return len((project / "log.txt").read_text())
 
     assert [exports("1"), exports("2")] == [1, 1]
@@ -177,19 +197,24 @@ def verdict(store: ExportStore, case: Case, checked: Checked) -> list[Violation]
     return store.verdict(case, checked.rule, lambda: checked.check(store.exported(case)))
 
 
-@pytest.mark.parametrize(("lasting", "calls"), [(False, 2), (True, 1)])
-def test_a_verdict_lasts_as_long_as_its_export(tmp_path: Path, *, lasting: bool, calls: int) -> None:
+def test_without_a_cache_a_rule_is_checked_in_every_run(tmp_path: Path) -> None:
+    checked = Checked()
+    for run in ("1", "2"):
+        verdict(ExportStore(tmp_path, run), Counted().case(), checked)
+    assert checked.calls == 2
+
+
+def test_a_verdict_is_found_in_the_cache(tmp_path: Path) -> None:
     factory, checked = Counted(), Checked()
     for run in ("1", "2"):
-        store = ExportStore(tmp_path, run, lasting=lasting)
-        found = verdict(store, factory.case(), checked)
-        assert found == [Violation("here", "a", "b", "c")]
-    assert checked.calls == calls
+        with store_with_cache(tmp_path, run) as store:
+            assert verdict(store, factory.case(), checked) == [Violation("here", "a", "b", "c")]
+    assert checked.calls == 1
 
 
 def test_a_verdict_ends_with_a_change_of_what_the_case_allows(tmp_path: Path) -> None:
-    store, factory, checked = ExportStore(tmp_path, "1", lasting=True), Counted(), Checked()
-    for allowed in (0, 1):
-        case = factory.case(allow_derived=allowed)
-        verdict(store, case, checked)
+    factory, checked = Counted(), Checked()
+    with store_with_cache(tmp_path, "1") as store:
+        for allowed in (0, 1):
+            verdict(store, factory.case(allow_derived=allowed), checked)
     assert checked.calls == 2

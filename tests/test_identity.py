@@ -14,7 +14,7 @@ from pytest_hierexport.suite import identity
 def key(exporter: str = "auto") -> str:
     identity._package_digest.cache_clear()
     identity._own_exporter_digest.cache_clear()
-    return identity.key_of(Case("any", lambda: None, "tests", exporter=exporter), lasting=True)
+    return identity.export_identity(Case("any", lambda: None, "tests", exporter=exporter))
 
 
 @pytest.fixture

@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
-from projects import Project
+from filelock import FileLock
+
+from projects import SET_UP, Project
 
 if TYPE_CHECKING:
     import pytest
@@ -42,7 +47,62 @@ def test_a_change_of_the_model_is_seen_through_the_cache(project: Project) -> No
     assert project.run(MODELS, *SOME).parseoutcomes()["failed"] == 1
 
 
-def test_a_cache_that_cannot_be_written_is_refused_before_the_run(project: Project) -> None:
+def test_a_run_survives_a_damaged_cache_and_mends_it(project: Project) -> None:
+    arguments = (MODELS, "--hierexport-cache=cache", *SOME)
+    project.run(*arguments)
+    for record in project.path.glob("cache/*/record.json"):
+        record.write_text("[1]")
+    for builds in (2, 2):
+        assert project.run(*arguments).ret == 0
+        assert project.builds == builds
+
+
+def test_a_cache_that_cannot_be_written_is_one_warning(project: Project) -> None:
+    project.write(
+        "conftest.py",
+        """
+        import tempfile
+        make = tempfile.mkdtemp
+
+        def refuse(*args, **kwargs):
+            if str(kwargs.get("dir")).endswith("cache"):
+                raise OSError(28, "No space left on device")
+            return make(*args, **kwargs)
+
+        tempfile.mkdtemp = refuse
+        """,
+    )
+    result = project.run(MODELS, "--hierexport-cache=cache", *SOME)
+    assert result.ret == 0
+    (warning,) = [line for line in result.outlines if line.startswith("hierexport: warning")]
+    assert warning.startswith("hierexport: warning: results are not kept for later runs: ")
+    assert warning.endswith(f"the cache {project.path / 'cache'} cannot be written (No space left on device)")
+
+
+def test_a_plugin_that_came_before_the_recording_is_named(project: Project) -> None:
+    project.write("early.py", "")
+    project.write("pytest.ini", "[pytest]\npythonpath = .\n")
+    result = project.run(MODELS, "--hierexport-cache=cache", "-p", "early", *SOME)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["hierexport: warning: results are not kept *: early was loaded before *"])
+
+
+def test_a_session_that_waits_for_another_says_so(project: Project) -> None:
+    command = [sys.executable, "-m", "pytest", *SET_UP, MODELS, "--hierexport-cache=cache", "-k", "MUST-002"]
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    subprocess.run(command, cwd=project.path, env=environment, check=True)
+    (lock,) = project.path.glob("cache/*.lock")
+    with FileLock(lock):
+        lock.with_suffix(".holder").write_text("process 1 in /elsewhere")
+        second = subprocess.Popen(command, cwd=project.path, env=environment, stderr=subprocess.PIPE, text=True)
+        assert second.stderr is not None
+        said = next(line for line in second.stderr if line.strip())
+    assert said == "hierexport: waiting for another session, process 1 in /elsewhere, to export build\n"
+    second.communicate()
+    assert second.returncode == 0
+
+
+def test_a_cache_that_cannot_be_made_is_refused_before_the_run(project: Project) -> None:
     result = project.run(MODELS, "--hierexport-cache=/proc/cache", *SOME)
     assert result.ret == 4
     result.stderr.fnmatch_lines(["*expected a folder for the cache that can be written; found *"])

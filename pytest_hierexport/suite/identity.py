@@ -21,30 +21,25 @@ if TYPE_CHECKING:
     from pytest_hierexport.cases import Case
     from pytest_hierexport.rules.base import Rule
 
-__all__ = ["key_of", "rule_identity"]
+__all__ = ["export_identity", "key_of", "rule_identity"]
 
 _PACKAGE = Path(pytest_hierexport.__file__)
 _SHAPED_BY = ("torch", "onnx", "onnx-ir", "onnxscript", "onnxruntime", "transformers")
 
 
-def key_of(case: Case, *, lasting: bool) -> str:
-    """Return the digest of all that is known of an export before its model is built.
-
-    Args:
-        case: The case.
-        lasting: Whether the key shall tell this version of everything beneath the export from others.
-    """
+def key_of(case: Case) -> str:
+    """Return the digest of a case and of how it is exported."""
     known: dict[str, object] = {
         "case": [case.name, case.source, str(case.anchor), _shape_of(case.factory)],
         "options": [case.exporter, case.opset, repr(case.dynamic_shapes), case.randomise, case.keep, case.strict],
     }
-    if lasting:
-        known |= {
-            "package": _package_digest(),
-            "versions": _versions(),
-            "exporter": _own_exporter_digest(case.exporter),
-        }
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def export_identity(case: Case) -> str:
+    """Return the digest of what exports a case: this package, an exporter of the project's own, what lies beneath."""
+    known = [_package_digest(), _versions(), _own_exporter_digest(case.exporter)]
+    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
 
 
 def _shape_of(factory: object) -> list[str]:

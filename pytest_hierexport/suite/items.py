@@ -9,6 +9,7 @@ import pytest
 from pytest_hierexport.errors import HierexportError
 from pytest_hierexport.names import one_line
 from pytest_hierexport.suite.failures import CheckFailed, RuleBroken
+from pytest_hierexport.suite.reads import unrecorded
 from pytest_hierexport.suite.run import Run, failure, failure_of_rule
 from pytest_hierexport.suite.snapshots import check_snapshot
 
@@ -51,7 +52,8 @@ class ModelSuite:
         run, test = request.config.stash[RUN], "test_snapshot"
         entry = self._exported(run, test)
         try:
-            check_snapshot(request, run, self.case, entry.hierarchy)
+            with unrecorded():
+                check_snapshot(request, run, self.case, entry.hierarchy)
         except HierexportError as error:
             raise CheckFailed(failure(run, self.case, test, "the snapshot could not be checked", error)) from None
 

@@ -184,7 +184,7 @@ class Run:
                     make_folder(folder)
                     replace_files(folder, files, case.name)
         except OSError as error:
-            return f"{entry.path if self.store.lasting else 'nothing'} (not copied: {error})"
+            return f"nothing (not copied: {error})"
         shown = os.path.relpath(folder, self.config.invocation_params.dir)
         return ", ".join(f"{shown}/{path.name}" for path in files)
 

@@ -17,8 +17,9 @@ from pytest_hierexport.rules.base import Rule
 from pytest_hierexport.suite import collection
 from pytest_hierexport.suite.items import RUN, ModelSuite
 from pytest_hierexport.suite.recording import Recording, message_of
-from pytest_hierexport.suite.run import Run, known_failure_over, selected_cases
+from pytest_hierexport.suite.run import KEPT, Run, known_failure_over, selected_cases
 from pytest_hierexport.suite.scratch import RunFolder, run_folder
+from pytest_hierexport.suite.session_cache import cache_of, warning
 from pytest_hierexport.suite.settings import Settings, check_outputs, read_settings
 from pytest_hierexport.suite.snapshots import unused_ignored
 from pytest_hierexport.suite.store import ExportStore
@@ -91,8 +92,9 @@ def _make_run(config: pytest.Config, settings: Settings) -> Run:
     else:
         run = uuid.uuid4().hex
     scratch = run_folder(run)
-    exports = settings.cache or scratch / "exports"
-    store = ExportStore(exports, run, lasting=settings.cache is not None, begun=scratch)
+    outputs = [config.rootpath / KEPT, *settings.reports, *([settings.summary] if settings.summary else [])]
+    cache = None if settings.cache is None else cache_of(config, settings.cache, scratch, outputs)
+    store = ExportStore(scratch / "exports", run, cache)
     return Run(config, settings, tuple(selected_cases(settings)), scratch, store)
 
 
@@ -155,12 +157,14 @@ class ModelsPlugin:
             )
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Say which models shall be exported once more: one second process serves them all."""
+        """Say which models shall be exported once more, by one second process for all; fix what the cache compares."""
         from pytest_hierexport.rules import repeats
         from pytest_hierexport.rules.must_008 import RULE
 
         wanted = [item for item in session.items if _is_ours(item) and _rule(item) is RULE]
         repeats.announce([item.cls.case for item in wanted], self.run.scratch / "repeats")  # type: ignore[attr-defined]
+        if self.run.store.cache is not None:
+            self.run.store.cache.begin()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -203,9 +207,11 @@ class ModelsPlugin:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print the table of models and rules."""
+        """Print the table of models and rules, and why the cache was of no use."""
         if not _is_worker(self.run.config):
             self.recording.print(terminalreporter)
+            if not_kept := warning(self.run.scratch):
+                terminalreporter.write_line(f"hierexport: {not_kept}", yellow=True)
 
     def pytest_unconfigure(self) -> None:
         """Leave temporary files where they were."""

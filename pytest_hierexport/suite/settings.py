@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,11 +125,10 @@ def check_outputs(settings: Settings) -> None:
 
 
 def _check_folder(folder: Path) -> None:
+    """See that a folder is there or can be made; one that cannot be written is of use all the same."""
     existed = exists(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
     except (OSError, ValueError) as error:
         found = f"a file, {folder}" if exists(folder) and not is_folder(folder) else str(error)
         raise UsageError("a folder for the cache that can be written", found=found, do="name another folder") from None

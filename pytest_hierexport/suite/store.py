@@ -1,33 +1,30 @@
 """One export per model and run, shared by all rules and by all processes of a run.
 
-Each export has a folder named by the digest of everything that is known of it before the model is built: the case,
-the package, the versions beneath it. Whoever comes first holds its lock and exports; the others read what is there.
-A failing export is remembered too, but only within the run. Between runs (`--hierexport-cache`) an export is good
-while the files that its model was made of are: the project's modules, and what the factory opened.
+Each export has a folder named by the digest of what is known of it before the model is built: the case and its options.
+Whoever comes first holds its lock and exports; the others read what is there. A failing export is remembered, too, but
+only within the run. With `--hierexport-cache` what the cache holds of earlier runs goes before an export.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport import errors
 from pytest_hierexport.errors import CrashError, ExportError, HierexportError, in_words
-from pytest_hierexport.files import FileDigests, digest, watching_files
-from pytest_hierexport.ownership import make_folder
 from pytest_hierexport.storage.atomic import write_atomically
-from pytest_hierexport.suite.identity import key_of, rule_identity
+from pytest_hierexport.suite.identity import export_identity, key_of, rule_identity
 
 if TYPE_CHECKING:
     from pytest_hierexport.cases import Case, Example
     from pytest_hierexport.rules.base import ExportedCase, Rule, Violation
+    from pytest_hierexport.suite.cache import Cache
 
 __all__ = ["Entry", "ExportStore"]
 
@@ -51,6 +48,8 @@ class Entry:
     """The text of the hierarchy, as in a snapshot."""
     seconds: float = 0.0
     error: HierexportError | None = None
+    kept: str = ""
+    """The name of the export in the cache, empty where it is not there."""
 
     @property
     def path(self) -> Path:
@@ -64,27 +63,25 @@ class ExportStore:
     Args:
         folder: Where they lie; every process of the run is given the same.
         run: Tells this run from others that use the folder.
-        lasting: Whether exports of other runs are used, and the verdicts of rules with them.
-        begun: Where it is noted which exports this run began, and did not end; beside the exports by default.
+        cache: Holds the exports of earlier runs, and the verdicts of rules on them.
     """
 
-    def __init__(self, folder: Path, run: str, *, lasting: bool = False, begun: Path | None = None) -> None:
+    def __init__(self, folder: Path, run: str, cache: Cache | None = None) -> None:
         """Use the folder, which is made when it is first needed."""
-        self.folder, self.run, self.lasting = folder, run, lasting
-        self._begun = begun or folder
+        self.folder, self.run, self.cache = folder, run, cache
         self._entries: dict[str, Entry] = {}
         self._latest: tuple[str, ExportedCase] | None = None
 
     def entry(self, case: Case) -> Entry:
         """Return what became of the case's export; export it where no process has."""
-        key = self._key(case)
+        key = key_of(case)
         if key not in self._entries:
             self._entries[key] = self._read(key) or self._make(key, case)
         return self._entries[key]
 
     def known(self, case: Case) -> Entry | None:
         """Return what became of the case's export in this run, None where nobody asked for it."""
-        key = self._key(case)
+        key = key_of(case)
         return self._entries.get(key) or self._read(key)
 
     def exported(self, case: Case) -> ExportedCase:
@@ -96,80 +93,86 @@ class ExportStore:
         entry = self.entry(case)
         if entry.error is not None:
             raise entry.error
-        key = self._key(case)
+        key = key_of(case)
         if self._latest is None or self._latest[0] != key:
             self._latest = (key, _exported_case(case, entry, None))
         return self._latest[1]
 
     def verdict(self, case: Case, rule: Rule, check: Callable[[], Sequence[Violation]]) -> list[Violation]:
-        """Return the violations of a rule: those of another run where exports last and the rule is the same."""
+        """Return the violations of a rule; those of an earlier run where the cache holds them."""
         entry = self.entry(case)
-        identity = rule_identity(rule, case) if self.lasting and entry.error is None else None
-        if identity is None:
+        identity = rule_identity(rule, case)
+        if self.cache is None or not entry.kept or identity is None:
             return list(check())
-        path = entry.folder / f"{hashlib.sha256(rule.id.encode()).hexdigest()[:16]}.verdict.json"
-        identity = f"{identity} {digest(entry.path)}"
-        known = _read_json(path)
-        if known is not None and known.get("identity") == identity:
+        question, about = f"{rule.id} on {key_of(case)}", f"{entry.kept} {identity}"
+        kept = self.cache.find(question, about)
+        if kept is not None:
             from pytest_hierexport.rules.base import Violation
 
-            return [Violation(**violation) for violation in known["violations"]]
-        violations = list(check())
-        record = {"identity": identity, "violations": [asdict(violation) for violation in violations]}
-        write_atomically(path, json.dumps(record))
+            return [Violation(**violation) for violation in kept.value["violations"]]
+        with self.cache.computing():
+            violations = list(check())
+        self.cache.keep(question, about, {"violations": [asdict(violation) for violation in violations]})
         return violations
-
-    def _key(self, case: Case) -> str:
-        return key_of(case, lasting=self.lasting)
 
     def _read(self, key: str) -> Entry | None:
         folder = self.folder / key
         record = _read_json(folder / _RECORD)
-        if record is None or not self._good(record):
+        if record is None or record["run"] != self.run:
             return None
         error = record.get("error")
         if error is not None:
             kind = getattr(errors, error.pop("kind"))
             return Entry(folder, error=kind(error["expected"], found=error["found"], do=error["do"]))
-        lists = {name: tuple(record["entry"][name]) for name in ("notes", "warnings")}
-        entry = {**record["entry"], **lists}
-        return Entry(folder, **entry)
-
-    def _good(self, record: Mapping[str, Any]) -> bool:
-        if record["run"] == self.run:
-            return True
-        files = record.get("files")
-        return self.lasting and files is not None and FileDigests(files).hold()
+        return _entry(folder, record["entry"], record["kept"])
 
     def _make(self, key: str, case: Case) -> Entry:
         from filelock import FileLock
 
-        make_folder(self.folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
         with FileLock(self.folder / f"{key}.lock"):
             return self._read(key) or self._export_once(key, case)
 
     def _export_once(self, key: str, case: Case) -> Entry:
         """Export a case, unless a process of this run ended while it did: so would this one."""
-        begun = self._begun / f"{key}.begun"
+        begun = self.folder / f"{key}.begun"
         if begun.exists():
             return Entry(self.folder / key, error=_ended(case))
         begun.touch()
         try:
-            return self._export(key, case)
+            entry = self._export(key, case) if self.cache is None else self._find_or_export(self.cache, key, case)
+            self._remember(key, entry)
         finally:
             begun.unlink(missing_ok=True)
+        return entry
+
+    def _find_or_export(self, cache: Cache, key: str, case: Case) -> Entry:
+        """Take an export from the cache, or put it there."""
+        folder, identity = self.folder / key, export_identity(case)
+        with cache.alone(key, f"export {case.name}"):
+            kept = cache.find(key, identity, folder)
+            if kept is not None:
+                return _entry(folder, kept.value, kept.name)
+            with cache.computing(case.files):
+                entry = self._export(key, case)
+            if entry.error is not None:
+                return entry
+            files = [path for path in sorted(folder.iterdir()) if path.is_file()]
+            return replace(entry, kept=cache.keep(key, identity, _fields(entry), files))
 
     def _export(self, key: str, case: Case) -> Entry:
         folder = self.folder / key
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        with watching_files(self.folder) as opened:
-            entry, example = _attempt(case, folder)
+        entry, example = _attempt(case, folder)
+        if entry.error is None:
+            self._latest = (key, _exported_case(case, entry, example))
+        return entry
+
+    def _remember(self, key: str, entry: Entry) -> None:
         record: dict[str, Any] = {"run": self.run}
         if entry.error is None:
-            record["files"] = FileDigests.of([*case.files, *opened()]).digests if self.lasting else None
-            record["entry"] = {k: v for k, v in asdict(entry).items() if k not in {"folder", "error"}}
-            self._latest = (key, _exported_case(case, entry, example))
+            record |= {"entry": _fields(entry), "kept": entry.kept}
         else:
             error = entry.error
             record["error"] = {
@@ -178,8 +181,17 @@ class ExportStore:
                 "found": error.found,
                 "do": error.do,
             }
-        write_atomically(folder / _RECORD, json.dumps(record))
-        return entry
+        write_atomically(self.folder / key / _RECORD, json.dumps(record))
+
+
+def _fields(entry: Entry) -> dict[str, Any]:
+    """Return what is known of a successful export, as JSON can hold it."""
+    return {name: value for name, value in asdict(entry).items() if name not in {"folder", "error", "kept"}}
+
+
+def _entry(folder: Path, fields: Mapping[str, Any], kept: str) -> Entry:
+    lists = {name: tuple(fields[name]) for name in ("notes", "warnings")}
+    return Entry(folder, **{**fields, **lists}, kept=kept)
 
 
 def _attempt(case: Case, folder: Path) -> tuple[Entry, Example | None]:

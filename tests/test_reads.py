@@ -1,0 +1,87 @@
+"""What counts as read by this process."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pytest_hierexport.suite.inputs import Inputs
+from pytest_hierexport.suite.reads import Reads, unrecorded
+
+
+@pytest.fixture
+def reads(tmp_path: Path) -> Iterator[Reads]:
+    (tmp_path / "outside").mkdir()
+    for name in ("read.txt", "outside/own.txt"):
+        (tmp_path / name).write_text("")
+    reads = Reads([tmp_path / "outside"])
+    reads.start()
+    yield reads
+    reads.stop()
+
+
+def files(reads: Reads) -> set[Path]:
+    inputs = reads.inputs()
+    assert inputs is not None
+    return set(map(Path, inputs.files))
+
+
+def test_what_is_read_is_seen_and_what_is_written_is_not(reads: Reads, tmp_path: Path) -> None:
+    (tmp_path / "read.txt").read_text()
+    (tmp_path / "written.txt").write_text("")
+    (tmp_path / "outside" / "own.txt").read_text()
+    with unrecorded():
+        (tmp_path / "written.txt").read_text()
+    seen = files(reads)
+    assert {tmp_path / "read.txt", Path(__file__)} <= seen
+    assert not {tmp_path / "written.txt", tmp_path / "outside" / "own.txt", Path(pytest.__file__)} & seen
+
+
+def test_bytecode_stands_for_its_source(reads: Reads, tmp_path: Path) -> None:
+    tag = sys.implementation.cache_tag
+    for name in (f"any.{tag}.pyc", f"test_any.{tag}-pytest-9.2.0.pyc"):
+        with pytest.raises(FileNotFoundError):
+            (tmp_path / "__pycache__" / name).read_bytes()
+    assert {tmp_path / "any.py", tmp_path / "test_any.py"} <= files(reads)
+
+
+def test_temporary_files_do_not_count(reads: Reads) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "any.txt"
+        file.write_text("")
+        file.read_text()
+        assert file not in files(reads)
+
+
+def test_a_file_that_changes_after_it_was_read_leaves_nothing_to_rely_on(reads: Reads, tmp_path: Path) -> None:
+    (tmp_path / "read.txt").read_text()
+    assert reads.inputs() is not None
+    (tmp_path / "read.txt").write_text("changed")
+    assert reads.inputs() is None
+
+
+def test_a_listed_folder_holds_until_a_name_comes_or_goes(reads: Reads, tmp_path: Path) -> None:
+    list(tmp_path.glob("*.txt"))
+    inputs = reads.inputs()
+    assert inputs is not None
+    assert inputs.hold()
+    (tmp_path / "new.txt").write_text("")
+    assert not inputs.hold()
+
+
+def test_files_hold_until_one_changes_or_goes(tmp_path: Path) -> None:
+    first, second = tmp_path / "a", tmp_path / "b"
+    first.write_text("1")
+    second.write_text("2")
+    inputs = Inputs.of([first, second], [], [])
+    assert inputs.hold()
+    second.write_text("3")
+    assert not inputs.hold()
+    second.write_text("2")
+    assert inputs.hold()
+    first.unlink()
+    assert not inputs.hold()
