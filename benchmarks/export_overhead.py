@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pytest_hierexport.cases import Example
+    from pytest_hierexport._cases import Example
 
 BUDGET = 1.05
 """DESIGN's: the median ratio over the zoo, at most."""
@@ -119,7 +119,7 @@ def export_by_us(example: Example) -> None:
 
 def zoo_examples(selectors: Sequence[str]) -> Iterator[tuple[str, Example]]:
     """Yield the selected models, each built when its turn comes."""
-    from pytest_hierexport.cases import select
+    from pytest_hierexport._cases import select
 
     for case in select(selectors, Path.cwd()):
         example = case.load()
@@ -131,8 +131,8 @@ def deep_examples(depths: Sequence[int]) -> Iterator[tuple[str, Example]]:
     """Yield one encoder at several depths."""
     from transformers import BertConfig, BertModel
 
-    from pytest_hierexport.cases import Example
-    from pytest_hierexport.zoo.encoder import bert
+    from pytest_hierexport._cases import Example
+    from pytest_hierexport._cases.zoo.encoder import bert
 
     inputs = bert().kwargs
     for depth in depths:

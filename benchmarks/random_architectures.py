@@ -30,7 +30,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pytest_hierexport.rules.base import Rule
+    from pytest_hierexport._rules.base import Rule
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
@@ -108,7 +108,7 @@ class Summary:
 
 def selected(ids: Sequence[str] | None) -> list[Rule]:
     """Return the rules of these ids and no other; all but those that start a process where None."""
-    from pytest_hierexport.rules.registry import rules
+    from pytest_hierexport._rules.registry import rules
 
     known = rules(ids)
     return [rule for rule in known if (rule.id not in LEFT_OUT if ids is None else rule.id in ids)]

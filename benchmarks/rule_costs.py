@@ -21,10 +21,10 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.export_overhead import export_by_torch, timed
-from pytest_hierexport.cases import Case, select
-from pytest_hierexport.exporting import export_case
-from pytest_hierexport.rules.base import ExportedCase, Rule
-from pytest_hierexport.rules.registry import built_in
+from pytest_hierexport._cases import Case, select
+from pytest_hierexport._cases.exporting import export_case
+from pytest_hierexport._rules.base import ExportedCase, Rule
+from pytest_hierexport._rules.registry import built_in
 
 PROOF = "MUST-007"
 LEFT_OUT = "MUST-008"

@@ -23,9 +23,9 @@ from pathlib import Path
 
 from onnx import TensorProto, helper
 
-from pytest_hierexport import storage
-from pytest_hierexport.attribution import Attribution, Evidence, Origin
-from pytest_hierexport.hierarchy import Call, Hierarchy
+from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
+from pytest_hierexport._calls.hierarchy import Call, Hierarchy
+from pytest_hierexport._onnx import storage
 
 SECONDS, MEGABYTES = 0.15, 120
 """DESIGN's budget."""

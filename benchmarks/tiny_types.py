@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import torch
 import transformers
 
-from pytest_hierexport.cases.inputs import example_inputs
-from pytest_hierexport.errors import CollectError
+from pytest_hierexport._cases.inputs import example_inputs
+from pytest_hierexport._errors import CollectError
 
 __all__ = ["build", "shrink"]
 

@@ -22,14 +22,14 @@ import toy_models
 from hardcoded import PAIRS
 from innocent import INNOCENT
 from pairs import Pair, source
-from pytest_hierexport.attribution import Attribution, Origin
-from pytest_hierexport.cases import Case, Example
-from pytest_hierexport.exporter import Export, export
-from pytest_hierexport.hierarchy import Call
-from pytest_hierexport.rules.base import ExportedCase, Exporter
-from pytest_hierexport.rules.hardcoded import exporter_sources, violations
-from pytest_hierexport.rules.source import words_of
-from pytest_hierexport.storage import attach
+from pytest_hierexport._calls.attribution import Attribution, Origin
+from pytest_hierexport._calls.hierarchy import Call
+from pytest_hierexport._cases import Case, Example
+from pytest_hierexport._export import Export, export
+from pytest_hierexport._onnx.storage import attach
+from pytest_hierexport._rules.base import ExportedCase, Exporter
+from pytest_hierexport._rules.hardcoded import exporter_sources, violations
+from pytest_hierexport._rules.source import words_of
 from toys import breaks, exported
 
 

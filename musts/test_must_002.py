@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_hierexport.rules.base import ExportedCase
+from pytest_hierexport._rules.base import ExportedCase
 from toys import breaks, damaged, exported, with_metadata
 
 if TYPE_CHECKING:

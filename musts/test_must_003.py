@@ -11,9 +11,9 @@ from pathlib import Path
 import onnx
 import pytest
 
-from pytest_hierexport.attribution import Attribution, Evidence, Origin
-from pytest_hierexport.rules.base import ExportedCase
-from pytest_hierexport.storage import attach_proto
+from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
+from pytest_hierexport._onnx.storage import attach_proto
+from pytest_hierexport._rules.base import ExportedCase
 from toys import breaks, damaged, exported, with_metadata
 
 

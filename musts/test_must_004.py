@@ -11,7 +11,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-from pytest_hierexport.rules.base import ExportedCase
+from pytest_hierexport._rules.base import ExportedCase
 from toys import breaks, damaged, exported
 
 

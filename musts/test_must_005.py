@@ -17,10 +17,10 @@ import numpy as np
 import onnx
 import pytest
 
-from pytest_hierexport.rules import peer
-from pytest_hierexport.rules.base import ExportedCase
-from pytest_hierexport.rules.graph_diff import bare, differences
-from pytest_hierexport.storage import load_proto
+from pytest_hierexport._onnx.storage import load_proto
+from pytest_hierexport._rules import peer
+from pytest_hierexport._rules.base import ExportedCase
+from pytest_hierexport._rules.graph_diff import bare, differences
 from toys import breaks, damaged, exported, with_metadata
 
 

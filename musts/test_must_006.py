@@ -16,9 +16,9 @@ import pytest
 import torch
 from onnx import numpy_helper
 
-from pytest_hierexport.cases import Example
-from pytest_hierexport.exporter import export
-from pytest_hierexport.rules.base import ExportedCase
+from pytest_hierexport._cases import Example
+from pytest_hierexport._export import export
+from pytest_hierexport._rules.base import ExportedCase
 from toys import breaks, case_of, damaged, exported
 
 

@@ -16,10 +16,10 @@ import pytest
 import torch
 from torch import nn
 
-from pytest_hierexport.attribution import Attribution, Evidence, Origin, Origins
-from pytest_hierexport.rules.base import ExportedCase, Violation
-from pytest_hierexport.storage import attach_proto, rewrite
-from pytest_hierexport.weights import randomise
+from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins
+from pytest_hierexport._cases.weights import randomise
+from pytest_hierexport._onnx.storage import attach_proto, rewrite
+from pytest_hierexport._rules.base import ExportedCase, Violation
 from toys import breaks, damaged, exported
 
 if TYPE_CHECKING:

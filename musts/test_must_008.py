@@ -18,11 +18,11 @@ import torch
 from torch import nn
 
 import toy_models
-from pytest_hierexport.cases import Case, Example
-from pytest_hierexport.errors import UsageError
-from pytest_hierexport.exporting import export_case
-from pytest_hierexport.rules import repeats
-from pytest_hierexport.rules.base import ExportedCase
+from pytest_hierexport._cases import Case, Example
+from pytest_hierexport._cases.exporting import export_case
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport._rules import repeats
+from pytest_hierexport._rules.base import ExportedCase
 from toys import breaks, case_of, damaged
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ import onnx
 import pytest
 import torch
 
-from pytest_hierexport.rules.base import ExportedCase
-from pytest_hierexport.rules.leaks import Machine
+from pytest_hierexport._rules.base import ExportedCase
+from pytest_hierexport._rules.leaks import Machine
 from toys import breaks, damaged, exported, with_metadata
 
 HOST = socket.gethostname()

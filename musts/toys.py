@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import toy_models
-from pytest_hierexport.cases import Case
-from pytest_hierexport.exporting import export_case
-from pytest_hierexport.rules import registry
-from pytest_hierexport.rules.base import ExportedCase, Exporter, Violation
-from pytest_hierexport.storage import load_proto
+from pytest_hierexport._cases import Case
+from pytest_hierexport._cases.exporting import export_case
+from pytest_hierexport._onnx.storage import load_proto
+from pytest_hierexport._rules import registry
+from pytest_hierexport._rules.base import ExportedCase, Exporter, Violation
 
 if TYPE_CHECKING:
     import onnx

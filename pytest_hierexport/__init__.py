@@ -10,12 +10,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
+    from pytest_hierexport._calls.hierarchy import Call, Hierarchy
     from pytest_hierexport._carry import carry
-    from pytest_hierexport.attribution import Attribution, Evidence, Origin
-    from pytest_hierexport.errors import CollectError, ExportError, HierexportError, TagError, UsageError
-    from pytest_hierexport.exporter import Export, export
-    from pytest_hierexport.hierarchy import Call, Hierarchy
-    from pytest_hierexport.storage import read, save
+    from pytest_hierexport._errors import CollectError, ExportError, HierexportError, TagError, UsageError
+    from pytest_hierexport._export import Export, export
+    from pytest_hierexport._onnx.storage import read, save
 
 __all__ = [
     "Attribution",

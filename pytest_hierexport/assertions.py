@@ -9,12 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_hierexport.errors import UsageError
-from pytest_hierexport.names import printable
-from pytest_hierexport.rules.messages import broken
+from pytest_hierexport._calls.names import printable
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport._rules.messages import broken
 
 if TYPE_CHECKING:
-    from pytest_hierexport.rules.base import ExportedCase
+    from pytest_hierexport._rules.base import ExportedCase
 
 __all__ = [
     "assert_checker_passes",
@@ -43,7 +43,7 @@ def assert_rule(exported: ExportedCase | str | Path, rule: str) -> None:
         UsageError: No rule has this id, or it needs the model and only a file is given.
     """
     __tracebackhide__ = True
-    from pytest_hierexport.rules import registry
+    from pytest_hierexport._rules import registry
 
     case = _of_file(Path(exported)) if isinstance(exported, (str, Path)) else exported
     found = next(known for known in registry.rules([rule]) if known.id == rule)
@@ -113,8 +113,8 @@ def assert_nothing_leaks(exported: ExportedCase | str | Path) -> None:
 
 
 def _of_file(path: Path) -> ExportedCase:
-    from pytest_hierexport.cases import Case
-    from pytest_hierexport.rules.base import ExportedCase
+    from pytest_hierexport._cases import Case
+    from pytest_hierexport._rules.base import ExportedCase
 
     def no_model() -> object:
         raise UsageError(

@@ -14,14 +14,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pytest_hierexport.choices import EXPORTERS, check_exporter, check_opset, is_own
-from pytest_hierexport.errors import CollectError, ExportError, HierexportError, UsageError
-from pytest_hierexport.files import exists, is_folder
-from pytest_hierexport.names import one_line
+from pytest_hierexport._calls.names import one_line
+from pytest_hierexport._errors import CollectError, ExportError, HierexportError, UsageError
+from pytest_hierexport._export.choices import EXPORTERS, check_exporter, check_opset, is_own
+from pytest_hierexport._onnx.files import exists, is_folder
 
 if TYPE_CHECKING:
-    from pytest_hierexport.cases import Case
-    from pytest_hierexport.exporting import Exported
+    from pytest_hierexport._cases import Case
+    from pytest_hierexport._cases.exporting import Exported
 
 __all__ = ["main"]
 
@@ -118,7 +118,7 @@ def _export(options: argparse.Namespace) -> None:
             f"a folder to write {options.output.name} into", found=f"no {options.output.parent}", do="create the folder"
         )
     _check_output(options.output)
-    from pytest_hierexport.exporting import export_case
+    from pytest_hierexport._cases.exporting import export_case
 
     with _progress() as stage:
         stage("find the model")
@@ -156,7 +156,7 @@ def _check_output(path: Path) -> None:
     """Refuse to write over what is no ONNX file: it may be the model's own source."""
     if not exists(path):
         return
-    from pytest_hierexport.storage import load_proto
+    from pytest_hierexport._onnx.storage import load_proto
 
     try:
         load_proto(path)
@@ -169,7 +169,7 @@ def _check_output(path: Path) -> None:
 
 
 def _select(options: argparse.Namespace) -> Case:
-    from pytest_hierexport.cases import select
+    from pytest_hierexport._cases import select
 
     cases = select([options.selector], Path.cwd())
     if len(cases) != 1:
@@ -213,8 +213,8 @@ def _progress() -> Iterator[Callable[[str], None]]:
 
 
 def _show_export(result: Exported, path: Path) -> None:
-    from pytest_hierexport.analysis_text import coverage_line
-    from pytest_hierexport.storage import sidecar_path
+    from pytest_hierexport._onnx.storage import sidecar_path
+    from pytest_hierexport._tools.analysis_text import coverage_line
 
     for note in result.notes:
         _print(f"note: {note}")
@@ -226,8 +226,8 @@ def _show_export(result: Exported, path: Path) -> None:
 
 
 def _analyze(options: argparse.Namespace) -> None:
-    from pytest_hierexport.analysis import analyze
-    from pytest_hierexport.analysis_text import as_dict, as_lines
+    from pytest_hierexport._tools.analysis import analyze
+    from pytest_hierexport._tools.analysis_text import as_dict, as_lines
 
     analysis = analyze(options.file)
     if options.json:

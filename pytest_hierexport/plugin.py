@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from syrupy.assertion import SnapshotAssertion
 
-    from pytest_hierexport.cases import Case
-    from pytest_hierexport.rules.base import ExportedCase
+    from pytest_hierexport._cases import Case
+    from pytest_hierexport._rules.base import ExportedCase
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -61,7 +61,7 @@ def _flag(parser: pytest.Parser, group: pytest.OptionGroup, name: str, text: str
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     """Declare the hook by which projects add rules."""
-    from pytest_hierexport.suite import hooks
+    from pytest_hierexport._pytest import hooks
 
     pluginmanager.add_hookspecs(hooks)
 
@@ -70,7 +70,7 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Note what the project reads, from the first conftest.py on, where results are kept from run to run."""
     if early_config.known_args_namespace.hierexport_cache or early_config.getini("hierexport_cache"):
-        from pytest_hierexport.suite import session_cache
+        from pytest_hierexport._pytest import session_cache
 
         session_cache.watch(early_config)
 
@@ -80,25 +80,25 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "hierexport: a MUST rule or a snapshot on a model, made by pytest-hierexport")
     if config.getoption("hierexport_models") is None and not config.getini("hierexport_models"):
         return
-    from pytest_hierexport.suite import session
+    from pytest_hierexport._pytest import session
 
     session.start(config)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Keep torch's trace of a capture out of failing tests."""
-    from pytest_hierexport.suite import logs
+    from pytest_hierexport._pytest import logs
 
     logs.quiet_torch_trace(session.config)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test of the project's own that asks for a case, or its export, once per selected model."""
-    of_ours = getattr(metafunc.cls, "__module__", "") == "pytest_hierexport.suite.items"
+    of_ours = getattr(metafunc.cls, "__module__", "") == "pytest_hierexport._pytest.items"
     if "hierexport_case" not in metafunc.fixturenames or of_ours:
         return
-    from pytest_hierexport.suite import fixtures
-    from pytest_hierexport.suite.ids import escape
+    from pytest_hierexport._pytest import fixtures
+    from pytest_hierexport._pytest.ids import escape
 
     cases = fixtures.selected(metafunc.config)
     metafunc.parametrize("hierexport_case", cases, ids=[escape(case.name) for case in cases], indirect=True)
@@ -111,7 +111,7 @@ def hierexport(request: pytest.FixtureRequest) -> Callable[..., ExportedCase]:
     What it returns has the tagged file (`path`), its `attribution` and `proto`, and is what the assertions of
     `pytest_hierexport.assertions` and the fixture `hierexport_snapshot` take.
     """
-    from pytest_hierexport.suite import fixtures
+    from pytest_hierexport._pytest import fixtures
 
     return fixtures.exporter(request)
 
@@ -126,7 +126,7 @@ def hierexport_case(request: pytest.FixtureRequest) -> Case:
 @pytest.fixture
 def hierexport_export(hierexport_case: Case, request: pytest.FixtureRequest) -> ExportedCase:
     """Give the export of each selected model in turn; it is made once per run and shared with the rules."""
-    from pytest_hierexport.suite import fixtures
+    from pytest_hierexport._pytest import fixtures
 
     return fixtures.exported(request.config, hierexport_case)
 
@@ -134,6 +134,6 @@ def hierexport_export(hierexport_case: Case, request: pytest.FixtureRequest) -> 
 @pytest.fixture
 def hierexport_snapshot(request: pytest.FixtureRequest) -> SnapshotAssertion:
     """Give a snapshot of a hierarchy: `assert exported == hierexport_snapshot`, updated with `--snapshot-update`."""
-    from pytest_hierexport.suite import fixtures
+    from pytest_hierexport._pytest import fixtures
 
     return fixtures.snapshot(request)

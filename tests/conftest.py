@@ -15,7 +15,7 @@ from operator_table import keep_operator_table
 from projects import MODEL, Project
 
 # Imported before a run is forked off, so that it starts with them: each costs seconds.
-_HEAVY = ("torch", "onnx", "onnx_ir", "onnxruntime", "onnxscript", "transformers", "pytest_hierexport.exporter")
+_HEAVY = ("torch", "onnx", "onnx_ir", "onnxruntime", "onnxscript", "transformers", "pytest_hierexport._export")
 
 
 @pytest.fixture(scope="session")
@@ -26,7 +26,7 @@ def _heavy_modules() -> None:
             importlib.import_module(name)
     import torch
 
-    from pytest_hierexport.exporter import export
+    from pytest_hierexport._export import export
 
     keep_operator_table()
     export(torch.nn.ReLU(), (torch.ones(1),))

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
-import pytest_hierexport.exporter.adapter as module
-from pytest_hierexport.exporter.adapter import Adapter
+import pytest_hierexport._export.torchscript.adapter as module
+from pytest_hierexport._export.torchscript.adapter import Adapter
 
 X, Y = torch.arange(3.0), torch.ones(2)
 

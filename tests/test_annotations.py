@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from pytest_hierexport.report.results import Check, Model, Results, RuleText, Verdict
-from pytest_hierexport.suite.annotations import error_commands
+from pytest_hierexport._pytest.annotations import error_commands
+from pytest_hierexport._report.results import Check, Model, Results, RuleText, Verdict
 
 RULES = (RuleText("MUST-001", "no hardcoded names"), RuleText("MUST-002", "no torch.nn"))
 

@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 from architectures import Program, features, generate
 from architectures.check import violations
-from pytest_hierexport.rules.registry import rules
+from pytest_hierexport._rules.registry import rules
 
 # Those that export once more or start a process are for benchmarks/random_architectures.py, which runs for hours.
 COSTLY = {"MUST-001", "MUST-005", "MUST-008"}

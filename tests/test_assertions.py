@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from pytest_hierexport import assertions, export
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport._rules import registry
+from pytest_hierexport._rules.base import Rule, Violation
 from pytest_hierexport.assertions import assert_every_node_attributed, assert_no_torch_nn_tags, assert_rule
-from pytest_hierexport.errors import UsageError
-from pytest_hierexport.rules import registry
-from pytest_hierexport.rules.base import Rule, Violation
 
 
 class Halver(torch.nn.Module):

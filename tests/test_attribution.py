@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from pytest_hierexport.attribution import Attribution, Evidence, Origin, Primary, order_origins
-from pytest_hierexport.errors import UsageError
-from pytest_hierexport.hierarchy import Call, Hierarchy
+from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Primary, order_origins
+from pytest_hierexport._calls.hierarchy import Call, Hierarchy
+from pytest_hierexport._errors import UsageError
 
 HIERARCHY = Hierarchy(
     [

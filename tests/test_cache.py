@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hierexport.suite.cache import Cache
-from pytest_hierexport.suite.reads import Reads
+from pytest_hierexport._pytest.cache import Cache
+from pytest_hierexport._pytest.reads import Reads
 
 VALUE = {"nodes": 3, "notes": ["one"]}
 CONTENT = b"a tagged file"

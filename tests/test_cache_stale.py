@@ -14,7 +14,7 @@ MODELS = ("--hierexport-models=my_model.py::build", "--hierexport-cache=cache", 
 
 CONFTEST = """
 from pathlib import Path
-from pytest_hierexport.rules.base import Rule, Violation
+from pytest_hierexport._rules.base import Rule, Violation
 {imports}
 
 HERE = Path(__file__).parent

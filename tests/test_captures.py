@@ -13,16 +13,16 @@ from torch import nn
 from transformers import PretrainedConfig, PreTrainedModel
 from transformers.exporters import exporter_onnx
 
-from pytest_hierexport.cases import Case, Example
-from pytest_hierexport.errors import ExportError
-from pytest_hierexport.exporter import Export, export
-from pytest_hierexport.exporter.dynamo import Watch
-from pytest_hierexport.exporter.scopes import STACK
-from pytest_hierexport.proof import prove
-from pytest_hierexport.rules import must_005
-from pytest_hierexport.rules.base import ExportedCase
-from pytest_hierexport.rules.peer import plain_transformers_export
-from pytest_hierexport.weights import randomise
+from pytest_hierexport._cases import Case, Example
+from pytest_hierexport._cases.weights import randomise
+from pytest_hierexport._errors import ExportError
+from pytest_hierexport._export import Export, export
+from pytest_hierexport._export.dynamo.capturer import Watch
+from pytest_hierexport._export.dynamo.scopes import STACK
+from pytest_hierexport._proof import prove
+from pytest_hierexport._rules import must_005
+from pytest_hierexport._rules.base import ExportedCase
+from pytest_hierexport._rules.peer import plain_transformers_export
 
 X = torch.linspace(-1, 1, 24).reshape(6, 4)
 
@@ -104,7 +104,7 @@ def test_a_capture_asked_for_by_name_gives_its_graph_whatever_the_checker_says()
 
 
 def test_auto_gives_the_first_graph_where_the_checker_refuses_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pytest_hierexport.exporter import captures
+    from pytest_hierexport._export import captures
 
     def failing(_request: Any) -> Any:
         raise RuntimeError("out of order")

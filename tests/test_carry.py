@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
+from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._carry import carry
-from pytest_hierexport.attribution import Attribution, Evidence, Origin
-from pytest_hierexport.graph import walk_ir
-from pytest_hierexport.hierarchy import Call, Hierarchy
+from pytest_hierexport._onnx.graph import walk_ir
 
 HEAD = '<ir_version: 10, opset_import: ["": 20, "local": 1]>'
 CALLS = Hierarchy([Call("", 0, "m.Root", None), *(Call(name, 0, f"m.{name.upper()}", "") for name in "abcd")])

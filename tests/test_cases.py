@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from pytest_hierexport.cases import Case, Example, KnownFailure, select
-from pytest_hierexport.errors import CollectError
+from pytest_hierexport._cases import Case, Example, KnownFailure, select
+from pytest_hierexport._errors import CollectError
 
 
 class Halver(torch.nn.Module):
@@ -118,7 +118,7 @@ def test_keyword_inputs_that_are_no_mapping_are_told_what_they_are() -> None:
 
 def test_a_model_of_the_zoo_without_what_it_needs_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
-    monkeypatch.delitem(sys.modules, "pytest_hierexport.zoo.encoder", raising=False)
+    monkeypatch.delitem(sys.modules, "pytest_hierexport._cases.zoo.encoder", raising=False)
     (bert,) = select(["bert"], Path.cwd())
     with pytest.raises(CollectError) as error:
         bert.load()

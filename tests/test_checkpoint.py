@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from pytest_hierexport.cases import select
-from pytest_hierexport.errors import CollectError
+from pytest_hierexport._cases import select
+from pytest_hierexport._errors import CollectError
 
 transformers = pytest.importorskip("transformers")
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from onnx import TensorProto, helper
 
-from pytest_hierexport import storage
-from pytest_hierexport.attribution import Attribution, Evidence, Origin
+from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
+from pytest_hierexport._calls.hierarchy import Call, Hierarchy
+from pytest_hierexport._onnx import storage
 from pytest_hierexport.cli import main
-from pytest_hierexport.hierarchy import Call, Hierarchy
 
 MODEL = """
 import torch
@@ -274,6 +274,6 @@ class TestErrors:
         def interrupted(_: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("pytest_hierexport.analysis.analyze", interrupted)
+        monkeypatch.setattr("pytest_hierexport._tools.analysis.analyze", interrupted)
         assert main(["analyze", str(tagged)]) == 130
         assert capsys.readouterr().err == ""

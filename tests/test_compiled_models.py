@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import nn
 
-from pytest_hierexport.cases import Case, Example
-from pytest_hierexport.errors import CollectError, ExportError, UsageError
-from pytest_hierexport.exporter import export
-from pytest_hierexport.proof import prove
-from pytest_hierexport.rules.renaming import renamed
-from pytest_hierexport.weights import randomise
+from pytest_hierexport._cases import Case, Example
+from pytest_hierexport._cases.weights import randomise
+from pytest_hierexport._errors import CollectError, ExportError, UsageError
+from pytest_hierexport._export import export
+from pytest_hierexport._proof import prove
+from pytest_hierexport._rules.renaming import renamed
 
 X = torch.linspace(-1, 1, 8).reshape(2, 4)
 

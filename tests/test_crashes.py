@@ -17,7 +17,7 @@ import pytest
 
 from processes import carrying
 from projects import MODEL
-from pytest_hierexport.suite.crashes import Crash, Crashes, ending
+from pytest_hierexport._pytest.crashes import Crash, Crashes, ending
 
 HANGS = 300
 """After how many seconds a run is taken to hang."""
@@ -86,7 +86,7 @@ def export(model, args, kwargs, path, **options):
 
 RULE = """
 import signal
-from pytest_hierexport.rules.base import Rule
+from pytest_hierexport._rules.base import Rule
 
 def _check(exported):
     if exported.case.name == "dies_in_rule":

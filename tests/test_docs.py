@@ -9,7 +9,7 @@ import pytest
 
 from projects import Project
 from pytest_hierexport import assertions
-from pytest_hierexport.cases import select
+from pytest_hierexport._cases import select
 
 DOCS = Path(__file__).parent.parent / "docs"
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import nn
 
-from pytest_hierexport.cases import Example
-from pytest_hierexport.exporter import export
-from pytest_hierexport.exporter.result import Export
-from pytest_hierexport.proof import prove
-from pytest_hierexport.weights import randomise
+from pytest_hierexport._cases import Example
+from pytest_hierexport._cases.weights import randomise
+from pytest_hierexport._export import export
+from pytest_hierexport._export.result import Export
+from pytest_hierexport._proof import prove
 
 X = torch.randn(2, 3, 8)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.export import Dim
 
-from pytest_hierexport.exporter.dynamic_axes import dynamic_axes
+from pytest_hierexport._export.torchscript.dynamic_axes import dynamic_axes
 
 A, B = torch.ones(2, 3), torch.ones(4)
 DIM: Any = Dim

@@ -14,12 +14,12 @@ import torch.utils.checkpoint
 from torch import nn
 from torch.nn.utils import parametrizations, parametrize
 
-from pytest_hierexport import storage
-from pytest_hierexport.attribution import Evidence
-from pytest_hierexport.errors import ExportError, UsageError
-from pytest_hierexport.exporter import Export, export
-from pytest_hierexport.exporter.dynamo import quiet
-from pytest_hierexport.weights import randomise
+from pytest_hierexport._calls.attribution import Evidence
+from pytest_hierexport._cases.weights import randomise
+from pytest_hierexport._errors import ExportError, UsageError
+from pytest_hierexport._export import Export, export
+from pytest_hierexport._export.dynamo.capturer import quiet
+from pytest_hierexport._onnx import storage
 
 
 class Gate(nn.Module):
@@ -44,7 +44,7 @@ def exported(model: nn.Module, *args: Any, **options: Any) -> Export:
 
 def calls_by_operator(result: Export, operator: str) -> list[str]:
     """Return the primary calls of the nodes of one operator, in file order."""
-    from pytest_hierexport.graph import walk_ir
+    from pytest_hierexport._onnx.graph import walk_ir
 
     nodes = result.attribution.nodes
     return [nodes[key][0].call for key, node in walk_ir(result.model) if node.op_type == operator]

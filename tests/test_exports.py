@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from pytest_hierexport.cases import Case, select
-from pytest_hierexport.errors import CollectError, ExportError
-from pytest_hierexport.rules.base import ExportedCase, Rule, Violation
-from pytest_hierexport.suite.cache import Cache
-from pytest_hierexport.suite.reads import Reads
-from pytest_hierexport.suite.store import ExportStore
+from pytest_hierexport._cases import Case, select
+from pytest_hierexport._errors import CollectError, ExportError
+from pytest_hierexport._pytest.cache import Cache
+from pytest_hierexport._pytest.reads import Reads
+from pytest_hierexport._pytest.store import ExportStore
+from pytest_hierexport._rules.base import ExportedCase, Rule, Violation
 
 
 class Doubler(torch.nn.Module):
@@ -100,7 +100,7 @@ def test_what_nobody_foresaw_is_one_too_and_leaves_its_traceback(
     def explode(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("pytest_hierexport.exporting.export_case", explode)
+    monkeypatch.setattr("pytest_hierexport._cases.exporting.export_case", explode)
     entry = ExportStore(tmp_path, "run").entry(Counted().case())
     assert isinstance(entry.error, ExportError)
     assert entry.error.found == "ZeroDivisionError: a bug"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hierexport.cases.factories import (
+from pytest_hierexport._cases.factories import (
     find_module,
     functions_of,
     line_of,
@@ -13,7 +13,7 @@ from pytest_hierexport.cases.factories import (
     load_from_module,
     may_define,
 )
-from pytest_hierexport.errors import CollectError
+from pytest_hierexport._errors import CollectError
 
 
 @pytest.fixture(autouse=True)

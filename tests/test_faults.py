@@ -11,10 +11,12 @@ from torch import nn
 from transformers import PretrainedConfig, PreTrainedModel
 from transformers.exporters import exporter_onnx
 
-from pytest_hierexport.errors import ExportError
-from pytest_hierexport.exporter import adapter, export, scopes
-from pytest_hierexport.exporter.faults import fault_in
-from pytest_hierexport.zoo.plain import Gate
+from pytest_hierexport._cases.zoo.plain import Gate
+from pytest_hierexport._errors import ExportError
+from pytest_hierexport._export import export
+from pytest_hierexport._export.dynamo import scopes
+from pytest_hierexport._export.faults import fault_in
+from pytest_hierexport._export.torchscript import adapter
 
 X = torch.linspace(-1, 1, 8).reshape(2, 4)
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
-from pytest_hierexport.graph import (
+from pytest_hierexport._onnx.graph import (
     function_prefix,
     in_order,
     inventory_ir,

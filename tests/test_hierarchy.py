@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_hierexport.hierarchy import (
+from pytest_hierexport._calls.hierarchy import (
     ROOT,
     Call,
     Hierarchy,

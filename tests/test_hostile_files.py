@@ -14,11 +14,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from pytest_hierexport import snapshot, storage
+from pytest_hierexport import _snapshot as snapshot
+from pytest_hierexport._calls.hierarchy import Call, Hierarchy
+from pytest_hierexport._errors import TagError
+from pytest_hierexport._onnx import sidecar, storage
 from pytest_hierexport.assertions import assert_no_torch_nn_tags, assert_nothing_leaks
-from pytest_hierexport.errors import TagError
-from pytest_hierexport.hierarchy import Call, Hierarchy
-from pytest_hierexport.storage import sidecar
 
 Calls = dict[str, list[str | None]]
 

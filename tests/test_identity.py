@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import pytest_hierexport
-from pytest_hierexport.cases import Case
-from pytest_hierexport.suite import identity
+from pytest_hierexport._cases import Case
+from pytest_hierexport._pytest import identity
 
 
 def key(exporter: str = "auto") -> str:

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pytest_hierexport.cases.inputs import InputSpec, example_inputs
-from pytest_hierexport.errors import CollectError
+from pytest_hierexport._cases.inputs import InputSpec, example_inputs
+from pytest_hierexport._errors import CollectError
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64", "complex64", "int64", "int8", "bool"])

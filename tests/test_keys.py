@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from pytest_hierexport.hierarchy import Call, Hierarchy, is_torch_nn
-from pytest_hierexport.keys import sibling_keys
+from pytest_hierexport._calls.hierarchy import Call, Hierarchy, is_torch_nn
+from pytest_hierexport._calls.keys import sibling_keys
 
 SEQUENTIAL, MODULE_LIST = "torch.nn.modules.container.Sequential", "torch.nn.modules.container.ModuleList"
 LISTS = (SEQUENTIAL, MODULE_LIST, "m.Tower")

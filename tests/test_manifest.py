@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from pytest_hierexport.cases import Case, select
-from pytest_hierexport.errors import CollectError, HierexportError, UsageError
+from pytest_hierexport._cases import Case, select
+from pytest_hierexport._errors import CollectError, HierexportError, UsageError
 
 FACTORY = """
 import torch

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_hierexport.names import (
+from pytest_hierexport._calls.names import (
     call_name,
     decode,
     encode,

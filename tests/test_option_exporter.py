@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from projects import Project
-from pytest_hierexport.cases import Case, Example
-from pytest_hierexport.errors import ExportError
-from pytest_hierexport.exporting import export_case
+from pytest_hierexport._cases import Case, Example
+from pytest_hierexport._cases.exporting import export_case
+from pytest_hierexport._errors import ExportError
 
 MODELS = "--hierexport-models=my_model.py::build"
 
@@ -72,7 +72,7 @@ NO_SUCH = (
 OWN = """
     import torch
     from pytest_hierexport import storage
-    from pytest_hierexport.exporter import export as plain
+    from pytest_hierexport._export import export as plain
 
     def export(model, args, kwargs, path, *, opset=None):
         plain(model, args, kwargs, path, opset=opset)

@@ -26,7 +26,7 @@ def test_a_rule_of_the_project_s_own_runs_after_ours_and_fails_like_them(project
     project.write(
         "conftest.py",
         """
-        from pytest_hierexport.rules.base import Rule, Violation
+        from pytest_hierexport._rules.base import Rule, Violation
 
         def no_towers(exported):
             for key in exported.attribution.nodes:
@@ -59,7 +59,7 @@ def test_a_rule_that_takes_the_id_of_ours_is_a_usage_error(project: Project) -> 
     project.write(
         "conftest.py",
         """
-        from pytest_hierexport.rules.base import Rule
+        from pytest_hierexport._rules.base import Rule
 
         def pytest_hierexport_rules(config):
             return [Rule("MUST-001", "mine", lambda exported: [])]
@@ -74,7 +74,7 @@ def test_a_rule_that_returns_no_violations_fails_with_one_paragraph(project: Pro
     project.write(
         "conftest.py",
         """
-        from pytest_hierexport.rules.base import Rule
+        from pytest_hierexport._rules.base import Rule
 
         def pytest_hierexport_rules(config):
             return [
@@ -111,7 +111,7 @@ def test_a_hook_that_returns_no_rules_is_a_usage_error(project: Project, returne
     project.write(
         "conftest.py",
         f"""
-        from pytest_hierexport.rules.base import Rule
+        from pytest_hierexport._rules.base import Rule
 
         RULE = Rule("OWN-001", "mine", lambda exported: [])
 

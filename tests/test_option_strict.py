@@ -10,8 +10,8 @@ from torch import nn
 
 from projects import Project
 from pytest_hierexport import cli
-from pytest_hierexport.errors import ExportError
-from pytest_hierexport.exporter import export
+from pytest_hierexport._errors import ExportError
+from pytest_hierexport._export import export
 
 MODELS = "--hierexport-models=branching.py::build"
 STRICT = "--hierexport-strict"
@@ -119,7 +119,7 @@ def test_torchscript_that_nothing_failed_before_is_no_fallback(options: dict[str
 
 
 def test_strict_fails_before_torchscript_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pytest_hierexport.exporter import captures
+    from pytest_hierexport._export import captures
 
     monkeypatch.setattr(captures, "CAPTURES", {"dynamo": captures.CAPTURES["dynamo"], "torchscript": None})
     with pytest.raises(ExportError, match="as strict demands"):

@@ -6,11 +6,11 @@ from typing import NoReturn
 
 import pytest
 
-from pytest_hierexport.errors import UsageError
-from pytest_hierexport.ownership import ForeignFileError
-from pytest_hierexport.report import as_html, as_json, as_markdown
-from pytest_hierexport.report.results import Results
-from pytest_hierexport.suite.outputs import check_output, write_output
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport._onnx.ownership import ForeignFileError
+from pytest_hierexport._pytest.outputs import check_output, write_output
+from pytest_hierexport._report import as_html, as_json, as_markdown
+from pytest_hierexport._report.results import Results
 
 EMPTY = Results((), ())
 

@@ -15,14 +15,14 @@ from torch import nn
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
 
-from pytest_hierexport.attribution import Attribution, Evidence, Origin, Origins
-from pytest_hierexport.cases import Example
-from pytest_hierexport.errors import UsageError
-from pytest_hierexport.exporter import export
-from pytest_hierexport.exporter.result import Export
-from pytest_hierexport.proof import Kind, Proof, Verdict, prove, session
-from pytest_hierexport.proof.loading import loaded
-from pytest_hierexport.weights import randomise
+from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins
+from pytest_hierexport._cases import Example
+from pytest_hierexport._cases.weights import randomise
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport._export import export
+from pytest_hierexport._export.result import Export
+from pytest_hierexport._proof import Kind, Proof, Verdict, prove, session
+from pytest_hierexport._proof.loading import loaded
 
 
 class Block(nn.Module):

@@ -6,7 +6,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from pytest_hierexport.proof.bodies import body_of, captured, renamed
+from pytest_hierexport._proof.bodies import body_of, captured, renamed
 
 LOOP = """g (float[2] x, float[2] o, int64 n) => (float[2] y) {
   y = Loop (n, , x) <body = b (int64 i, bool going, float[2] v) => (bool on, float[2] w) {

@@ -8,11 +8,11 @@ import numpy as np
 import onnx
 import pytest
 
-from pytest_hierexport.attribution import Attribution, Evidence, Origin
-from pytest_hierexport.hierarchy import Call, Hierarchy
-from pytest_hierexport.proof.boundary import WHOLE, Graph, Turn
-from pytest_hierexport.proof.session import run_graph
-from pytest_hierexport.proof.unrolling import Unrolling
+from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
+from pytest_hierexport._calls.hierarchy import Call, Hierarchy
+from pytest_hierexport._proof.boundary import WHOLE, Graph, Turn
+from pytest_hierexport._proof.session import run_graph
+from pytest_hierexport._proof.unrolling import Unrolling
 
 HIERARCHY = Hierarchy(
     [

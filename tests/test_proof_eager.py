@@ -10,11 +10,11 @@ import torch
 from torch import nn
 from torch._higher_order_ops.while_loop import while_loop
 
-from pytest_hierexport.cases import Example
-from pytest_hierexport.hierarchy import Hierarchy
-from pytest_hierexport.proof.eager import EagerCall, Mode, ModelError, run_eager
-from pytest_hierexport.proof.tensors import show
-from pytest_hierexport.proof.values import Values
+from pytest_hierexport._calls.hierarchy import Hierarchy
+from pytest_hierexport._cases import Example
+from pytest_hierexport._proof.eager import EagerCall, Mode, ModelError, run_eager
+from pytest_hierexport._proof.tensors import show
+from pytest_hierexport._proof.values import Values
 
 X = torch.tensor([[1.0, -2.0]])
 

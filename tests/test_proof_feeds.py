@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import nn
 
-from pytest_hierexport.cases import Example
-from pytest_hierexport.errors import UsageError
-from pytest_hierexport.proof.feeds import array_of, feeds_of
+from pytest_hierexport._cases import Example
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport._proof.feeds import array_of, feeds_of
 
 
 class Model(nn.Module):

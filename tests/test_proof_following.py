@@ -13,14 +13,14 @@ import pytest
 import torch
 from torch import nn
 
-from pytest_hierexport.cases import Example
-from pytest_hierexport.exporter import export
-from pytest_hierexport.proof import Kind, Proof, prove
-from pytest_hierexport.proof.follower import Order
-from pytest_hierexport.proof.following import following
-from pytest_hierexport.proof.session import run_graph
-from pytest_hierexport.proof.values import Array
-from pytest_hierexport.weights import randomise
+from pytest_hierexport._cases import Example
+from pytest_hierexport._cases.weights import randomise
+from pytest_hierexport._export import export
+from pytest_hierexport._proof import Kind, Proof, prove
+from pytest_hierexport._proof.follower import Order
+from pytest_hierexport._proof.following import following
+from pytest_hierexport._proof.session import run_graph
+from pytest_hierexport._proof.values import Array
 
 X = torch.randn(6, 40, generator=torch.Generator().manual_seed(0))
 

@@ -8,10 +8,10 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from pytest_hierexport.errors import UsageError
-from pytest_hierexport.proof import loading
-from pytest_hierexport.proof.loading import loaded
-from pytest_hierexport.proof.session import run_graph
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport._proof import loading
+from pytest_hierexport._proof.loading import loaded
+from pytest_hierexport._proof.session import run_graph
 
 X = np.ones(3, np.float32)
 

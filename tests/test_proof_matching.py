@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from pytest_hierexport.hierarchy import Call, Hierarchy, split_call_name
-from pytest_hierexport.proof.boundary import WHOLE, Graph, Turn
-from pytest_hierexport.proof.eager import EagerCall
-from pytest_hierexport.proof.matching import match
+from pytest_hierexport._calls.hierarchy import Call, Hierarchy, split_call_name
+from pytest_hierexport._proof.boundary import WHOLE, Graph, Turn
+from pytest_hierexport._proof.eager import EagerCall
+from pytest_hierexport._proof.matching import match
 
 # `a` is called, then by a loop, then once more.
 HIERARCHY = Hierarchy(

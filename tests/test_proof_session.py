@@ -11,9 +11,9 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from pytest_hierexport.errors import UsageError
-from pytest_hierexport.proof import session
-from pytest_hierexport.proof.session import run_graph
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport._proof import session
+from pytest_hierexport._proof.session import run_graph
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,14 +8,14 @@ import numpy as np
 import onnx
 import pytest
 
-from pytest_hierexport.attribution import Attribution
-from pytest_hierexport.hierarchy import Call, Hierarchy
-from pytest_hierexport.proof import showing
-from pytest_hierexport.proof.boundary import Graph
-from pytest_hierexport.proof.session import run_graph
-from pytest_hierexport.proof.showing import show_graph
-from pytest_hierexport.proof.unrolling import Unrolling
-from pytest_hierexport.proof.values import Shown, Values, snapshot
+from pytest_hierexport._calls.attribution import Attribution
+from pytest_hierexport._calls.hierarchy import Call, Hierarchy
+from pytest_hierexport._proof import showing
+from pytest_hierexport._proof.boundary import Graph
+from pytest_hierexport._proof.session import run_graph
+from pytest_hierexport._proof.showing import show_graph
+from pytest_hierexport._proof.unrolling import Unrolling
+from pytest_hierexport._proof.values import Shown, Values, snapshot
 
 X = np.array([1.0, -2.0, 3.1], np.float32)
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from pytest_hierexport.cases import Example
-from pytest_hierexport.proof.state import state_digest
+from pytest_hierexport._cases import Example
+from pytest_hierexport._proof.state import state_digest
 
 
 def example() -> Example:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from pytest_hierexport.proof.tensors import show, show_number, state_of, walk
+from pytest_hierexport._proof.tensors import show, show_number, state_of, walk
 
 Pair = namedtuple("Pair", ["left", "right"])  # noqa: PYI024  # models return the untyped kind
 ONE, TWO = torch.tensor([1.0, 2.0]), torch.tensor([3.0])

@@ -10,12 +10,12 @@ import numpy as np
 import onnx
 import pytest
 
-from pytest_hierexport.attribution import Attribution, Evidence, Origin
-from pytest_hierexport.graph import walk_proto
-from pytest_hierexport.hierarchy import Call, Hierarchy
-from pytest_hierexport.proof import unrolling
-from pytest_hierexport.proof.session import run_graph
-from pytest_hierexport.proof.unrolling import Unrolling
+from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
+from pytest_hierexport._calls.hierarchy import Call, Hierarchy
+from pytest_hierexport._onnx.graph import walk_proto
+from pytest_hierexport._proof import unrolling
+from pytest_hierexport._proof.session import run_graph
+from pytest_hierexport._proof.unrolling import Unrolling
 
 X = np.array([1.0, -2.0], np.float32)
 HEAD = '<ir_version: 10, opset_import: ["" : 20, "my" : 1]>'

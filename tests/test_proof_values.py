@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from pytest_hierexport.proof.values import KEPT, Values, snapshot
+from pytest_hierexport._proof.values import KEPT, Values, snapshot
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,13 +8,13 @@ import numpy as np
 import onnx
 import pytest
 
-from pytest_hierexport.attribution import Attribution, Evidence, Origin, Origins
-from pytest_hierexport.hierarchy import Call, Hierarchy
-from pytest_hierexport.proof.boundary import Graph, Turn
-from pytest_hierexport.proof.eager import EagerCall
-from pytest_hierexport.proof.unrolling import Unrolling
-from pytest_hierexport.proof.values import Values, snapshot
-from pytest_hierexport.proof.verdict import Judge, Kind, Verdict
+from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins
+from pytest_hierexport._calls.hierarchy import Call, Hierarchy
+from pytest_hierexport._proof.boundary import Graph, Turn
+from pytest_hierexport._proof.eager import EagerCall
+from pytest_hierexport._proof.unrolling import Unrolling
+from pytest_hierexport._proof.values import Values, snapshot
+from pytest_hierexport._proof.verdict import Judge, Kind, Verdict
 
 # The root calls `a` and `b`, and `a` calls `a.in`.
 HIERARCHY = Hierarchy(

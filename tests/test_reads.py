@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hierexport.suite.inputs import Inputs
-from pytest_hierexport.suite.reads import Reads, unrecorded
+from pytest_hierexport._pytest.inputs import Inputs
+from pytest_hierexport._pytest.reads import Reads, unrecorded
 
 
 @pytest.fixture

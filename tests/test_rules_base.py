@@ -1,4 +1,4 @@
-"""What rules see and say: `pytest_hierexport.rules.base`."""
+"""What rules see and say: `pytest_hierexport._rules.base`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from pytest_hierexport.cases import Case, Example
-from pytest_hierexport.errors import TagError, UsageError
-from pytest_hierexport.rules.base import ExportedCase, Rule, Violation, at_most
+from pytest_hierexport._cases import Case, Example
+from pytest_hierexport._errors import TagError, UsageError
+from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, at_most
 
 
 def places(count: int) -> list[Violation]:

@@ -1,4 +1,4 @@
-"""Which rules there are and run: `pytest_hierexport.rules.registry`."""
+"""Which rules there are and run: `pytest_hierexport._rules.registry`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from pytest_hierexport.errors import UsageError
-from pytest_hierexport.rules.base import Rule
-from pytest_hierexport.rules.registry import built_in, rules
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport._rules.base import Rule
+from pytest_hierexport._rules.registry import built_in, rules
 
 OWN = Rule("TEAM-1", "no node is called x", lambda exported: [])
 CARDINAL = ["MUST-001", "MUST-002", "MUST-003"]
@@ -46,7 +46,7 @@ def test_two_rules_of_one_id_are_refused() -> None:
 def test_ids_and_promises_are_read_without_torch_or_onnx() -> None:
     program = """
 import sys
-from pytest_hierexport.rules.registry import built_in
+from pytest_hierexport._rules.registry import built_in
 assert all(rule.promise for rule in built_in())
 assert not {"torch", "onnx", "onnx_ir", "onnxruntime", "transformers", "numpy"} & set(sys.modules)
 """

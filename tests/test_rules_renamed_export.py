@@ -1,4 +1,4 @@
-"""How exports under other names are compared: `pytest_hierexport.rules.renamed_export`."""
+"""How exports under other names are compared: `pytest_hierexport._rules.renamed_export`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from pytest_hierexport.cases import Case
-from pytest_hierexport.exporting import export_case
-from pytest_hierexport.rules.base import ExportedCase
-from pytest_hierexport.rules.renamed_export import differences
+from pytest_hierexport._cases import Case
+from pytest_hierexport._cases.exporting import export_case
+from pytest_hierexport._rules.base import ExportedCase
+from pytest_hierexport._rules.renamed_export import differences
 
 REGISTRY: dict[str, float] = {}
 

@@ -1,4 +1,4 @@
-"""A model under other names, and put back: `pytest_hierexport.rules.renaming`."""
+"""A model under other names, and put back: `pytest_hierexport._rules.renaming`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import nn
 
-from pytest_hierexport.cases import select
-from pytest_hierexport.exporter.modules import class_of
-from pytest_hierexport.hierarchy import Call, Hierarchy
-from pytest_hierexport.rules.renaming import CannotRenameError, renamed
+from pytest_hierexport._calls.hierarchy import Call, Hierarchy
+from pytest_hierexport._cases import select
+from pytest_hierexport._export.modules import class_of
+from pytest_hierexport._rules.renaming import CannotRenameError, renamed
 
 
 class Leaf(nn.Module):

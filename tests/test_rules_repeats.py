@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from pytest_hierexport.cases import Case, Example
-from pytest_hierexport.errors import DiskFullError, ExportError, UsageError
-from pytest_hierexport.rules import repeats, second_process
-from pytest_hierexport.rules.repeats import Repeats
+from pytest_hierexport._cases import Case, Example
+from pytest_hierexport._errors import DiskFullError, ExportError, UsageError
+from pytest_hierexport._rules import repeats, second_process
+from pytest_hierexport._rules.repeats import Repeats
 
 
 def nothing() -> object:

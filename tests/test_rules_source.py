@@ -1,4 +1,4 @@
-"""How values are followed through an exporter's source: `pytest_hierexport.rules.source`.
+"""How values are followed through an exporter's source: `pytest_hierexport._rules.source`.
 
 The counterexamples of MUST-001 stand in `musts`; here is what they rest on.
 """
@@ -13,8 +13,8 @@ import pytest
 import torch
 from torch import nn
 
-from pytest_hierexport.errors import UsageError
-from pytest_hierexport.rules.source import Decision, Kind, decisions, import_closure, module_name, words_of
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport._rules.source import Decision, Kind, decisions, import_closure, module_name, words_of
 
 
 def decided(folder: Path, **files: str) -> dict[str, frozenset[str]]:
@@ -82,11 +82,11 @@ class TestFlow:
 
     def test_the_findings_do_not_depend_on_hash_seeds(self, tmp_path: Path) -> None:
         program = (
-            "import sys; from pathlib import Path; from pytest_hierexport.rules.source import decisions\n"
+            "import sys; from pathlib import Path; from pytest_hierexport._rules.source import decisions\n"
             "files = tuple(sorted(Path(sys.argv[1]).rglob('*.py')))\n"
             "print([(str(d.path), d.line, d.code, d.kind, sorted(d.constants)) for d in decisions(files)])\n"
         )
-        folder = Path(sys.modules["pytest_hierexport.rules.source"].__path__[0])
+        folder = Path(sys.modules["pytest_hierexport._rules.source"].__path__[0])
         told = {
             subprocess.run(
                 [sys.executable, "-c", program, str(folder)],

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_hierexport.suite.scheduling import ByModel, ByScope, scheduler
+from pytest_hierexport._pytest.scheduling import ByModel, ByScope, scheduler
 
 MODEL = [f"models.toml::one::test_must[MUST-{i:03}]" for i in range(1, 4)]
 OWN = ["test_own.py::test_a", "test_own.py::test_b"]

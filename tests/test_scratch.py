@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hierexport.suite.scratch import RunFolder, run_folder
+from pytest_hierexport._pytest.scratch import RunFolder, run_folder
 
 RUN = "0123456789abcdef" * 2
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hierexport.cases import select
-from pytest_hierexport.errors import UsageError, nearest
-from pytest_hierexport.zoo import ZOO
+from pytest_hierexport._cases import select
+from pytest_hierexport._cases.zoo import ZOO
+from pytest_hierexport._errors import UsageError, nearest
 
 
 def names(root: Path, *selectors: str) -> list[str]:

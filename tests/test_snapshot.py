@@ -10,13 +10,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_hierexport import snapshot
-from pytest_hierexport.attribution import Attribution, Evidence, Origin
-from pytest_hierexport.errors import TagError
-from pytest_hierexport.exporter import export
-from pytest_hierexport.hierarchy import Call, Hierarchy, call_name
-from pytest_hierexport.snapshot import text
-from pytest_hierexport.snapshot.diff import diff, members
+from pytest_hierexport import _snapshot as snapshot
+from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
+from pytest_hierexport._calls.hierarchy import Call, Hierarchy, call_name
+from pytest_hierexport._errors import TagError
+from pytest_hierexport._export import export
+from pytest_hierexport._snapshot import text
+from pytest_hierexport._snapshot.diff import diff, members
 
 
 def attribution(calls: Sequence[tuple[str, int, str, str | None]], nodes: dict[str, str]) -> Attribution:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from pytest_hierexport.snapshot.diff import diff
+from pytest_hierexport._snapshot.diff import diff
 
 
 def test_equal_texts_have_no_difference() -> None:

@@ -20,12 +20,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
-from pytest_hierexport import storage
-from pytest_hierexport.attribution import Attribution, Evidence, Origin, Origins, order_origins
-from pytest_hierexport.errors import ExportError, TagError, UsageError
-from pytest_hierexport.graph import inventory_proto, walk_proto
-from pytest_hierexport.hierarchy import Call, Hierarchy, Module, Parameter
-from pytest_hierexport.storage import codec, sidecar
+from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins, order_origins
+from pytest_hierexport._calls.hierarchy import Call, Hierarchy, Module, Parameter
+from pytest_hierexport._errors import ExportError, TagError, UsageError
+from pytest_hierexport._onnx import codec, sidecar, storage
+from pytest_hierexport._onnx.graph import inventory_proto, walk_proto
 
 LINEAR = "torch.nn.modules.linear.Linear"
 SOURCES = ("metadata", "doc_string", "sidecar")
@@ -579,7 +578,7 @@ class TestSaving:
         assert {name: value.const_value for name, value in model.graph.initializers.items()} == before
 
     def test_large_models_go_outside_by_themselves(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("pytest_hierexport.storage.saving._EXTERNAL_ABOVE", 8000)
+        monkeypatch.setattr("pytest_hierexport._onnx.saving._EXTERNAL_ABOVE", 8000)
         saved(tmp_path / "small.onnx", size=400)
         saved(tmp_path / "large.onnx", size=1000)
         assert sorted(files(tmp_path)) == [

@@ -7,7 +7,7 @@ import pytest
 from projects import Project
 
 RULE = """
-from pytest_hierexport.rules.base import Rule, Violation
+from pytest_hierexport._rules.base import Rule, Violation
 
 def pytest_hierexport_rules(config):
     return [
@@ -20,7 +20,7 @@ def pytest_hierexport_rules(config):
     ]
 
 def not_checked(exported):
-    from pytest_hierexport.errors import TagError
+    from pytest_hierexport._errors import TagError
     raise TagError("tags", found="none", do="export again")
 """
 

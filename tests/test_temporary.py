@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from projects import Project
-from pytest_hierexport.errors import UsageError
-from pytest_hierexport.suite.temporary import use_folder_with_room
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport._pytest.temporary import use_folder_with_room
 
 MODELS = "--hierexport-models=my_model.py::build"
 
@@ -78,7 +78,7 @@ def test_a_disk_that_runs_full_under_a_rule_breaks_no_rule(project: Project, rul
         """
         import errno, os
         import pytest
-        from pytest_hierexport.rules.base import Rule
+        from pytest_hierexport._rules.base import Rule
 
         def full(*_, **more):
             raise OSError(errno.ENOSPC, "No space left on device", "model.onnx")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from processes import carrying
-from pytest_hierexport.suite.termination import Terminated, TerminationPlugin
+from pytest_hierexport._pytest.termination import Terminated, TerminationPlugin
 
 WAITS = """
 import os, pathlib, tempfile, time
@@ -21,7 +21,7 @@ import os, pathlib, tempfile, time
 HERE = pathlib.Path(__file__).parent
 
 def build():
-    from pytest_hierexport.files import temporary_folder
+    from pytest_hierexport._onnx.files import temporary_folder
     with temporary_folder():
         wait()
 

@@ -14,17 +14,17 @@ import pytest
 import torch
 from torch import nn
 
-from pytest_hierexport import storage
-from pytest_hierexport.cases import Case, Example
-from pytest_hierexport.errors import ExportError
-from pytest_hierexport.exporter import Export, export
-from pytest_hierexport.exporter.dynamo import quiet
-from pytest_hierexport.graph import walk_ir
-from pytest_hierexport.proof import prove
-from pytest_hierexport.rules import must_005
-from pytest_hierexport.rules.base import ExportedCase
-from pytest_hierexport.rules.peer import plain_torchscript_export
-from pytest_hierexport.weights import randomise
+from pytest_hierexport._cases import Case, Example
+from pytest_hierexport._cases.weights import randomise
+from pytest_hierexport._errors import ExportError
+from pytest_hierexport._export import Export, export
+from pytest_hierexport._export.dynamo.capturer import quiet
+from pytest_hierexport._onnx import storage
+from pytest_hierexport._onnx.graph import walk_ir
+from pytest_hierexport._proof import prove
+from pytest_hierexport._rules import must_005
+from pytest_hierexport._rules.base import ExportedCase
+from pytest_hierexport._rules.peer import plain_torchscript_export
 
 X = torch.linspace(-1, 1, 40).reshape(2, 5, 4)
 

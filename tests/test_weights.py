@@ -5,7 +5,7 @@ from copy import deepcopy
 import pytest
 import torch
 
-from pytest_hierexport.weights import randomise
+from pytest_hierexport._cases.weights import randomise
 
 
 class Stock(torch.nn.Module):

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from pytest_hierexport.cases import Example
-from pytest_hierexport.weights import randomise
-from pytest_hierexport.zoo import ZOO, Entry
+from pytest_hierexport._cases import Example
+from pytest_hierexport._cases.weights import randomise
+from pytest_hierexport._cases.zoo import ZOO, Entry
 
 
 @pytest.fixture(params=ZOO.values(), ids=list(ZOO))
@@ -58,6 +58,6 @@ def test_the_inputs_of_a_text_model_hide_something_in_one_row_only(entry: Entry)
 
 
 def test_the_table_is_read_without_torch_or_transformers() -> None:
-    code = "import sys, pytest_hierexport.zoo as zoo; print(len(zoo.ZOO), {'torch', 'transformers'} & set(sys.modules))"
+    code = "import sys; from pytest_hierexport._cases.zoo import ZOO; print(len(ZOO), {'torch', 'transformers'} & set(sys.modules))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout == f"{len(ZOO)} set()\n"

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins, Primary, order_origins
 from pytest_hierexport._carry.flat import Flat, Node, Value, same_type
 from pytest_hierexport._carry.numbering import Form, namesake, number, passed_on
 from pytest_hierexport._carry.regions import Region, leading_from, read_by, read_on, regions, walk_back
-from pytest_hierexport.attribution import Attribution, Evidence, Origin, Origins, Primary, order_origins
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from pytest_hierexport.hierarchy import Hierarchy
+    from pytest_hierexport._calls.hierarchy import Hierarchy
 
 __all__ = ["Known", "carry", "carry_known"]
 

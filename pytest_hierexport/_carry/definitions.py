@@ -9,9 +9,9 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
+from pytest_hierexport._calls.hierarchy import encode
 from pytest_hierexport._carry.tensors import tensor_key
-from pytest_hierexport.hierarchy import encode
-from pytest_hierexport.operators import definition, is_deterministic
+from pytest_hierexport._onnx.operators import definition, is_deterministic
 
 __all__ = ["arity", "attributes", "is_repeatable", "subgraphs"]
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import onnx_ir as ir
 
+from pytest_hierexport._calls.hierarchy import encode
 from pytest_hierexport._carry.definitions import arity, attributes, is_repeatable, subgraphs
 from pytest_hierexport._carry.tensors import held_by, tensor_key
-from pytest_hierexport.graph import function_prefix, in_order, node_key, reads_elements
-from pytest_hierexport.hierarchy import encode
+from pytest_hierexport._onnx.graph import function_prefix, in_order, node_key, reads_elements
 
 __all__ = ["Flat", "Node", "Value", "same_tensor", "same_type"]
 
@@ -79,7 +79,7 @@ class Flat:
     maker: dict[Value, Node] = field(default_factory=dict)
     named: dict[str, Value] = field(default_factory=dict)
     initializers: dict[str, Value] = field(default_factory=dict)
-    """By key: the main graph's by their own names, those of subgraphs as :mod:`pytest_hierexport.graph` says."""
+    """By key: the main graph's by their own names, those of subgraphs as :mod:`pytest_hierexport._onnx.graph` says."""
     leaves: list[Value] = field(default_factory=list)
     opsets: dict[str, int] = field(default_factory=dict)
 

@@ -9,9 +9,9 @@ import onnx
 import torch
 
 from architectures.program import Program
-from pytest_hierexport.cases import Case
-from pytest_hierexport.exporting import export_case
-from pytest_hierexport.rules.base import ExportedCase, Rule
+from pytest_hierexport._cases import Case
+from pytest_hierexport._cases.exporting import export_case
+from pytest_hierexport._rules.base import ExportedCase, Rule
 
 __all__ = ["refusal", "violations"]
 

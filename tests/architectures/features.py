@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from architectures.program import Block, Call, Loop, Operation, Program, Same
-from pytest_hierexport.cases import Example
+from pytest_hierexport._cases import Example
 
 __all__ = ["Features", "features"]
 

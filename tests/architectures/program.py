@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from architectures.leaves import PRELUDE
-from pytest_hierexport.cases import Example
-from pytest_hierexport.weights import randomise
+from pytest_hierexport._cases import Example
+from pytest_hierexport._cases.weights import randomise
 
 PARAMETERS = "xyz"
 

@@ -1,0 +1,136 @@
+"""Which calls every node and initializer of a graph comes from, and how well that is known."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from pytest_hierexport._calls.hierarchy import Hierarchy
+from pytest_hierexport._errors import UsageError
+
+__all__ = ["Attribution", "Evidence", "Origin", "Origins", "Primary", "order_origins"]
+
+
+class Evidence(str, Enum):
+    """How an origin is known, the strongest first."""
+
+    TRACED = "traced"
+    """Recorded while the model was captured."""
+    MERGED = "merged"
+    """An optimizer replaced this call's equal operation by the node."""
+    FUSED = "fused"
+    """An optimizer made the node of several, this call's among them."""
+    FOLDED = "folded"
+    """The call's operations were computed ahead of time; their result is the initializer."""
+    DERIVED = "derived"
+    """Placed by its neighbours: a fallback, counted and shown as one."""
+
+    @property
+    def strength(self) -> int:
+        """0 for the strongest evidence."""
+        return _STRENGTH[self]
+
+
+_STRENGTH = {evidence: i for i, evidence in enumerate(Evidence)}
+_POLICIES = ("first", "ancestor")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A call that a node comes from."""
+
+    call: str
+    evidence: Evidence
+
+
+Origins = tuple[Origin, ...]
+Primary = str | Callable[[Hierarchy, Sequence[Origin]], Origin]
+"""How the first of several origins is chosen: `"first"`, `"ancestor"` or a function of the user's."""
+
+
+def order_origins(hierarchy: Hierarchy, origins: Iterable[Origin], primary: Primary = "first") -> Origins:
+    """Return one origin per call, with its strongest evidence, the primary first.
+
+    Args:
+        hierarchy: The calls.
+        origins: In any order, calls repeated or not.
+        primary: `"first"`: the first call in execution order. `"ancestor"`: the nearest call that all of the
+            origins were made below, with the evidence of the first. A function: what it returns.
+
+    Raises:
+        KeyError: An origin's call is not of this hierarchy.
+        UsageError: `primary` is none of these, or a function that returns no origin of this hierarchy.
+    """
+    if isinstance(primary, str) and primary not in _POLICIES:
+        raise _unknown_policy(primary)
+    strongest: dict[str, Evidence] = {}
+    for origin in origins:
+        known = strongest.get(origin.call)
+        if known is None or origin.evidence.strength < known.strength:
+            strongest[origin.call] = origin.evidence
+    ordered = tuple(Origin(call, strongest[call]) for call in sorted(strongest, key=hierarchy.position.__getitem__))
+    if len(ordered) < 2 or primary == "first":
+        return ordered
+    chosen = _common_ancestor(hierarchy, ordered) if primary == "ancestor" else _ask(primary, hierarchy, ordered)
+    return (chosen, *(origin for origin in ordered if origin.call != chosen.call))
+
+
+def _common_ancestor(hierarchy: Hierarchy, origins: Sequence[Origin]) -> Origin:
+    return Origin(hierarchy.common(origin.call for origin in origins), origins[0].evidence)
+
+
+def _ask(primary: Primary, hierarchy: Hierarchy, origins: Sequence[Origin]) -> Origin:
+    if not callable(primary):
+        raise _unknown_policy(primary)
+    chosen = primary(hierarchy, origins)
+    if not isinstance(chosen, Origin) or chosen.call not in hierarchy:
+        raise UsageError(
+            "a function for the primary origin to return one of the origins it is given",
+            found=repr(chosen),
+            do="return one of them, or Origin(call, evidence) with the name of a call above them",
+        )
+    return chosen
+
+
+def _unknown_policy(primary: object) -> UsageError:
+    return UsageError(
+        'primary to be "first", "ancestor" or a function of the hierarchy and the origins',
+        found=repr(primary),
+        do="choose one of them",
+    )
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """The origins of every node of a graph, its subgraphs and functions included, and of every initializer.
+
+    Nodes and initializers are named by their keys (see :mod:`pytest_hierexport._onnx.graph`). The first origin of each
+    is its primary. A node of which nothing is known has no origins; such an initializer is not listed.
+    """
+
+    hierarchy: Hierarchy
+    nodes: Mapping[str, Origins] = field(default_factory=dict)
+    initializers: Mapping[str, Origins] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Leave out what says nothing, so that equal knowledge makes equal attributions."""
+        known = {key: origins for key, origins in self.initializers.items() if origins}
+        object.__setattr__(self, "initializers", known)
+
+    def tag(self, node: str) -> str:
+        """Return the primary tag of a node.
+
+        Raises:
+            KeyError: There is no such node, or it has no origin.
+        """
+        origins = self.nodes[node]
+        if not origins:
+            raise KeyError(node)
+        return self.hierarchy.tag(origins[0].call)
+
+    def coverage(self) -> dict[str, int]:
+        """Count nodes by the evidence of their primary origin, `untagged` ones among them."""
+        counts = Counter(origins[0].evidence.value if origins else "untagged" for origins in self.nodes.values())
+        return {kind: counts[kind] for kind in (*(evidence.value for evidence in Evidence), "untagged")}

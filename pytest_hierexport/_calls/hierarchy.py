@@ -1,0 +1,278 @@
+"""The calls of a forward pass, the tags people read, and the tree of modules.
+
+Nothing here knows torch or ONNX: names and classes come in as text. A *path* is the dotted attribute path of
+a module instance, a *call name* is a path with `@k` for the run after the first under that path, and the
+root's call name is the empty string. :mod:`pytest_hierexport._calls.names` says how these are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from pytest_hierexport._calls.keys import Keys
+from pytest_hierexport._calls.names import (
+    call_name,
+    decode,
+    encode,
+    is_torch_nn,
+    join_path,
+    qualified_class,
+    split_call_name,
+)
+
+__all__ = [
+    "ROOT",
+    "Call",
+    "Hierarchy",
+    "Module",
+    "Parameter",
+    "call_name",
+    "decode",
+    "element_count",
+    "encode",
+    "is_torch_nn",
+    "join_path",
+    "qualified_class",
+    "split_call_name",
+]
+
+ROOT = ""
+"""The root's path, and the name of its first call."""
+
+_MOST_ELEMENTS = 2**63 - 1
+"""ONNX and torch count the elements of a tensor in 64 bits."""
+
+
+def element_count(shape: Iterable[int]) -> int:
+    """Return the number of elements of a tensor of that shape.
+
+    Raises:
+        ValueError: No tensor has this shape: a dimension is negative, or the elements exceed 64 bits.
+    """
+    dimensions = list(shape)
+    if any(dimension < 0 for dimension in dimensions):
+        raise ValueError("a negative dimension")
+    if 0 in dimensions:
+        return 0
+    count = 1
+    for dimension in dimensions:
+        count *= dimension
+        if count > _MOST_ELEMENTS:
+            raise ValueError("a shape of more than 2**63 - 1 elements")
+    return count
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One run of a module instance in one forward pass."""
+
+    path: str
+    """The instance's encoded dotted path; the root's is empty."""
+    index: int
+    """0 for the first run under that path, then 1, 2, …"""
+    cls: str
+    """The qualified class, as :func:`qualified_class` writes it."""
+    parent: str | None
+    """The name of the call that made this one; None for the root's first call."""
+
+    @property
+    def name(self) -> str:
+        """The call name: the path, with `@k` from the second call on."""
+        return call_name(self.path, self.index)
+
+    @property
+    def class_name(self) -> str:
+        """The class's own (encoded) name, without its module."""
+        return self.cls.rpartition(".")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter or buffer, as the module that owns it declares it."""
+
+    name: str
+    """The encoded attribute name within its module."""
+    shape: tuple[int, ...]
+    dtype: str
+    trainable: bool
+    """True for a parameter, False for a buffer."""
+    shared: str | None = None
+    """The dotted name under which the model declares the same tensor first; None for that declaration itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A module instance of the model, called or not."""
+
+    path: str
+    cls: str
+    parameters: tuple[Parameter, ...] = ()
+
+
+class Hierarchy(Mapping[str, Call]):
+    """The calls of one forward pass by name, in execution order, with their tags.
+
+    Args:
+        calls: Every call after its parent, the root's first.
+        keep: Qualified `torch.nn` classes that shall appear in tags all the same.
+
+    Raises:
+        ValueError: Two calls of one name, a call before its parent, or a call other than the root's first that
+            nothing made.
+    """
+
+    def __init__(self, calls: Iterable[Call], keep: Iterable[str] = ()) -> None:
+        """Order and check the calls."""
+        self._calls: dict[str, Call] = {}
+        self.keep = frozenset(keep)
+        for call in calls:
+            self._add(call.name, call)
+
+    def _add(self, name: str, call: Call) -> None:
+        if name in self._calls:
+            raise ValueError(f"two calls are named {name!r}")
+        if (call.parent is None) != (name == ROOT) or bool(self._calls) == (name == ROOT):
+            raise ValueError(f"the first call, and no other, is the root's own; found {name!r} made by {call.parent!r}")
+        if call.parent is not None and call.parent not in self._calls:
+            raise ValueError(f"call {name!r} comes before its parent {call.parent!r}")
+        self._calls[name] = call
+
+    def __getitem__(self, name: str) -> Call:
+        """Return the call of that name."""
+        return self._calls[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over call names in execution order."""
+        return iter(self._calls)
+
+    def __len__(self) -> int:
+        """Count the calls."""
+        return len(self._calls)
+
+    def __eq__(self, other: object) -> bool:
+        """Equal where the calls, their order and the kept classes are."""
+        if not isinstance(other, Hierarchy):
+            return NotImplemented
+        return self.keep == other.keep and list(self._calls.items()) == list(other._calls.items())
+
+    __hash__ = None  # type: ignore[assignment]  # a mapping; equality is by content
+
+    @cached_property
+    def position(self) -> Mapping[str, int]:
+        """The place of every call in execution order."""
+        return {name: i for i, name in enumerate(self._calls)}
+
+    @cached_property
+    def children(self) -> Mapping[str, tuple[str, ...]]:
+        """The calls that each call made, in execution order."""
+        children: dict[str, list[str]] = {name: [] for name in self._calls}
+        for name, call in self._calls.items():
+            if call.parent is not None:
+                children[call.parent].append(name)
+        return {name: tuple(made) for name, made in children.items()}
+
+    def lineage(self, name: str) -> Iterator[str]:
+        """Yield the call itself, the call that made it, and so on up to the root."""
+        at: str | None = name
+        while at is not None:
+            yield at
+            at = self._calls[at].parent
+
+    def within(self, name: str, ancestor: str) -> bool:
+        """Whether the call `name` is `ancestor` or was made somewhere below it."""
+        return ancestor in self.lineage(name)
+
+    def common(self, names: Iterable[str]) -> str:
+        """Return the nearest call that all of these are or were made below; the root where there are none."""
+        lineages = [list(self.lineage(name)) for name in names]
+        if not lineages:
+            return ROOT
+        shared = set(lineages[0]).intersection(*lineages[1:])
+        return next(call for call in lineages[0] if call in shared)
+
+    def is_kept(self, name: str) -> bool:
+        """Whether the call has a segment of its own in tags: its class is not from `torch.nn`, or is kept."""
+        return self._kept[name] == name
+
+    def kept(self, name: str) -> str | None:
+        """Return the nearest call, from `name` upwards, that has a segment in tags; None where none has."""
+        return self._kept[name]
+
+    def segment(self, name: str) -> str:
+        """Return the last segment of the tag of a kept call, without the call's index.
+
+        It is the same for all calls of an instance by one caller.
+
+        Raises:
+            KeyError: No kept call has this name.
+        """
+        index = self._calls[name].index
+        return self._segments[name].removesuffix(call_name("", index))
+
+    def tag(self, name: str) -> str:
+        """Return the tag of a call: that of its nearest kept call, `/` where there is none.
+
+        Tags are not stored: those of calls within calls take memory that is quadratic in the depth.
+
+        Raises:
+            KeyError: No call has this name.
+        """
+        segments: list[str] = []
+        at = self._kept[name]
+        while at is not None:
+            segments.append(self._segments[at])
+            at = self.kept_above(at)
+        return "/" + "/".join(reversed(segments))
+
+    def kept_above(self, name: str) -> str | None:
+        """Return the nearest call above `name` that has a segment in tags; None where none has."""
+        parent = self._calls[name].parent
+        return None if parent is None else self._kept[parent]
+
+    def resolve(self, tag: str) -> Call:
+        """Return the one call that a tag stands for.
+
+        Raises:
+            KeyError: No call has this tag.
+        """
+        if tag == "/" and not self.is_kept(ROOT):
+            return self._calls[ROOT]
+        before, *segments = tag.split("/")
+        at: str | None = None
+        for segment in segments:
+            if (at, segment) not in self._by_segment:
+                raise KeyError(tag)
+            at = self._by_segment[at, segment]
+        if before or at is None:
+            raise KeyError(tag)
+        return self._calls[at]
+
+    @cached_property
+    def _kept(self) -> Mapping[str, str | None]:
+        kept: dict[str, str | None] = {}
+        for name, call in self._calls.items():
+            above = None if call.parent is None else kept[call.parent]
+            kept[name] = name if call.cls in self.keep or not is_torch_nn(call.cls) else above
+        return kept
+
+    @cached_property
+    def _by_segment(self) -> Mapping[tuple[str | None, str], str]:
+        """Every kept call by the nearest kept call above it and its segment."""
+        return {(self.kept_above(name), segment): name for name, segment in self._segments.items()}
+
+    @cached_property
+    def _segments(self) -> Mapping[str, str]:
+        """The last segment of the tag of every kept call."""
+        kept = [call for name, call in self._calls.items() if self.is_kept(name)]
+        keys = Keys((call.path, call.class_name) for call in kept)
+        segments: dict[str, str] = {}
+        for call in kept:
+            key = keys.key(call.path, call.class_name, self._kept_parent_path(call))
+            segments[call.name] = call_name(f"{call.class_name}.{key}" if key else call.class_name, call.index)
+        return segments
+
+    def _kept_parent_path(self, call: Call) -> str | None:
+        above = None if call.parent is None else self._kept[call.parent]
+        return None if above is None else self._calls[above].path

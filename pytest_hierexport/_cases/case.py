@@ -1,0 +1,217 @@
+"""A case: a model with its example inputs, as something that can be made again and again."""
+
+from __future__ import annotations
+
+import datetime as dt
+import inspect
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import NoneType
+from typing import TYPE_CHECKING, Any
+
+from pytest_hierexport._cases.models import check_model
+from pytest_hierexport._errors import CollectError, HierexportError, gist
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Case", "Example", "KnownFailure", "parts_of"]
+
+SEED = 0
+_PARTS = ("model", "args", "kwargs", "dynamic_shapes")
+_PROMISE = "a model, (model, args), (model, args, kwargs), a mapping with these keys, or an Example"
+
+
+@dataclass
+class Example:
+    """A model and the inputs to run it on."""
+
+    model: torch.nn.Module
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    dynamic_shapes: Any = None
+    """As for `torch.onnx.export`; a plain dict of input name to dimension names will do."""
+
+
+@dataclass(frozen=True)
+class KnownFailure:
+    """A rule that a model is known to break: it fails when the rule passes, and from the day after it expires."""
+
+    rule: str
+    until: dt.date
+    """The last day on which the failure is accepted."""
+    reason: str
+
+    @property
+    def expired(self) -> bool:
+        """Whether its last day has passed."""
+        return dt.datetime.now(tz=dt.timezone.utc).date() > self.until
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model with its example inputs, on which the rules run, and how it is exported."""
+
+    name: str
+    factory: Callable[[], object]
+    """Makes the model and its inputs; imports what it needs when it is called."""
+    source: str
+    """The selector that gives this case."""
+    anchor: Path | None = None
+    """The manifest or the factory's file; None where there is neither."""
+    manifest: Path | None = None
+    """The manifest that states the case."""
+    exporter: str = "auto"
+    opset: int | None = None
+    dynamic_shapes: Any = None
+    randomise: bool = True
+    """Whether weights are made generic: stock initialisation makes equal values, and equal values prove nothing."""
+    tolerances: Mapping[str, float] = field(default_factory=dict)
+    """Relative tolerance by dtype (`float32`), where the rules' own shall not hold."""
+    allow_derived: int = 0
+    """How many nodes may have a `derived` origin."""
+    known_failures: tuple[KnownFailure, ...] = ()
+    strict: bool | None = None
+    """Whether `auto` fails where it would fall back to an exporter that records one run; None leaves it to the run."""
+    keep: tuple[str, ...] = ()
+    """`torch.nn` classes that shall appear in tags, as `package.Class`."""
+    files: tuple[Path, ...] = ()
+    """Files beside the project's code that the model is made of."""
+
+    def load(self) -> Example:
+        """Build the model and its inputs under a fixed seed, its weights generic where `randomise` says so.
+
+        Raises:
+            CollectError: The factory fails or gives something that is no model.
+        """
+        with _seeded():
+            try:
+                made = self.factory()
+            except HierexportError:
+                raise
+            except (Exception, SystemExit) as error:
+                raise CollectError(
+                    f"the factory of {self.name} ({self.source}) to make a model",
+                    found=gist(error),
+                    do="call the factory by itself, without arguments, and mend what it raises",
+                ) from error
+            example = self._as_example(made)
+            if self.randomise:
+                from pytest_hierexport._cases.weights import randomise
+
+                randomise(example.model, SEED)
+        return example
+
+    def known_failure(self, rule: str) -> KnownFailure | None:
+        """Return what is known of this rule's failure on this case, expired or not."""
+        return next((known for known in self.known_failures if known.rule == rule), None)
+
+    def _as_example(self, made: object) -> Example:
+        parts = parts_of(made)
+        expected = f"the factory of {self.name} ({self.source}) to return {_PROMISE}"
+        model = check_model(parts.get("model"), expected, _describe(made))
+        if "args" not in parts and "kwargs" not in parts:
+            from pytest_hierexport._cases.inputs import example_inputs
+
+            parts["kwargs"] = example_inputs(model, self.name)
+        shapes = self.dynamic_shapes if self.dynamic_shapes is not None else parts.get("dynamic_shapes")
+        args, kwargs = self._inputs(parts.get("args", ()), parts.get("kwargs"))
+        return Example(model, args, kwargs, self._shapes_of_all(shapes, self._bound(model, args, kwargs)))
+
+    def _inputs(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Take a bare tensor for the only argument and a bare mapping for keyword arguments."""
+        if not isinstance(kwargs, (Mapping, NoneType)):
+            raise CollectError(
+                f"the keyword inputs of {self.name} ({self.source}) as a mapping",
+                found=_describe(kwargs),
+                do="return (model, args, kwargs), kwargs being a dict of inputs by name",
+            )
+        if isinstance(args, Mapping):
+            return (), {**args, **(kwargs or {})}
+        return (tuple(args) if isinstance(args, (tuple, list)) else (args,)), dict(kwargs or {})
+
+    def _bound(
+        self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> inspect.BoundArguments | None:
+        """Return the inputs by the names that forward has for them; None where something may still change them."""
+        try:
+            signature = inspect.signature(model.forward)
+            return None if model._forward_pre_hooks else signature.bind(*args, **kwargs)
+        except ValueError:
+            return None
+        except TypeError as error:
+            given = ", ".join([*(["by position"] * bool(args)), *kwargs])
+            raise CollectError(
+                f"inputs of {self.name} that {type(model).__name__}.forward takes",
+                found=f"{error}; given are: {given or 'none'}",
+                do=f"give those of forward{signature}",
+            ) from None
+
+    def _shapes_of_all(self, shapes: Any, inputs: inspect.BoundArguments | None) -> Any:
+        """Name every input in shapes that are stated by name: torch wants to be told of static ones too."""
+        if inputs is None:
+            return shapes
+        kinds = {parameter.kind for parameter in inputs.signature.parameters.values()}
+        if not isinstance(shapes, Mapping) or kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}:
+            return shapes
+        unknown = [str(name) for name in shapes if name not in inputs.arguments]
+        if unknown:
+            raise CollectError(
+                f"dynamic shapes of {self.name} for inputs that it is given: {', '.join(inputs.arguments)}",
+                found=", ".join(unknown),
+                do="name inputs as forward names them",
+            )
+        for name, axes in shapes.items():
+            self._check_axes(name, axes, inputs.arguments[name])
+        return {name: shapes.get(name) for name in inputs.arguments}
+
+    def _check_axes(self, name: str, axes: Any, given: Any) -> None:
+        sizes = list(getattr(given, "shape", ()))
+        stated = axes if isinstance(axes, Mapping) and sizes else ()
+        beyond = [axis for axis in stated if isinstance(axis, int) and not -len(sizes) <= axis < len(sizes)]
+        if beyond:
+            raise CollectError(
+                f"dynamic axes of {name} in {self.name} among its {len(sizes)}",
+                found=", ".join(map(str, beyond)),
+                do=f"count from 0; the shape of {name} is {sizes}",
+            )
+
+
+def parts_of(made: object) -> dict[str, Any]:
+    """Return what a factory gave by name; empty where it is none of the things that a factory may give."""
+    if isinstance(made, Example):
+        return {name: getattr(made, name) for name in _PARTS}
+    if isinstance(made, Mapping):
+        return dict(made) if set(made) <= set(_PARTS) else {}
+    if isinstance(made, (tuple, list)):
+        return dict(zip(_PARTS, made, strict=False)) if 1 <= len(made) <= len(_PARTS) else {}
+    return {"model": made}
+
+
+def _describe(made: object) -> str:
+    if isinstance(made, Mapping):
+        return f"a mapping with the keys {', '.join(map(str, made)) or '(none)'}"
+    if isinstance(made, (tuple, list)):
+        return f"a {type(made).__name__} of {', '.join(type(item).__name__ for item in made) or 'nothing'}"
+    return f"a {type(made).__name__}"
+
+
+@contextmanager
+def _seeded() -> Iterator[None]:
+    """Draw the same random numbers each time, and leave everybody's generators as they were."""
+    import numpy as np
+    import torch
+
+    states = random.getstate(), np.random.get_state()  # noqa: NPY002  # the state that a factory may draw from
+    with torch.random.fork_rng(devices=[]):
+        random.seed(SEED)
+        np.random.seed(SEED)  # noqa: NPY002
+        torch.manual_seed(SEED)
+        try:
+            yield
+        finally:
+            random.setstate(states[0])
+            np.random.set_state(states[1])  # noqa: NPY002

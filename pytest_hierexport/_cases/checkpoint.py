@@ -1,0 +1,123 @@
+"""A transformers checkpoint as a case: a folder that `save_pretrained` wrote, or its `config.json` alone."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pytest_hierexport._cases.case import Case, Example
+from pytest_hierexport._cases.inputs import example_inputs
+from pytest_hierexport._errors import CollectError, UsageError, in_words, not_installed
+
+__all__ = ["checkpoint_case", "load_checkpoint", "with_remote_code"]
+
+_CONFIG = "config.json"
+_WEIGHTS = ("*.safetensors", "*.bin")
+
+
+def checkpoint_case(path: Path, source: str) -> Case:
+    """Return the case of a checkpoint folder, or of the configuration file of one.
+
+    A folder with weights keeps them; a configuration alone gives a model with random ones.
+
+    Raises:
+        UsageError: The path is no such folder.
+    """
+    config = path / _CONFIG if path.is_dir() else path
+    if config.name != _CONFIG or not config.is_file():
+        raise UsageError(
+            f"a checkpoint folder with a {_CONFIG}", found=str(path), do="name a folder that save_pretrained wrote"
+        )
+    folder = config.parent
+    weights = [file for pattern in _WEIGHTS for file in sorted(folder.glob(pattern))] if path.is_dir() else []
+    return Case(
+        folder.name,
+        partial(load_checkpoint, folder, weights=bool(weights)),
+        source,
+        randomise=not weights,
+        files=(config, *weights),
+    )
+
+
+def with_remote_code(case: Case) -> Case | None:
+    """Return the case with the checkpoint's own code allowed to run; None where it is no checkpoint's."""
+    factory = case.factory
+    if not isinstance(factory, partial) or factory.func is not load_checkpoint:
+        return None
+    return replace(case, factory=partial(factory, trust_remote_code=True))
+
+
+def load_checkpoint(folder: Path, *, weights: bool, trust_remote_code: bool = False) -> Example:
+    """Load the model of a checkpoint and make inputs that it runs on; nothing is downloaded.
+
+    Raises:
+        CollectError: transformers is missing or cannot load the folder, or no inputs were found that the model takes.
+    """
+    try:
+        import transformers
+    except ImportError:
+        raise not_installed("transformers", "to load a checkpoint") from None
+    try:
+        config = transformers.AutoConfig.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=trust_remote_code
+        )
+        model = _model(transformers, config, folder, weights=weights, trust_remote_code=trust_remote_code)
+    except Exception as error:
+        raise _not_loaded(folder, error, trust_remote_code=trust_remote_code) from error
+    model.eval()
+    return Example(model, (), example_inputs(model, folder.name))
+
+
+def _model(transformers: Any, config: Any, folder: Path, *, weights: bool, trust_remote_code: bool) -> Any:
+    """Load the class that the configuration names; AutoModel's choice where transformers has none of that name."""
+    stated = _stated_class(transformers, config)
+    if stated is not None:
+        return stated.from_pretrained(folder, config=config, local_files_only=True) if weights else stated(config)
+    auto = _auto_class(transformers, config, trust_remote_code=trust_remote_code)
+    if weights:
+        return auto.from_pretrained(folder, config=config, local_files_only=True, trust_remote_code=trust_remote_code)
+    return auto.from_config(config, trust_remote_code=trust_remote_code)
+
+
+def _stated_class(transformers: Any, config: Any) -> Any:
+    """Return the class that the configuration names, public or beside the one that AutoModel would take."""
+    beside = None
+    if type(config) in transformers.MODEL_MAPPING:
+        beside = sys.modules[transformers.MODEL_MAPPING[type(config)].__module__]
+    names = getattr(config, "architectures", None) or []
+    found = (getattr(home, name, None) for name in names for home in (transformers, beside))
+    return next((cls for cls in found if hasattr(cls, "from_pretrained")), None)
+
+
+def _auto_class(transformers: Any, config: Any, *, trust_remote_code: bool) -> Any:
+    """Return the auto class that the checkpoint maps its own code to, AutoModel where it maps none."""
+    mapped = getattr(config, "auto_map", None) or {}
+    if not trust_remote_code or "AutoModel" in mapped:
+        return transformers.AutoModel
+    named = (getattr(transformers, name, None) for name in mapped)
+    return next((auto for auto in named if hasattr(auto, "from_config")), transformers.AutoModel)
+
+
+def _not_loaded(folder: Path, error: Exception, *, trust_remote_code: bool) -> CollectError:
+    if _has_code(folder) and not trust_remote_code:
+        return CollectError(
+            f"a model of transformers in {folder}",
+            found="a checkpoint that brings its own code, which is not run",
+            do="read that code, then state trust_remote_code = true for it in a manifest (models.toml)",
+        )
+    return CollectError(
+        f"transformers to load {folder}",
+        found=in_words(error),
+        do="mend the checkpoint, or write a factory that loads it",
+    )
+
+
+def _has_code(folder: Path) -> bool:
+    try:
+        return "auto_map" in json.loads((folder / _CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,168 @@
+"""From a case at hand to its tagged file, by this package's exporters or by one of the project's own."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_hierexport._errors import ExportError, HierexportError, UsageError, gist
+from pytest_hierexport._export.choices import is_own
+
+if TYPE_CHECKING:
+    from pytest_hierexport._calls.attribution import Attribution
+    from pytest_hierexport._cases import Case, Example
+
+__all__ = ["Exported", "export_case", "own_exporter"]
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What is known of a file that an export wrote."""
+
+    exporter: str
+    """The capture that served, or `package.module:function`."""
+    attribution: Attribution
+    notes: tuple[str, ...] = ()
+    """What the user should know."""
+    warnings: tuple[str, ...] = ()
+    """What may make the graph another than the model."""
+
+
+def export_case(case: Case, example: Example, path: Path, **options: Any) -> Exported:
+    """Export a case's example with the case's options.
+
+    Args:
+        case: The case.
+        example: Its model and inputs.
+        path: The file to write.
+        options: Further ones of :func:`pytest_hierexport._export.export`; an exporter of the project's own has none.
+
+    Raises:
+        HierexportError: It cannot be exported or written.
+    """
+    if is_own(case.exporter) and options:
+        raise UsageError(
+            f"no option that {case.exporter} does not know",
+            found=", ".join(options),
+            do="leave it out, or take an exporter of this package",
+        )
+    with _no_logs():
+        return _by_own(case, example, path) if is_own(case.exporter) else _by_capture(case, example, path, options)
+
+
+def _by_capture(case: Case, example: Example, path: Path, options: Mapping[str, Any]) -> Exported:
+    from pytest_hierexport._export import export
+
+    exported = export(
+        example.model,
+        example.args,
+        example.kwargs,
+        path,
+        exporter=case.exporter,
+        opset=case.opset,
+        dynamic_shapes=example.dynamic_shapes,
+        keep=case.keep,
+        strict=bool(case.strict),
+        **options,
+    )
+    return Exported(exported.exporter, exported.attribution, exported.notes, exported.warnings)
+
+
+def _by_own(case: Case, example: Example, path: Path) -> Exported:
+    """Call a project's own exporter as `function(model, args, kwargs, path)`, and read back the tags that it wrote.
+
+    What a case states beyond that goes to it by name: `opset`, `dynamic_shapes`.
+    """
+    import torch
+
+    from pytest_hierexport._export.state import WAS_TRAINING, as_found, in_eval_mode, weights_as_found
+    from pytest_hierexport._onnx import storage
+
+    function = own_exporter(case.exporter)
+    stated = {"opset": case.opset, "dynamic_shapes": example.dynamic_shapes}
+    options = {name: value for name, value in stated.items() if value is not None}
+    _check_signature(case.exporter, function, options)
+    model = example.model
+    with _landing(path) as made:
+        with as_found(model), weights_as_found(model), in_eval_mode(model) as trained, torch.no_grad():
+            try:
+                function(model, example.args, dict(example.kwargs), made, **options)
+            except HierexportError:
+                raise
+            except (Exception, SystemExit) as error:
+                raise ExportError(
+                    f"{case.exporter} to export {case.name}",
+                    found=gist(error),
+                    do="call it by itself on the same model and inputs, and mend what it raises",
+                ) from error
+        if not made.is_file():
+            raise ExportError(
+                f"{case.exporter} to write {path.name}",
+                found="no such file after it returned",
+                do="write the tagged model to the path that it is given",
+            )
+        attribution = storage.read(made)
+    notes = (WAS_TRAINING,) if trained else ()
+    return Exported(case.exporter, attribution, notes)
+
+
+@contextmanager
+def _landing(path: Path) -> Iterator[Path]:
+    """Give a place to write a file and what belongs to it; all of it takes the place of the old once it is whole."""
+    from pytest_hierexport._onnx.atomic import staged
+    from pytest_hierexport._onnx.storage import sidecar_path
+
+    with staged(path) as stage:
+        made = stage.folder / path.name
+        yield made
+        sidecar_path(path).unlink(missing_ok=True)
+        files = sorted(stage.folder.iterdir(), key=lambda file: (file == sidecar_path(made), file == made))
+        stage.land([file.name for file in files])
+
+
+def own_exporter(name: str) -> Callable[..., object]:
+    """Return the function that `package.module:function` names.
+
+    Raises:
+        UsageError: There is none.
+    """
+    try:
+        found: Any = pkgutil.resolve_name(name)
+    except (Exception, SystemExit) as error:  # importing runs the project's code
+        raise UsageError(
+            f"an exporter {name}",
+            found=gist(error),
+            do="name a function of a module that Python can import",
+        ) from error
+    if not callable(found):
+        raise UsageError(f"{name} to be a function", found=f"a {type(found).__name__}", do="name a function")
+    return found  # type: ignore[no-any-return]  # any callable
+
+
+def _check_signature(name: str, function: Callable[..., object], options: Mapping[str, Any]) -> None:
+    try:
+        inspect.signature(function).bind(*("model", "args", "kwargs", "path"), **options)
+    except TypeError as error:
+        taken = ", ".join(["model, args, kwargs, path", *(f"{option}=" for option in options)])
+        raise UsageError(
+            f"{name} to take ({taken})", found=str(error), do="let it take them, or do not ask for what it cannot do"
+        ) from None
+    except ValueError:
+        return  # a function without a signature to read; its call will tell
+
+
+@contextmanager
+def _no_logs() -> Iterator[None]:
+    """Keep back what torch logs while it fails: tracebacks of its own, of which the error says the gist."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)

@@ -1,0 +1,213 @@
+"""Inputs for a model that comes without any: stated by shape, or found by trying."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pytest_hierexport._errors import CollectError, in_words
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["InputSpec", "example_inputs"]
+
+_BATCH, _LENGTH = 2, 8
+_MOST_TRIES = 200
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """An input by its shape."""
+
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+    """The name of a torch dtype."""
+    low: int = 0
+    high: int = 2
+    """Integers are drawn from low (inclusive) to high (exclusive)."""
+
+    def tensor(self, name: str = "an input") -> torch.Tensor:
+        """Draw the input: normal values for floats, uniform ones for integers and booleans.
+
+        Raises:
+            CollectError: torch has no such dtype; the error names the input.
+        """
+        import torch
+
+        dtype = getattr(torch, self.dtype, None)
+        if not isinstance(dtype, torch.dtype):
+            raise CollectError(
+                f"a dtype of torch for {name}", found=repr(self.dtype), do="write float32, int64, bool or the like"
+            )
+        if dtype.is_floating_point or dtype.is_complex:
+            return torch.randn(self.shape, dtype=torch.complex64 if dtype.is_complex else torch.float32).to(dtype)
+        if dtype is torch.bool:
+            return torch.randint(0, 2, self.shape).to(dtype)
+        return torch.randint(self.low, self.high, self.shape).to(dtype)
+
+
+def example_inputs(model: torch.nn.Module, name: str) -> dict[str, Any]:
+    """Return keyword inputs that the model runs on.
+
+    Its own `dummy_inputs` are tried first, then tensors for the inputs that its forward must have, in the shapes that
+    its configuration speaks of. The first that the model runs on are taken.
+
+    Raises:
+        CollectError: None of them.
+    """
+    first: Exception | None = None
+    for kwargs in itertools.islice(_candidates(model), _MOST_TRIES):
+        try:
+            _run(model, kwargs)
+        except Exception as error:  # noqa: BLE001  # whatever a model says of inputs that do not suit it
+            # The plainest inputs come first: what the model says of them tells most.
+            first = first or error
+        else:
+            return kwargs
+    found = f"the first: {in_words(first)}" if first is not None else "none to try"
+    raise CollectError(
+        f"example inputs that {name} runs on",
+        found=f"none of those tried ({found})",
+        do="return (model, args, kwargs) from a factory, or state [models.NAME.inputs] in a manifest",
+    )
+
+
+def _run(model: torch.nn.Module, kwargs: Mapping[str, Any]) -> None:
+    import torch
+
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        with torch.no_grad():
+            model(**kwargs)
+    finally:
+        for module, training in modes.items():
+            module.training = training
+
+
+def _candidates(model: torch.nn.Module) -> Iterator[dict[str, Any]]:
+    own = getattr(model, "dummy_inputs", None)
+    if isinstance(own, Mapping):
+        yield dict(own)
+    parameters = inspect.signature(model.forward).parameters
+    sizes = _Sizes(getattr(model, "config", None))
+    for names in _input_sets(model, parameters):
+        choices = [[(name, spec) for spec in _specs(parameters[name], sizes)] for name in names]
+        for chosen in itertools.product(*choices):
+            yield {name: spec.tensor() for name, spec in chosen}
+
+
+def _input_sets(model: torch.nn.Module, parameters: Mapping[str, inspect.Parameter]) -> Iterator[tuple[str, ...]]:
+    """Yield the sets of inputs to try, the smallest first."""
+    required = [
+        name
+        for name, parameter in parameters.items()
+        if parameter.default is parameter.empty
+        and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    ]
+    main = getattr(model, "main_input_name", ())
+    stated = [name for name in ([main] if isinstance(main, str) else main) if name in parameters]
+    least = tuple(dict.fromkeys([*stated, *required]))
+    seen = set()
+    for extra in ((), *_more(parameters, least)):
+        names = tuple(dict.fromkeys([*least, *extra]))
+        if names not in seen:
+            seen.add(names)
+            yield names
+
+
+def _more(parameters: Mapping[str, inspect.Parameter], least: Iterable[str]) -> list[tuple[str, ...]]:
+    """Return further inputs to add: one that is a sequence of ids or of values, then two of them."""
+    others = [name for name in parameters if name not in least and name.endswith(("_ids", "_values", "_features"))]
+    return [*((name,) for name in others), *itertools.combinations(others, 2)]
+
+
+def _specs(parameter: inspect.Parameter, sizes: _Sizes) -> list[InputSpec]:
+    """Return the tensors to try: whole numbers where the annotation or the name says so, else floats."""
+    annotation = str(parameter.annotation)
+    whole = [InputSpec((_BATCH, _LENGTH), "int64", 1, max(2, sizes.vocabulary))]
+    mask = [InputSpec((_BATCH, _LENGTH), "int64", 1, 2)]
+    if parameter.name.endswith("_mask"):
+        return mask
+    if "LongTensor" in annotation or "IntTensor" in annotation or parameter.name.endswith("_ids"):
+        return whole
+    return [*(InputSpec(shape) for shape in sizes.float_shapes()), *whole]
+
+
+class _Sizes:
+    """The sizes that a configuration and the configurations inside it speak of."""
+
+    def __init__(self, config: object) -> None:
+        self._configs = list(_nested(config))
+
+    @property
+    def vocabulary(self) -> int:
+        """The smallest vocabulary: an id below it is an id of every part."""
+        return min(self._all("vocab_size"), default=2)
+
+    def float_shapes(self) -> list[tuple[int, ...]]:
+        """Return the shapes to try for an input of floats: images, videos, spectra, waves, states."""
+        return [*self._images(), *self._spectra(), *self._waves(), *self._states()]
+
+    def _images(self) -> Iterator[tuple[int, ...]]:
+        channels = self._first("num_channels", 3)
+        for config in self._configs:
+            size = getattr(config, "image_size", None)
+            pair = tuple(size) if isinstance(size, (list, tuple)) else (size, size)
+            if len(pair) == 2 and all(isinstance(side, int) for side in pair):
+                yield (_BATCH, channels, *pair)
+                yield (_BATCH, self._first("num_frames", 2), channels, *pair)
+        for side in (32, 64, 224) if self._all("num_channels") or self._all("image_size") else ():
+            yield (_BATCH, channels, side, side)
+
+    def _spectra(self) -> Iterator[tuple[int, ...]]:
+        for bins in dict.fromkeys(self._all("num_mel_bins", "input_feat_per_channel", "feature_size", "input_dim")):
+            for frames in dict.fromkeys(
+                [*(2 * n for n in self._all("max_source_positions")), 64, self._first("max_length", 64)]
+            ):
+                yield (_BATCH, bins, frames)
+                yield (_BATCH, frames, bins)
+
+    def _waves(self) -> Iterator[tuple[int, ...]]:
+        if self._all("conv_kernel", "conv_dim", "sampling_rate", "audio_channels"):
+            channels = self._first("audio_channels", 1)
+            for samples in (2048, 16000):
+                yield (_BATCH, samples)
+                yield (_BATCH, channels, samples)
+
+    def _states(self) -> Iterator[tuple[int, ...]]:
+        for width in dict.fromkeys(self._all("hidden_size", "d_model", "in_channels", "sample_size")):
+            yield (_BATCH, _LENGTH, width)
+            yield (_BATCH, width)
+        context = self._all("context_length", "prediction_length")
+        for length in context:
+            yield (_BATCH, length)
+            yield (_BATCH, length, self._first("input_size", 1))
+
+    def _all(self, *names: str) -> list[int]:
+        found = (getattr(config, name, None) for name in names for config in self._configs)
+        return [value for each in found for value in _integers(each)]
+
+    def _first(self, name: str, otherwise: int) -> int:
+        return next(iter(self._all(name)), otherwise)
+
+
+def _integers(value: object) -> Iterator[int]:
+    if isinstance(value, (list, tuple)):
+        value = value[0] if value else None
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        yield value
+
+
+def _nested(config: object, depth: int = 3) -> Iterator[object]:
+    """Yield a configuration and those that it holds."""
+    if config is None or depth == 0:
+        return
+    yield config
+    for name, value in getattr(config, "__dict__", {}).items():
+        if name.endswith("_config") and hasattr(value, "__dict__"):
+            yield from _nested(value, depth - 1)

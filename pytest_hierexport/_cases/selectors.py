@@ -1,0 +1,194 @@
+"""What a model selector may be, and the cases that it stands for."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_hierexport._cases.case import Case
+from pytest_hierexport._errors import UsageError, nearest, not_installed
+from pytest_hierexport._onnx.files import absolute, exists, is_folder
+
+if TYPE_CHECKING:
+    from pytest_hierexport._cases.zoo import Entry
+
+__all__ = ["EVERYTHING", "is_manifest", "select", "split"]
+
+_GLOB = frozenset("*?[")
+EVERYTHING = "all"
+_FAMILY = "family:"
+
+
+def split(text: str) -> list[str]:
+    """Return the selectors of a comma-separated list."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def select(selectors: Sequence[str], root: Path) -> list[Case]:
+    """Return the cases that the selectors stand for, in their order, without importing a model.
+
+    Args:
+        selectors: Zoo names and globs, `family:NAME`, `all`, `file.py::factory`, `package.module:factory`,
+            manifests (`models.toml`), checkpoint folders or their `config.json`.
+        root: The folder that relative paths start from.
+
+    Raises:
+        UsageError: A selector stands for nothing (with the nearest names), or two cases share a name.
+        CollectError: A manifest cannot be read.
+    """
+    if not selectors:
+        raise UsageError(
+            "at least one model",
+            found="an empty selection",
+            do="name models: --hierexport-models=all, or file.py::factory",
+        )
+    cases: dict[str, Case] = {}
+    for selector in selectors:
+        for case in _cases(selector, root):
+            _add(cases, case)
+    return list(cases.values())
+
+
+def _add(cases: dict[str, Case], case: Case) -> None:
+    known = cases.setdefault(case.name, case)
+    if known is case or (known.source, known.anchor) == (case.source, case.anchor):
+        return
+    raise UsageError(
+        "every selected model to have a name of its own",
+        found=f"two models named {case.name}: {known.source} and {case.source}",
+        do="rename one factory, or name the models in a manifest (models.toml)",
+    )
+
+
+def _cases(selector: str, root: Path) -> list[Case]:
+    for stands, make in _KINDS:
+        if stands(selector):
+            return make(selector, root)
+    path = root / selector
+    if is_folder(path) and not _from_zoo(selector):
+        return _checkpoint(selector, root)
+    if ":" in selector and not selector.startswith(_FAMILY):
+        return _module_factory(selector, root)
+    return _zoo(selector)
+
+
+def is_manifest(selector: str) -> bool:
+    """Whether a selector names a manifest."""
+    return selector.endswith(".toml")
+
+
+def _is_file_factory(selector: str) -> bool:
+    return "::" in selector or selector.endswith(".py")
+
+
+def _is_checkpoint(selector: str) -> bool:
+    return "/" in selector or os.sep in selector or selector.endswith(".json")
+
+
+def _manifest(selector: str, root: Path) -> list[Case]:
+    from pytest_hierexport._cases.manifest import read_manifest
+
+    path = _existing(selector, root, "a manifest")
+    return read_manifest(path, selector, select)
+
+
+def _file_factory(selector: str, root: Path) -> list[Case]:
+    from pytest_hierexport._cases.factories import check_defined, functions_of, load_from_file
+
+    file, _, name = selector.rpartition("::") if "::" in selector else (selector, "", "")
+    path = _existing(file, root, "a Python file")
+    if not name:
+        raise UsageError(
+            "file.py::factory",
+            found=selector,
+            do=f"name one of its functions: {', '.join(functions_of(path)) or 'it has none'}",
+        )
+    check_defined(path, name, "a factory named")
+    return [Case(name, partial(load_from_file, path, name), selector, anchor=path)]
+
+
+def _module_factory(selector: str, root: Path) -> list[Case]:
+    from pytest_hierexport._cases.factories import check_defined, find_module, load_from_module
+
+    module, _, name = selector.partition(":")
+    found = find_module(module, root)
+    if found is None or not name:
+        raise UsageError(
+            "package.module:factory",
+            found=f"{selector}, and no module {module} on sys.path or in {root}" if name else selector,
+            do="name an installed module, add its folder to pytest's pythonpath, or write file.py::factory",
+        )
+    if found.file is not None:
+        check_defined(found.file, name, "a factory named")
+    return [Case(name.rpartition(".")[2], partial(load_from_module, module, name, root), selector, anchor=found.file)]
+
+
+def _checkpoint(selector: str, root: Path) -> list[Case]:
+    from pytest_hierexport._cases.checkpoint import checkpoint_case
+
+    return [checkpoint_case(_existing(selector, root, "a checkpoint folder"), selector)]
+
+
+def _existing(text: str, root: Path, what: str) -> Path:
+    path = absolute(root / text)
+    if exists(path):
+        return path
+    near = (
+        nearest(path.name, (other.name for other in path.parent.iterdir())) if is_folder(path.parent) else "no folder"
+    )
+    raise UsageError(what, found=f"no {text} in {root}", do=f"give a path that exists (near it: {near})")
+
+
+_KINDS: tuple[tuple[Callable[[str], bool], Callable[[str, Path], list[Case]]], ...] = (
+    (is_manifest, _manifest),
+    (_is_file_factory, _file_factory),
+    (_is_checkpoint, _checkpoint),
+)
+
+
+def _from_zoo(selector: str) -> list[Entry]:
+    """Return the zoo's entries that a selector names, in the zoo's order."""
+    from pytest_hierexport._cases.zoo import ZOO
+
+    if selector == EVERYTHING:
+        return list(ZOO.values())
+    if selector.startswith(_FAMILY):
+        family = selector.removeprefix(_FAMILY)
+        return [entry for entry in ZOO.values() if entry.family == family]
+    if _GLOB.isdisjoint(selector):
+        return [ZOO[selector]] if selector in ZOO else []
+    return [entry for name, entry in ZOO.items() if fnmatch.fnmatchcase(name, selector)]
+
+
+def _zoo(selector: str) -> list[Case]:
+    from pytest_hierexport._cases.zoo import ZOO
+
+    entries = _from_zoo(selector)
+    if not entries:
+        is_family = selector.startswith(_FAMILY)
+        known = {entry.family for entry in ZOO.values()} if is_family else set(ZOO)
+        wanted = selector.removeprefix(_FAMILY)
+        raise UsageError(
+            "a family of the zoo" if is_family else "a model of the zoo, file.py::factory, a manifest or a checkpoint",
+            found=f"no {wanted!r}",
+            do=f"choose from: {nearest(wanted, known)}",
+        )
+    return [_zoo_case(entry) for entry in entries]
+
+
+def _zoo_case(entry: Entry) -> Case:
+    module, _, factory = entry.factory.partition(":")
+    return Case(entry.name, partial(_zoo_model, module, factory), entry.name)
+
+
+def _zoo_model(module: str, factory: str) -> object:
+    from pytest_hierexport._cases.factories import load_from_module
+
+    try:
+        return load_from_module(module, factory, None)
+    except ModuleNotFoundError as error:
+        raise not_installed(error.name, "for a model of the zoo") from None

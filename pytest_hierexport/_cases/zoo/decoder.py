@@ -1,0 +1,80 @@
+"""Decoders of text, without their caches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transformers import (
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MixtralConfig,
+    MixtralForCausalLM,
+    Qwen3Config,
+    Qwen3Model,
+)
+
+from pytest_hierexport._cases import Example
+from pytest_hierexport._cases.zoo._inputs import VOCABULARY, padding, tokens
+
+_SIZES: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 64,
+    "max_position_embeddings": 64,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "use_cache": False,
+}
+
+
+def _example(model: Any) -> Example:
+    return Example(model.eval(), kwargs={"input_ids": tokens(), "attention_mask": padding()})
+
+
+def gpt2() -> Example:
+    """A joint projection that is split at once into query, key and value; a head tied to the embedding."""
+    config = GPT2Config(
+        vocab_size=VOCABULARY,
+        n_embd=32,
+        n_layer=2,
+        n_head=4,
+        n_positions=64,
+        bos_token_id=1,
+        eos_token_id=2,
+        use_cache=False,
+    )
+    return _example(GPT2LMHeadModel(config))
+
+
+def llama() -> Example:
+    """Rotary tables computed under a disabled autocast and handed to every layer; grouped heads."""
+    return _example(LlamaForCausalLM(LlamaConfig(**_SIZES)))
+
+
+def qwen3() -> Example:
+    """Norms inside the attention, heads wider than the hidden size says; no head on top."""
+    return _example(Qwen3Model(Qwen3Config(**_SIZES, head_dim=16)))
+
+
+def gemma3() -> Example:
+    """Attention in a sliding window, with a mask of its own; a scaled embedding."""
+    # Of one kind alone: over several the model's forward goes in the order of a set, another in every process.
+    kinds = ["sliding_attention"] * 3
+    sizes = {**_SIZES, "num_hidden_layers": len(kinds)}
+    config = Gemma3TextConfig(**sizes, head_dim=8, sliding_window=6, layer_types=kinds)
+    return _example(Gemma3ForCausalLM(config))
+
+
+def mixtral() -> Example:
+    """A mixture of experts: tokens routed by value, weights of all experts in one tensor."""
+    # The other implementations loop over the experts that were hit, or need a kernel that ONNX has not.
+    config = MixtralConfig(**_SIZES, num_local_experts=4, num_experts_per_tok=2, experts_implementation="batched_mm")
+    return _example(MixtralForCausalLM(config))

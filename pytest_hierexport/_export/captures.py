@@ -1,0 +1,202 @@
+"""Which capture serves a request, and what is said when none does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pytest_hierexport._errors import ExportError, HierexportError, UsageError, cause
+from pytest_hierexport._export import transformers
+from pytest_hierexport._export.capture import CannotCaptureError, Capture, Capturer, Request
+from pytest_hierexport._export.choices import EXPORTERS
+from pytest_hierexport._export.dynamo import capturer as dynamo
+from pytest_hierexport._export.faults import fault_in
+from pytest_hierexport._export.torchscript import capturer as torchscript
+from pytest_hierexport._export.torchscript.parts import in_parts
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    import torch
+
+__all__ = ["AIDS", "CAPTURES", "Served", "capture_with"]
+
+CAPTURES: Mapping[str, Capturer] = {
+    "dynamo": dynamo.capture,
+    "transformers": transformers.capture,
+    "torchscript": torchscript.capture,
+}
+"""Every capture by name, in the order in which `auto` tries them."""
+AIDS: Mapping[str, Callable[[Callable[[], Any]], Any]] = {
+    "transformers": transformers.of_what_there_is,
+    "torchscript": in_parts,
+}
+"""How a capture helps the exporter underneath to what it cannot export alone: it runs an export and returns what that
+does."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """A capture, and what to say of how it came about."""
+
+    capture: Capture
+    exporter: str
+    """The capture that served."""
+    notes: tuple[str, ...]
+    """One for each capture that could not serve, then what the capture says of itself."""
+    warnings: tuple[str, ...] = ()
+    """That another capture than the one asked for may have changed what is exported."""
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """Why a capture does not serve."""
+
+    exporter: str
+    why: str
+    error: Exception | None = None
+
+
+def capture_with(exporter: str, request: Request, *, strict: bool = False) -> Served:
+    """Capture a request.
+
+    Args:
+        exporter: The name of a capture, or `auto` for the first that can. Where all that can give graphs that the ONNX
+            checker refuses, the first of those serves.
+        request: What to export.
+        strict: Whether a capture that records one run may serve in the place of none that failed.
+
+    Raises:
+        UsageError: No exporter has this name.
+        ExportError: None of them can export the model, or code of this package failed.
+    """
+    if exporter not in EXPORTERS:
+        raise UsageError(f"exporter to be {' or '.join(EXPORTERS)}", found=repr(exporter), do="choose one of them")
+    failures: list[_Failure] = []
+    refused: Served | None = None
+    for name in _suited(request) if exporter == "auto" else (exporter,):
+        if strict and failures and name in _ONE_RUN:
+            raise _forbidden(request, failures, name) from _first_error(failures)
+        result = _try(name, request)
+        if isinstance(result, _Failure):
+            failures.append(result)
+            continue
+        served = _served(result, name, failures)
+        refusal = _refusal(result.after) if exporter == "auto" else None
+        if refusal is None:
+            return served
+        refused = refused or served
+        failures.append(_Failure(name, f"the ONNX checker refuses its graph: {refusal}"))
+    if refused is not None:
+        return refused
+    raise _failed(request, failures) from _first_error(failures)
+
+
+def _try(name: str, request: Request) -> Capture | _Failure:
+    """Return what one capture gives, or why it gives nothing.
+
+    Raises:
+        HierexportError: No other capture shall be tried: the request is at fault, or this package.
+    """
+    try:
+        capture = CAPTURES[name](request)
+    except HierexportError:
+        raise
+    except CannotCaptureError as refusal:
+        return _Failure(name, str(refusal))
+    except Exception as error:
+        fault = fault_in(error, f"to capture {type(request.model).__name__} by {name}")
+        if fault is not None:
+            raise fault from error
+        return _Failure(name, cause(error), error)
+    opset = capture.after.opset_imports.get("")
+    if request.opset is not None and opset not in (None, request.opset):
+        return _Failure(name, f"could not convert its graph from opset {opset} to {request.opset}")
+    return capture
+
+
+def _served(capture: Capture, name: str, failures: Sequence[_Failure]) -> Served:
+    others = tuple(f"{failure.exporter} could not export the model: {failure.why}" for failure in failures)
+    if not failures or name not in _ONE_RUN:
+        return Served(capture, name, (*others, *capture.notes))
+    names = " and ".join(failure.exporter for failure in failures)
+    fallback = f"{name} served in the place of {names}: it records one run, and what Python decides in it is fixed"
+    return Served(capture, name, others, (fallback, *capture.notes))
+
+
+def _refusal(model: ir.Model) -> str | None:
+    """What the ONNX checker says against a graph, whose tensors it is not shown; None where nothing."""
+    from onnx_ir.passes.common import CheckerPass
+
+    try:
+        CheckerPass(full_check=True)(model.clone())  # it moves initializers about
+    except Exception as error:  # noqa: BLE001 its error classes share no base of their own
+        return cause(error)
+    return None
+
+
+def _suited(request: Request) -> list[str]:
+    """The captures worth trying: first those that need not convert their graph to the opset asked for."""
+    suited = [name for name in CAPTURES if name not in _SERVES or _SERVES[name](request)]
+    opset = request.opset
+    return suited if opset is None else sorted(suited, key=lambda name: opset < _OLDEST.get(name, opset))
+
+
+_SERVES: Mapping[str, Callable[[Request], bool]] = {
+    "transformers": transformers.serves,
+    "torchscript": torchscript.serves,
+}
+"""What a capture that is for some models only asks of a request."""
+
+_OLDEST: Mapping[str, int] = {"dynamo": 18, "transformers": 18}
+"""The oldest opset in which a capture makes its graph; torch converts it further down where it can."""
+
+
+_ONE_RUN = frozenset({"torchscript"})
+"""The captures that record one run of the model: a branch that Python takes in it is the only one in the graph."""
+
+
+def _failed(request: Request, failures: Sequence[_Failure]) -> ExportError:
+    compiled = _compiled_parts(request.model)
+    if compiled:
+        what = f"{_told(failures)}; compiled by TorchScript: {', '.join(compiled)}"
+        do = "put the modules that were scripted or traced in their place: no exporter sees into compiled ones"
+        return ExportError(_expected(request), found=what, do=do)
+    return ExportError(
+        _expected(request),
+        found=_told(failures),
+        do="run the model once on the same inputs; if that works, try other inputs, dynamic_shapes or exporter, "
+        "or mend what the message names",
+    )
+
+
+def _forbidden(request: Request, failures: Sequence[_Failure], name: str) -> ExportError:
+    return ExportError(
+        f"{_expected(request)} without falling back to {name}, as strict demands",
+        found=_told(failures),
+        do=f"mend what the message names (torch.cond keeps both branches); where one run is meant to be recorded, ask "
+        f"for exporter {name}; or drop strict",
+    )
+
+
+def _expected(request: Request) -> str:
+    return f"{type(request.model).__name__} to be captured as a graph"
+
+
+def _told(failures: Sequence[_Failure]) -> str:
+    return "; ".join(f"{failure.exporter}: {failure.why}" for failure in failures)
+
+
+def _first_error(failures: Sequence[_Failure]) -> Exception | None:
+    """Return what the first capture raised: it tells most."""
+    return next((failure.error for failure in failures if failure.error is not None), None)
+
+
+def _compiled_parts(model: torch.nn.Module | torch.export.ExportedProgram) -> list[str]:
+    """Return the paths of the modules that TorchScript compiled, without those inside them."""
+    import torch
+
+    if not isinstance(model, torch.nn.Module):
+        return []
+    paths = [path for path, module in model.named_modules() if isinstance(module, torch.jit.ScriptModule)]
+    return [path for path in paths if not any(path.startswith(f"{other}.") for other in paths)]

@@ -1,0 +1,1 @@
+"""The capture by `torch.export` and `torch.onnx.export(dynamo=True)`."""

@@ -1,0 +1,244 @@
+"""The capture by `torch.export` and `torch.onnx.export(dynamo=True)`.
+
+torch's exporter runs as it always does, and is watched: a recorder names the calls while `torch.export` runs the
+model, and the ONNX graph is copied at the moment torch has made it, before it is converted or optimized. Every
+ONNX node is made for one fx node, whose module stack names its call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch._higher_order_ops.utils as higher_order
+from torch.utils import _traceback
+
+import pytest_hierexport
+from pytest_hierexport._carry.flat import Flat, Node
+from pytest_hierexport._errors import HierexportError
+from pytest_hierexport._export.capture import Capture, Request
+from pytest_hierexport._export.dynamo.dropped import noting_dropped, stacks
+from pytest_hierexport._export.dynamo.scopes import STACK, Scopes, Stack
+from pytest_hierexport._export.faults import is_fault
+from pytest_hierexport._export.modules import Instances
+from pytest_hierexport._export.recorder import CallRecorder
+from pytest_hierexport._export.state import replaced
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["Watch", "capture", "quiet"]
+
+
+def capture(request: Request) -> Capture:
+    """Export the request's model with torch's own exporter and watch what it does.
+
+    Raises:
+        Exception: What torch raised; the model is left as it was.
+    """
+    watch = Watch(request.model)
+    with quiet(), torch.no_grad(), watch.watching():
+        program = torch.onnx.export(
+            request.model,
+            _positional(request.args, request.kwargs),
+            kwargs=dict(request.kwargs),
+            dynamo=True,
+            optimize=request.optimize,
+            verbose=False,
+            opset_version=request.opset,
+            dynamic_shapes=request.dynamic_shapes,
+            input_names=request.input_names,
+            output_names=request.output_names,
+        )
+    if program is None:
+        raise HierexportError("a program from torch's exporter", found="none", do="report the versions in use")
+    return watch.capture(program.model)
+
+
+def _positional(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return positional inputs as `torch.onnx.export` takes them.
+
+    A dictionary at their end, without keyword inputs behind it, would be taken for these.
+    """
+    return (*args, {}) if args and isinstance(args[-1], dict) and not kwargs else args
+
+
+class Watch:
+    """Sees the calls while torch exports, and the graph as torch first made it."""
+
+    def __init__(self, model: torch.nn.Module | torch.export.ExportedProgram) -> None:
+        """Prepare to watch the export of a model."""
+        self._model = model
+        self._scopes = Scopes()
+        self._before: Flat | None = None
+        self._stacks: dict[Node, tuple[Stack, ...]] = {}
+        self._failed: list[Exception] = []  # what attempts of torch to run the model raised
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watch whatever torch exports while the context lasts."""
+        with contextlib.ExitStack() as stack:
+            made = self._program_made(torch.onnx.ONNXProgram.__init__)
+            stack.enter_context(replaced(torch.onnx.ONNXProgram, "__init__", made))
+            stack.enter_context(replaced(torch.fx.Node, "replace_all_uses_with", _handing_over(_REPLACE)))
+            dropping = noting_dropped(torch.fx.Graph.eliminate_dead_code)
+            stack.enter_context(replaced(torch.fx.Graph, "eliminate_dead_code", dropping))
+            shown = _of_the_model(_traceback._extract_symbolized_tb)
+            stack.enter_context(replaced(_traceback, "_extract_symbolized_tb", shown))
+            stack.enter_context(replaced(higher_order, "_maybe_run_with_interpreter", self._traceable))
+            if isinstance(self._model, torch.nn.Module):
+                stack.enter_context(replaced(torch.export, "export", self._keeping_stacks(torch.export.export)))
+                recorder = CallRecorder(Instances(self._model), observer=self._scopes, tracer=self._scopes)
+                self._scopes.recorder = stack.enter_context(recorder.listening())
+            else:
+                stack.enter_context(_node_by_node(self._model))
+            yield
+        self._scopes.finish()
+
+    def _program_made(self, original: Callable[..., None]) -> Callable[..., None]:
+        def made(program: torch.onnx.ONNXProgram, model: ir.Model, *args: Any, **kwargs: Any) -> None:
+            original(program, model, *args, **kwargs)
+            self._before = Flat.of(model)
+            self._stacks = {node: _stacks(node.source) for node in self._before.nodes}
+
+        return made
+
+    def _traceable(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what torch shall trace in place of a body (a branch of `cond`, a loop) that dynamo has captured."""
+        if isinstance(function, torch.fx.GraphModule):
+            return functools.partial(self._scopes.run_graph, function)
+        return function
+
+    def _keeping_stacks(self, original: Callable[..., torch.export.ExportedProgram]) -> Callable[..., Any]:
+        def export(*args: Any, **kwargs: Any) -> torch.export.ExportedProgram:
+            try:
+                program = original(*args, **kwargs)
+                _run_bodies_node_by_node(program)
+            except Exception as error:
+                self._failed.append(error)
+                raise
+            return program
+
+        return export
+
+    def capture(self, after: ir.Model) -> Capture:
+        """Return what was seen of an export that gave the graph `after`.
+
+        Raises:
+            Exception: A fault of this package in an attempt of torch that failed; torch made another instead.
+        """
+        for error in self._failed:
+            if is_fault(error):
+                raise error
+        before = self._before
+        if before is None:
+            raise HierexportError(
+                "torch's exporter to make an ONNXProgram", found="none was made", do="report the versions in use"
+            )
+        nodes: dict[Node, str | None] = {}
+        also: dict[Node, tuple[str, ...]] = {}
+        for node, (stack, *others) in self._stacks.items():
+            holder = None if node.holder is None else nodes[node.holder]
+            nodes[node] = self._scopes.of(stack, holder)
+            also[node] = tuple(call for other in others if (call := self._scopes.of(other, holder)) is not None)
+        return Capture(
+            calls=tuple(self._scopes.calls.values()),
+            before=before,
+            nodes=nodes,
+            also=also,
+            owners=self._owners(before),
+            after=after,
+        )
+
+    def _owners(self, before: Flat) -> Mapping[str, tuple[str, ...]]:
+        """Find who owns each initializer: torch names it by the attribute path of one of its owners."""
+        declared = self._scopes.recorder.instances.tensors() if self._scopes.recorder is not None else {}
+        return {name: declared[name] for name in before.initializers if name in declared}
+
+
+_INNER = tuple(f"{Path(file).parent}{os.sep}" for file in (torch.__file__, pytest_hierexport.__file__))
+
+
+def _of_the_model(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Leave torch's frames and ours out of the Python stack that torch writes down for every operation.
+
+    They are most of it, reading their source takes a tenth of an export, and it is not kept. What is left tells where
+    in the model's own code a capture fails.
+    """
+
+    @functools.wraps(original)
+    def extract(frames: list[dict[str, Any]], skip: int) -> Any:
+        return original([frame for frame in frames[skip:] if not frame["filename"].startswith(_INNER)], 0)
+
+    return extract
+
+
+_REPLACE = torch.fx.Node.replace_all_uses_with
+
+
+def _handing_over(original: Callable[..., Any]) -> Callable[..., Any]:
+    """What a graph pass puts in the place of a node stands in that node's call, though few passes say so.
+
+    Some put a number there, which stands in no call.
+    """
+
+    @functools.wraps(original)
+    def replace_all_uses_with(node: torch.fx.Node, replace_with: Any, *args: Any, **kwargs: Any) -> Any:
+        if STACK in node.meta and isinstance(replace_with, torch.fx.Node):
+            replace_with.meta.setdefault(STACK, node.meta[STACK])
+        return original(node, replace_with, *args, **kwargs)
+
+    return replace_all_uses_with
+
+
+def _stacks(node: ir.Node) -> tuple[Stack, ...]:
+    fx_node = node.meta.get("node")
+    return ({},) if fx_node is None else stacks(fx_node)
+
+
+def _run_bodies_node_by_node(program: torch.export.ExportedProgram) -> list[torch.fx.GraphModule]:
+    """Make torch run the bodies that it inlines (`no_grad` and `autocast` regions) so that they keep their stacks."""
+    bodies = [body for body in program.graph_module.modules() if isinstance(body, torch.fx.GraphModule)]
+    for body in bodies:
+        if body is not program.graph_module:
+            body.forward = torch.fx.Interpreter(body).run
+    return bodies
+
+
+@contextlib.contextmanager
+def _node_by_node(program: torch.export.ExportedProgram) -> Iterator[None]:
+    """Prepare the user's own program likewise, and put it back."""
+    bodies = _run_bodies_node_by_node(program)
+    try:
+        yield
+    finally:
+        for body in bodies:
+            vars(body).pop("forward", None)
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keep torch's progress notes and deprecation warnings from the user, whom they do not concern."""
+    loggers = [logging.getLogger(name) for name in ("torch", "onnxscript", "onnx_ir")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        # torch prints the graph of a failed export to the terminal, told to or not.
+        with warnings.catch_warnings(), replaced(torch._C, "_jit_onnx_log", _say_nothing):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def _say_nothing(*_: object) -> None:
+    """Print nothing."""

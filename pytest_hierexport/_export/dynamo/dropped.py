@@ -1,0 +1,158 @@
+"""What torch computes twice and drops once: a call whose result nobody reads is gone before there is an ONNX graph.
+
+Where another call computes the very same, the value is in the graph all the same, and both calls gave it. So the
+stacks of what is dropped are noted on what gives the same values and stays: a graph from which something is dropped
+is run once on random numbers.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Callable, Container, Hashable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pytest_hierexport._export.dynamo.scopes import STACK, Stack
+from pytest_hierexport._export.dynamo.trial_run import contents_of, needed_for, size_of, tensors_of
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["noting_dropped", "stacks"]
+
+_CUSTOM = "custom"  # the one entry of a node's metadata that torch hands on and leaves to others to fill
+_ALSO = "hierexport.also"
+
+
+def stacks(node: torch.fx.Node) -> tuple[Stack, ...]:
+    """Return the module stack of a node, then those of what gave the same and was dropped."""
+    own: Stack = node.meta.get(STACK) or {}
+    return (own, *(node.meta.get(_CUSTOM) or {}).get(_ALSO, ()))
+
+
+def noting_dropped(original: Callable[..., bool]) -> Callable[..., bool]:
+    """Wrap `torch.fx.Graph.eliminate_dead_code` so that it notes what it drops."""
+
+    @functools.wraps(original)
+    def eliminate_dead_code(graph: torch.fx.Graph, *args: Any, **kwargs: Any) -> bool:
+        live = _live(graph)
+        dropped = [node for node in graph.nodes if node not in live]
+        if dropped:
+            _note(graph, dropped, live)
+        return original(graph, *args, **kwargs)
+
+    return eliminate_dead_code
+
+
+def _live(graph: torch.fx.Graph) -> set[torch.fx.Node]:
+    """The nodes that something kept depends on."""
+    live: set[torch.fx.Node] = set()
+    for node in reversed(graph.nodes):
+        if node.op in {"output", "placeholder"} or any(user in live for user in node.users):
+            live.add(node)
+    return live
+
+
+def _note(graph: torch.fx.Graph, dropped: list[torch.fx.Node], live: set[torch.fx.Node]) -> None:
+    tensors = {node: kind for node in dropped if (kind := _kind(node)) is not None}
+    if not tensors:
+        return
+    varying = _varying(graph)
+    lost = {node: kind for node, kind in tensors.items() if node in varying}
+    kinds = set(lost.values())
+    alike = [node for node in live & varying if _kind(node) in kinds] if kinds else []
+    if not alike:
+        return
+    asked = {*lost, *alike}
+    contents = contents_of(graph, asked)
+    survivors: dict[Hashable, torch.fx.Node] = {}
+    for node in reversed(graph.nodes):
+        if node in asked and node in live and node in contents:
+            survivors.update(dict.fromkeys(_likenesses(node, contents), node))
+    noted: set[tuple[torch.fx.Node, torch.fx.Node]] = set()
+    for node in (node for node in lost if node in contents):
+        survivor = _survivor(graph, node, contents, survivors)
+        if survivor is not None:
+            for pair in _pairs(node, survivor, live, contents, noted):
+                _hand_over(*pair)
+
+
+def _survivor(
+    graph: torch.fx.Graph,
+    node: torch.fx.Node,
+    contents: Mapping[torch.fx.Node, Hashable],
+    survivors: Mapping[Hashable, torch.fx.Node],
+) -> torch.fx.Node | None:
+    """Return what stays for a dropped node: of those that have most in common with it the first."""
+    likenesses = list(_likenesses(node, contents))
+    if survivors.keys().isdisjoint(likenesses):
+        return None
+    above = needed_for(graph, {node}) - {node}
+    if any(contents.get(other) == contents[node] for other in above):
+        # It hands on what it was given: nothing but its very like does the same.
+        likenesses = likenesses[:1]
+    survivor = next((survivors[like] for like in likenesses if like in survivors), None)
+    return None if survivor in above else survivor
+
+
+def _pairs(
+    node: torch.fx.Node,
+    survivor: torch.fx.Node,
+    live: Container[torch.fx.Node],
+    contents: Mapping[torch.fx.Node, Hashable],
+    noted: set[tuple[torch.fx.Node, torch.fx.Node]],
+) -> Iterator[tuple[torch.fx.Node, torch.fx.Node]]:
+    """Yield a dropped node with what stays for it, then what the two read likewise; no pair that is noted, and note it.
+
+    Of several that give the same, each may have been the nearest to one node; what a call is said to have made has to
+    hang together all the same.
+    """
+    at = [(node, survivor)]
+    for lost, kept in at:
+        if (lost, kept) in noted:
+            continue
+        noted.add((lost, kept))
+        yield lost, kept
+        # Of a list the parts that are taken are compared, and the two that give it are alike.
+        taken = lost.target is operator.getitem
+        for mine, other in zip(lost.all_input_nodes, kept.all_input_nodes, strict=False):
+            alike = taken or (mine in contents and contents[mine] == contents.get(other))
+            # What hands on what it was given did not make it.
+            same = lost.target == kept.target and mine.target == other.target
+            if alike and same and mine not in live and other in live:
+                at.append((mine, other))
+
+
+def _hand_over(node: torch.fx.Node, survivor: torch.fx.Node) -> None:
+    custom = dict(survivor.meta.get(_CUSTOM) or {})
+    custom[_ALSO] = (*custom.get(_ALSO, ()), *stacks(node))
+    survivor.meta[_CUSTOM] = custom
+
+
+def _likenesses(node: torch.fx.Node, contents: Mapping[torch.fx.Node, Hashable]) -> Iterator[tuple[Hashable, ...]]:
+    """Yield what a node has in common with those that give the same, the closest first."""
+    read = tuple(contents.get(source) for source in node.all_input_nodes)
+    yield contents[node], node.target, read
+    yield contents[node], node.target
+    yield (contents[node],)
+
+
+def _varying(graph: torch.fx.Graph) -> set[torch.fx.Node]:
+    """The nodes that hang on an input or a parameter."""
+    varying: set[torch.fx.Node] = set()
+    for node in graph.nodes:
+        if node.op == "placeholder" or any(source in varying for source in node.all_input_nodes):
+            varying.add(node)
+    return varying
+
+
+def _kind(node: torch.fx.Node) -> Hashable | None:
+    """Return what equal results have in common; None for what is no tensors of a call, or a single number."""
+    if node.op != "call_function" or not node.meta.get(STACK):
+        return None
+    tensors = tensors_of(node.meta.get("val"))
+    shapes = [tuple(map(size_of, tensor.shape)) for tensor in tensors]
+    if any(None in shape or math.prod(shape) < 2 for shape in shapes):
+        return None
+    return tuple((tensor.dtype, shape) for tensor, shape in zip(tensors, shapes, strict=True)) or None

@@ -1,0 +1,131 @@
+"""The way from a model to a tagged graph: capture, carry, attach."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pytest_hierexport._calls.attribution import Primary
+from pytest_hierexport._calls.hierarchy import Hierarchy
+from pytest_hierexport._carry import Flat, carry_known
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport._export.capture import Request
+from pytest_hierexport._export.captures import Served, capture_with
+from pytest_hierexport._export.choices import check_opset
+from pytest_hierexport._export.modules import kept_classes, module_tree
+from pytest_hierexport._export.result import Export
+from pytest_hierexport._export.state import WAS_TRAINING, as_found, in_eval_mode
+from pytest_hierexport._export.traced import known
+from pytest_hierexport._onnx import storage
+from pytest_hierexport._onnx.storage import Tags
+
+__all__ = ["export"]
+
+
+def export(
+    model: torch.nn.Module | torch.export.ExportedProgram,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    path: str | Path | None = None,
+    *,
+    exporter: str = "auto",
+    opset: int | None = None,
+    dynamic_shapes: Any = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    optimize: bool = True,
+    tags: Tags = "both",
+    keep: Sequence[str] = (),
+    external_data: bool | None = None,
+    primary: Primary = "first",
+    strict: bool = False,
+) -> Export:
+    """Export a model to ONNX with every node tagged with the module calls it came from.
+
+    But for the tags the graph is the one that the exporter underneath gives with the same options. The model is
+    left exactly as it was found, also after an error.
+
+    Args:
+        model: Any module, or a program that `torch.export` has made.
+        args: Example inputs, as for `torch.onnx.export`; a single tensor stands for a tuple of one.
+        kwargs: Example keyword inputs.
+        path: Where to write the file and its sidecar; None writes nothing.
+        exporter: `auto`, or the capture to use.
+        opset: The ONNX opset; None takes the exporter's own choice.
+        dynamic_shapes: As for `torch.onnx.export`.
+        input_names: Names for the graph's inputs, in order.
+        output_names: Names for the graph's outputs, in order.
+        optimize: Whether the exporter's own optimizer runs.
+        tags: Where tags are written: `both`, `metadata`, `doc_string` or `none`.
+        keep: `torch.nn` classes that shall appear in tags, as `package.Class`.
+        external_data: Whether tensors go to a file beside the model; None decides by their size.
+        primary: Which of several origins is a node's primary: `first` in execution order, their nearest common
+            `ancestor`, or a function of the hierarchy and the origins.
+        strict: Whether `auto` fails where it would fall back to an exporter that records one run of the model, and
+            with it one side of each branch that Python takes.
+
+    Raises:
+        UsageError: No model that can be exported, an option that does not exist or an opset that onnx does not know.
+        ExportError: The model could not be captured, or the file not be written; nothing is left behind.
+    """
+    _check_model(model)
+    kept = _check(tags, opset, keep)
+    request = Request(
+        model, _as_tuple(args), dict(kwargs or {}), opset, dynamic_shapes, input_names, output_names, optimize
+    )
+    served = _capture(request, exporter, strict=strict)
+    capture = served.capture
+    hierarchy = Hierarchy(capture.calls, keep=kept)
+    attribution = carry_known(known(capture, hierarchy), Flat.of(capture.after), primary)
+    storage.attach(capture.after, attribution, tags=tags)
+    modules = module_tree(model) if isinstance(model, torch.nn.Module) else ()
+    result = Export(
+        capture.after, attribution, modules, served.exporter, served.notes, tags=tags, warnings=served.warnings
+    )
+    if path is not None:
+        result.save(path, external_data=external_data)
+    return result
+
+
+def _capture(request: Request, exporter: str, *, strict: bool) -> Served:
+    if not isinstance(request.model, torch.nn.Module):
+        return capture_with(exporter, request, strict=strict)
+    with as_found(request.model), in_eval_mode(request.model) as trained:
+        served = capture_with(exporter, request, strict=strict)
+    return replace(served, notes=(WAS_TRAINING, *served.notes)) if trained else served
+
+
+def _as_tuple(args: Any) -> tuple[Any, ...]:
+    if isinstance(args, (tuple, list)):
+        return tuple(args)
+    return (args,)
+
+
+def _check_model(model: object) -> None:
+    if not isinstance(model, (torch.nn.Module, torch.export.ExportedProgram)):
+        raise UsageError(
+            "a torch.nn.Module, or a program of torch.export",
+            found=f"a {type(model).__name__}",
+            do="pass the model itself: an instance, not its class or a function that makes it",
+        )
+    if isinstance(model, torch.jit.ScriptModule):
+        raise UsageError(
+            "a model that Python runs",
+            found=f"a {type(model).__name__}, which TorchScript compiled: its calls cannot be seen",
+            do="pass the module that was scripted or traced",
+        )
+
+
+def _check(tags: Tags, opset: int | None, keep: Sequence[str]) -> frozenset[str]:
+    storage.check_tags(tags)
+    check_opset(opset)
+    try:
+        return kept_classes(tuple(keep))
+    except ValueError as error:
+        raise UsageError(
+            "classes to keep, each importable as package.Class", found=str(error), do="mend or drop that name"
+        ) from None

@@ -1,0 +1,222 @@
+"""Leaving a model exactly as it was found."""
+
+from __future__ import annotations
+
+import sys
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, SimpleNamespace
+from typing import Any, TypeAlias
+
+import torch
+
+from pytest_hierexport._errors import UsageError, gist
+
+__all__ = ["WAS_TRAINING", "as_found", "in_eval_mode", "replaced", "weights_as_found"]
+
+
+WAS_TRAINING = "the model was in training mode; it was exported in eval mode"
+"""What the user is told of a model for which :func:`in_eval_mode` gives true."""
+
+
+@contextmanager
+def as_found(model: torch.nn.Module) -> Iterator[None]:
+    """Put back, when the context ends, also after an error, what a forward pass may store in the model or write to.
+
+    That is every attribute of its modules, what the containers and objects among them hold, and the elements of its
+    buffers and other tensors. Under a tracer what is stored would be a tensor without storage, left in the user's
+    model. Parameters are not looked at: :func:`weights_as_found` is for who may change them.
+    """
+    found = list(_holders(model))
+    tensors = [(tensor, tensor._version, tensor.detach().clone()) for tensor in _written_to(found)]
+    try:
+        yield
+    finally:
+        for holder in found:
+            holder.restore()
+        with torch.no_grad():
+            for tensor, version, elements in tensors:
+                if tensor._version != version:
+                    tensor.copy_(elements)
+
+
+@contextmanager
+def weights_as_found(model: torch.nn.Module) -> Iterator[None]:
+    """Put every parameter back, and whether it wants a gradient; elements written in place stay as they are."""
+    found = [(parameter, parameter.data, parameter.requires_grad) for parameter in model.parameters()]
+    try:
+        yield
+    finally:
+        for parameter, data, wants_gradient in found:
+            parameter.data = data
+            parameter.requires_grad_(wants_gradient)
+
+
+@dataclass(frozen=True)
+class _Mapping:
+    """A dictionary with what it held. Subclasses may refuse to be written to: theirs are not asked."""
+
+    holder: Any
+    content: Mapping[Any, Any]
+
+    @classmethod
+    def of(cls, holder: Any) -> _Mapping:
+        return cls(holder, dict(_base(holder).items(holder)))
+
+    @property
+    def parts(self) -> list[Any]:
+        return list(self.content.values())
+
+    def restore(self) -> None:
+        base = _base(self.holder)
+        now = dict(base.items(self.holder))
+        if not _same([*now, *now.values()], [*self.content, *self.content.values()]):
+            base.clear(self.holder)
+            for key, value in self.content.items():
+                base.__setitem__(self.holder, key, value)
+
+
+@dataclass(frozen=True)
+class _Collection:
+    """A list, tuple, set or the like with what it held."""
+
+    holder: Any
+    parts: list[Any]
+
+    @classmethod
+    def of(cls, holder: Any) -> _Collection:
+        return cls(holder, list(_base(holder).__iter__(holder)))
+
+    def restore(self) -> None:
+        base = _base(self.holder)
+        if not _same(list(base.__iter__(self.holder)), self.parts):
+            base.clear(self.holder)
+            (base.update if base is set else base.extend)(self.holder, self.parts)
+
+
+@dataclass(frozen=True)
+class _Slots:
+    """An object whose attributes have slots."""
+
+    holder: Any
+    content: Mapping[str, Any]
+
+    @property
+    def parts(self) -> list[Any]:
+        return list(self.content.values())
+
+    @classmethod
+    def of(cls, holder: Any) -> _Slots:
+        return cls(holder, {name: getattr(holder, name) for name in _slots(type(holder)) if hasattr(holder, name)})
+
+    def restore(self) -> None:
+        now = self.of(self.holder).content
+        for name in now.keys() - self.content.keys():
+            object.__delattr__(self.holder, name)
+        for name, value in self.content.items():
+            if name not in now or now[name] is not value:
+                object.__setattr__(self.holder, name, value)
+
+
+_Holder: TypeAlias = _Mapping | _Collection | _Slots
+_BASES: tuple[Any, ...] = (OrderedDict, dict, list, set, deque, tuple, frozenset)
+
+
+def _base(holder: Any) -> Any:
+    """Return the type of Python's own that a container is of."""
+    return next(base for base in _BASES if isinstance(holder, base))
+
+
+def _same(now: list[Any], before: list[Any]) -> bool:
+    """Whether these are the very same objects; tensors have no plain equality."""
+    return len(now) == len(before) and all(a is b for a, b in zip(now, before, strict=True))
+
+
+def _holders(model: torch.nn.Module) -> Iterator[_Holder]:
+    """Yield all that holds something of the model: its modules, then what is found in them, each once."""
+    at: list[Any] = list(model.modules())
+    seen: set[int] = set()
+    while at:
+        thing = at.pop()
+        if id(thing) in seen or isinstance(thing, _HOLD_NOTHING):
+            continue
+        seen.add(id(thing))
+        for holder in _held_by(thing):
+            yield holder
+            at += holder.parts
+
+
+def _held_by(thing: Any) -> Iterator[_Holder]:
+    if isinstance(thing, dict):
+        yield _Mapping.of(thing)
+    elif isinstance(thing, _BASES):
+        yield _Collection.of(thing)
+    elif isinstance(thing, (torch.nn.Module, SimpleNamespace)) or not _is_of_python_or_torch(type(thing)):
+        attributes = getattr(thing, "__dict__", None)
+        if isinstance(attributes, dict):
+            yield _Mapping.of(attributes)
+        if _slots(type(thing)):
+            yield _Slots.of(thing)
+
+
+def _is_of_python_or_torch(cls: type) -> bool:
+    """Whether a class is Python's own or torch's: a logger or a lock holds far more than the model, for others."""
+    package = cls.__module__.partition(".")[0]
+    return package == "torch" or package in sys.stdlib_module_names
+
+
+def _slots(cls: type) -> list[str]:
+    """Return the names of a class's slots, but for those that Python fills itself."""
+    stated = (base.__dict__.get("__slots__", ()) for base in cls.__mro__)
+    names = (name for slots in stated for name in ((slots,) if isinstance(slots, str) else slots))
+    return [name for name in names if name not in ("__dict__", "__weakref__")]
+
+
+_HOLD_NOTHING = (
+    *(str, bytes, int, float, complex, type(None), type, Enum, torch.Tensor, torch.dtype, torch.device),
+    *(FunctionType, MethodType, BuiltinFunctionType, ModuleType),
+)
+
+
+def _written_to(holders: Iterable[_Holder]) -> Iterator[torch.Tensor]:
+    """Yield the tensors that a forward pass may write to and of which torch counts how often that was done."""
+    parts = {id(part): part for holder in holders for part in holder.parts if isinstance(part, torch.Tensor)}
+    yield from (t for t in parts.values() if not isinstance(t, torch.nn.Parameter) and not t.is_inference())
+
+
+@contextmanager
+def in_eval_mode(model: torch.nn.Module) -> Iterator[bool]:
+    """Run in eval mode; gives whether any module was in training mode. :func:`as_found` puts the flags back.
+
+    Raises:
+        UsageError: The model does not go into eval mode, as `ExportedProgram.module()` does not.
+    """
+    training = any(module.training for module in model.modules())
+    if training:
+        _into_eval_mode(model)
+    yield training
+
+
+def _into_eval_mode(model: torch.nn.Module) -> None:
+    try:
+        model.eval()
+    except Exception as error:
+        raise UsageError(
+            f"{type(model).__name__} to go into eval mode",
+            found=gist(error),
+            do="pass a model whose eval() works; of a program of torch.export, the module that it was made of",
+        ) from error
+
+
+@contextmanager
+def replaced(holder: Any, name: str, value: Any) -> Iterator[None]:
+    """Set an attribute while the context lasts."""
+    original = getattr(holder, name)
+    setattr(holder, name, value)
+    try:
+        yield
+    finally:
+        setattr(holder, name, original)

@@ -1,0 +1,138 @@
+"""The capture by `torch.onnx.export(dynamo=False)`: torch traces the model, and ONNX is made of the trace.
+
+For opsets that the newer exporter cannot give, and for models that `torch.export` cannot capture.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+import torch
+from onnx_ir.tensor_adapters import TorchTensor
+from torch.onnx._constants import ONNX_TORCHSCRIPT_EXPORTER_MAX_OPSET as NEWEST_OPSET
+
+from pytest_hierexport._carry.flat import Flat
+from pytest_hierexport._errors import ExportError
+from pytest_hierexport._export.capture import CannotCaptureError, Capture, Request
+from pytest_hierexport._export.dynamo.capturer import quiet
+from pytest_hierexport._export.modules import Instances
+from pytest_hierexport._export.recorder import CallRecorder
+from pytest_hierexport._export.torchscript.adapter import Adapter
+from pytest_hierexport._export.torchscript.before import before
+from pytest_hierexport._export.torchscript.calls import Conversion
+from pytest_hierexport._export.torchscript.dynamic_axes import dynamic_axes
+from pytest_hierexport._export.torchscript.parts import in_parts
+from pytest_hierexport._onnx.files import temporary_folder
+
+__all__ = ["capture", "serves"]
+
+
+def serves(request: Request) -> bool:
+    """Whether the request's model is a module, which can be run: a program that was exported before cannot."""
+    return isinstance(request.model, torch.nn.Module)
+
+
+def capture(request: Request) -> Capture:
+    """Export the request's model with torch's TorchScript exporter and watch what it does.
+
+    Raises:
+        ExportError: The model is no module.
+        CannotCaptureError: The opset is too new.
+        Exception: What torch raised; the model is left as it was.
+    """
+    if not isinstance(request.model, torch.nn.Module):
+        raise ExportError(
+            "a module for the torchscript exporter",
+            found=type(request.model).__name__,
+            do="export the module that the program was made of, or use exporter='dynamo'",
+        )
+    if request.opset is not None and request.opset > NEWEST_OPSET:
+        # torch would write that opset over operators as an older one defines them.
+        raise CannotCaptureError(f"opset {NEWEST_OPSET} is the newest that its operators are known for")
+    instances = Instances(request.model)
+    adapter = Adapter(request.model, request.args, request.kwargs)
+    names = request.input_names or adapter.input_names or (adapter.places if request.dynamic_shapes else None)
+    capture = in_parts(partial(_capture, request, adapter, instances, names))
+    if names is None and len(capture.after.graph.inputs) < len(adapter.places):
+        # torch drops an input that nothing reads, and its own names do not say which.
+        capture = in_parts(partial(_capture, request, adapter, instances, adapter.places))
+    return capture
+
+
+def _capture(request: Request, adapter: Adapter, instances: Instances, names: Sequence[str] | None) -> Capture:
+    conversion = Conversion()
+    recorder = CallRecorder(instances, observer=conversion.trace)
+    # torch's attention takes a way of its own where no gradient is asked for, and that way cannot be exported.
+    with quiet(), _values_read() as places, torch.enable_grad(), recorder.listening(), conversion.following():
+        after = _export(request, adapter, names)
+    graph, calls = before(*conversion.graphs, conversion.origins, _tensors(adapter, after))
+    graph.opset_imports.update(after.opset_imports)
+    flat = Flat.of(ir.Model(graph, ir_version=after.ir_version))
+    owners = instances.tensors()
+    return Capture(
+        calls=tuple(recorder.calls.values()),
+        before=flat,
+        nodes={node: calls[node.source] for node in flat.nodes},
+        owners={name: owners[name] for name in flat.initializers if name in owners},
+        after=after,
+        notes=_fixed(places),
+    )
+
+
+@contextlib.contextmanager
+def _values_read() -> Iterator[list[str]]:
+    """Collect the places where Python reads a tensor's value while it is traced, of which torch warns."""
+    places: list[str] = []
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", torch.jit._trace.TracerWarning)
+        yield places
+    # Of one file several lines say more than one line several times.
+    places += dict.fromkeys(f"{Path(warning.filename).name}:{warning.lineno}" for warning in told)
+
+
+def _fixed(places: Sequence[str]) -> tuple[str, ...]:
+    if not places:
+        return ()
+    shown = ", ".join(places[:_PLACES]) + (f" and {len(places) - _PLACES} more places" if places[_PLACES:] else "")
+    return (f"the graph holds for inputs like these: Python read traced values, which are fixed in it, at {shown}",)
+
+
+_PLACES = 3
+"""How many places a note shows."""
+
+
+def _export(request: Request, adapter: Adapter, names: Sequence[str] | None) -> ir.Model:
+    options: dict[str, Any] = {}
+    if request.dynamic_shapes is not None and names is not None:
+        options["dynamic_axes"] = dynamic_axes(request.dynamic_shapes, adapter.arguments, names)
+    with temporary_folder() as folder:
+        path = Path(folder) / "model.onnx"
+        torch.onnx.export(
+            adapter,
+            adapter.tensors,
+            str(path),
+            dynamo=False,
+            opset_version=request.opset,
+            input_names=None if names is None else list(names),
+            # Filled while the model runs, before torch asks for them.
+            output_names=adapter.output_names if request.output_names is None else list(request.output_names),
+            **options,
+        )
+        model = ir.load(path)
+        ir.external_data.load_to_model(model)
+    return model
+
+
+def _tensors(adapter: Adapter, after: ir.Model) -> dict[str, ir.TensorProtocol]:
+    """Return the parameters and buffers of the model, and what the finished graph holds, by their names there."""
+    held = adapter.state_dict(keep_vars=True)
+    tensors: dict[str, ir.TensorProtocol] = {name: TorchTensor(tensor, name=name) for name, tensor in held.items()}
+    finished = after.graph.initializers.items()
+    return tensors | {name: value.const_value for name, value in finished if value.const_value is not None}

@@ -1,0 +1,175 @@
+"""The calls of every node of a trace.
+
+torch's own scopes tell neither the run of a module nor a call of its `forward`. So each beginning and end of a call
+puts a mark into the trace, which stands there until the trace is turned into ONNX: what lies between two marks is one
+call's, also what torch's passes put there. The marks are gone before the conversion begins, and the graph is the one
+that torch gives without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from pytest_hierexport._calls.hierarchy import ROOT, Call
+from pytest_hierexport._export.torchscript.survey import CONSTANT, Survey, alike, merged, nodes_of, number_of
+
+__all__ = ["Origins", "Trace"]
+
+Origins = tuple[str, ...]
+"""The call that made a node, then those whose equal nodes torch dropped for it."""
+
+# torch's own operator for the beginning of a region: it stays though nothing reads it, and no pass for ONNX knows it.
+_MARK = "prim::Enter"
+_MARKED = "hierexport"
+
+
+@dataclass
+class Trace:
+    """Marks the calls while a recorder tells of them, and reads off the marks what is whose."""
+
+    origins: dict[int, Origins] = field(default_factory=dict)
+    """The calls of each node, by its number, when the trace is about to be converted."""
+    _marks: list[Origins] = field(default_factory=list)
+
+    # the calls, as the recorder tells them
+
+    def entered(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:  # noqa: ARG002
+        """Mark where a call begins."""
+        state = torch._C._get_tracing_state()
+        if state is not None:
+            self._mark(state.graph(), (call.name,))
+
+    def left(self, call: Call, output: Any) -> None:  # noqa: ARG002
+        """Mark where a call ends and its caller goes on."""
+        state = torch._C._get_tracing_state()
+        if state is not None:
+            mark = self._mark(state.graph(), (call.parent or ROOT,))
+            if call.parent is None:
+                self._read_unread(mark, state.graph())
+
+    def _mark(self, graph: Any, origins: Origins) -> Any:
+        return graph.insertNode(self._new_mark(graph, origins))
+
+    def _new_mark(self, graph: Any, origins: Origins) -> Any:
+        mark = graph.create(_MARK, [], 0)
+        mark.i_(_MARKED, len(self._marks))
+        self._marks.append(origins)
+        return mark
+
+    def _read_unread(self, reader: Any, graph: Any) -> None:
+        """Have a mark read what the calls below the root left unread, so that torch does not drop it yet.
+
+        A call whose results are not used may have computed what another's nodes compute.
+        """
+        current: Origins = (ROOT,)
+        for node in nodes_of(graph):
+            if not node.outputsSize():
+                current = self._marks[node.i(_MARKED)] if _is_mark(node) else current
+            elif current != (ROOT,) and not node.hasUses() and node.kind() != CONSTANT:
+                for value in node.outputs():
+                    kind = value.type()
+                    # A size is no call's result.
+                    if isinstance(kind, torch._C.TensorType) and kind.dim() != 0:
+                        reader.addInput(value)
+
+    # torch's passes: what stands in for each and follows it
+
+    def beginning(self, original: Callable[..., None]) -> Callable[..., None]:
+        """Before the first pass, let go what nobody reads; who computed a value there that stays owns it too."""
+
+        def run(graph: Any) -> None:
+            marks = list(filter(_is_mark, graph.findAllNodes(_MARK, recurse=True)))
+            unread = any(len(value.uses()) == 1 for mark in marks for value in mark.inputs())
+            groups = alike(graph) if unread else []
+            for mark in marks:
+                mark.removeAllInputs()
+            origins = self._read(Survey.of(graph)) if groups else {}
+            torch._C._jit_pass_dce(graph)
+            if groups:
+                self._bequeath(graph, origins, groups)
+            original(graph)
+
+        return run
+
+    def _bequeath(self, graph: Any, origins: dict[int, Origins], groups: list[list[int]]) -> None:
+        """Have the first of each group that is left belong to the calls of those that are gone too."""
+        survey = Survey.of(graph)
+        for group in groups:
+            gone = [number for number in group if number not in survey.gives]
+            for number in [number for number in group if number in survey.gives][:1]:
+                origins[number] = _joined(origins[member] for member in (number, *gone))
+        self._lift(survey)
+        self._mark_all(graph, origins)
+
+    def merging(self, original: Callable[..., bool]) -> Callable[..., bool]:
+        """Have the node that stays of equal ones belong to the calls of all."""
+
+        def run(graph: Any) -> bool:
+            before = Survey.of(graph)
+            origins = self._read(before)
+            changed = original(graph)
+            after = Survey.of(graph)
+            pairs = merged(before, after)
+            if pairs:
+                for survivor, number in pairs:
+                    origins[survivor] = _joined((origins[survivor], origins[number]))
+                self._lift(after)
+                self._mark_all(graph, origins)
+            return changed
+
+        return run
+
+    def sweeping(self, original: Callable[..., None]) -> Callable[..., None]:
+        """Bring the marks past a pass that drops whatever nothing reads."""
+
+        def run(graph: Any) -> None:
+            origins = self._lift(Survey.of(graph))
+            original(graph)
+            self._mark_all(graph, origins)
+
+        return run
+
+    def end(self, graph: Any) -> None:
+        """Take the marks out of the graph, which is about to be converted."""
+        self.origins = self._lift(Survey.of(graph))
+
+    # the marks
+
+    def _read(self, survey: Survey) -> dict[int, Origins]:
+        """Return the calls of each node."""
+        marks = {node for _, node in survey.silent if _is_mark(node)}
+        starts = {position: self._marks[node.i(_MARKED)] for position, node in survey.silent if node in marks}
+        origins: dict[int, Origins] = {}
+        current: Origins = (ROOT,)
+        for position, number in enumerate(survey.gives):
+            current = starts.get(position, current)
+            origins[number] = current
+        return origins
+
+    def _lift(self, survey: Survey) -> dict[int, Origins]:
+        """Take the marks away and return what they said."""
+        origins = self._read(survey)
+        for _, node in survey.silent:
+            if _is_mark(node):
+                node.destroy()
+        return origins
+
+    def _mark_all(self, graph: Any, origins: Mapping[int, Origins]) -> None:
+        """Mark every place from which on nodes belong to other calls."""
+        current: Origins = (ROOT,)
+        for node in list(nodes_of(graph)):
+            if node.outputsSize() and origins.get(number_of(node), current) != current:
+                current = origins[number_of(node)]
+                self._new_mark(graph, current).insertBefore(node)
+
+
+def _is_mark(node: Any) -> bool:
+    return bool(node.kind() == _MARK and node.hasAttribute(_MARKED))
+
+
+def _joined(origins: Iterable[Origins]) -> Origins:
+    return tuple(dict.fromkeys(call for calls in origins for call in calls))

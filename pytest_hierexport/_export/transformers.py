@@ -1,0 +1,108 @@
+"""The capture by transformers' own ONNX exporter, for its own models.
+
+Its patches get out what plain torch cannot: caches among the outputs, mixtures of experts, data-dependent masks. It
+runs torch's exporter underneath and is watched like it.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import io
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stdout, suppress
+from typing import Any, TypeVar
+
+import torch
+
+from pytest_hierexport._errors import ExportError
+from pytest_hierexport._export.capture import CannotCaptureError, Capture, Request
+from pytest_hierexport._export.dynamo.capturer import Watch, quiet
+from pytest_hierexport._export.state import replaced
+
+__all__ = ["capture", "of_what_there_is", "serves"]
+
+T = TypeVar("T")
+
+
+def serves(request: Request) -> bool:
+    """Whether the request's model is one of transformers'; the library is not imported to find out."""
+    library = sys.modules.get("transformers.modeling_utils")
+    return library is not None and isinstance(request.model, library.PreTrainedModel)
+
+
+def capture(request: Request) -> Capture:
+    """Export the request's model with transformers' exporter and watch what it does.
+
+    Raises:
+        ExportError: The model is none of theirs.
+        CannotCaptureError: This version of transformers has no ONNX exporter.
+        Exception: What the exporter raised; the model is left as it was.
+    """
+    if not serves(request):
+        raise ExportError(
+            "a transformers PreTrainedModel for the transformers exporter",
+            found=type(request.model).__name__,
+            do="export it with exporter='dynamo' or 'torchscript'",
+        )
+    exporters = _exporters()
+    config = exporters.OnnxConfig(
+        opset_version=request.opset,
+        optimize=request.optimize,
+        dynamic=request.dynamic_shapes is not None,
+        dynamic_shapes=request.dynamic_shapes,
+    )
+    watch = Watch(request.model)
+    # It leaves torch's progress notes on, which go to standard output.
+    with quiet(), redirect_stdout(io.StringIO()), torch.no_grad(), watch.watching():
+        exported = of_what_there_is(lambda: exporters.OnnxExporter().export(request.model, _by_name(request), config))
+    # Until 5.23 they returned torch's program as it is.
+    graph = exported.model if isinstance(exported, torch.onnx.ONNXProgram) else exported.program
+    _rename(graph.graph.inputs, request.input_names)
+    _rename(graph.graph.outputs, request.output_names)
+    return watch.capture(graph)
+
+
+def _exporters() -> Any:
+    try:
+        return importlib.import_module("transformers.exporters.exporter_onnx")
+    except ImportError as error:
+        version = sys.modules["transformers"].__version__
+        raise CannotCaptureError(f"transformers {version} has no ONNX exporter; 5.20.2 has one") from error
+
+
+def of_what_there_is(export: Callable[[], T]) -> T:
+    """Run an export by transformers' exporter; what it cannot compute beforehand of the inputs there are, it leaves.
+
+    It would fail otherwise, though the model's forward does without.
+    """
+    inputs: Any = importlib.import_module("transformers.exporters.utils")
+    with replaced(inputs, _BEFOREHAND, _where_it_can(getattr(inputs, _BEFOREHAND))):
+        return export()
+
+
+_BEFOREHAND = "precompute_export_inputs"
+
+
+def _where_it_can(original: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(original)
+    def precompute(model: torch.nn.Module, inputs: dict[str, Any]) -> None:
+        more = dict(inputs)
+        with suppress(Exception):
+            original(model, more)
+            inputs.update(more)
+
+    return precompute
+
+
+def _by_name(request: Request) -> dict[str, Any]:
+    """Return the inputs by the names of the forward's parameters: the exporter takes nothing else."""
+    names = inspect.signature(request.model.forward).parameters  # type: ignore[union-attr]  # `serves` saw a module
+    return {**dict(zip(names, request.args, strict=False)), **request.kwargs}
+
+
+def _rename(values: Any, names: Any) -> None:
+    for value, name in zip(values, names or (), strict=False):
+        value.name = name

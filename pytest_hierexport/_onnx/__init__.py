@@ -1,0 +1,1 @@
+"""ONNX graphs and files: node keys, operators, tags in the file, the sidecar; knows no torch."""

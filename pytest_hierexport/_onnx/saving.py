@@ -1,0 +1,139 @@
+"""The model, its external data and its sidecar on the disk."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_hierexport._errors import ExportError
+from pytest_hierexport._onnx import sidecar
+from pytest_hierexport._onnx.atomic import staged
+
+if TYPE_CHECKING:
+    import onnx
+    import onnx_ir as ir
+
+__all__ = ["save_model", "save_proto"]
+
+# Beyond this a message nears protobuf's limit of 2 GiB; torch's exporter draws the line at the same size.
+_EXTERNAL_ABOVE = 1536 * 1024 * 1024
+# Smaller tensors stay in the model, as onnx_ir has it.
+_INLINE_UP_TO = 256
+
+Beside = Callable[["onnx.ModelProto", str], sidecar.Sidecar]
+"""Makes the sidecar of a model, given the SHA-256 of its file."""
+
+
+def save_model(model: ir.Model, path: Path, beside: Beside, *, external_data: bool | None) -> None:
+    """Write a model in memory, its external data and its sidecar, each atomically and in this order.
+
+    Readers hold a sidecar against the model, which comes first: a crash on the way leaves either all files old or
+    a sidecar that does not fit.
+
+    Raises:
+        ExportError: A file cannot be written, or a tensor does not give its data.
+    """
+    size = sum(_bytes(value.const_value) for graph in model.graphs() for value in graph.initializers.values())
+    external = size > _EXTERNAL_ABOVE if external_data is None else external_data
+    data = f"{path.name}.data"
+    with staged(path) as stage:
+        proto = _serialise(model, stage.folder, data if external else None)
+        names = [path.name, data] if (stage.folder / data).exists() else [path.name]
+        stage.land([*names, _stage(proto, stage.folder, path, beside)])
+
+
+def save_proto(proto: onnx.ModelProto, path: Path, beside: Beside | None) -> None:
+    """Write a message, whose external data stays as it is, and a sidecar if any, each atomically and in this order.
+
+    Raises:
+        ExportError: A file cannot be written.
+    """
+    with staged(path) as stage:
+        extra = _stage(proto, stage.folder, path, beside)
+        stage.land([path.name, extra] if extra else [path.name])
+
+
+def _stage(proto: onnx.ModelProto, folder: Path, path: Path, beside: Beside | None) -> str:
+    """Write the message and its sidecar into a folder; return the sidecar's name, empty where there is none."""
+    content = _to_bytes(proto)
+    (folder / path.name).write_bytes(content)
+    if beside is None:
+        return ""
+    name = sidecar.sidecar_path(path).name
+    text = sidecar.to_text(beside(proto, hashlib.sha256(content).hexdigest()))
+    (folder / name).write_text(text, encoding="utf-8", newline="\n")
+    return name
+
+
+def _to_bytes(proto: onnx.ModelProto) -> bytes:
+    from google.protobuf.message import EncodeError  # type: ignore[import-untyped]  # protobuf ships no types
+
+    try:
+        return bytes(proto.SerializeToString(deterministic=True))
+    except (EncodeError, ValueError) as error:
+        raise _too_large(str(error)) from error
+
+
+def _serialise(model: ir.Model, folder: Path, data: str | None) -> onnx.ModelProto:
+    """Return the model as a message, its tensors in it or in the file `data`; the model stays as it is."""
+    import onnx_ir as ir
+
+    values = [
+        value for graph in model.graphs() for value in graph.initializers.values() if value.const_value is not None
+    ]
+    tensors = [value.const_value for value in values]
+    try:
+        _place(values, folder, data)
+        return ir.to_proto(model)
+    except OSError:
+        raise
+    except Exception as error:  # a tensor may come from anywhere and fail to give its data in any way
+        raise _too_large(_cause(error)) from error
+    finally:
+        for value, tensor in zip(values, tensors, strict=True):
+            value.const_value = tensor
+
+
+def _place(values: list[ir.Value], folder: Path, data: str | None) -> None:
+    """Move large tensors to the file `data`, and those that lie in files elsewhere into the model or there."""
+    import onnx_ir as ir
+
+    outside = [value for value in values if data is not None and _bytes(value.const_value) > _INLINE_UP_TO]
+    if data is not None and outside:
+        tensors = [value.const_value for value in outside if value.const_value is not None]
+        for value, tensor in zip(
+            outside, ir.external_data.convert_tensors_to_external(tensors, folder, data), strict=True
+        ):
+            _replace(value, tensor)
+    for value in set(values).difference(outside):
+        if isinstance(value.const_value, ir.ExternalTensor):
+            _replace(value, *ir.external_data.convert_tensors_from_external([value.const_value]))
+
+
+def _bytes(tensor: ir.TensorProtocol | None) -> int:
+    """Return how much of a tensor could lie in another file: ONNX keeps strings in the model."""
+    return 0 if tensor is None or tensor.dtype.name == "STRING" else tensor.nbytes
+
+
+def _replace(value: ir.Value, tensor: ir.TensorProtocol) -> None:
+    """Give a value the same tensor in another place, its tags included."""
+    if value.const_value is not None:
+        tensor.metadata_props.update(value.const_value.metadata_props)
+    value.const_value = tensor
+
+
+def _cause(error: BaseException) -> str:
+    """Return what went wrong at first: onnx_ir reports once more at every level on the way out."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return f"{type(error).__name__}: {error}"
+
+
+def _too_large(found: str) -> ExportError:
+    return ExportError(
+        "the model as one message of less than 2 GiB, every tensor with its data",
+        found=found[:300],
+        do="pass external_data=True for a large model; load the weights of a model that was built without",
+    )

@@ -1,0 +1,275 @@
+"""The sidecar `NAME.hierarchy.json`: what the tags in the file say, and more, beside the file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import metadata, resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_hierexport._calls.attribution import Attribution, Origins
+from pytest_hierexport._calls.hierarchy import Hierarchy, Module, Parameter, element_count
+from pytest_hierexport._errors import TagError
+from pytest_hierexport._onnx.codec import (
+    FORMAT_VERSION,
+    Reader,
+    calls_to_json,
+    check_format,
+    hierarchy_from_json,
+    origins_to_json,
+)
+from pytest_hierexport._onnx.json_text import compact, parse_json, refusing_deep_json
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["Sidecar", "check_fits", "compose", "parse", "read_sidecar", "schema", "sidecar_beside", "sidecar_path"]
+
+# What may have a hand in a file, by its distribution's name.
+_MAKERS = ("pytest-hierexport", "torch", "transformers", "onnx", "onnx-ir", "onnxscript")
+_SUFFIX = ".onnx"
+
+
+@dataclass(frozen=True)
+class Sidecar:
+    """What a sidecar says of its ONNX file."""
+
+    attribution: Attribution
+    modules: tuple[Module, ...]
+    """Every module instance of the model, called or not, with its own parameters and buffers."""
+    coverage: Mapping[str, int]
+    """Nodes by the evidence of their primary origin."""
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    versions: Mapping[str, str]
+    """Distribution → version, of what made the file."""
+    sha256: str
+    """Of the ONNX file, its external data left out, in lower-case hexadecimal."""
+    exporter: str
+    """The capture that served; empty where it is not known."""
+
+
+def sidecar_path(path: str | Path) -> Path:
+    """Return where the sidecar of an ONNX file is: `NAME.hierarchy.json` beside `NAME.onnx`."""
+    path = Path(path)
+    name = path.name[: -len(_SUFFIX)] if path.name.lower().endswith(_SUFFIX) else path.name
+    return path.with_name(f"{name}.hierarchy.json")
+
+
+def compose(
+    proto: onnx.ModelProto, sha256: str, attribution: Attribution, modules: Iterable[Module] = (), exporter: str = ""
+) -> Sidecar:
+    """Return the sidecar of a model, given the SHA-256 of the file that holds it."""
+    initializers = {tensor.name for tensor in proto.graph.initializer}
+    return Sidecar(
+        attribution=attribution,
+        modules=tuple(modules),
+        coverage=attribution.coverage(),
+        inputs=tuple(value.name for value in proto.graph.input if value.name not in initializers),
+        outputs=tuple(value.name for value in proto.graph.output),
+        versions=_versions(),
+        sha256=sha256,
+        exporter=exporter,
+    )
+
+
+@lru_cache(maxsize=1)
+def _versions() -> Mapping[str, str]:
+    found = {maker: next((d.version for d in metadata.distributions(name=maker)), None) for maker in _MAKERS}
+    return {maker: version for maker, version in found.items() if version is not None}
+
+
+def to_text(sidecar: Sidecar) -> str:
+    """Return the sidecar's JSON, an entry per line; equal sidecars give equal text."""
+    attribution = sidecar.attribution
+    document = {
+        "format": FORMAT_VERSION,
+        "sha256": sidecar.sha256,
+        "exporter": sidecar.exporter,
+        "versions": dict(sidecar.versions),
+        "inputs": sidecar.inputs,
+        "outputs": sidecar.outputs,
+        "coverage": dict(sidecar.coverage),
+        "keep": sorted(attribution.hierarchy.keep),
+        "calls": calls_to_json(attribution.hierarchy),
+        "modules": [_module_to_json(module) for module in sidecar.modules],
+        "nodes": _attributed_to_json(attribution.hierarchy, attribution.nodes),
+        "initializers": _attributed_to_json(attribution.hierarchy, attribution.initializers),
+    }
+    return "{\n" + ",\n".join(f"{compact(name)}: {_lines(value)}" for name, value in document.items()) + "\n}\n"
+
+
+def _lines(value: object) -> str:
+    """Return JSON with a line for each entry of a list or an object that is not empty."""
+    if isinstance(value, Mapping) and value:
+        return "{\n" + ",\n".join(f"{compact(key)}: {compact(entry)}" for key, entry in value.items()) + "\n}"
+    if isinstance(value, list) and value:
+        return "[\n" + ",\n".join(map(compact, value)) + "\n]"
+    return compact(value)
+
+
+def _attributed_to_json(hierarchy: Hierarchy, attributed: Mapping[str, Origins]) -> dict[str, Any]:
+    return {
+        key: {"tag": hierarchy.tag(origins[0].call) if origins else None, "origins": origins_to_json(origins)}
+        for key, origins in attributed.items()
+    }
+
+
+def _module_to_json(module: Module) -> dict[str, Any]:
+    return {
+        "path": module.path,
+        "class": module.cls,
+        "parameters": [_parameter_to_json(parameter) for parameter in module.parameters],
+        "count": sum(element_count(p.shape) for p in module.parameters if p.trainable and p.shared is None),
+    }
+
+
+def _parameter_to_json(parameter: Parameter) -> dict[str, Any]:
+    shared = {} if parameter.shared is None else {"shared": parameter.shared}
+    return {
+        "name": parameter.name,
+        "shape": parameter.shape,
+        "dtype": parameter.dtype,
+        "trainable": parameter.trainable,
+        **shared,
+    }
+
+
+def read_sidecar(path: str | Path) -> Sidecar:
+    """Read the sidecar of an ONNX file.
+
+    Args:
+        path: The ONNX file; neither its tags nor its external data are read.
+
+    Raises:
+        TagError: There is no sidecar, it is of another file or an unknown format, or breaks its schema.
+    """
+    sidecar = sidecar_beside(path)
+    check_fits(path, sidecar)
+    return sidecar
+
+
+def sidecar_beside(path: str | Path) -> Sidecar:
+    """Read what lies beside an ONNX file as its sidecar, whether it is of that file or not.
+
+    Raises:
+        TagError: There is no sidecar, it is of an unknown format, or breaks its schema.
+    """
+    beside = sidecar_path(path)
+    try:
+        return parse(beside.read_text(encoding="utf-8"), str(beside))
+    except OSError as error:
+        raise _missing(path, error) from None
+    except UnicodeDecodeError as error:
+        raise _broken(str(beside), str(error)) from None
+
+
+def check_fits(path: str | Path, sidecar: Sidecar) -> None:
+    """Hold a sidecar to its ONNX file.
+
+    Raises:
+        TagError: It is of another file.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            found = _sha256(iter(lambda: file.read(1 << 20), b""))
+    except OSError as error:
+        raise _missing(path, error) from None
+    if found != sidecar.sha256:
+        raise TagError(
+            f"{sidecar_path(path).name} to be the sidecar of {path}, whose SHA-256 is {found}",
+            found=f"the sidecar of a file whose SHA-256 is {sidecar.sha256}",
+            do="export the model again: one of the two files was changed or replaced without the other",
+        )
+
+
+def _missing(path: str | Path, error: OSError) -> TagError:
+    return TagError(
+        f"the ONNX file {path} with its sidecar beside it",
+        found=f"{error.strerror}: {error.filename}",
+        do="export the model, which writes both, or keep the two files together",
+    )
+
+
+def _sha256(chunks: Iterator[bytes]) -> str:
+    digest = hashlib.sha256()
+    for chunk in chunks:
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def parse(text: str, where: str = "the sidecar") -> Sidecar:
+    """Undo :func:`to_text`.
+
+    Raises:
+        TagError: The text is not JSON, of an unknown format, or breaks the schema or itself.
+    """
+    document = parse_json(text, where)
+    with refusing_deep_json(where):
+        return _sidecar(document, where)
+
+
+def _sidecar(document: Any, where: str) -> Sidecar:
+    if isinstance(document, dict) and "format" in document:
+        check_format(document["format"])
+    _validate(document, where)
+    reader = Reader(hierarchy_from_json(document["calls"], document["keep"]))
+    return Sidecar(
+        attribution=_attribution(document, reader, where),
+        modules=tuple(_module(module, where) for module in document["modules"]),
+        coverage=document["coverage"],
+        inputs=tuple(document["inputs"]),
+        outputs=tuple(document["outputs"]),
+        versions=document["versions"],
+        sha256=document["sha256"],
+        exporter=document["exporter"],
+    )
+
+
+def _attribution(document: Mapping[str, Any], reader: Reader, where: str) -> Attribution:
+    nodes, initializers = (
+        {key: reader.from_json(entry["origins"], entry["tag"]) for key, entry in document[part].items()}
+        for part in ("nodes", "initializers")
+    )
+    attribution = Attribution(reader.hierarchy, nodes, initializers)
+    if attribution.coverage() != document["coverage"]:
+        raise _broken(where, f"the coverage {compact(document['coverage'])}, which is not that of its nodes")
+    return attribution
+
+
+def _module(module: Mapping[str, Any], where: str) -> Module:
+    return Module(module["path"], module["class"], tuple(_parameter(p, where) for p in module["parameters"]))
+
+
+def _parameter(parameter: Mapping[str, Any], where: str) -> Parameter:
+    # JSON Schema takes 2.0 and 1e300 for integers.
+    shape = tuple(int(dimension) for dimension in parameter["shape"])
+    try:
+        element_count(shape)
+    except ValueError as error:
+        raise _broken(where, f"{error}, in the parameter {parameter['name']!r}"[:300]) from None
+    return Parameter(parameter["name"], shape, parameter["dtype"], parameter["trainable"], parameter.get("shared"))
+
+
+@lru_cache(maxsize=1)
+def schema() -> Mapping[str, Any]:
+    """Return the JSON Schema of a sidecar."""
+    text = (resources.files("pytest_hierexport") / "schema" / "sidecar.json").read_text(encoding="utf-8")
+    loaded: Mapping[str, Any] = json.loads(text)
+    return loaded
+
+
+def _validate(document: object, where: str) -> None:
+    import jsonschema
+
+    error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema()).iter_errors(document))
+    if error is not None:
+        raise _broken(where, f"{error.json_path}: {error.message}"[:300])
+
+
+def _broken(where: str, found: str) -> TagError:
+    return TagError(f"{where} to follow the format", found=found, do="export the model again: the sidecar was changed")

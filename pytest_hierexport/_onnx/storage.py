@@ -1,0 +1,222 @@
+"""Tags inside an ONNX file and in the sidecar beside it: written, read back, removed.
+
+Reading looks at a file's structure alone: external data is never opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_hierexport._calls.attribution import Attribution
+from pytest_hierexport._calls.hierarchy import Module
+from pytest_hierexport._errors import TagError, UsageError
+from pytest_hierexport._onnx import codec
+from pytest_hierexport._onnx.codec import Tags
+from pytest_hierexport._onnx.files import exists
+from pytest_hierexport._onnx.sidecar import Sidecar, compose, read_sidecar, sidecar_path
+
+if TYPE_CHECKING:
+    import onnx
+    import onnx_ir as ir
+
+    from pytest_hierexport._onnx.proto_tags import TaggedProto
+
+__all__ = [
+    "Sidecar",
+    "Tags",
+    "attach",
+    "attach_proto",
+    "check_tags",
+    "load_proto",
+    "read",
+    "read_proto",
+    "read_sidecar",
+    "rewrite",
+    "save",
+    "sidecar_path",
+    "strip_tags",
+]
+
+# Doc strings first: they outlive more tools, and are read in a fifth of the time.
+_IN_FILE = ("doc_string", "metadata")
+_SOURCES = ("auto", *_IN_FILE, "sidecar")
+
+
+def attach(model: ir.Model, attribution: Attribution, tags: Tags = "both") -> None:
+    """Write tags into a model, in place of any that are there and of the exporters' own metadata.
+
+    Args:
+        model: The model that the attribution is of; nothing but metadata and node doc strings changes.
+        attribution: The origins to write; nodes and initializers without any get none.
+        tags: `both`, `metadata`, `doc_string`, or `none`, which removes what is there.
+
+    Raises:
+        UsageError: `tags` is none of these.
+        TagError: An origin is no call of the attribution's hierarchy; the model is left as it was.
+    """
+    from pytest_hierexport._onnx import ir_tags as memory
+
+    check_tags(tags)
+    codec.check_origins(attribution)
+    memory.write(model, attribution, tags)
+
+
+def attach_proto(proto: onnx.ModelProto, attribution: Attribution, tags: Tags = "both") -> None:
+    """Write tags into a protobuf message; see :func:`attach`."""
+    from pytest_hierexport._onnx.proto_tags import TaggedProto
+
+    check_tags(tags)
+    codec.check_origins(attribution)
+    TaggedProto(proto).write(attribution, tags)
+
+
+def strip_tags(proto: onnx.ModelProto) -> None:
+    """Remove from a protobuf message all that :func:`attach` replaces: tags, exporters' metadata, node doc strings."""
+    from pytest_hierexport._onnx.proto_tags import TaggedProto
+
+    TaggedProto(proto).strip()
+
+
+def save(
+    model: ir.Model,
+    attribution: Attribution,
+    path: str | Path,
+    *,
+    modules: Sequence[Module] = (),
+    exporter: str = "",
+    external_data: bool | None = None,
+) -> Path:
+    """Write a model, its external data and its sidecar, one by one in this order, each atomically.
+
+    Args:
+        model: A model whose tags are attached.
+        attribution: What was attached, or would have been.
+        path: Where the ONNX file shall be; external data lands in `PATH.data`, the sidecar at :func:`sidecar_path`.
+        modules: The module tree, for the sidecar.
+        exporter: The capture that served, for the sidecar.
+        external_data: Whether tensors go to a file of their own; None: where they exceed 1.5 GiB.
+
+    Returns:
+        The path of the ONNX file.
+
+    Raises:
+        ExportError: A file cannot be written; no part of one is left behind.
+    """
+    from pytest_hierexport._onnx.saving import save_model
+
+    path = Path(path)
+    save_model(
+        model,
+        path,
+        lambda proto, sha256: compose(proto, sha256, attribution, modules, exporter),
+        external_data=external_data,
+    )
+    return path
+
+
+def rewrite(
+    path: str | Path, change: Callable[[Attribution], Attribution], *, tags: Tags = "both", source: str = "auto"
+) -> Attribution:
+    """Replace the tags of an ONNX file by what a function makes of them; a sidecar that fits is replaced too.
+
+    Args:
+        path: The file; its external data is neither read nor written.
+        change: From the attribution as read to the one to write.
+        tags: Where to write: `both`, `metadata`, `doc_string` or `none`.
+        source: Where to read: `auto`, `doc_string`, `metadata` or `sidecar`.
+
+    Returns:
+        The attribution as written.
+
+    Raises:
+        ExportError: A file cannot be written.
+        TagError: The file holds no tags there, or tags of an unknown format.
+        UsageError: An option that does not exist, or a file that is not ONNX.
+    """
+    from pytest_hierexport._onnx.proto_tags import TaggedProto
+    from pytest_hierexport._onnx.saving import save_proto
+
+    check_tags(tags)
+    path = Path(path)
+    tagged = TaggedProto.load(path)
+    known = read_sidecar(path) if exists(sidecar_path(path)) else None
+    attribution = change(_read(tagged, path, source))
+    tagged.write(attribution, tags)
+    if known is None:
+        save_proto(tagged.proto, path, None)
+    else:
+        modules, exporter = known.modules, known.exporter
+        save_proto(tagged.proto, path, lambda proto, sha256: compose(proto, sha256, attribution, modules, exporter))
+    return attribution
+
+
+def read(path: str | Path, source: str = "auto") -> Attribution:
+    """Read the attribution of an ONNX file.
+
+    Args:
+        path: The file; its external data is not read.
+        source: `doc_string`, `metadata` or `sidecar`; `auto` takes the first of these that is there.
+
+    Raises:
+        TagError: There are no tags, or tags of an unknown format, or broken ones.
+        UsageError: The source does not exist, or the file is not ONNX.
+    """
+    from pytest_hierexport._onnx.proto_tags import TaggedProto
+
+    _check_choice("source", source, _SOURCES)
+    path = Path(path)
+    return _read(TaggedProto.load(path), path, source)
+
+
+def read_proto(proto: onnx.ModelProto, source: str = "auto") -> Attribution:
+    """Read the attribution that a protobuf message holds.
+
+    Args:
+        proto: The message.
+        source: `doc_string` or `metadata`; `auto` takes the first of these that is there.
+
+    Raises:
+        TagError: There are no tags, or tags of an unknown format, or broken ones.
+        UsageError: The source does not exist.
+    """
+    from pytest_hierexport._onnx.proto_tags import TaggedProto
+
+    _check_choice("source", source, ("auto", *_IN_FILE))
+    return _read(TaggedProto(proto), None, source)
+
+
+def _read(tagged: TaggedProto, path: Path | None, source: str) -> Attribution:
+    for place in _IN_FILE if source == "auto" else (source,):
+        attribution = tagged.read(place) if place in _IN_FILE else None
+        if attribution is not None:
+            return attribution
+    if path is not None and (source == "sidecar" or (source == "auto" and exists(sidecar_path(path)))):
+        return read_sidecar(path).attribution
+    raise TagError(
+        "an ONNX model with tags" if source == "auto" else f"an ONNX model with tags in its {source}",
+        found=f"none in {path or 'the model'}",
+        do="export it with tags='both', or keep the sidecar beside the file",
+    )
+
+
+def load_proto(path: str | Path) -> onnx.ModelProto:
+    """Load an ONNX file without its external data.
+
+    Raises:
+        UsageError: There is no such file, or it is not ONNX.
+    """
+    from pytest_hierexport._onnx.proto_tags import TaggedProto
+
+    return TaggedProto.load(path).proto
+
+
+def check_tags(tags: Tags) -> None:
+    """Raise a UsageError where `tags` is no place for tags."""
+    _check_choice("tags", tags, codec.PLACES)
+
+
+def _check_choice(option: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise UsageError(f"{option} to be one of {', '.join(choices)}", found=repr(value), do="choose one of them")

@@ -1,0 +1,89 @@
+"""Copies of nodes that stand in a body (a branch, a loop, a function), with other names for their values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import onnx
+
+from pytest_hierexport._calls.hierarchy import encode
+
+__all__ = ["body_of", "captured", "renamed", "subgraphs"]
+
+
+def subgraphs(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:
+    """Yield the graphs that a node holds, each under its attribute and, in a list, its place there, as in keys."""
+    for attribute in node.attribute:
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            yield encode(attribute.name), attribute.g
+        for i, graph in enumerate(attribute.graphs):
+            yield f"{encode(attribute.name)}.{i}", graph
+
+
+def body_of(node: onnx.NodeProto, attribute: str) -> onnx.GraphProto:
+    """Return the graph that an attribute holds.
+
+    Raises:
+        KeyError: The node has no such graph.
+    """
+    return dict(subgraphs(node))[attribute]
+
+
+def captured(node: onnx.NodeProto) -> list[str]:
+    """Return the values of the outer graph that a node's subgraphs read."""
+    return [value for _, graph in subgraphs(node) for value in _free(graph)]
+
+
+def _free(graph: onnx.GraphProto) -> list[str]:
+    own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+    free: list[str] = []
+    for node in graph.node:
+        free += [value for value in (*node.input, *captured(node)) if value and value not in own]
+        own.update(node.output)
+    return free + [value.name for value in graph.output if value.name not in own]
+
+
+def renamed(
+    node: onnx.NodeProto, names: Mapping[str, str], given: Mapping[str, onnx.AttributeProto] | None = None
+) -> onnx.NodeProto:
+    """Return a copy of a node.
+
+    Args:
+        node: The node, with whatever subgraphs it holds.
+        names: New names of values that it reads or makes; others stay.
+        given: The attributes of the function call, where the node stands in a function's body.
+    """
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    _rename(copy, names)
+    if given is not None:
+        _resolve(copy, given)
+    return copy
+
+
+def _rename(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
+    node.input[:] = [names.get(value, value) for value in node.input]
+    node.output[:] = [names.get(value, value) for value in node.output]
+    for _, graph in subgraphs(node):
+        own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+        own.update(value for inner in graph.node for value in inner.output)
+        outer = {name: new for name, new in names.items() if name not in own}
+        for inner in graph.node:
+            _rename(inner, outer)
+        for output in graph.output:
+            output.name = outer.get(output.name, output.name)
+
+
+def _resolve(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto]) -> None:
+    """Put the attributes of the call in the place of references to them; drop references to none."""
+    attributes = list(node.attribute)
+    del node.attribute[:]
+    for attribute in attributes:
+        if not attribute.ref_attr_name:
+            node.attribute.append(attribute)
+        elif attribute.ref_attr_name in given:
+            node.attribute.append(given[attribute.ref_attr_name])
+            node.attribute[-1].name = attribute.name
+    for _, graph in subgraphs(node):
+        for inner in graph.node:
+            _resolve(inner, given)

@@ -1,0 +1,70 @@
+"""The example's inputs under the names that the graph gives them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.utils import _pytree as pytree
+
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport._export.torchscript.adapter import Adapter
+from pytest_hierexport._proof.eager import Runnable
+from pytest_hierexport._proof.tensors import walk
+from pytest_hierexport._proof.values import Array
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["array_of", "feeds_of"]
+
+
+def feeds_of(example: Runnable, proto: onnx.ModelProto) -> dict[str, Array]:
+    """Return the elements of every graph input.
+
+    Inputs are matched in order where there are as many as tensors, by the names that they have as graph inputs
+    otherwise: an exporter may drop an input that the model does not use.
+
+    Raises:
+        UsageError: A graph input without a tensor.
+    """
+    constants = {tensor.name for tensor in proto.graph.initializer}
+    names = [value.name for value in proto.graph.input if value.name not in constants]
+    tensors = _leaves((tuple(example.args), dict(example.kwargs)))
+    if len(tensors) != len(names):
+        by_name = _by_name(example)
+        missing = [name for name in names if name not in by_name]
+        if missing:
+            raise UsageError(
+                f"a tensor for each graph input ({', '.join(names)})",
+                found=f"{len(tensors)} tensors among the example's inputs, none for {', '.join(missing)}",
+                do="give the example the inputs that the model was exported with",
+            )
+        tensors = [by_name[name] for name in names]
+    return {name: array_of(tensor) for name, tensor in zip(names, tensors, strict=True)}
+
+
+def _leaves(inputs: Any) -> list[torch.Tensor]:
+    """Flatten as the exporters do; an object that torch's trees do not know is looked into."""
+    leaves = (part for leaf in pytree.tree_leaves(inputs) for _, part in walk(leaf))
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+def _by_name(example: Runnable) -> dict[str, torch.Tensor]:
+    adapter = Adapter(example.model, example.args, example.kwargs)
+    return dict(zip(adapter.places, adapter.tensors, strict=True))
+
+
+def array_of(tensor: torch.Tensor) -> Array:
+    """Return a tensor's elements as ONNX holds them: a complex tensor's with a last dimension of two."""
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor.resolve_conj())
+    tensor = tensor.detach().cpu().contiguous()
+    name = str(tensor.dtype).removeprefix("torch.")
+    if not tensor.is_floating_point() or hasattr(np, name):
+        return tensor.numpy()
+    import ml_dtypes
+
+    elements: Array = tensor.reshape(-1).view(torch.uint8).numpy().view(getattr(ml_dtypes, name))
+    return elements.reshape(tensor.shape)

@@ -1,0 +1,33 @@
+"""Failures as GitHub Actions' workflow commands, which annotate the pull request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pytest_hierexport._report.results import Results
+
+__all__ = ["error_commands"]
+
+
+def error_commands(results: Results) -> Iterator[str]:
+    """Yield an `::error …` line per failure; one for a model whose checks all failed with the same words."""
+    said: set[tuple[str, str]] = set()
+    for model, check, outcome in results.failures():
+        if (model.name, _gist(outcome.message)) in said:
+            continue
+        said.add((model.name, _gist(outcome.message)))
+        properties = f"file={_property(model.file)},line={model.line},title={_property(f'{model.name}: {check}')}"
+        yield f"::error {properties}::{_data(outcome.message)}"
+
+
+def _gist(message: str) -> str:
+    """Return a message without the command that repeats it, which differs from check to check."""
+    return "\n".join(line for line in message.splitlines() if not line.lstrip().startswith("repeat"))
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

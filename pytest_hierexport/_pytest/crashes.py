@@ -1,0 +1,89 @@
+"""Models that ended a process of the run: written by the process that hears of it, read by all others.
+
+A worker that dies leaves no verdict. The controller learns from xdist which test it ran, and writes the model into
+the run folder; whoever comes to the model's other tests finds it there, and does not build the model again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import signal
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pytest_hierexport._errors import CrashError
+from pytest_hierexport._onnx.atomic import write_atomically
+
+__all__ = ["Crash", "Crashes", "ending"]
+
+_LIKELY = {
+    "SIGABRT": "native code gave up",
+    "SIGKILL": "killed from outside, as the kernel does when memory is short",
+    "SIGSEGV": "a fault in native code",
+}
+
+
+@dataclass(frozen=True)
+class Crash:
+    """A process that ended in a test of a model."""
+
+    model: str
+    test: str
+    process: str
+    """What the process is called: `worker gw0`."""
+    ending: str
+    """How it ended, see :func:`ending`."""
+
+    def error(self, repeat: str) -> CrashError:
+        """Return what the model's tests show.
+
+        Args:
+            repeat: The command that runs the test again.
+        """
+        return CrashError(
+            f"{self.model} to run without ending its process",
+            found=f"{self.process} {self.ending} in {self.test}",
+            do=f"run that test without workers, where all that it prints is seen: {repeat}",
+        )
+
+
+class Crashes:
+    """The crashes of a run.
+
+    Args:
+        folder: Where they are written; every process of the run is given the same.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Use the folder, which is made when it is first needed."""
+        self._folder = folder
+
+    def add(self, crash: Crash) -> None:
+        """Write a crash for all processes of the run; the first of a model stays."""
+        if self.of(crash.model) is None:
+            self._folder.mkdir(exist_ok=True)
+            write_atomically(self._file(crash.model), json.dumps(asdict(crash)))
+
+    def of(self, model: str) -> Crash | None:
+        """Return the crash of a model, None where it has none."""
+        try:
+            return Crash(**json.loads(self._file(model).read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return None
+
+    def _file(self, model: str) -> Path:
+        return self._folder / f"{hashlib.sha256(model.encode('utf-8', 'surrogatepass')).hexdigest()}.json"
+
+
+def ending(code: int | None) -> str:
+    """Return how a process ended, in words: its exit code, or the signal that ended it where that is negative."""
+    if code is None:
+        return "ended without a word"
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    return f"was ended by {name}" + (f" ({_LIKELY[name]})" if name in _LIKELY else "")

@@ -1,0 +1,95 @@
+"""Snapshots of hierarchies for syrupy: a folder of our own, a text file per model, differences by module."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from syrupy.data import SnapshotCollection, SnapshotCollections
+from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
+
+from pytest_hierexport._onnx.atomic import write_atomically
+from pytest_hierexport._onnx.ownership import ForeignFileError
+from pytest_hierexport._pytest.ids import file_name
+from pytest_hierexport._snapshot import is_snapshot, of
+from pytest_hierexport._snapshot.diff import diff
+
+if TYPE_CHECKING:
+    from syrupy.location import PyTestLocation
+    from syrupy.types import SerializableData, SerializedData, SnapshotIndex
+
+__all__ = ["FOLDER", "HierarchySnapshotExtension", "snapshot_file"]
+
+FOLDER = "__hierexport__"
+
+
+def snapshot_file(anchor: Path, name: str) -> Path:
+    """Return the snapshot of the model of that name whose items hang on the anchor."""
+    return _folder(anchor) / f"{file_name(name)}.txt"
+
+
+def _folder(anchor: Path) -> Path:
+    return (anchor if anchor.is_dir() else anchor.parent) / FOLDER
+
+
+class HierarchySnapshotExtension(SingleFileSnapshotExtension):
+    """A hierarchy per file: `__hierexport__/MODEL.txt` beside the anchor, `__hierexport__/FILE/TEST.txt` for tests."""
+
+    _write_mode = WriteMode.TEXT
+    file_extension = "txt"
+
+    def serialize(self, data: SerializableData, **_: Any) -> SerializedData:
+        """Return the text of an export or of a tagged ONNX file; a text stands for itself."""
+        return of(data)
+
+    @classmethod
+    def dirname(cls, *, test_location: PyTestLocation) -> str:
+        """Return the folder of the test's snapshots, apart from syrupy's own: runs without models must not see them."""
+        folder = _folder(Path(test_location.filepath))
+        return str(folder if _model(test_location) is not None else folder / test_location.basename)
+
+    @classmethod
+    def get_file_basename(cls, *, test_location: PyTestLocation, index: SnapshotIndex) -> str:
+        """Name the file after the model; after the test, as syrupy does, where a test of the project's own asks."""
+        model = _model(test_location)
+        return (
+            super().get_file_basename(test_location=test_location, index=index) if model is None else file_name(model)
+        )
+
+    @classmethod
+    def matches_test_location(cls, *, test_location: PyTestLocation, snapshot_location: str) -> bool:
+        """Whether the file is where this extension puts the test's snapshots."""
+        return Path(snapshot_location).parent == Path(cls.dirname(test_location=test_location))
+
+    @classmethod
+    def write_snapshot(cls, **options: Any) -> None:
+        """Write without the warning of syrupy 5, which finds the test of a snapshot by the file's name alone."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=r"\s*Can not relate snapshot")
+            super().write_snapshot(**options)
+
+    @classmethod
+    def write_snapshot_collection(cls, *, snapshot_collection: SnapshotCollection, **_: Any) -> None:
+        """Write a snapshot whole or not at all, and over nothing but a snapshot."""
+        path = Path(os.path.realpath(snapshot_collection.location))
+        if path.exists() and not is_snapshot(path):
+            raise ForeignFileError(path)
+        write_atomically(path, str(next(iter(snapshot_collection)).data))
+
+    def discover_snapshots(self, **_: Any) -> SnapshotCollections:
+        """Show syrupy nothing but what a test asserts: what it does not see it neither reports unused nor deletes."""
+        return SnapshotCollections()
+
+    def diff_lines(self, serialized_data: SerializedData, snapshot_data: SerializedData) -> Iterator[str]:
+        """Yield the changes by module, bounded in number."""
+        yield from diff(str(snapshot_data), str(serialized_data))
+
+
+def _model(test_location: PyTestLocation) -> str | None:
+    """Return the name of the model that an item of ours belongs to."""
+    case = getattr(getattr(test_location.item, "cls", None), "case", None)
+    name = getattr(case, "name", None)
+    return name if isinstance(name, str) else None

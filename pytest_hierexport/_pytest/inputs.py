@@ -1,0 +1,100 @@
+"""Files and folders as they were when a result was computed from them, and whether they still are."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.machinery
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from pytest_hierexport._onnx.files import digest
+
+__all__ = ["Inputs", "Signature", "signature"]
+
+Signature = tuple[int, ...]
+"""What the file system changes whenever a file changes: it costs a thousandth of a digest."""
+
+_IMPORTABLE = tuple(importlib.machinery.all_suffixes())
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a result depends on."""
+
+    files: Mapping[str, str]
+    """The SHA-256 of each file; empty for one that was looked for and absent."""
+    listed: Mapping[str, str]
+    """The digest of the names in each folder that was listed."""
+    searched: Mapping[str, str]
+    """The digest of the names that can be imported from each folder in which modules were looked for."""
+
+    @classmethod
+    def of(cls, files: Iterable[Path], listed: Iterable[Path], searched: Iterable[Path]) -> Inputs:
+        """Take the files and folders as they are now."""
+        return cls(
+            {str(path): _content(str(path)) for path in sorted(files)},
+            {str(path): _names(str(path)) for path in sorted(listed)},
+            {str(path): _modules(str(path)) for path in sorted(searched)},
+        )
+
+    def hold(self) -> bool:
+        """Whether every file and folder is as it was."""
+        return (
+            all(_content(path) == known for path, known in self.files.items())
+            and all(_names(path) == known for path, known in self.listed.items())
+            and all(_modules(path) == known for path, known in self.searched.items())
+        )
+
+
+def signature(path: str | Path) -> Signature | None:
+    """Return what tells a file from its later versions, None for what is no regular file."""
+    try:
+        status = os.stat(path)  # noqa: PTH116  # called for every file that Python opens
+    except (OSError, ValueError):
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _content(path: str) -> str:
+    known = signature(path)
+    return "" if known is None else _digest(path, known)
+
+
+@cache
+def _digest(path: str, _: Signature) -> str:
+    return digest(Path(path))
+
+
+def _names(folder: str) -> str:
+    """Return the digest of the names in a folder, empty where there is none."""
+    return _digest_of(entry.name for entry in _entries(folder))
+
+
+def _modules(folder: str) -> str:
+    """Return the digest of the names that can be imported from a folder, empty where there is none."""
+    return _digest_of(entry.name for entry in _entries(folder) if _is_importable(entry))
+
+
+def _is_importable(entry: os.DirEntry[str]) -> bool:
+    if entry.name.endswith(_IMPORTABLE):
+        return True
+    return entry.name.isidentifier() and any(inner.name.endswith(_IMPORTABLE) for inner in _entries(entry.path))
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return [entry for entry in entries if entry.name != "__pycache__"]
+    except (OSError, ValueError):
+        return []
+
+
+def _digest_of(names: Iterable[str]) -> str:
+    listing = sorted(names)
+    return hashlib.sha256("\0".join(listing).encode("utf-8", "surrogateescape")).hexdigest() if listing else ""

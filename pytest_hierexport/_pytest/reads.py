@@ -1,0 +1,231 @@
+"""What a process has read so far: the inputs that a cached result depends on.
+
+A Python audit hook notes every file that is opened or imported and every folder that is listed, from before the first
+`conftest.py` is loaded. It notes for the process as a whole, not for a model: a module or an `lru_cache` that two
+models share is read once, and the results of both depend on it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+from pytest_hierexport._onnx.files import absolute
+from pytest_hierexport._pytest.inputs import Inputs, Signature, signature
+
+__all__ = ["Reads", "is_installed", "unrecorded"]
+
+_FILE_EVENTS: Mapping[str, int] = {"open": 0, "import": 1, "ctypes.dlopen": 0, "sqlite3.connect": 0}
+"""The audit events that name a file, with the position of its path."""
+_LISTING_EVENTS = frozenset({"os.listdir", "os.scandir"})
+_TEMPORARY_EVENTS = frozenset({"tempfile.mkstemp", "tempfile.mkdtemp", "os.mkdir"})
+"""The audit events that name a file or folder of this process alone; `os.mkdir`, below the system's own for them."""
+_PROGRAM_EVENTS = frozenset({"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "socket.connect"})
+"""The audit events after which a result depends on what another program or machine did."""
+_FINDERS = frozenset({"importlib", "importlib_metadata", "_pytest"})
+"""The packages that list folders to find modules, distributions and tests: what they find is noted when it is used."""
+_NATIVE = "*.safetensors"
+"""The files that native code opens unseen: those beside a file that was seen count as read."""
+_CACHE_TAG = f".{sys.implementation.cache_tag}"
+
+
+class Reads:
+    """The files and folders that this process reads from :meth:`start` on.
+
+    Args:
+        outside: Folders that do not count: what the run writes for itself.
+    """
+
+    def __init__(self, outside: Iterable[Path] = ()) -> None:
+        """Note nothing yet."""
+        self.outside = list(outside)
+        self.programs = 0
+        """How often another program was started or another machine connected to."""
+        self._files: dict[Path, Signature | None] = {}
+        self._folders: set[Path] = set()
+
+    def start(self) -> None:
+        """Note what is read from now on."""
+        # What these two open themselves must not reach the hook.
+        _installed_folders()
+        _temporary_folder()
+        _install_hook()
+        _active.append(self)
+
+    def stop(self) -> None:
+        """Note nothing more."""
+        _active.remove(self)
+
+    def expect(self, files: Iterable[Path]) -> None:
+        """Note files that are about to be read by something else than Python."""
+        for file in files:
+            self._note_file(file)
+
+    def inputs(self) -> Inputs | None:
+        """Return what was read so far, None where a file has changed since it was read."""
+        with unrecorded():
+            return self._inputs()
+
+    def _inputs(self) -> Inputs | None:
+        noted = {path: before for path, before in list(self._files.items()) if self._counts(path)}
+        if any(signature(path) != before for path, before in noted.items()):
+            return None
+        loaded = {path for path in _loaded_files() if self._counts(path)}
+        native = {path for folder in {Path.cwd(), *(path.parent for path in noted)} for path in folder.glob(_NATIVE)}
+        sources = {path for path in {*noted, *loaded} if path.suffix == ".py"}
+        searched = {folder for folder in {*_search_path(), *(path.parent for path in sources)} if self._counts(folder)}
+        listed = {folder for folder in list(self._folders) if self._counts(folder)}
+        taken = Inputs.of({*noted, *loaded, *native}, listed, searched)
+        # Taking the digests takes time, too.
+        return taken if all(signature(path) == before for path, before in noted.items()) else None
+
+    def _counts(self, path: Path) -> bool:
+        return not is_installed(path) and not any(path.is_relative_to(folder) for folder in self.outside)
+
+    def note(self, event: str, args: Sequence[object]) -> None:
+        """Note an audit event."""
+        if event in _FILE_EVENTS:
+            if event != "open" or not _only_writes(args):
+                self._note_file(_path(args[_FILE_EVENTS[event]]))
+        elif event in _LISTING_EVENTS:
+            self._note_folder(_path(args[0] or "."))
+        elif event in _TEMPORARY_EVENTS:
+            self._note_temporary(event, _path(args[0]))
+        elif not _is_own_program(args):
+            self.programs += 1
+
+    def _note_file(self, path: Path | None) -> None:
+        source = None if path is None else _source_of(path)
+        if source is not None and source not in self._files and not is_installed(source):
+            self._files[source] = signature(source)
+
+    def _note_temporary(self, event: str, path: Path | None) -> None:
+        if path is None or not self._counts(path):
+            return
+        if event != "os.mkdir" or (path.is_relative_to(_temporary_folder()) and not path.exists()):
+            self.outside.append(path)
+
+    def _note_folder(self, path: Path | None) -> None:
+        if path is not None and path not in self._folders and not is_installed(path) and not _is_search():
+            self._folders.add(path)
+
+
+class _Pause(threading.local):
+    depth = 0
+
+
+@contextmanager
+def unrecorded() -> Iterator[None]:
+    """Do what no result depends on: nothing that this thread reads meanwhile is noted."""
+    _pause.depth += 1
+    try:
+        yield
+    finally:
+        _pause.depth -= 1
+
+
+_pause = _Pause()
+_active: list[Reads] = []
+_EVENTS = frozenset({*_FILE_EVENTS, *_LISTING_EVENTS, *_TEMPORARY_EVENTS, *_PROGRAM_EVENTS})
+
+
+@cache
+def _install_hook() -> None:
+    """Install the one audit hook of this process, which Python never removes."""
+    sys.addaudithook(_hook)
+
+
+def _hook(event: str, args: tuple[object, ...]) -> None:
+    if _active and event in _EVENTS and not _pause.depth:
+        for reads in _active:
+            reads.note(event, args)
+
+
+def _path(value: object) -> Path | None:
+    if not isinstance(value, (str, bytes, os.PathLike)) or not value:
+        return None
+    return absolute(os.fsdecode(value))
+
+
+def _only_writes(args: Sequence[object]) -> bool:
+    flags = args[2] if isinstance(args[2], int) else 0
+    return bool(flags & os.O_TRUNC or flags & os.O_EXCL or flags & os.O_ACCMODE == os.O_WRONLY)
+
+
+def _is_search() -> bool:
+    """Whether the folder whose listing is being noted is searched for modules, distributions or tests."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and _lists_for_others(frame.f_code.co_filename):
+        frame = frame.f_back
+    return _is_finder(frame.f_code.co_filename)
+
+
+def _is_finder(file: str) -> bool:
+    if file.startswith("<frozen importlib"):
+        return True
+    return is_installed(Path(file)) and not _FINDERS.isdisjoint(Path(file).parts)
+
+
+def _lists_for_others(file: str) -> bool:
+    """Whether a file is this one, or of the library and no finder itself: `os`, `pathlib`, `glob`."""
+    if file in {__file__, "<frozen os>"}:
+        return True
+    return file.startswith(_library()) and "site-packages" not in file and not _is_finder(file)
+
+
+@cache
+def _library() -> str:
+    return f"{absolute(os.__file__).parent}{os.sep}"
+
+
+def _is_own_program(args: Sequence[object]) -> bool:
+    command = args[1] if len(args) > 1 else ()
+    return isinstance(command, (list, tuple)) and any(str(part).startswith("pytest_hierexport.") for part in command)
+
+
+def _source_of(path: Path) -> Path:
+    """Return the file that bytecode was compiled from: importing a module may open nothing but that."""
+    stem, tag, _ = path.name.rpartition(_CACHE_TAG)
+    if not tag or path.suffix != ".pyc":
+        return path
+    if sys.pycache_prefix and path.is_relative_to(sys.pycache_prefix):
+        return Path("/", path.parent.relative_to(sys.pycache_prefix), f"{stem}.py")
+    return path.parent.parent / f"{stem}.py" if path.parent.name == "__pycache__" else path
+
+
+def _loaded_files() -> set[Path]:
+    files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+    # torch has modules whose `__file__` is a mere name.
+    return {absolute(file) for file in files if isinstance(file, str) and os.path.isabs(file)}  # noqa: PTH117
+
+
+def _search_path() -> set[Path]:
+    return {absolute(folder or ".") for folder in sys.path if isinstance(folder, str)}
+
+
+@cache
+def _temporary_folder() -> Path:
+    return absolute(tempfile.gettempdir())
+
+
+def is_installed(path: Path) -> bool:
+    """Whether a path belongs to Python, to an installed package or to the system: their versions stand for it."""
+    return f"{path}{os.sep}".startswith(_installed_folders())
+
+
+@cache
+def _installed_folders() -> tuple[str, ...]:
+    paths = sysconfig.get_paths()
+    python = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    # Python looks there for its library in one file before it looks in the folder.
+    python.append(str(Path(paths["stdlib"]).with_name(f"python{sys.version_info.major}{sys.version_info.minor}.zip")))
+    others = [folder for folder in sys.path if Path(folder).name in {"site-packages", "dist-packages"}]
+    ours = Path(__file__).parents[1]
+    return tuple(f"{absolute(folder)}{os.sep}" for folder in (*python, *others, str(ours), "/proc", "/sys", "/dev"))

@@ -1,0 +1,85 @@
+"""xdist's workers, as the process that started them sees them: what they share, how they end."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_hierexport._pytest.crashes import Crash, ending
+from pytest_hierexport._pytest.run import failure
+
+if TYPE_CHECKING:
+    from xdist.scheduler import Scheduling
+    from xdist.workermanage import WorkerController
+
+    from pytest_hierexport._pytest.recording import Recording
+    from pytest_hierexport._pytest.run import Run
+
+__all__ = ["RUN_ID", "WorkersPlugin"]
+
+RUN_ID = "hierexport"
+"""The key of the run's id in a worker's input."""
+_WAIT = 5.0
+"""How many seconds a worker has to end after its connection did."""
+
+
+class WorkersPlugin:
+    """The hooks of xdist in the process that starts the workers."""
+
+    def __init__(self, run: Run, recording: Recording) -> None:
+        """Serve the run."""
+        self.run = run
+        self.recording = recording
+        self._workers: list[WorkerController] = []
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: WorkerController) -> None:
+        """Give every worker the same exports."""
+        node.workerinput[RUN_ID] = self.run.store.run
+        self._workers.append(node)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Scheduling | None:
+        """Keep a model's tests on one worker where xdist is free to choose, and survive a worker that dies."""
+        from pytest_hierexport._pytest.scheduling import scheduler
+
+        return scheduler(config, log)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport) -> None:
+        """Write that a model ended a worker, and fail the test that did with the cause."""
+        found = self.run.check_of(crashitem)
+        if found is None:
+            return
+        case, test, check = found
+        node: WorkerController = report.node
+        crash = Crash(case.name, test, f"worker {node.gateway.id}", ending(_exit_code(node)))
+        self.run.crashes.add(crash)
+        error = crash.error(self.run.repeat(case, test, "-n0"))
+        report.longrepr = failure(self.run, case, test, "ended its process", error)
+        self.recording.mark(report, case, check, report.longrepr)
+
+    def terminate(self) -> None:
+        """End the workers at once."""
+        for node in self._workers:
+            process = _process(node)
+            if process is not None and process.poll() is None:
+                process.terminate()
+
+
+def _process(node: WorkerController) -> subprocess.Popen[bytes] | None:
+    """Return a worker's process, which execnet does not give away; None where it runs on another machine."""
+    process = getattr(getattr(node.gateway, "_io", None), "popen", None)
+    return process if isinstance(process, subprocess.Popen) else None
+
+
+def _exit_code(node: WorkerController) -> int | None:
+    process = _process(node)
+    if process is None:
+        return None
+    try:
+        return process.wait(_WAIT)
+    except subprocess.TimeoutExpired:
+        return None

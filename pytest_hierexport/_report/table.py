@@ -1,0 +1,128 @@
+"""The table of models and rules, for the terminal and for Markdown."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Sequence
+
+from pytest_hierexport._calls.names import one_line, printable
+from pytest_hierexport._onnx.ownership import GENERATOR
+from pytest_hierexport._report.results import (
+    Model,
+    Results,
+    Verdict,
+    cardinal_line,
+    notes_of,
+    orphans_line,
+    warnings_of,
+)
+
+__all__ = ["as_lines", "as_markdown"]
+
+_WORDS = {
+    Verdict.PASSED: "pass",
+    Verdict.FAILED: "FAIL",
+    Verdict.KNOWN: "known",
+    Verdict.SKIPPED: "skip",
+    Verdict.NOT_RUN: "-",
+}
+_SIGNS = {
+    Verdict.PASSED: "✅",
+    Verdict.FAILED: "❌",
+    Verdict.KNOWN: "⚠️ known",
+    Verdict.SKIPPED: "skipped",
+    Verdict.NOT_RUN: "not run",
+}
+# Words, with the punctuation of prose after them: nothing that Markdown, or GitHub in it, makes something of.
+_PLAIN = re.compile(r"(?:\(?[^\W_]+(?:[-_'][^\W_]+)*[),;:.]*(?: |$))+")
+
+
+def as_lines(results: Results) -> list[str]:
+    """Return the table for a terminal, with what must be said below it but for warnings, which are red there."""
+    rows = [
+        ["model", "exporter", "nodes", *_headings(results.columns)],
+        *([one_line(cell) for cell in _row(results, model, _WORDS)] for model in results.models),
+    ]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return [*lines, *_remarks(results)]
+
+
+def as_markdown(results: Results) -> str:
+    """Return a summary for a pull request: the table, the failures, what must be said."""
+    header = ["model", "exporter", "nodes", *results.columns]
+    rows = [list(map(_cell, header)), ["---"] * len(header)]
+    for model in results.models:
+        name, exporter, *others = _row(results, model, _SIGNS)
+        rows.append([_cell(name), _cell(exporter) if model.exporter else exporter, *others])
+    lines = [
+        f"<!-- generator: {GENERATOR} -->",
+        "## hierexport",
+        "",
+        *("| " + " | ".join(row) + " |" for row in rows),
+        "",
+    ]
+    for model, name, check in results.failures():
+        lines += [
+            f"<details><summary>{_html(model.name)}: {_html(name)}</summary>",
+            "",
+            *_fenced(printable(check.message)),
+            "",
+            "</details>",
+            "",
+        ]
+    lines += [f"- 🔴 **{_inline(warning)}**" for warning in warnings_of(results)]
+    lines += [f"- {_inline(remark)}" for remark in _remarks(results)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _headings(columns: Sequence[str]) -> list[str]:
+    """Leave out what an id has in common with the one before it: ten rules fit a terminal's line."""
+    families = [column.rpartition("-")[0] for column in columns]
+    before = [None, *families]
+    return [
+        column.rpartition("-")[2] if family and family == last else column
+        for column, family, last in zip(columns, families, before, strict=False)
+    ]
+
+
+def _row(results: Results, model: Model, words: dict[Verdict, str]) -> list[str]:
+    verdicts = [words[model.verdict(column)] for column in results.columns]
+    return [model.name, model.exporter or "-", str(model.nodes or "-"), *verdicts]
+
+
+def _remarks(results: Results) -> list[str]:
+    return [*notes_of(results), *filter(None, (cardinal_line(results), orphans_line(results)))]
+
+
+def _cell(text: str) -> str:
+    """Return text for a cell of a table, where a bar ends the cell even in code."""
+    return _inline(text).replace("|", "\\|")
+
+
+def _inline(text: str) -> str:
+    """Return Markdown that shows text as it stands: as code, unless no character of it means anything.
+
+    In code there are no links, mentions, images or tags; backslashes would not keep an address from being one.
+    """
+    shown = one_line(text)
+    if _PLAIN.fullmatch(shown):
+        return shown
+    ticks = "`" * (1 + max((len(run) for run in re.findall("`+", shown)), default=0))
+    padding = " " if shown.startswith(("`", " ")) or shown.endswith(("`", " ")) else ""
+    return f"{ticks}{padding}{shown}{padding}{ticks}"
+
+
+def _html(text: str) -> str:
+    """Return HTML that shows text as it stands, in the way of :func:`_inline`."""
+    shown = one_line(text)
+    return shown if _PLAIN.fullmatch(shown) else f"<code>{html.escape(shown)}</code>"
+
+
+def _fenced(text: str) -> list[str]:
+    """Fence a text that may hold fences itself."""
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return [fence + "text", *text.splitlines(), fence]

@@ -1,0 +1,183 @@
+"""What a rule is, what it sees, and what it says."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_hierexport._errors import TagError, UsageError
+
+if TYPE_CHECKING:
+    import onnx
+
+    from pytest_hierexport._calls.attribution import Attribution
+    from pytest_hierexport._cases import Case, Example
+
+__all__ = ["ExportedCase", "Exporter", "Rule", "Violation", "at_most"]
+
+Exporter = Callable[["Case", "Example", Path], object]
+"""Writes the tagged ONNX file of a case's example to a path."""
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One place where a case breaks a rule."""
+
+    where: str
+    """The node with its tag, the line of source, the file."""
+    expected: str
+    found: str
+    do: str
+    """What to do next."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One numbered promise."""
+
+    id: str
+    """`MUST-001`, or what a project calls its own."""
+    promise: str
+    """What holds, in a few words that follow the id."""
+    check: Callable[[ExportedCase], Iterable[Violation]]
+    """Gives every violation; none where the promise holds."""
+    cardinal: bool = False
+    """Whether no selection of rules can leave it out."""
+
+    def violations(self, exported: ExportedCase) -> list[Violation]:
+        """Return every place where an exported case breaks the rule.
+
+        Raises:
+            UsageError: The check returns something else than violations.
+        """
+        returned: object = self.check(exported)
+        if isinstance(returned, Iterable) and not isinstance(returned, str):
+            violations = list(returned)
+            wrong = [_wrong_in(violation) for violation in violations]
+        else:
+            violations, wrong = [], [_with_type(returned)]
+        found = next(filter(None, wrong), None)
+        if found is None:
+            return violations
+        raise UsageError(
+            f"the check of {self.id} to return a list of Violation, or to yield them",
+            found=found,
+            do="return [] where the rule holds; for each place that breaks it give "
+            "Violation(where=…, expected=…, found=…, do=…), all of them texts",
+        )
+
+
+class ExportedCase:
+    """A case and the file that its export gave: all that a rule sees.
+
+    Args:
+        case: The case.
+        path: The ONNX file, its sidecar beside it.
+        example: The case's model and inputs where they are at hand; else the case builds them when a rule asks.
+        exporter_name: The capture that served, or `package.module:function` for an exporter of the project's own.
+        exporter_source: The file that an exporter of the project's own is written in; found by its name where None.
+        exporter: How the case was exported, for rules that do it again; None for the capture of that name.
+    """
+
+    def __init__(
+        self,
+        case: Case,
+        path: str | Path,
+        example: Example | None = None,
+        exporter_name: str = "dynamo",
+        exporter_source: str | Path | None = None,
+        *,
+        exporter: Exporter | None = None,
+    ) -> None:
+        """Look at nothing yet: the file is read and the model built when a rule asks."""
+        self.case = case
+        self.path = Path(path)
+        self.exporter_name = exporter_name
+        self.exporter_source = None if exporter_source is None else Path(exporter_source)
+        self._example = example
+        self._exporter = exporter
+
+    @property
+    def example(self) -> Example:
+        """The model and its inputs, built once.
+
+        Raises:
+            CollectError: The factory fails.
+        """
+        if self._example is None:
+            self._example = self.case.load()
+        return self._example
+
+    @cached_property
+    def attribution(self) -> Attribution:
+        """The tags that the file holds.
+
+        Raises:
+            TagError: It holds none, or broken ones.
+        """
+        from pytest_hierexport._onnx import storage
+
+        return storage.read(self.path)
+
+    @cached_property
+    def proto(self) -> onnx.ModelProto:
+        """The file as a message, its external data left where it is.
+
+        Raises:
+            UsageError: It is no ONNX file.
+        """
+        from pytest_hierexport._onnx import storage
+
+        return storage.load_proto(self.path)
+
+    def export_again(self, path: Path) -> ExportedCase:
+        """Export the example once more as it is now, with the same exporter and options.
+
+        Raises:
+            HierexportError: It cannot be exported.
+        """
+        (self._exporter or self._capture)(self.case, self.example, path)
+        return ExportedCase(
+            self.case, path, self._example, self.exporter_name, self.exporter_source, exporter=self._exporter
+        )
+
+    def _capture(self, case: Case, example: Example, path: Path) -> object:
+        from pytest_hierexport._cases.exporting import export_case
+
+        # Of `auto`, the capture that served: another one would give another graph.
+        return export_case(replace(case, exporter=self.exporter_name), example, path)
+
+    def node(self, key: str) -> str:
+        """Return a node's key with its tag, as violations name it."""
+        try:
+            return f"{key} ({self.attribution.tag(key)})"
+        except (KeyError, TagError):
+            return f"{key} (untagged)"
+
+
+def at_most(violations: Iterable[Violation], most: int = 20) -> Iterator[Violation]:
+    """Yield the first violations, then one that counts the others."""
+    remaining = iter(violations)
+    last: Violation | None = None
+    for last in islice(remaining, most):
+        yield last
+    more = sum(1 for _ in remaining)
+    if last is not None and more:
+        yield Violation(f"and {more} more", last.expected, "the like", last.do)
+
+
+def _wrong_in(violation: object) -> str | None:
+    """Return what keeps an object from being a violation; None where it is one."""
+    if not isinstance(violation, Violation):
+        return _with_type(violation)
+    wrong = ((name, value) for name, value in asdict(violation).items() if not isinstance(value, str))
+    return next((f"a Violation with {name}={_with_type(value)}" for name, value in wrong), None)
+
+
+def _with_type(value: object) -> str:
+    return repr(value) if value is None else f"{reprlib.repr(value)} ({type(value).__name__})"

@@ -1,0 +1,120 @@
+"""What differs between two ONNX messages, named by node, tensor and field."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_hierexport._onnx.graph import inventory_proto
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["Difference", "bare", "differences"]
+
+_LONGEST = 120
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A field that is not the same in both."""
+
+    where: str
+    """The node, tensor or value, and the field: `node val_3 (Add), input[1]`."""
+    plain: str
+    found: str
+
+
+def bare(proto: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
+    """Take everything from a message that no graph is made of, in place, and return it.
+
+    Metadata entries and the doc strings of nodes go; the data of an initializer is replaced by its digest, wherever
+    it lies.
+
+    Args:
+        proto: The message.
+        folder: Where its external data is.
+    """
+    parts = inventory_proto(proto)
+    for _, node in parts.nodes:
+        node.ClearField("doc_string")
+        node.ClearField("metadata_props")
+    values = (value for graph in parts.graphs for value in (*graph.input, *graph.output, *graph.value_info))
+    inner = (value for function in parts.functions for value in function.value_info)
+    for message in (proto, *parts.graphs, *parts.functions, *values, *inner):
+        message.ClearField("metadata_props")
+    for _, tensor in parts.initializers:
+        tensor.ClearField("metadata_props")
+        _digest(tensor, folder)
+    return proto
+
+
+def _digest(tensor: onnx.TensorProto, folder: Path) -> None:
+    if tensor.HasField("raw_data"):
+        data = tensor.raw_data
+    elif tensor.external_data:
+        stated = {entry.key: entry.value for entry in tensor.external_data}
+        with (folder / stated["location"]).open("rb") as file:
+            file.seek(int(stated.get("offset", 0)))
+            data = file.read(int(stated["length"]) if "length" in stated else -1)
+    else:
+        return
+    tensor.raw_data = hashlib.sha256(data).digest()
+    tensor.ClearField("external_data")
+    tensor.ClearField("data_location")
+
+
+def differences(plain: onnx.ModelProto, found: onnx.ModelProto) -> Iterator[Difference]:
+    """Yield where two messages differ, the graph's nodes in order, then what stands around them."""
+    if plain.SerializeToString(deterministic=True) == found.SerializeToString(deterministic=True):
+        return
+    yield from _repeated("node", plain.graph.node, found.graph.node)
+    yield from _repeated("initializer", plain.graph.initializer, found.graph.initializer)
+    for field in ("input", "output", "value_info"):
+        yield from _repeated(field, getattr(plain.graph, field), getattr(found.graph, field))
+    yield from _fields("the graph", plain.graph, found.graph, {"node", "initializer", "input", "output", "value_info"})
+    yield from _fields("the model", plain, found, {"graph"})
+
+
+def _repeated(kind: str, plain: Any, found: Any) -> Iterator[Difference]:
+    """Compare lists of named messages; where one has an item too many, everything behind it would differ as well."""
+    for position, (a, b) in enumerate(zip(plain, found, strict=False)):
+        if a == b:
+            continue
+        if len(plain) != len(found):
+            yield Difference(f"{kind} {position} of {len(plain)}", _named(a), f"{_named(b)}, of {len(found)} in all")
+            return
+        yield from _fields(f"{kind} {_named(a)}", a, b, set())
+    if len(plain) > len(found):
+        yield Difference(f"{kind} {len(found)} of {len(plain)}", _named(plain[len(found)]), "none")
+    elif len(found) > len(plain):
+        yield Difference(f"{kind} {len(plain)}", "none", _named(found[len(plain)]))
+
+
+def _fields(where: str, plain: Any, found: Any, leave_out: set[str]) -> Iterator[Difference]:
+    for field in plain.DESCRIPTOR.fields:
+        a, b = getattr(plain, field.name), getattr(found, field.name)
+        if field.name in leave_out or a == b:
+            continue
+        if not field.is_repeated:
+            yield Difference(f"{where}, {field.name}", _text(a), _text(b))
+            continue
+        place = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+        x, y = (_text(items[place]) if place < len(items) else "none" for items in (a, b))
+        yield Difference(f"{where}, {field.name}[{place}]", x, y)
+
+
+def _named(message: Any) -> str:
+    name = message.output[0] if getattr(message, "output", None) else message.name
+    kind = getattr(message, "op_type", "")
+    return f"{name} ({kind})" if kind else str(name)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bytes):
+        return f"{len(value)} bytes, {value[:8].hex()}…"
+    text = " ".join(str(value).split())
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -1,0 +1,81 @@
+"""MUST-003: every node of every model has an origin that is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pytest_hierexport._calls.attribution import Evidence
+from pytest_hierexport._errors import TagError
+from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, at_most
+
+if TYPE_CHECKING:
+    from pytest_hierexport._calls.attribution import Attribution
+
+__all__ = ["RULE"]
+
+_PLACES = ("metadata", "doc_string")
+
+
+def _check(exported: ExportedCase) -> Iterator[Violation]:
+    read: dict[str, Attribution] = {}
+    for place in _PLACES:
+        try:
+            attribution = _read(exported, place)
+        except TagError as error:
+            yield Violation(f"{exported.path.name}, {place}", error.expected, error.found, error.do)
+            return
+        if attribution is not None:
+            read[place] = attribution
+    if not read:
+        yield Violation(
+            exported.path.name,
+            "tags in the file",
+            "none",
+            "export with tags, or assert this rule of a tagged file",
+        )
+        return
+    yield from at_most(_untagged(exported, read))
+    yield from at_most(_derived(exported, next(iter(read.values()))))
+
+
+def _read(exported: ExportedCase, place: str) -> Attribution | None:
+    """Return what stands in one place; None where no node has anything there."""
+    from pytest_hierexport._onnx.proto_tags import TaggedProto
+
+    return TaggedProto(exported.proto).read(place)
+
+
+def _untagged(exported: ExportedCase, read: dict[str, Attribution]) -> Iterator[Violation]:
+    from pytest_hierexport._onnx.graph import walk_proto
+
+    for key, node in walk_proto(exported.proto):
+        missing = [place for place, attribution in read.items() if not attribution.nodes.get(key)]
+        if missing:
+            yield Violation(
+                f"{exported.node(key)}, a {node.op_type}",
+                "an origin: the call that the node comes from",
+                f"none in its {' and '.join(missing)}",
+                "find out which transformation made the node without saying of what, and carry origins through it",
+            )
+
+
+def _derived(exported: ExportedCase, attribution: Attribution) -> Iterator[Violation]:
+    guessed = [
+        key for key, origins in attribution.nodes.items() if any(o.evidence is Evidence.DERIVED for o in origins)
+    ]
+    allowed = exported.case.allow_derived
+    if len(guessed) <= allowed:
+        return
+    for key in guessed:
+        yield Violation(
+            exported.node(key),
+            "no origin that is derived from neighbours" if not allowed else f"at most {allowed} derived origins",
+            f"{len(guessed)} of {len(attribution.nodes)} nodes have one",
+            "make the origin known where the node is made; or state `allow_derived` for this case, with the reason",
+        )
+
+
+RULE = Rule(
+    "MUST-003", "universal: every node of every model has an origin, and none is derived", _check, cardinal=True
+)

@@ -1,0 +1,34 @@
+"""MUST-006: ONNX Runtime computes what the model computes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, at_most
+
+__all__ = ["RULE"]
+
+
+def _check(exported: ExportedCase) -> Iterator[Violation]:
+    yield from at_most(_violations(exported))
+
+
+def _violations(exported: ExportedCase) -> Iterator[Violation]:
+    from pytest_hierexport._rules.output_diff import differences
+
+    example = exported.example
+    try:
+        for difference in differences(example, exported.path, exported.case.tolerances):
+            yield Violation(
+                difference.output,
+                difference.expected,
+                difference.found,
+                "run the plain exporter's file too: if its numbers are the same, report it there; "
+                "state `tolerances` for this case where rounding explains the difference",
+            )
+    except UsageError as error:
+        yield Violation(exported.path.name, error.expected, error.found, error.do)
+
+
+RULE = Rule("MUST-006", "the numbers agree", _check)

@@ -1,0 +1,50 @@
+"""MUST-007: the nodes of every call turn its inputs into its outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pytest_hierexport._errors import TagError, UsageError
+from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, at_most
+
+if TYPE_CHECKING:
+    from pytest_hierexport._calls.attribution import Attribution
+
+__all__ = ["RULE"]
+
+
+def _check(exported: ExportedCase) -> Iterator[Violation]:
+    example = exported.example
+    try:
+        attribution = exported.attribution
+        from pytest_hierexport._proof import prove
+
+        proof = prove(example, exported.path, attribution, tolerances=exported.case.tolerances)
+    except (TagError, UsageError) as error:
+        yield Violation(exported.path.name, error.expected, error.found, error.do)
+        return
+    yield from at_most(
+        Violation(
+            _call(name, attribution),
+            "a call whose nodes turn its inputs into its outputs",
+            f"{verdict.reason}: {verdict.value} ({verdict.tag or _untagged(verdict.value, exported)})",
+            "find what moved the value to another call, and carry origins through it; docs/proof.md says what is shown",
+        )
+        for name, verdict in proof.unproven.items()
+    )
+
+
+def _untagged(value: str | None, exported: ExportedCase) -> str:
+    """Say of a value that no tagged node makes what it is."""
+    if any(given.name == value for given in exported.proto.graph.input):
+        return "an input of the graph"
+    return "untagged"
+
+
+def _call(name: str, attribution: Attribution) -> str:
+    tag = attribution.hierarchy.tag(name) if name in attribution.hierarchy else "a call that the file does not list"
+    return f"call {name} ({tag})" if name else f"the model's own call ({tag})"
+
+
+RULE = Rule("MUST-007", "the tags are proven", _check)

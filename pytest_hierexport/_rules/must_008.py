@@ -1,0 +1,80 @@
+"""MUST-008: a second process, under another hash seed, exports the same bytes."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, at_most
+
+if TYPE_CHECKING:
+    from pytest_hierexport._rules.repeats import Repeat
+
+__all__ = ["RULE"]
+
+_SAME = "the same from a second process, under another hash seed"
+_DO = "look for what hangs on the order of a set, on hash() or id(), on the time, or on random numbers without a seed"
+
+
+def _check(exported: ExportedCase) -> Iterator[Violation]:
+    from pytest_hierexport._rules.repeats import repeat_of
+
+    with repeat_of(exported) as repeat:
+        yield from at_most(_violations(exported, repeat))
+
+
+def _violations(exported: ExportedCase, repeat: Repeat) -> Iterator[Violation]:
+    from pytest_hierexport._onnx.files import digest
+    from pytest_hierexport._proof.state import state_digest
+
+    if repeat.error:
+        yield Violation(exported.path.name, f"an export, {_SAME}", repeat.error, _DO)
+        return
+    folder = exported.path.parent
+    changed = [name for name in _files(exported, repeat) if digest(folder / name) != repeat.files.get(name, "")]
+    if not changed:
+        shutil.rmtree(repeat.folder, ignore_errors=True)
+    elif state_digest(exported.example) != repeat.state:
+        yield Violation("the model and its inputs", f"weights and inputs, {_SAME}", "others", f"in the factory, {_DO}")
+    else:
+        for name in changed:
+            yield from _differences(folder / name, repeat.folder / name, is_model=name == exported.path.name)
+
+
+def _files(exported: ExportedCase, repeat: Repeat) -> list[str]:
+    """Return the names of what either export consists of."""
+    from pytest_hierexport._onnx.storage import sidecar_path
+
+    beside = (exported.path, exported.path.with_name(f"{exported.path.name}.data"), sidecar_path(exported.path))
+    return list(dict.fromkeys([*(path.name for path in beside if path.exists()), *repeat.files]))
+
+
+def _differences(here: Path, there: Path, *, is_model: bool) -> Iterator[Violation]:
+    found = list(_in_model(here, there) if is_model else _in_text(here, there))
+    yield from found or [Violation(here.name, f"bytes, {_SAME}", "others", _DO)]
+
+
+def _in_model(here: Path, there: Path) -> Iterator[Violation]:
+    from pytest_hierexport._onnx.storage import load_proto
+    from pytest_hierexport._rules.graph_diff import differences
+
+    if there.exists():
+        for difference in differences(load_proto(here), load_proto(there)):
+            yield Violation(difference.where, f"{difference.plain}, {_SAME}", difference.found, _DO)
+
+
+def _in_text(here: Path, there: Path) -> Iterator[Violation]:
+    """Name the first line that differs, in what is text."""
+    try:
+        lines = [path.read_text(encoding="utf-8").splitlines() for path in (here, there)]
+    except (OSError, UnicodeDecodeError):
+        return
+    for number, (one, other) in enumerate(zip(*lines, strict=False), 1):
+        if one != other:
+            yield Violation(f"{here.name}, line {number}", f"{one[:200]}, {_SAME}", other[:200], _DO)
+            return
+
+
+RULE = Rule("MUST-008", "exports repeat", _check)

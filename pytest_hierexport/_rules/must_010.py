@@ -1,0 +1,66 @@
+"""MUST-010: neither the file nor its sidecar tells of the machine that they were made on."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from typing import TYPE_CHECKING
+
+from pytest_hierexport._errors import TagError
+from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, at_most
+
+if TYPE_CHECKING:
+    from pytest_hierexport._calls.hierarchy import Hierarchy
+    from pytest_hierexport._rules.leaks import Leak
+
+__all__ = ["RULE"]
+
+
+def _check(exported: ExportedCase) -> Iterator[Violation]:
+    yield from at_most(
+        Violation(
+            leak.where,
+            "no path, user or host of the machine that exports",
+            f"{leak.found}, which tells {leak.tells}",
+            "find who writes it: an exporter's metadata, a stack trace, a path in a class or a constant of the model",
+        )
+        for leak in _leaks(exported)
+    )
+
+
+def _leaks(exported: ExportedCase) -> Iterator[Leak]:
+    from pytest_hierexport._onnx.storage import sidecar_path
+    from pytest_hierexport._rules.leaks import Machine, leaks_in_message, leaks_in_text
+
+    machine, known = Machine.this(), _known(exported)
+    yield from leaks_in_message(exported.proto, machine, known)
+    beside = sidecar_path(exported.path)
+    if beside.exists():
+        yield from leaks_in_text(beside.name, beside.read_text(encoding="utf-8", errors="replace"), machine, known)
+
+
+class _Names(Container[str]):
+    """The call names, tags and namespaces of a hierarchy; all tags at once would take quadratic memory."""
+
+    def __init__(self, hierarchy: Hierarchy) -> None:
+        self._hierarchy = hierarchy
+        self._namespaces = {call.path.replace(".", "/") for call in hierarchy.values()}
+
+    def __contains__(self, text: object) -> bool:
+        return text in self._hierarchy or text in self._namespaces or self._is_tag(text)
+
+    def _is_tag(self, text: object) -> bool:
+        try:
+            return isinstance(text, str) and self._hierarchy.resolve(text) is not None
+        except KeyError:
+            return False
+
+
+def _known(exported: ExportedCase) -> Container[str]:
+    """Return the texts that follow from the model's own names: a module may be called like a folder or a user."""
+    try:
+        return _Names(exported.attribution.hierarchy)
+    except TagError:
+        return ()
+
+
+RULE = Rule("MUST-010", "nothing leaks", _check)

@@ -1,0 +1,61 @@
+"""The rules there are, and which of them run."""
+
+from __future__ import annotations
+
+import difflib
+import pkgutil
+from collections.abc import Iterable
+from functools import cache
+from importlib import import_module
+
+from pytest_hierexport import _rules as _package
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport._rules.base import Rule
+
+__all__ = ["built_in", "rules"]
+
+_PREFIX = "must_"
+
+
+@cache
+def built_in() -> tuple[Rule, ...]:
+    """Return every rule that has a file here, by id: a rule that lands is a rule that runs."""
+    names = sorted(module.name for module in pkgutil.iter_modules(_package.__path__) if module.name.startswith(_PREFIX))
+    return tuple(import_module(f"{_package.__name__}.{name}").RULE for name in names)
+
+
+def rules(ids: Iterable[str] | None = None, extra: Iterable[Rule] = ()) -> list[Rule]:
+    """Return the rules to run, the project's own after the built-in ones.
+
+    Args:
+        ids: Those to run; None for all. The cardinal ones run whatever is asked for.
+        extra: The project's own rules.
+
+    Raises:
+        UsageError: No rule has one of the ids, or two rules share one.
+    """
+    known = _by_id((*built_in(), *extra))
+    if ids is None:
+        return list(known.values())
+    wanted = set(ids)
+    for unknown in sorted(wanted - set(known)):
+        near = difflib.get_close_matches(unknown, known, n=3, cutoff=0.5)
+        raise UsageError(
+            "the id of a rule",
+            found=repr(unknown),
+            do=f"choose from {', '.join(near or known)}",
+        )
+    return [rule for rule in known.values() if rule.cardinal or rule.id in wanted]
+
+
+def _by_id(all_rules: Iterable[Rule]) -> dict[str, Rule]:
+    known: dict[str, Rule] = {}
+    for rule in all_rules:
+        if rule.id in known:
+            raise UsageError(
+                f"one rule of the id {rule.id}",
+                found=f"two: {known[rule.id].promise!r} and {rule.promise!r}",
+                do="give the project's own rule another id",
+            )
+        known[rule.id] = rule
+    return known

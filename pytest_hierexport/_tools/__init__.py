@@ -1,0 +1,1 @@
+"""What people do with a tagged file: one module for each tool."""

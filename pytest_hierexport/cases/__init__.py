@@ -1,8 +1,0 @@
-"""Models with their inputs, and what may be asked for to get them."""
-
-from __future__ import annotations
-
-from pytest_hierexport.cases.case import Case, Example, KnownFailure
-from pytest_hierexport.cases.selectors import select
-
-__all__ = ["Case", "Example", "KnownFailure", "select"]

@@ -1,8 +1,0 @@
-"""`export()`: any `nn.Module` in, tagged ONNX out."""
-
-from __future__ import annotations
-
-from pytest_hierexport.exporter.pipeline import export
-from pytest_hierexport.exporter.result import Export
-
-__all__ = ["Export", "export"]

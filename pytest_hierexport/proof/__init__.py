@@ -1,8 +1,0 @@
-"""Running the graph and the model on the same input, to show call by call that the tags are right."""
-
-from __future__ import annotations
-
-from pytest_hierexport.proof.prove import Proof, prove
-from pytest_hierexport.proof.verdict import Kind, Verdict
-
-__all__ = ["Kind", "Proof", "Verdict", "prove"]

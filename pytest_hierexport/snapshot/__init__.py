@@ -1,7 +1,0 @@
-"""A hierarchy as the text that is committed, and what changed from one text to another."""
-
-from __future__ import annotations
-
-from pytest_hierexport.snapshot.rendering import is_snapshot, of, text
-
-__all__ = ["is_snapshot", "of", "text"]
