@@ -28,11 +28,11 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from pytest_hierexport import export
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins
 from pytest_hierexport._calls.hierarchy import Hierarchy, join_path
 from pytest_hierexport._cases import Case, Example, select
 from pytest_hierexport._errors import HierexportError
-from pytest_hierexport._export import export
 from pytest_hierexport._onnx.graph import walk_ir
 from pytest_hierexport._proof import Proof, prove
 

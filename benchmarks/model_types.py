@@ -115,9 +115,9 @@ def _in_process(model_type: str, timeout: float) -> Outcome:
 def _one(model_type: str) -> Outcome:
     warnings.simplefilter("ignore")
     from benchmarks.tiny_types import build
+    from pytest_hierexport import export
     from pytest_hierexport._cases import Case
     from pytest_hierexport._errors import HierexportError
-    from pytest_hierexport._export import export
     from pytest_hierexport._proof import prove
 
     started = time.perf_counter()

@@ -22,10 +22,10 @@ import toy_models
 from hardcoded import PAIRS
 from innocent import INNOCENT
 from pairs import Pair, source
+from pytest_hierexport import Export, export
 from pytest_hierexport._calls.attribution import Attribution, Origin
 from pytest_hierexport._calls.hierarchy import Call
 from pytest_hierexport._cases import Case, Example
-from pytest_hierexport._export import Export, export
 from pytest_hierexport._onnx.storage import attach
 from pytest_hierexport._rules.base import ExportedCase, Exporter
 from pytest_hierexport._rules.hardcoded import exporter_sources, violations

@@ -16,8 +16,8 @@ import pytest
 import torch
 from onnx import numpy_helper
 
+from pytest_hierexport import export
 from pytest_hierexport._cases import Example
-from pytest_hierexport._export import export
 from pytest_hierexport._rules.base import ExportedCase
 from toys import breaks, case_of, damaged, exported
 

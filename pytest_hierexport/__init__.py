@@ -1,7 +1,8 @@
-"""Export any PyTorch model to ONNX with every node tagged with the module calls it came from.
+"""Export any PyTorch model to ONNX with every node tagged with the module call it came from.
 
-The public names are resolved when they are first asked for: importing the package costs nothing, and torch is
-imported by what needs it.
+What is listed here, with `pytest_hierexport.assertions`, is what users import; all else is private by its name. A
+public name is imported when it is first used: importing the package costs nothing, and torch is imported by what
+needs it.
 """
 
 from __future__ import annotations
@@ -11,38 +12,62 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
-    from pytest_hierexport._calls.hierarchy import Call, Hierarchy
+    from pytest_hierexport._calls.hierarchy import Call, Hierarchy, Module, Parameter
     from pytest_hierexport._carry import carry
+    from pytest_hierexport._cases import Case, Example
     from pytest_hierexport._errors import CollectError, ExportError, HierexportError, TagError, UsageError
-    from pytest_hierexport._export import Export, export
-    from pytest_hierexport._onnx.storage import read, save
+    from pytest_hierexport._export.pipeline import export
+    from pytest_hierexport._export.result import Export
+    from pytest_hierexport._onnx.graph import node_key, walk
+    from pytest_hierexport._onnx.storage import attach, read, rewrite, save
+    from pytest_hierexport._proof import Proof, Verdict, prove
+    from pytest_hierexport._rules.base import ExportedCase, Rule, Violation
 
 __all__ = [
     "Attribution",
     "Call",
+    "Case",
     "CollectError",
     "Evidence",
+    "Example",
     "Export",
     "ExportError",
+    "ExportedCase",
     "Hierarchy",
     "HierexportError",
+    "Module",
     "Origin",
+    "Parameter",
+    "Proof",
+    "Rule",
     "TagError",
     "UsageError",
+    "Verdict",
+    "Violation",
+    "attach",
     "carry",
     "export",
+    "node_key",
+    "prove",
     "read",
+    "rewrite",
     "save",
+    "walk",
 ]
 
 # No module here bears a public name: importing it would put the module in the place of what the name promises.
 _HOMES = {
-    "attribution": ("Attribution", "Evidence", "Origin"),
+    "_calls.attribution": ("Attribution", "Evidence", "Origin"),
+    "_calls.hierarchy": ("Call", "Hierarchy", "Module", "Parameter"),
     "_carry": ("carry",),
-    "errors": ("CollectError", "ExportError", "HierexportError", "TagError", "UsageError"),
-    "exporter": ("Export", "export"),
-    "hierarchy": ("Call", "Hierarchy"),
-    "storage": ("read", "save"),
+    "_cases": ("Case", "Example"),
+    "_errors": ("CollectError", "ExportError", "HierexportError", "TagError", "UsageError"),
+    "_export.pipeline": ("export",),
+    "_export.result": ("Export",),
+    "_onnx.graph": ("node_key", "walk"),
+    "_onnx.storage": ("attach", "read", "rewrite", "save"),
+    "_proof": ("Proof", "Verdict", "prove"),
+    "_rules.base": ("ExportedCase", "Rule", "Violation"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

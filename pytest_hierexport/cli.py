@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pytest_hierexport._calls.names import one_line
+from pytest_hierexport._cases.exporters import check_exporter
 from pytest_hierexport._errors import CollectError, ExportError, HierexportError, UsageError
-from pytest_hierexport._export.choices import EXPORTERS, check_exporter, check_opset, is_own
+from pytest_hierexport._export.choices import EXPORTERS, check_opset, is_own
 from pytest_hierexport._onnx.files import exists, is_folder
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ def _heavy_modules() -> None:
             importlib.import_module(name)
     import torch
 
-    from pytest_hierexport._export import export
+    from pytest_hierexport import export
 
     keep_operator_table()
     export(torch.nn.ReLU(), (torch.ones(1),))

@@ -16,10 +16,10 @@ import torch
 from onnx import helper, numpy_helper
 from torch import nn
 
+from pytest_hierexport import export
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._errors import TagError, UsageError
-from pytest_hierexport._export import export
 from pytest_hierexport._onnx import storage
 from pytest_hierexport._tools.analysis import ModuleFigures, analyze
 from pytest_hierexport._tools.analysis_text import as_dict, as_lines

@@ -13,10 +13,10 @@ from torch import nn
 from transformers import PretrainedConfig, PreTrainedModel
 from transformers.exporters import exporter_onnx
 
+from pytest_hierexport import Export, export
 from pytest_hierexport._cases import Case, Example
 from pytest_hierexport._cases.weights import randomise
 from pytest_hierexport._errors import ExportError
-from pytest_hierexport._export import Export, export
 from pytest_hierexport._export.dynamo.capturer import Watch
 from pytest_hierexport._export.dynamo.scopes import STACK
 from pytest_hierexport._proof import prove

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
+from pytest_hierexport import export
 from pytest_hierexport._cases import Case, Example
 from pytest_hierexport._cases.weights import randomise
 from pytest_hierexport._errors import CollectError, ExportError, UsageError
-from pytest_hierexport._export import export
 from pytest_hierexport._proof import prove
 from pytest_hierexport._rules.renaming import renamed
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
+from pytest_hierexport import export
 from pytest_hierexport._cases import Example
 from pytest_hierexport._cases.weights import randomise
-from pytest_hierexport._export import export
 from pytest_hierexport._export.result import Export
 from pytest_hierexport._proof import prove
 

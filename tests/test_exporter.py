@@ -14,10 +14,10 @@ import torch.utils.checkpoint
 from torch import nn
 from torch.nn.utils import parametrizations, parametrize
 
+from pytest_hierexport import Export, export
 from pytest_hierexport._calls.attribution import Evidence
 from pytest_hierexport._cases.weights import randomise
 from pytest_hierexport._errors import ExportError, UsageError
-from pytest_hierexport._export import Export, export
 from pytest_hierexport._export.dynamo.capturer import quiet
 from pytest_hierexport._onnx import storage
 

@@ -11,9 +11,9 @@ from torch import nn
 from transformers import PretrainedConfig, PreTrainedModel
 from transformers.exporters import exporter_onnx
 
+from pytest_hierexport import export
 from pytest_hierexport._cases.zoo.plain import Gate
 from pytest_hierexport._errors import ExportError
-from pytest_hierexport._export import export
 from pytest_hierexport._export.dynamo import scopes
 from pytest_hierexport._export.faults import fault_in
 from pytest_hierexport._export.torchscript import adapter

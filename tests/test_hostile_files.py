@@ -14,10 +14,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from pytest_hierexport import _snapshot as snapshot
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._errors import TagError
 from pytest_hierexport._onnx import sidecar, storage
+from pytest_hierexport._pytest.extension import hierarchy_text
 from pytest_hierexport.assertions import assert_no_torch_nn_tags, assert_nothing_leaks
 
 Calls = dict[str, list[str | None]]
@@ -84,13 +84,13 @@ class TestDepth:
         assert peak < 40e6
 
     def test_a_snapshot_folds_what_nests_deeper_than_models_run(self, tmp_path: Path) -> None:
-        lines = snapshot.of(write(tmp_path / "m.onnx", nested(300))).splitlines()
+        lines = hierarchy_text(write(tmp_path / "m.onnx", nested(300))).splitlines()
         assert len(lines) == 301
         assert lines[-1].count("/") == 301
 
     def test_a_snapshot_of_what_nests_deeper_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(TagError, match="1,200 levels"):
-            snapshot.of(write(tmp_path / "m.onnx", nested(1_200)))
+            hierarchy_text(write(tmp_path / "m.onnx", nested(1_200)))
 
     def test_rules_on_the_file_alone_hold_at_any_depth(self, tmp_path: Path) -> None:
         path = write(tmp_path / "m.onnx", nested(5_000))
@@ -120,11 +120,11 @@ class TestSnapshotLines:
     )
     def test_an_operator_is_one_word(self, tmp_path: Path, operator: str, domain: str, shown: str) -> None:
         path = write(tmp_path / "m.onnx", {"": [None, "m.Net"]}, operator, domain)
-        assert snapshot.of(path) == f"/Net: {shown}\n"
+        assert hierarchy_text(path) == f"/Net: {shown}\n"
 
     def test_a_class_that_is_not_encoded_breaks_no_line(self, tmp_path: Path) -> None:
         path = write(tmp_path / "m.onnx", {"": [None, "m.Net"], "a": ["", "m.A\n/Net/B\x1b"]})
-        assert snapshot.of(path).split("\n") == ["/Net: Neg 1", r"/Net/A\n/Net/B\x1b", ""]
+        assert hierarchy_text(path).split("\n") == ["/Net: Neg 1", r"/Net/A\n/Net/B\x1b", ""]
 
 
 class TestSidecar:

@@ -71,15 +71,14 @@ NO_SUCH = (
 
 OWN = """
     import torch
-    from pytest_hierexport import storage
-    from pytest_hierexport._export import export as plain
+    from pytest_hierexport import export as plain
 
     def export(model, args, kwargs, path, *, opset=None):
         plain(model, args, kwargs, path, opset=opset)
 
     def untagged(model, args, kwargs, path):
         plain(model, args, kwargs, path, tags="none")
-        storage.sidecar_path(path).unlink()
+        path.with_suffix(".hierarchy.json").unlink()
 
     def nothing(model, args, kwargs, path):
         pass

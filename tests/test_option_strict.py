@@ -9,9 +9,8 @@ import torch
 from torch import nn
 
 from projects import Project
-from pytest_hierexport import cli
+from pytest_hierexport import cli, export
 from pytest_hierexport._errors import ExportError
-from pytest_hierexport._export import export
 
 MODELS = "--hierexport-models=branching.py::build"
 STRICT = "--hierexport-strict"

@@ -15,14 +15,14 @@ from torch import nn
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
 
+from pytest_hierexport import export
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins
 from pytest_hierexport._cases import Example
 from pytest_hierexport._cases.weights import randomise
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._export import export
 from pytest_hierexport._export.result import Export
+from pytest_hierexport._onnx.models import as_proto
 from pytest_hierexport._proof import Kind, Proof, Verdict, prove, session
-from pytest_hierexport._proof.loading import loaded
 
 
 class Block(nn.Module):
@@ -353,9 +353,9 @@ def test_a_model_that_does_not_run_at_all_is_an_error_that_says_why() -> None:
 def test_the_model_and_the_graph_are_left_as_they_were() -> None:
     looping = made(Looping)
     state = {name: tensor.clone() for name, tensor in looping.example.model.state_dict().items()}
-    with loaded(looping.exported.model) as (before, _):
+    with as_proto(looping.exported.model) as (before, _):
         looping.prove()
-    with loaded(looping.exported.model) as (after, _):
+    with as_proto(looping.exported.model) as (after, _):
         assert after == before
     assert all(torch.equal(tensor, state[name]) for name, tensor in looping.example.model.state_dict().items())
 

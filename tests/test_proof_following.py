@@ -13,9 +13,9 @@ import pytest
 import torch
 from torch import nn
 
+from pytest_hierexport import export
 from pytest_hierexport._cases import Example
 from pytest_hierexport._cases.weights import randomise
-from pytest_hierexport._export import export
 from pytest_hierexport._proof import Kind, Proof, prove
 from pytest_hierexport._proof.follower import Order
 from pytest_hierexport._proof.following import following

@@ -10,11 +10,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_hierexport import _snapshot as snapshot
+from pytest_hierexport import export
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy, call_name
 from pytest_hierexport._errors import TagError
-from pytest_hierexport._export import export
+from pytest_hierexport._pytest.extension import hierarchy_text
 from pytest_hierexport._snapshot import text
 from pytest_hierexport._snapshot.diff import diff, members
 
@@ -164,17 +164,17 @@ def test_an_export_and_its_file_have_one_text(tmp_path: Path) -> None:
     path = tmp_path / "tower.onnx"
     made = export(Tower(3), (torch.ones(1, 4),), path=path)
     expected = "/Tower\n/Tower/Block.{0..2} ×3: Gemm 1, Relu 1\n"
-    assert snapshot.of(made) == expected
-    assert snapshot.of(path) == expected
+    assert hierarchy_text(made) == expected
+    assert hierarchy_text(path) == expected
 
 
 def test_a_file_without_tags_has_no_text(tmp_path: Path) -> None:
     path = tmp_path / "plain.onnx"
     onnx.save(onnx.helper.make_model(onnx.helper.make_graph([], "graph", [], [])), path)
     with pytest.raises(TagError):
-        snapshot.of(path)
+        hierarchy_text(path)
 
 
 def test_something_else_is_refused_by_its_type() -> None:
     with pytest.raises(TypeError, match="not int"):
-        snapshot.of(3)
+        hierarchy_text(3)

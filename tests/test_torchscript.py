@@ -14,10 +14,10 @@ import pytest
 import torch
 from torch import nn
 
+from pytest_hierexport import Export, export
 from pytest_hierexport._cases import Case, Example
 from pytest_hierexport._cases.weights import randomise
 from pytest_hierexport._errors import ExportError
-from pytest_hierexport._export import Export, export
 from pytest_hierexport._export.dynamo.capturer import quiet
 from pytest_hierexport._onnx import storage
 from pytest_hierexport._onnx.graph import walk_ir

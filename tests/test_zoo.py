@@ -58,6 +58,7 @@ def test_the_inputs_of_a_text_model_hide_something_in_one_row_only(entry: Entry)
 
 
 def test_the_table_is_read_without_torch_or_transformers() -> None:
-    code = "import sys; from pytest_hierexport._cases.zoo import ZOO; print(len(ZOO), {'torch', 'transformers'} & set(sys.modules))"
+    heavy = "{'torch', 'transformers'} & set(sys.modules)"
+    code = f"import sys; from pytest_hierexport._cases.zoo import ZOO; print(len(ZOO), {heavy})"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout == f"{len(ZOO)} set()\n"

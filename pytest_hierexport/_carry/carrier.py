@@ -10,28 +10,34 @@ from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, 
 from pytest_hierexport._carry.flat import Flat, Node, Value, same_type
 from pytest_hierexport._carry.numbering import Form, namesake, number, passed_on
 from pytest_hierexport._carry.regions import Region, leading_from, read_by, read_on, regions, walk_back
+from pytest_hierexport._onnx.models import as_ir
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
     from pytest_hierexport._calls.hierarchy import Hierarchy
+    from pytest_hierexport._onnx.models import Model
 
 __all__ = ["Known", "carry", "carry_known"]
 
 
-def carry(before: ir.Model, attribution: Attribution, after: ir.Model, *, primary: Primary = "first") -> Attribution:
-    """Compute the attribution of `after` from that of `before`.
+def carry(before: Model, attribution: Attribution, after: Model, *, primary: Primary = "first") -> Attribution:
+    """Compute the attribution of a transformed model from that of the model before it.
 
     Args:
-        before: The graph before the transformation.
-        attribution: The origins of each of its nodes and initializers.
-        after: The graph after; it shares no nodes with the graph before.
-        primary: How the first of several origins is chosen.
+        before: The model before the transformation: a path, a protobuf message or an onnx_ir model.
+        attribution: The origins of each of its nodes and initializers, as :func:`pytest_hierexport.read` gives them.
+        after: The model after, in any of the same forms; it shares no nodes with the one before.
+        primary: How the first of several origins is chosen; see :class:`pytest_hierexport.Attribution`.
+
+    Returns:
+        The origins of each node and initializer of `after`.
+
+    Raises:
+        UsageError: A path leads to no ONNX file.
     """
-    flat = Flat.of(before)
+    flat = Flat.of(as_ir(before))
     nodes = {node: attribution.nodes.get(node.key, ()) for node in flat.nodes}
     known = Known(attribution.hierarchy, flat, nodes, attribution.initializers)
-    return carry_known(known, Flat.of(after), primary)
+    return carry_known(known, Flat.of(as_ir(after)), primary)
 
 
 class Known:

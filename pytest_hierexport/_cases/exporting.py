@@ -28,6 +28,8 @@ class Exported:
     exporter: str
     """The capture that served, or `package.module:function`."""
     attribution: Attribution
+    operators: Mapping[str, str]
+    """The operator of every node, by node key."""
     notes: tuple[str, ...] = ()
     """What the user should know."""
     warnings: tuple[str, ...] = ()
@@ -57,7 +59,8 @@ def export_case(case: Case, example: Example, path: Path, **options: Any) -> Exp
 
 
 def _by_capture(case: Case, example: Example, path: Path, options: Mapping[str, Any]) -> Exported:
-    from pytest_hierexport._export import export
+    from pytest_hierexport._export.pipeline import export
+    from pytest_hierexport._onnx.graph import operators
 
     exported = export(
         example.model,
@@ -71,7 +74,9 @@ def _by_capture(case: Case, example: Example, path: Path, options: Mapping[str, 
         strict=bool(case.strict),
         **options,
     )
-    return Exported(exported.exporter, exported.attribution, exported.notes, exported.warnings)
+    return Exported(
+        exported.exporter, exported.attribution, operators(exported.model), exported.notes, exported.warnings
+    )
 
 
 def _by_own(case: Case, example: Example, path: Path) -> Exported:
@@ -83,6 +88,7 @@ def _by_own(case: Case, example: Example, path: Path) -> Exported:
 
     from pytest_hierexport._export.state import WAS_TRAINING, as_found, in_eval_mode, weights_as_found
     from pytest_hierexport._onnx import storage
+    from pytest_hierexport._onnx.graph import operators
 
     function = own_exporter(case.exporter)
     stated = {"opset": case.opset, "dynamic_shapes": example.dynamic_shapes}
@@ -107,9 +113,9 @@ def _by_own(case: Case, example: Example, path: Path) -> Exported:
                 found="no such file after it returned",
                 do="write the tagged model to the path that it is given",
             )
-        attribution = storage.read(made)
+        attribution, used = storage.read(made), operators(storage.load_proto(made))
     notes = (WAS_TRAINING,) if trained else ()
-    return Exported(case.exporter, attribution, notes)
+    return Exported(case.exporter, attribution, used, notes)
 
 
 @contextmanager

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from pytest_hierexport._cases.case import Case, Example, KnownFailure, parts_of
+from pytest_hierexport._cases.exporters import check_exporter
 from pytest_hierexport._cases.inputs import InputSpec
 from pytest_hierexport._errors import CollectError, HierexportError, UsageError, nearest
-from pytest_hierexport._export.choices import check_exporter, check_opset
+from pytest_hierexport._export.choices import check_opset
 
 __all__ = ["read_manifest"]
 

@@ -1,8 +1,1 @@
-"""`export()`: any `nn.Module` in, tagged ONNX out."""
-
-from __future__ import annotations
-
-from pytest_hierexport._export.pipeline import export
-from pytest_hierexport._export.result import Export
-
-__all__ = ["Export", "export"]
+"""Exports any `nn.Module` to a tagged graph: capture, carry, attach. Importing this package imports no torch."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from pytest_hierexport._calls.hierarchy import encode
+from pytest_hierexport._calls.names import encode, encode_operator
 
 if TYPE_CHECKING:
     import onnx
@@ -29,8 +29,10 @@ __all__ = [
     "inventory_proto",
     "may_hold_subgraphs",
     "node_key",
+    "operators",
     "reads_elements",
     "subgraph_prefix",
+    "walk",
     "walk_ir",
     "walk_proto",
 ]
@@ -64,13 +66,20 @@ class Inventory(Generic[NodeT, InitializerT, GraphT]):
     functions: list[Any] = field(default_factory=list)
 
 
-def walk_ir(model: ir.Model) -> Iterator[tuple[str, ir.Node]]:
+def walk(model: ir.Model | onnx.ModelProto) -> Iterator[tuple[str, Any]]:
     """Yield every node of the model, its subgraphs and functions, with its key, in file order."""
+    import onnx
+
+    yield from walk_proto(model) if isinstance(model, onnx.ModelProto) else walk_ir(model)
+
+
+def walk_ir(model: ir.Model) -> Iterator[tuple[str, ir.Node]]:
+    """Yield what :func:`walk` yields, from a model in memory."""
     yield from inventory_ir(model).nodes
 
 
 def walk_proto(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.NodeProto]]:
-    """Yield what :func:`walk_ir` yields, from the protobuf message."""
+    """Yield what :func:`walk` yields, from a protobuf message."""
     yield from inventory_proto(model).nodes
 
 
@@ -104,6 +113,11 @@ def _add_ir_subgraph(found: Inventory[ir.Node, ir.Value, ir.Graph], graph: ir.Gr
     found.graphs.append(graph)
     found.initializers += [(prefix + encode(name), value) for name, value in graph.initializers.items()]
     _add_ir_nodes(found, graph, prefix)
+
+
+def operators(model: ir.Model | onnx.ModelProto) -> dict[str, str]:
+    """Return the operator of every node by node key, as text: `Add`, `com.microsoft::Gelu`."""
+    return {key: encode_operator(node.domain, node.op_type) for key, node in walk(model)}
 
 
 def may_hold_subgraphs(content: bytes) -> bool:

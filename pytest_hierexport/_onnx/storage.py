@@ -56,11 +56,11 @@ def attach(model: ir.Model, attribution: Attribution, tags: Tags = "both") -> No
         UsageError: `tags` is none of these.
         TagError: An origin is no call of the attribution's hierarchy; the model is left as it was.
     """
-    from pytest_hierexport._onnx import ir_tags as memory
+    from pytest_hierexport._onnx import ir_tags
 
     check_tags(tags)
     codec.check_origins(attribution)
-    memory.write(model, attribution, tags)
+    ir_tags.write(model, attribution, tags)
 
 
 def attach_proto(proto: onnx.ModelProto, attribution: Attribution, tags: Tags = "both") -> None:

@@ -7,24 +7,19 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytest_hierexport._calls.attribution import Attribution
+from pytest_hierexport._onnx.models import Model, as_proto
 from pytest_hierexport._proof.boundary import Graph
 from pytest_hierexport._proof.eager import Mode, ModelError, Runnable, run_eager
 from pytest_hierexport._proof.feeds import feeds_of
 from pytest_hierexport._proof.following import following, leaves_open
-from pytest_hierexport._proof.loading import loaded
 from pytest_hierexport._proof.matching import match
 from pytest_hierexport._proof.session import run_graph
 from pytest_hierexport._proof.showing import show_graph
 from pytest_hierexport._proof.unrolling import Unrolling
 from pytest_hierexport._proof.values import Values
 from pytest_hierexport._proof.verdict import Judge, Kind, Verdict
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["Proof", "prove"]
 
@@ -58,7 +53,7 @@ class Proof:
 
 def prove(
     example: Runnable,
-    model: str | Path | ir.Model,
+    model: Model,
     attribution: Attribution,
     *,
     tolerances: Mapping[str, float] | None = None,
@@ -70,14 +65,14 @@ def prove(
 
     Args:
         example: The model with the inputs to run it on. It is left as it was found.
-        model: The exported file, or the graph in memory, which is not changed.
+        model: The exported model: a path, a protobuf message or an onnx_ir model. It is not changed.
         attribution: The origins of the graph's nodes.
         tolerances: Relative tolerances by dtype name, where the dtype's own does not suit.
 
     Raises:
         UsageError: The example's inputs do not fit those of the graph, or the graph or the model does not run on them.
     """
-    with loaded(model) as (proto, folder):
+    with as_proto(model) as (proto, folder):
         feeds = feeds_of(example, proto)
         run = partial(run_graph, proto, feeds, folder=folder)
         unrolling = Unrolling(proto, attribution)

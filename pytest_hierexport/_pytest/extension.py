@@ -14,7 +14,7 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from pytest_hierexport._onnx.atomic import write_atomically
 from pytest_hierexport._onnx.ownership import ForeignFileError
 from pytest_hierexport._pytest.ids import file_name
-from pytest_hierexport._snapshot import is_snapshot, of
+from pytest_hierexport._snapshot import is_snapshot, text
 from pytest_hierexport._snapshot.diff import diff
 
 if TYPE_CHECKING:
@@ -35,6 +35,29 @@ def _folder(anchor: Path) -> Path:
     return (anchor if anchor.is_dir() else anchor.parent) / FOLDER
 
 
+def hierarchy_text(data: object) -> str:
+    """Return the hierarchy of an export, or of a tagged ONNX file by its path, as text; a text stands for itself.
+
+    Raises:
+        TagError: The file holds no tags.
+        TypeError: The data is none of these.
+    """
+    if isinstance(data, str):
+        return data
+    from pytest_hierexport._export.result import Export
+    from pytest_hierexport._onnx.graph import operators
+    from pytest_hierexport._onnx.storage import load_proto, read
+    from pytest_hierexport._rules.base import ExportedCase
+
+    if isinstance(data, Path):
+        return text(read(data), operators(load_proto(data)))
+    if isinstance(data, ExportedCase):
+        return text(data.attribution, operators(data.proto))
+    if isinstance(data, Export):
+        return text(data.attribution, operators(data.model))
+    raise TypeError(f"a hierarchy snapshot is of an export, a Path or a text, not {type(data).__name__}")
+
+
 class HierarchySnapshotExtension(SingleFileSnapshotExtension):
     """A hierarchy per file: `__hierexport__/MODEL.txt` beside the anchor, `__hierexport__/FILE/TEST.txt` for tests."""
 
@@ -43,7 +66,7 @@ class HierarchySnapshotExtension(SingleFileSnapshotExtension):
 
     def serialize(self, data: SerializableData, **_: Any) -> SerializedData:
         """Return the text of an export or of a tagged ONNX file; a text stands for itself."""
-        return of(data)
+        return hierarchy_text(data)
 
     @classmethod
     def dirname(cls, *, test_location: PyTestLocation) -> str:

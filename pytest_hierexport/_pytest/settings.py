@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_hierexport._cases.exporters import check_exporter
 from pytest_hierexport._cases.selectors import split
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._export.choices import check_exporter, check_opset
+from pytest_hierexport._export.choices import check_opset
 from pytest_hierexport._onnx.files import absolute, exists, is_folder
 from pytest_hierexport._pytest.outputs import check_output
 

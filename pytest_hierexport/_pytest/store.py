@@ -199,8 +199,8 @@ def _attempt(case: Case, folder: Path) -> tuple[Entry, Example | None]:
     started = time.perf_counter()
     try:
         example = case.load()
-        from pytest_hierexport import _snapshot as snapshot
         from pytest_hierexport._cases.exporting import export_case
+        from pytest_hierexport._snapshot import text
 
         exported = export_case(case, example, folder / MODEL)
         entry = Entry(
@@ -209,7 +209,7 @@ def _attempt(case: Case, folder: Path) -> tuple[Entry, Example | None]:
             exported.notes,
             exported.warnings,
             exported.attribution.coverage(),
-            snapshot.of(folder / MODEL),
+            text(exported.attribution, exported.operators),
             time.perf_counter() - started,
         )
     except HierexportError as error:

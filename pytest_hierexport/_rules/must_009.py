@@ -36,7 +36,7 @@ def _violations(exported: ExportedCase) -> Iterator[Violation]:
             found.where,
             f"what {path.name} says: {found.beside[:_LONGEST]}",
             found.found[:_LONGEST],
-            "export again, and change tags through pytest_hierexport._onnx.storage.rewrite alone",
+            "export again, and change tags through pytest_hierexport.rewrite alone",
         )
 
 

@@ -13,7 +13,7 @@ from pytest_hierexport._calls.hierarchy import ROOT, Call, Hierarchy, Module, el
 from pytest_hierexport._errors import TagError, UsageError
 from pytest_hierexport._onnx import storage
 from pytest_hierexport._onnx.files import exists
-from pytest_hierexport._onnx.graph import inventory_proto
+from pytest_hierexport._onnx.graph import inventory_proto, operators
 
 if TYPE_CHECKING:
     import onnx
@@ -92,12 +92,12 @@ def analyze(path: str | Path) -> Analysis:
     proto = storage.load_proto(path)
     attribution = storage.read(path)
     exporter, sidecar, modules = _sidecar(path)
-    operators = Counter(_operator(node) for _, node in inventory_proto(proto).nodes)
+    counted = Counter(operators(proto).values())
     return Analysis(
-        nodes=operators.total(),
+        nodes=counted.total(),
         initializers=len(inventory_proto(proto).initializers),
         coverage=attribution.coverage(),
-        operators=dict(sorted(operators.items(), key=lambda item: (-item[1], item[0]))),
+        operators=dict(sorted(counted.items(), key=lambda item: (-item[1], item[0]))),
         opsets={opset.domain: opset.version for opset in proto.opset_import},
         exporter=exporter,
         sidecar=sidecar,
@@ -106,10 +106,6 @@ def analyze(path: str | Path) -> Analysis:
             attribution, _declared(attribution.hierarchy, modules) if modules else _held(attribution, proto)
         ),
     )
-
-
-def _operator(node: onnx.NodeProto) -> str:
-    return f"{node.domain}::{node.op_type}" if node.domain else node.op_type
 
 
 def _sidecar(path: Path) -> tuple[str, str, tuple[Module, ...]]:

@@ -1,4 +1,4 @@
-"""Models for the proof: from a file, from memory, and from memory by way of a file."""
+"""Models from a file, from a message, from memory, and from memory by way of a file."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import onnx_ir as ir
 import pytest
 
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._proof import loading
-from pytest_hierexport._proof.loading import loaded
+from pytest_hierexport._onnx import models
+from pytest_hierexport._onnx.models import as_ir, as_proto
 from pytest_hierexport._proof.session import run_graph
 
 X = np.ones(3, np.float32)
@@ -28,17 +28,17 @@ def doubled() -> ir.Model:
 
 @pytest.mark.parametrize("large", [1, 1 << 29])
 def test_a_model_in_memory_runs_however_large_its_weights_are(large: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "LARGE", large)
-    with loaded(doubled()) as (proto, folder):
+    monkeypatch.setattr(models, "_LARGE", large)
+    with as_proto(doubled()) as (proto, folder):
         (value,) = run_graph(proto, {"x": X}, ["y"], folder)
     assert value.arrays[0].tolist() == [2, 2, 2]
     assert (folder is not None) == (large == 1)
 
 
 def test_a_large_model_in_memory_keeps_its_weights_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "LARGE", 1)
+    monkeypatch.setattr(models, "_LARGE", 1)
     model = doubled()
-    with loaded(model):
+    with as_proto(model):
         pass
     (weight,) = model.graph.initializers.values()
     assert weight.const_value is not None
@@ -48,11 +48,34 @@ def test_a_large_model_in_memory_keeps_its_weights_there(monkeypatch: pytest.Mon
 def test_a_file_is_read_without_its_external_data(tmp_path: Path) -> None:
     ir.save(doubled(), tmp_path / "m.onnx", external_data="m.data")
     (tmp_path / "m.data").unlink()
-    with loaded(tmp_path / "m.onnx") as (proto, folder):
+    with as_proto(tmp_path / "m.onnx") as (proto, folder):
         assert folder == tmp_path
         assert [node.op_type for node in proto.graph.node] == ["Mul"]
 
 
 def test_a_file_that_is_not_there_is_an_error_that_says_so(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"none\.onnx"), loaded(tmp_path / "none.onnx"):
+    with pytest.raises(UsageError, match=r"none\.onnx"), as_proto(tmp_path / "none.onnx"):
         pass
+
+
+def test_external_data_of_a_file_is_found_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ir.save(doubled(), tmp_path / "m.onnx", external_data="m.data")
+    model = as_ir(tmp_path / "m.onnx")
+    monkeypatch.chdir(tmp_path.parent)
+    (weight,) = model.graph.initializers.values()
+    assert weight.const_value is not None
+    assert weight.const_value.numpy().tolist() == [2, 2, 2]
+
+
+def test_a_message_is_copied_before_it_may_be_changed() -> None:
+    message = ir.to_proto(doubled())
+    with as_proto(message) as (proto, folder):
+        proto.graph.node[0].op_type = "Add"
+    assert folder is None
+    assert message.graph.node[0].op_type == "Mul"
+
+
+def test_every_form_of_a_model_gives_the_same_graph(tmp_path: Path) -> None:
+    ir.save(doubled(), tmp_path / "m.onnx")
+    forms = (str(tmp_path / "m.onnx"), tmp_path / "m.onnx", ir.to_proto(doubled()), doubled())
+    assert {tuple(node.op_type for node in as_ir(form).graph) for form in forms} == {("Mul",)}

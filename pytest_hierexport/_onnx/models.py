@@ -1,0 +1,64 @@
+"""An ONNX model wherever it is: a file, a protobuf message, or a model in memory (onnx_ir)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias, Union
+
+from pytest_hierexport._onnx.files import temporary_folder
+from pytest_hierexport._onnx.storage import load_proto
+
+if TYPE_CHECKING:
+    import onnx
+    import onnx_ir as ir
+
+__all__ = ["Model", "as_ir", "as_proto"]
+
+Model: TypeAlias = Union[str, Path, "onnx.ModelProto", "ir.Model"]
+"""The path of an ONNX file, a protobuf message, or an onnx_ir model."""
+
+_LARGE = 1 << 29
+"""From this many bytes of weights on, a model goes through a file: a message ends at 2 GiB."""
+
+
+def as_ir(model: Model) -> ir.Model:
+    """Return a model in memory; external data stays where it is until a tensor is read.
+
+    Raises:
+        UsageError: There is no such file, or it is not ONNX.
+    """
+    import onnx_ir as ir
+
+    if isinstance(model, ir.Model):
+        return model
+    if not isinstance(model, str | Path):
+        return ir.from_proto(model)
+    loaded = ir.from_proto(load_proto(model))
+    ir.external_data.set_base_dir(loaded.graph, Path(model).absolute().parent)
+    return loaded
+
+
+@contextmanager
+def as_proto(model: Model) -> Iterator[tuple[onnx.ModelProto, Path | None]]:
+    """Give a message that may be changed, and the folder where its external data lies, if it has any outside.
+
+    Raises:
+        UsageError: There is no such file, or it is not ONNX.
+    """
+    import onnx_ir as ir
+
+    if isinstance(model, str | Path):
+        yield load_proto(model), Path(model).absolute().parent
+    elif not isinstance(model, ir.Model):
+        copied = type(model)()
+        copied.CopyFrom(model)
+        yield copied, None
+    elif sum(value.const_value.nbytes for value in model.graph.initializers.values() if value.const_value) < _LARGE:
+        yield ir.to_proto(model), None
+    else:
+        with temporary_folder() as folder:
+            path = Path(folder) / "model.onnx"
+            ir.save(model, path, external_data="model.onnx.data")
+            yield load_proto(path), path.parent

@@ -1,0 +1,138 @@
+"""Folds runs of equal sibling modules into one: twelve equal layers become `BertLayer.{0..11} ×12`.
+
+A layer that runs twelve times becomes `AlbertLayer.0@{0..11} ×12`. Below a folded run, `@k` counts within one of its
+members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from pytest_hierexport._calls.names import call_name
+
+__all__ = ["Segment", "fold"]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A call with a segment, or a run of equal ones."""
+
+    name: str
+    """The segment without its `@k`."""
+    index: int
+    path: str
+    """The instance's path, which repeated calls share."""
+    operators: tuple[tuple[str, int], ...]
+    children: tuple[Segment, ...]
+    times: int = 1
+    marks: str = ""
+    """What stands for the run in its segment, empty for a single call."""
+
+    @property
+    def segment(self) -> str:
+        return self.marks or call_name(self.name, self.index)
+
+
+def fold(node: Segment) -> Segment:
+    """Fold the runs of equal siblings below a node, the innermost first."""
+    children = [fold(child) for child in node.children]
+    folded: list[Segment] = []
+    while children:
+        run = _run(children)
+        folded.append(_as_one(run) if len(run) > 1 else run[0])
+        del children[: len(run)]
+    return replace(node, children=tuple(folded))
+
+
+def _run(siblings: list[Segment]) -> list[Segment]:
+    """Return the first sibling and those after it that are equal to it but for a number that goes up by one."""
+    run = siblings[:1]
+    first: tuple[object, ...] | None = None
+    for sibling in siblings[1:]:
+        follows = _next_in_list(run[-1], sibling) if len(run) == 1 else _same_step(run, sibling)
+        if not (follows or _repeats(run, sibling)):
+            break
+        first = first or _content(run[0])
+        if _content(sibling) != first:
+            break
+        run.append(sibling)
+    return run
+
+
+def _same_step(run: list[Segment], sibling: Segment) -> bool:
+    return not _repeats(run[:1], run[1]) and _next_in_list(run[-1], sibling)
+
+
+def _repeats(run: list[Segment], sibling: Segment) -> bool:
+    """Whether a sibling is the next call under the very name that every call of the run has."""
+    last = run[-1]
+    return run[0].name == last.name == sibling.name and sibling.index == last.index + 1
+
+
+def _next_in_list(last: Segment, sibling: Segment) -> bool:
+    before, after = _numbered(last), _numbered(sibling)
+    return (
+        before is not None and after is not None and last.index == sibling.index and after == (before[0], before[1] + 1)
+    )
+
+
+def _numbered(node: Segment) -> tuple[str, int] | None:
+    """Split the number of a list's item off its segment."""
+    stem, dot, number = node.name.rpartition(".")
+    return (stem, int(number)) if dot and number.isdecimal() and number.isascii() else None
+
+
+def _as_one(run: list[Segment]) -> Segment:
+    first, last = run[0], run[-1]
+    if first.name == last.name:
+        marks = f"{first.name}@{{{first.index}..{last.index}}}"
+    else:
+        stem, number = first.name.rpartition(".")[0], last.name.rpartition(".")[2]
+        marks = call_name(f"{stem}.{{{first.name.rpartition('.')[2]}..{number}}}", first.index)
+    children = tuple(_relative(child, _lowest(first)) for child in first.children)
+    return replace(first, times=len(run), marks=marks, children=children)
+
+
+def _content(node: Segment) -> tuple[object, ...]:
+    """What makes siblings equal: operators and all that is below, call indices counted from the first."""
+    lowest = _lowest(node)
+    return (node.operators, tuple(_shape(_relative(child, lowest)) for child in node.children))
+
+
+def _shape(node: Segment) -> tuple[object, ...]:
+    return (node.segment, node.times, node.operators, tuple(_shape(child) for child in node.children))
+
+
+def _lowest(node: Segment) -> dict[str, int]:
+    """Return the lowest call index under every path below a node."""
+    lowest: dict[str, int] = {}
+    for below in _below(node):
+        lowest[below.path] = min(below.index, lowest.get(below.path, below.index))
+    return lowest
+
+
+def _below(node: Segment) -> Iterator[Segment]:
+    for child in node.children:
+        yield child
+        yield from _below(child)
+
+
+def _relative(node: Segment, lowest: Mapping[str, int]) -> Segment:
+    """Count the call indices of a node and of all below it from the lowest of their paths."""
+    moved = replace(
+        node,
+        index=node.index - lowest.get(node.path, 0),
+        children=tuple(_relative(child, lowest) for child in node.children),
+    )
+    return replace(moved, marks=_moved_marks(node, moved.index)) if node.marks else moved
+
+
+def _moved_marks(node: Segment, index: int) -> str:
+    """Return the marks of a run whose first call index has moved."""
+    name, at, rest = node.marks.partition("@")
+    if not at:
+        return node.marks
+    if "{" in rest:
+        return f"{name}@{{{index}..{index + node.times - 1}}}"
+    return call_name(name, index)
