@@ -1,8 +1,28 @@
-"""Origins through any graph transformation: `carry(before, after)` sees the two graphs and nothing else."""
+"""Carries origins through any transformation of a graph: `carry(before, attribution, after)` sees the graphs alone.
+
+Example. Two layers compute equal masks; an optimizer keeps one of them (common subexpression elimination):
+
+    before                     call       after                    origins
+    mask_0 = Where(c, a, b)    layer.0    mask_0 = Where(c, a, b)  layer.0 traced, layer.1 merged
+    sum_0  = Add(q_0, mask_0)  layer.0    sum_0  = Add(q_0, mask_0)  layer.0 traced
+    mask_1 = Where(c, a, b)    layer.1
+    sum_1  = Add(q_1, mask_1)  layer.1    sum_1  = Add(q_1, mask_0)  layer.1 traced
+
+The steps, each in a module of its own:
+
+1. `copying`: copy both graphs, functions expanded.
+2. `numbering`, `aliases`: number the values of both graphs, so that equal values get one number.
+3. `match`: pair each node with its twin, and each removed duplicate with the nodes that replaced it.
+4. `regions`: group the nodes without a twin, with the nodes that they replaced (fusion).
+5. `cancelled`, `identities`, `leftover`: inverse pairs that were dropped, inserted identities, and what is left.
+6. `folded`: computed values that became initializers (constant folding).
+"""
 
 from __future__ import annotations
 
-from pytest_hierexport._carry.carrier import Known, carry, carry_known
+from pytest_hierexport._carry.carrying import carry, carry_flat
+from pytest_hierexport._carry.copying import flat_copy
 from pytest_hierexport._carry.flat import Flat
+from pytest_hierexport._carry.match import Known
 
-__all__ = ["Flat", "Known", "carry", "carry_known"]
+__all__ = ["Flat", "Known", "carry", "carry_flat", "flat_copy"]

@@ -1,7 +1,7 @@
-"""What constant operations give, computed once for each way in which constants are combined.
+"""Folds small constants with onnx's reference implementation, each expression once.
 
-Two constants that were computed in different ways are one value all the same, and an optimizer that folds and
-deduplicates them knows it. Small ones are therefore computed, by onnx's own reference implementation.
+Constants that were computed by different expressions may be equal, and an optimizer that folds and deduplicates them
+finds out. So value numbering needs their contents.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _Types = tuple[_Type | None, ...]
 
 
 class Constants:
-    """Computes what nodes give whose inputs are known, and remembers it."""
+    """Computes the outputs of nodes whose inputs are known constants, equal ones once."""
 
     def __init__(self, opsets: dict[str, int]) -> None:
         """Compute with the operators of these opsets."""
         self._opsets = opsets
         self._known: dict[Hashable, _Contents] = {}
 
-    def given_by(self, node: Node, inputs: _Contents) -> _Contents:
-        """Return what each output holds, as :func:`tensor_key` writes it; None where that is not known."""
-        types = _types_read(node)
+    def outputs_of(self, node: Node, inputs: _Contents) -> _Contents:
+        """Return the content of each output, as :func:`tensor_key` writes it; None where it is not known."""
+        types = _types_taken(node)
         key = (node.operator, node.attributes, inputs, types)
         if key not in self._known:
             self._known[key] = self._compute(node, inputs, types)
@@ -44,12 +44,12 @@ class Constants:
     def _compute(self, node: Node, inputs: _Contents, types: _Types) -> _Contents:
         unknown: _Contents = (None,) * len(node.outputs)
         known = bool(inputs) and all(pair != (None, None) for pair in zip(inputs, types, strict=True))
-        if not known or not node.repeatable:
+        if not known or not node.pure:
             return unknown
         whole = all(kind is None or None not in kind for kind in types)
         try:
             first, *others = [self._trial(node, inputs, types, trial) for trial in _STAND_INS[: 1 if whole else None]]
-        except Exception:  # noqa: BLE001 what onnx's reference cannot compute, or no tensor can hold, stays unknown
+        except Exception:  # noqa: BLE001 onnx's reference raises anything for what it cannot compute
             return unknown
         return first if len(first) == len(unknown) and all(other == first for other in others) else unknown
 
@@ -60,7 +60,7 @@ class Constants:
 
 
 def evaluate(node: Node, inputs: Sequence[Any], opsets: Mapping[str, int]) -> list[Any]:
-    """Compute what a node gives, by onnx's reference implementation.
+    """Compute the outputs of a node by onnx's reference implementation.
 
     Args:
         node: The node.
@@ -68,7 +68,7 @@ def evaluate(node: Node, inputs: Sequence[Any], opsets: Mapping[str, int]) -> li
         opsets: The versions of the operators by domain.
 
     Raises:
-        Exception: The reference cannot; what it raises is its own affair.
+        Exception: The reference cannot compute it; it raises exceptions of any class.
     """
     domain, name, _ = node.source.op_identifier()
     operator: Any = load_op(domain, name, opsets.get(domain, 1))
@@ -76,8 +76,8 @@ def evaluate(node: Node, inputs: Sequence[Any], opsets: Mapping[str, int]) -> li
     return [np.asarray(result) for result in (given if isinstance(given, tuple) else (given,))]
 
 
-def _types_read(node: Node) -> _Types:
-    """Return the type of each input of which a node reads no more than that, as far as it is known."""
+def _types_taken(node: Node) -> _Types:
+    """Return the type of each input of which a node takes the type or shape alone; None for the others."""
     domain, name, _ = node.source.op_identifier()
     return tuple(
         None if value is None or reads_elements(domain, name, i) else (value.dtype, _whole(value.shape))
@@ -91,13 +91,13 @@ def _whole(shape: Sequence[int | str | None] | None) -> tuple[int, ...] | None:
 
 
 def _stand_in(kind: _Type, unknown: _Type) -> Any:
-    """Return an array of a type; what is not known of it is taken from another."""
+    """Return an array of a type; what is unknown of it comes from another type."""
     dtype, shape = (known if known is not None else other for known, other in zip(kind, unknown, strict=True))
     return np.broadcast_to(np.zeros((), dtype.numpy()), shape)
 
 
 _STAND_INS: tuple[_Type, ...] = ((ir.DataType.FLOAT, ()), (ir.DataType.INT64, (1,)))
-"""What is taken for a type that is not known: what comes out alike of both does not hang on it."""
+"""What is taken for a type that is not known: what comes out duplicates of both does not hang on it."""
 
 
 def array_of(content: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What the definition of a node's operator says of the node."""
+"""Reads from the definition of a node's operator: default attributes, optional outputs, purity."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pytest_hierexport._calls.hierarchy import encode
 from pytest_hierexport._carry.tensors import tensor_key
 from pytest_hierexport._onnx.operators import definition, is_deterministic
 
-__all__ = ["arity", "attributes", "is_repeatable", "subgraphs"]
+__all__ = ["arity", "attributes", "is_pure", "subgraphs"]
 
 
 def attributes(node: ir.Node, opsets: Mapping[str, int]) -> Hashable:
-    """Return what the attributes say; one that says what its absence would is left out, as tools do."""
-    usual = _defaults(node.op_type, opsets.get(node.domain, 1), node.domain)
-    said = ((name, _attribute(value)) for name, value in node.attributes.items())
-    return tuple(sorted((name, value) for name, value in said if usual.get(name) != value))
+    """Return the attributes in a comparable form, without those that have their default value: tools drop these."""
+    defaults = _defaults(node.op_type, opsets.get(node.domain, 1), node.domain)
+    stated = ((name, _attribute(value)) for name, value in node.attributes.items())
+    return tuple(sorted((name, value) for name, value in stated if defaults.get(name) != value))
 
 
 @lru_cache(maxsize=4096)
@@ -46,7 +46,7 @@ def _attribute(attribute: ir.Attr) -> str:
 
 
 def arity(node: ir.Node, opsets: Mapping[str, int]) -> int:
-    """Return how many outputs the node is asked for: optional ones at the end that nobody reads are not counted."""
+    """Return the number of outputs of a node, without unused optional ones at the end."""
     outputs = list(node.outputs)
     stated = () if len(outputs) == 1 else _optional_outputs(node.op_type, opsets.get(node.domain, 1), node.domain)
     while outputs and len(outputs) - 1 in stated and not outputs[-1].uses() and not outputs[-1].is_graph_output():
@@ -62,8 +62,8 @@ def _optional_outputs(op_type: str, opset: int, domain: str) -> frozenset[int]:
     return frozenset(i for i, output in enumerate(outputs) if output.option == optional)
 
 
-def is_repeatable(node: ir.Node, opsets: Mapping[str, int]) -> bool:
-    """Whether the operator, its attributes and its inputs say all about what the node computes."""
+def is_pure(node: ir.Node, opsets: Mapping[str, int]) -> bool:
+    """Whether operator, attributes and inputs determine the outputs: no random numbers, no subgraphs."""
     if next(subgraphs(node), None) is not None:
         return False
     return is_deterministic(node.op_type, opsets.get(node.domain, 1), node.domain)

@@ -1,218 +1,187 @@
-"""What has no twin: the new nodes that hang together, and the nodes before that they were made of."""
+"""Groups the nodes without a twin into fusions, each with the nodes before that it replaced.
+
+Example. The optimizer folds a Pad into the convolution behind it; `y` is known by its name, `Conv` has no twin:
+
+    before                    call     after                          origins
+    p = Pad(x)                outer    y = Conv(x, w, pads=...)       outer, inner (both fused)
+    y = Conv(p, w)            inner
+
+A region is a set of new nodes that are connected through values unknown to `before`. It replaced the nodes of `before`
+on the way from the values that it takes to those that it gives: a backward slice of `before`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from pytest_hierexport._calls.attribution import Evidence
 from pytest_hierexport._carry.flat import Flat, Node, Value
-from pytest_hierexport._carry.numbering import Numbering, passed_on
+from pytest_hierexport._carry.match import Match, OriginsOf, weakened
+from pytest_hierexport._carry.numbering import Numbering
+from pytest_hierexport._carry.slices import backward_slice, forward_slice
 
-__all__ = ["Region", "leading_from", "read_by", "read_on", "regions", "walk_back"]
-
-
-Became = Mapping[Node, Sequence[Node]]
+__all__ = ["Region", "attribute_regions", "regions"]
 
 
 @dataclass(frozen=True)
 class Region:
-    """New nodes that hang together through values the graph before does not know."""
+    """New nodes that are connected through values that the graph before does not know."""
 
     nodes: tuple[Node, ...]
-    made_of: tuple[Node, ...]
-    """The nodes before between what the region reads and what it gives."""
+    replaced: tuple[Node, ...]
+    """The nodes before between what the region takes and what it gives."""
 
 
-def regions(after: Flat, before: Flat, numbering: Numbering, matched: set[Node], became: Became) -> Iterator[Region]:
-    """Yield every region of the nodes that are not matched.
+def attribute_regions(match: Match, origins: OriginsOf) -> None:
+    """Give the nodes of every region the origins of all nodes that the region replaced."""
+    for region in regions(match):
+        fused = [origin for node in region.replaced for origin in match.known.nodes[node]]
+        for node in region.nodes:
+            origins[node] += weakened(Evidence.FUSED, fused)
 
-    Args:
-        after: The graph after.
-        before: The graph before.
-        numbering: The values of both.
-        matched: The nodes after that are computed like nodes before.
-        became: The nodes after that stand for a node before, where that is known.
-    """
 
-    def known(value: Value) -> bool:
+def regions(match: Match) -> Iterator[Region]:
+    """Yield every region of the nodes after that have no match."""
+    numbering, after = match.numbering, match.after
+
+    def is_known(value: Value) -> bool:
         return numbering.after[value] in numbering.known
 
-    for component in _components(after, matched, known):
+    for component in _components(match, is_known):
         upstream: set[Value] = set()
-        for nodes in _steps(sorted(component, key=after.order.__getitem__), after, known):
-            gives = _given(nodes, after, before, numbering, became)
-            reads = _read(nodes, after, numbering)
-            made_of = _between(before, numbering, gives, reads, upstream)
-            upstream.update(output for node in made_of for output in node.outputs)
-            yield Region(tuple(nodes), tuple(made_of))
+        for nodes in _steps(sorted(component, key=after.order.__getitem__), after, is_known):
+            replaced = _replaced(match, _given(match, nodes), _taken(nodes, after, numbering), upstream)
+            upstream.update(output for node in replaced for output in node.outputs)
+            yield Region(tuple(nodes), tuple(replaced))
 
 
-def _steps(component: list[Node], after: Flat, known: Callable[[Value], bool]) -> Iterator[list[Node]]:
+def _components(match: Match, is_known: Callable[[Value], bool]) -> Iterator[list[Node]]:
+    """Group the unmatched nodes that are connected through unknown values; an Identity of a known value is none."""
+    after = match.after
+    left = {
+        node: None
+        for node in after.nodes
+        if node not in match.matched and (node.identity_input is None or not is_known(node.outputs[0]))
+    }
+    while left:
+        start = next(iter(left))
+        del left[start]
+        component, pending = [start], [start]
+        while pending:
+            for other in _connected(pending.pop(), after, is_known):
+                if other in left:
+                    del left[other]
+                    component.append(other)
+                    pending.append(other)
+        yield component
+
+
+def _connected(node: Node, after: Flat, is_known: Callable[[Value], bool]) -> Iterator[Node]:
+    """Yield the producers and consumers that a node shares an unknown value with."""
+    for value in node.operands:
+        if not is_known(value) and value in after.producer:
+            yield after.producer[value]
+    for output in node.outputs:
+        if not is_known(output):
+            yield from after.consumers.get(output, ())
+
+
+def _steps(component: list[Node], after: Flat, is_known: Callable[[Value], bool]) -> Iterator[list[Node]]:
     """Cut a component behind every node that gives a known value: such a node ends a fusion of its own.
 
-    Nodes that give none go with the first that needs them.
+    A node that gives no known value goes with the first node that needs it.
     """
-    taken: set[Node] = set()
-    inside = set(component)
+    inside, taken = set(component), set[Node]()
     for node in component:
-        if not any(known(output) for output in node.outputs):
+        if not any(is_known(output) for output in node.outputs):
             continue
-        step, members = [node], {node}
-        for member in step:
-            for value in member.reads:
-                maker = None if known(value) else after.maker.get(value)
-                if maker is not None and maker in inside and maker not in taken and maker not in members:
-                    step.append(maker)
-                    members.add(maker)
+        step = {node: None}
+        pending = [node]
+        for member in pending:
+            for value in member.operands:
+                producer = None if is_known(value) else after.producer.get(value)
+                if producer in inside and producer not in taken and producer not in step:
+                    step[producer] = None
+                    pending.append(producer)
         taken.update(step)
-        yield step
+        yield list(step)
     left = [node for node in component if node not in taken]
     if left:
         yield left
 
 
-def _given(nodes: list[Node], after: Flat, before: Flat, numbering: Numbering, became: Became) -> list[Value]:
-    """Return the values before that the nodes give: all that were computed alike and have no maker of their own."""
-    outputs = dict.fromkeys(value for node in nodes for value in node.outputs)
-    given: dict[Value, None] = {}
-    for value in outputs:
-        number = numbering.after[value]
-        likes = [like for like in numbering.by_number.get(number, ()) if _heir(like, after) in {None, *outputs}]
-        likes = [like for like in likes if like not in numbering.aliases] or likes
-        rivals = [other for other in numbering.by_number_after[number] if other not in outputs]
-        if rivals and value.name not in before.named:
-            own, others = read_by(value, after), {name for rival in rivals for name in read_by(rival, after)}
-            likes = _read_alike(likes, own, others, before, became)
-        given.update(dict.fromkeys(likes))
-    return list(given) or [
-        numbering.known[numbering.after[value]] for value in outputs if numbering.after[value] in numbering.known
-    ]
-
-
-def _heir(value: Value, after: Flat) -> Value | None:
-    """Return the value after that bears the name of one before and is computed: handing it on is no computing."""
-    heir = after.named.get(value.name) if value.name else None
-    maker = after.maker.get(heir) if heir is not None else None
-    return None if maker is None or passed_on(maker) is not None else heir
-
-
-def _read_alike(likes: list[Value], own: set[str], others: set[str], before: Flat, became: Became) -> list[Value]:
-    """Return those of equal values before whose readers now read one value after, or at least none of its rivals.
-
-    Args:
-        likes: The values before.
-        own: What the readers of the one value after give.
-        others: What those of its rivals give.
-        before: The graph before.
-        became: The nodes after that stand for a node before.
-    """
-    readers = {like: read_on(like, before, became) for like in likes}
-    kept = [like for like, by in readers.items() if not by.isdisjoint(own) or by.isdisjoint(others)]
-    return kept or likes
-
-
-def read_on(value: Value, before: Flat, became: Became) -> set[str]:
-    """Return what the readers of a value before give, or gave, by the names of before and of after."""
-    survivors = (node for reader in before.readers.get(value, ()) for node in became.get(reader, ()))
-    return read_by(value, before).union(*(_names(node) for node in survivors))
-
-
-def read_by(value: Value, flat: Flat) -> set[str]:
-    """Return what the readers of a value give, by name: a function's nodes keep these where it is written out."""
-    return {name for reader in flat.readers.get(value, ()) for name in _names(reader)}
-
-
-def _names(node: Node) -> list[str]:
-    return [output.name or node.key for output in node.outputs]
-
-
-def _read(nodes: list[Node], after: Flat, numbering: Numbering) -> set[int]:
+def _taken(nodes: list[Node], after: Flat, numbering: Numbering) -> set[int]:
+    """Return the numbers of the values that a region takes from outside."""
     inside = set(nodes)
     return {
         numbering.after[value]
         for node in nodes
-        for value in node.reads
-        if after.maker.get(value) not in inside or numbering.after[value] in numbering.known
+        for value in node.operands
+        if after.producer.get(value) not in inside or numbering.after[value] in numbering.known
     }
 
 
-def _between(
-    before: Flat, numbering: Numbering, gives: list[Value], reads: set[int], upstream: set[Value]
-) -> list[Node]:
-    """Return the nodes before between the values read and the values given.
+def _given(match: Match, nodes: list[Node]) -> list[Value]:
+    """Return the values before that a region gives: all that were equal and have no other producer now."""
+    numbering = match.numbering
+    outputs = dict.fromkeys(value for node in nodes for value in node.outputs)
+    given: dict[Value, None] = {}
+    for value in outputs:
+        equal = numbering.by_number.get(numbering.after[value], [])
+        equal = [other for other in equal if _namesake_after(other, match.after) in {None, *outputs}]
+        equal = [other for other in equal if other not in numbering.aliases] or equal
+        rivals = [other for other in numbering.by_number_after[numbering.after[value]] if other not in outputs]
+        if rivals and value.name not in match.before.named:
+            equal = _with_consumers_of(match, value, rivals, equal)
+        given.update(dict.fromkeys(equal))
+    known = (numbering.after[value] for value in outputs)
+    return list(given) or [numbering.known[number] for number in known if number in numbering.known]
 
-    The walk back ends at a value that is read, and at one that a fusion further up computes. A value that lives on
-    elsewhere ends it too, unless values that are read lie behind it: then the new nodes compute it once more.
+
+def _namesake_after(value: Value, after: Flat) -> Value | None:
+    """Return the value after that has the name of one before and is computed, not passed through."""
+    namesake = after.named.get(value.name) if value.name else None
+    producer = after.producer.get(namesake) if namesake is not None else None
+    return None if producer is None or producer.identity_input is not None else namesake
+
+
+def _with_consumers_of(match: Match, value: Value, rivals: list[Value], equal: list[Value]) -> list[Value]:
+    """Return those of equal values before whose consumers now consume one value after, or at least none of its rivals.
+
+    Two layers may compute equal values, each by a fusion of its own.
     """
+    own = match.after.names_of_consumers(value)
+    others = {name for rival in rivals for name in match.after.names_of_consumers(rival)}
+    consumers = {each: match.consumer_names(each) for each in equal}
+    kept = [each for each, names in consumers.items() if not names.isdisjoint(own) or names.isdisjoint(others)]
+    return kept or equal
+
+
+def _replaced(match: Match, gives: list[Value], takes: set[int], upstream: set[Value]) -> list[Node]:
+    """Return the nodes before between the values that a region takes and those that it gives.
+
+    The slice ends at a value that the region takes, and at one that a region further up computes. A value that lives on
+    elsewhere ends it too, unless values that the region takes lie behind it: then the region computes it once more.
+    """
+    before, numbering = match.before, match.numbering
     numbers, known = numbering.before, numbering.known
-    wanted = {n for n in reads if n in known and known[n].varying}
+    varying = {number for number in takes if number in known and known[number].varying}
 
-    def reached(value: Value) -> bool:
-        return value in upstream or numbers[value] in reads
+    def is_taken(value: Value) -> bool:
+        return value in upstream or numbers[value] in takes
 
-    near = walk_back(before, gives, lambda value: reached(value) or numbers[value] in numbering.alive)
-    if not wanted <= {numbers[value] for node in near for value in node.reads}:
-        whole = walk_back(before, gives, reached)
-        made_of = leading_from(wanted, before, numbering, whole) | set(near)
-        near = [node for node in whole if node in made_of]
-    computing = [node for node in near if not _hands_on(node, numbering)]
-    # Constants are shared freely: whoever made one first says nothing about who computes with it.
-    return [node for node in computing if any(output.varying for output in node.outputs)] or computing or near
-
-
-def _hands_on(node: Node, numbering: Numbering) -> bool:
-    """Whether all that the node gives are values that it reads: it took no part in what was fused."""
-    read = {numbering.before[value] for value in node.reads}
-    return all(numbering.before[output] in read for output in node.outputs)
+    found = backward_slice(before, gives, lambda value: is_taken(value) or match.is_alive(value))
+    if not varying <= {numbers[value] for node in found for value in node.operands}:
+        whole = backward_slice(before, gives, is_taken)
+        kept = forward_slice(varying, before, numbering, whole) | set(found)
+        found = [node for node in whole if node in kept]
+    computing = [node for node in found if not _passes_through(node, numbering)]
+    # Constants are shared freely: the call that made one says nothing about the call that computes with it.
+    return [node for node in computing if any(output.varying for output in node.outputs)] or computing or found
 
 
-def leading_from(wanted: set[int], before: Flat, numbering: Numbering, nodes: list[Node]) -> set[Node]:
-    """The nodes that compute something from the elements of a wanted value."""
-    reached: set[Value] = set()
-    leading: set[Node] = set()
-    for node in sorted(nodes, key=before.order.__getitem__):
-        if any(value in reached or numbering.before[value] in wanted for value in node.elements):
-            leading.add(node)
-            reached.update(node.outputs)
-    return leading
-
-
-def _components(after: Flat, matched: set[Node], known: Callable[[Value], bool]) -> Iterator[list[Node]]:
-    """Group the unmatched nodes that hang together through values that are not known.
-
-    A node that only hands a known value on was made of nothing.
-    """
-    left = {
-        node: None
-        for node in after.nodes
-        if node not in matched and (passed_on(node) is None or not known(node.outputs[0]))
-    }
-    while left:
-        start = next(iter(left))
-        del left[start]
-        component, at = [start], [start]
-        while at:
-            node = at.pop()
-            near = [after.maker.get(value) for value in node.reads if not known(value)]
-            near += [r for output in node.outputs if not known(output) for r in after.readers.get(output, ())]
-            for other in near:
-                if other is not None and other in left:
-                    del left[other]
-                    component.append(other)
-                    at.append(other)
-        yield component
-
-
-def walk_back(flat: Flat, start: Iterable[Value], stop: Callable[[Value], bool]) -> list[Node]:
-    """Return the nodes that compute the elements of the values, up to other values at which to stop."""
-    found: dict[Node, None] = {}
-    begin = list(start)
-    through, at = set(begin), list(begin)
-    while at:
-        value = at.pop()
-        maker = flat.maker.get(value)
-        if maker is None or maker in found or (value not in through and stop(value)):
-            continue
-        found[maker] = None
-        at.extend(maker.elements)
-    return list(found)
+def _passes_through(node: Node, numbering: Numbering) -> bool:
+    """Whether all that the node gives are values that it takes: it took no part in the fusion."""
+    taken = {numbering.before[value] for value in node.operands}
+    return all(numbering.before[output] in taken for output in node.outputs)

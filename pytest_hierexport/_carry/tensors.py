@@ -1,4 +1,4 @@
-"""What tensors hold, as far as it is worth knowing: equal content makes equal values."""
+"""Identifies tensors by their content, where they are small: equal contents are equal values."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from typing import Any
 
 import onnx_ir as ir
 
-__all__ = ["TENSOR", "held_by", "tensor_key", "tensor_sample"]
+__all__ = ["TENSOR", "constant_content", "tensor_key", "tensor_sample"]
 
 # A tensor up to this many bytes is known by its content, as in torch's own deduplication; above it by its name.
 _SMALL = 1024
 TENSOR = "tensor"
-"""What the key of a known tensor begins with."""
+"""The first item of the key of a tensor."""
 
 
 def tensor_key(tensor: Any) -> Hashable | None:
-    """Return what a small tensor holds; None for a large one, whose content is not worth reading."""
+    """Return the content of a small tensor; None for a large one, whose content takes too long to compare."""
     if tensor is None or tensor.nbytes > _SMALL or tensor.dtype == ir.DataType.STRING:
         return None
     return (TENSOR, tensor.dtype.value, tuple(tensor.shape), tensor.tobytes())
 
 
 def tensor_sample(tensor: Any) -> Hashable | None:
-    """Return what equal large tensors have in common and few others; None for one that has no numbers to show."""
+    """Return a sample of a large tensor, the same for equal ones; None for one without readable numbers."""
     if tensor.dtype == ir.DataType.STRING:
         return None
     try:
@@ -33,11 +33,11 @@ def tensor_sample(tensor: Any) -> Hashable | None:
     return (tensor.dtype.value, tuple(tensor.shape), numbers[:16].tobytes(), numbers[-16:].tobytes())
 
 
-def held_by(node: ir.Node) -> Hashable | None:
-    """Return what a node that only holds a tensor gives: the same as an initializer of that content."""
+def constant_content(node: ir.Node) -> Hashable | None:
+    """Return the content of a `Constant` node, as of an initializer of that content; None for any other node."""
     if node.op_type != "Constant" or node.domain or len(node.attributes) != 1:
         return None
-    # onnx_ir's own reader names the tensor after the value, which would be a change to the graph.
+    # onnx_ir's own consumer names the tensor after the value, which would be a change to the graph.
     (attribute,) = node.attributes.values()
     if attribute.is_ref():
         return None

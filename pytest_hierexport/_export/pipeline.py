@@ -11,7 +11,7 @@ import torch
 
 from pytest_hierexport._calls.attribution import Primary
 from pytest_hierexport._calls.hierarchy import Hierarchy
-from pytest_hierexport._carry import Flat, carry_known
+from pytest_hierexport._carry import carry_flat, flat_copy
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._export.capture import Request
 from pytest_hierexport._export.captures import Served, capture_with
@@ -80,7 +80,7 @@ def export(
     served = _capture(request, exporter, strict=strict)
     capture = served.capture
     hierarchy = Hierarchy(capture.calls, keep=kept)
-    attribution = carry_known(known(capture, hierarchy), Flat.of(capture.after), primary)
+    attribution = carry_flat(known(capture, hierarchy), flat_copy(capture.after), primary)
     storage.attach(capture.after, attribution, tags=tags)
     modules = module_tree(model) if isinstance(model, torch.nn.Module) else ()
     result = Export(

@@ -1,4 +1,8 @@
-"""What is known of a graph as it was captured."""
+"""Turns the calls of a capture into the origins of the graph before optimization.
+
+A node that the capture could place has its call as a `traced` origin. A node that it could not place gets that of its
+neighbours: `derived`, which the rules count.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ __all__ = ["known"]
 
 
 def known(capture: Capture, hierarchy: Hierarchy) -> Known:
-    """Turn the calls of a capture into origins; what has no call is placed by its neighbours and says so."""
+    """Return the graph before optimization with the origins of its nodes and initializers."""
     flat = capture.before
     nodes: dict[Node, Origins] = {}
     of_inputs: set[Node] = set()
@@ -26,37 +30,37 @@ def known(capture: Capture, hierarchy: Hierarchy) -> Known:
         if call is not None:
             also = (Origin(other, Evidence.MERGED) for other in _also(node, capture))
             nodes[node] = order_origins(hierarchy, (Origin(call, Evidence.TRACED), *also))
-        elif _reads_inputs_alone(node, flat, of_inputs):
-            # Nothing but the model's own inputs went into it: it ran before the root made any call.
+        elif _takes_inputs_alone(node, flat, of_inputs):
+            # It ran before the root made any call, for example to get a size.
             of_inputs.add(node)
             nodes[node] = (Origin(ROOT, Evidence.TRACED),)
     for node in flat.nodes:
         if node not in nodes:
-            nodes[node] = (Origin(_place(node, flat, nodes, hierarchy), Evidence.DERIVED),)
+            nodes[node] = (Origin(_call_of_neighbours(node, flat, nodes, hierarchy), Evidence.DERIVED),)
     return Known(hierarchy, flat, nodes, _initializers(capture, hierarchy, nodes))
 
 
 def _also(node: Node, capture: Capture) -> Iterator[str]:
-    """Yield the calls that own a node, or the function or body in which it stands, beside the one that traced it."""
-    holder: Node | None = node
-    while holder is not None:
-        yield from capture.also.get(holder, ())
-        holder = holder.holder
+    """Yield the further calls of a node, and of the subgraphs and functions that it is in."""
+    at: Node | None = node
+    while at is not None:
+        yield from capture.also.get(at, ())
+        at = at.parent
 
 
-def _reads_inputs_alone(node: Node, flat: Flat, of_inputs: set[Node]) -> bool:
-    """Whether all that varies of what the node reads is an input, or was made of inputs alone like this one."""
-    makers = [flat.maker.get(value) for value in node.reads if value.varying]
-    return bool(makers) and all(maker is None or maker in of_inputs for maker in makers)
+def _takes_inputs_alone(node: Node, flat: Flat, of_inputs: set[Node]) -> bool:
+    """Whether all varying operands are graph inputs, or come from nodes that take graph inputs alone."""
+    producers = [flat.producer.get(value) for value in node.operands if value.varying]
+    return bool(producers) and all(producer is None or producer in of_inputs for producer in producers)
 
 
-def _place(node: Node, flat: Flat, nodes: Mapping[Node, Origins], hierarchy: Hierarchy) -> str:
-    """Return the nearest call that holds all known neighbours: makers and readers."""
-    near = [flat.maker[value] for value in node.reads if value in flat.maker]
-    near += [reader for output in node.outputs for reader in flat.readers.get(output, ())]
-    # Constants are shared: who made one says nothing about who reads it.
-    telling = [other for other in near if any(output.varying for output in other.outputs)] or near
-    return hierarchy.common({nodes[other][0].call for other in telling if other in nodes})
+def _call_of_neighbours(node: Node, flat: Flat, nodes: Mapping[Node, Origins], hierarchy: Hierarchy) -> str:
+    """Return the nearest common call of all producers and consumers whose call is known."""
+    near = [flat.producer[value] for value in node.operands if value in flat.producer]
+    near += [consumer for output in node.outputs for consumer in flat.consumers.get(output, ())]
+    # Constants are shared: the call that made one says nothing about those that use it.
+    varying = [other for other in near if any(output.varying for output in other.outputs)] or near
+    return hierarchy.common({nodes[other][0].call for other in varying if other in nodes})
 
 
 def _initializers(capture: Capture, hierarchy: Hierarchy, nodes: Mapping[Node, Origins]) -> dict[str, Origins]:
@@ -65,7 +69,7 @@ def _initializers(capture: Capture, hierarchy: Hierarchy, nodes: Mapping[Node, O
     for name, value in capture.before.initializers.items():
         owners = [_owner(path, called) for path in capture.owners.get(name, ())]
         if not owners:
-            owners = [nodes[reader][0].call for reader in capture.before.readers.get(value, ())]
+            owners = [nodes[consumer][0].call for consumer in capture.before.consumers.get(value, ())]
         origins[name] = order_origins(hierarchy, (Origin(call, Evidence.TRACED) for call in owners or [ROOT]))
     return origins
 
@@ -78,7 +82,7 @@ def _first_calls(hierarchy: Hierarchy) -> dict[str, str]:
 
 
 def _owner(path: str, called: Mapping[str, str]) -> str:
-    """Return the first call of the owning module, or of the nearest module above it that was called at all."""
+    """Return the first call of the module that owns a tensor, or of the nearest module above it that was called."""
     while path not in called and path != ROOT:
         path = path.rpartition(".")[0]
     return called.get(path, ROOT)

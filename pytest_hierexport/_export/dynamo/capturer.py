@@ -21,6 +21,7 @@ import torch._higher_order_ops.utils as higher_order
 from torch.utils import _traceback
 
 import pytest_hierexport
+from pytest_hierexport._carry.copying import flat_copy
 from pytest_hierexport._carry.flat import Flat, Node
 from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._export.capture import Capture, Request
@@ -105,7 +106,7 @@ class Watch:
     def _program_made(self, original: Callable[..., None]) -> Callable[..., None]:
         def made(program: torch.onnx.ONNXProgram, model: ir.Model, *args: Any, **kwargs: Any) -> None:
             original(program, model, *args, **kwargs)
-            self._before = Flat.of(model)
+            self._before = flat_copy(model)
             self._stacks = {node: _stacks(node.source) for node in self._before.nodes}
 
         return made
@@ -145,7 +146,7 @@ class Watch:
         nodes: dict[Node, str | None] = {}
         also: dict[Node, tuple[str, ...]] = {}
         for node, (stack, *others) in self._stacks.items():
-            holder = None if node.holder is None else nodes[node.holder]
+            holder = None if node.parent is None else nodes[node.parent]
             nodes[node] = self._scopes.of(stack, holder)
             also[node] = tuple(call for other in others if (call := self._scopes.of(other, holder)) is not None)
         return Capture(

@@ -17,7 +17,7 @@ import torch
 from onnx_ir.tensor_adapters import TorchTensor
 from torch.onnx._constants import ONNX_TORCHSCRIPT_EXPORTER_MAX_OPSET as NEWEST_OPSET
 
-from pytest_hierexport._carry.flat import Flat
+from pytest_hierexport._carry.copying import flat_copy
 from pytest_hierexport._errors import ExportError
 from pytest_hierexport._export.capture import CannotCaptureError, Capture, Request
 from pytest_hierexport._export.dynamo.capturer import quiet
@@ -73,7 +73,7 @@ def _capture(request: Request, adapter: Adapter, instances: Instances, names: Se
         after = _export(request, adapter, names)
     graph, calls = before(*conversion.graphs, conversion.origins, _tensors(adapter, after))
     graph.opset_imports.update(after.opset_imports)
-    flat = Flat.of(ir.Model(graph, ir_version=after.ir_version))
+    flat = flat_copy(ir.Model(graph, ir_version=after.ir_version))
     owners = instances.tensors()
     return Capture(
         calls=tuple(recorder.calls.values()),

@@ -1,0 +1,63 @@
+"""Runs the passes that give each node and initializer of a transformed graph its origins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from pytest_hierexport._calls.attribution import Attribution, Origin, Origins, Primary, order_origins
+from pytest_hierexport._carry.cancelled import attribute_cancelled
+from pytest_hierexport._carry.copying import flat_copy
+from pytest_hierexport._carry.flat import Flat
+from pytest_hierexport._carry.folded import initializer_origins
+from pytest_hierexport._carry.identities import attribute_identities
+from pytest_hierexport._carry.leftover import attribute_leftover
+from pytest_hierexport._carry.match import Known, OriginsOf, attribute_twins, match
+from pytest_hierexport._carry.regions import attribute_regions
+from pytest_hierexport._onnx.models import as_ir
+
+if TYPE_CHECKING:
+    from pytest_hierexport._onnx.models import Model
+
+__all__ = ["carry", "carry_flat"]
+
+# In this order: a pass reads the origins that those before it gave.
+_PASSES = (attribute_twins, attribute_regions, attribute_cancelled, attribute_identities, attribute_leftover)
+
+
+def carry(before: Model, attribution: Attribution, after: Model, *, primary: Primary = "first") -> Attribution:
+    """Compute the attribution of a transformed model from that of the model before it.
+
+    Args:
+        before: The model before the transformation: a path, a protobuf message or an onnx_ir model.
+        attribution: The origins of each of its nodes and initializers, as :func:`pytest_hierexport.read` gives them.
+        after: The model after, in any of the same forms; it shares no nodes with the one before.
+        primary: How the first of several origins is chosen: `first` in execution order, their nearest common
+            `ancestor`, or a function of the hierarchy and the origins.
+
+    Returns:
+        The origins of each node and initializer of `after`.
+
+    Raises:
+        UsageError: A path leads to no ONNX file, or `primary` is none of these.
+    """
+    flat = flat_copy(as_ir(before))
+    nodes = {node: attribution.nodes.get(node.key, ()) for node in flat.nodes}
+    known = Known(attribution.hierarchy, flat, nodes, attribution.initializers)
+    return carry_flat(known, flat_copy(as_ir(after)), primary)
+
+
+def carry_flat(known: Known, after: Flat, primary: Primary = "first") -> Attribution:
+    """Compute the attribution of `after`, as :func:`carry` does, from flat copies of both graphs."""
+    matched = match(known, after)
+    origins: OriginsOf = {node: [] for node in after.nodes}
+    for attribute in _PASSES:
+        attribute(matched, origins)
+    nodes: dict[str, list[Origin]] = {}
+    for node in after.nodes:
+        nodes.setdefault(node.key, []).extend(origins[node])
+
+    def ordered(found: Mapping[str, Iterable[Origin]]) -> dict[str, Origins]:
+        return {key: order_origins(known.hierarchy, each, primary) for key, each in found.items()}
+
+    return Attribution(known.hierarchy, ordered(nodes), ordered(initializer_origins(matched, origins)))

@@ -1,0 +1,186 @@
+"""Copies a model as one flat list of nodes, subgraphs and function calls expanded.
+
+Transformations work in place, so both graphs are copied before they are compared. The nodes of a subgraph follow the
+node that holds it. The body of a function is copied once for every call, with the call's values in place of the
+function's inputs: a graph whose functions a tool inlined gives the same copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import onnx_ir as ir
+
+from pytest_hierexport._calls.names import encode
+from pytest_hierexport._carry.definitions import arity, attributes, is_pure, subgraphs
+from pytest_hierexport._carry.flat import Flat, Node, Value
+from pytest_hierexport._carry.tensors import constant_content, tensor_key
+from pytest_hierexport._onnx.graph import function_prefix, in_order, node_key
+
+__all__ = ["flat_copy"]
+
+
+def flat_copy(model: ir.Model) -> Flat:
+    """Return a flat copy of a model."""
+    return _Copier(model).copy()
+
+
+_Scope = dict[ir.Value, Value]
+
+
+@dataclass(frozen=True)
+class _Place:
+    """What nodes are in: the main graph, a subgraph, or one call of a function."""
+
+    prefix: str
+    scope: _Scope
+    parent: Node | None = None
+    results: Mapping[ir.Value, str] = field(default_factory=dict)
+    """The names of a function's outputs at its call."""
+    named: bool = True
+    """Whether names are unique in the model: those inside a function are not."""
+
+    def name(self, value: ir.Value) -> str:
+        """Return the name in the model of a value that is computed here."""
+        return self.results.get(value, self.label(value.name or ""))
+
+    def label(self, name: str) -> str:
+        """Return a name in the model, given the name here; empty inside a function."""
+        return self.prefix + encode(name) if self.named else ""
+
+
+class _Copier:
+    def __init__(self, model: ir.Model) -> None:
+        self.model = model
+        self.flat = Flat(opsets=dict(model.opset_imports))
+
+    def copy(self) -> Flat:
+        graph = self.model.graph
+        place = _Place("", {})
+        for name, value in graph.initializers.items():
+            self.flat.initializers[name] = self._leaf(place, value, place.label(name), ("initializer", name))
+        for i, value in enumerate(graph.inputs):
+            if value not in place.scope:
+                self._leaf(place, value, place.name(value), ("input", i), varying=True)
+        self._nodes(graph, place)
+        return self.flat
+
+    def _leaf(self, place: _Place, value: ir.Value, name: str, leaf: Hashable, *, varying: bool = False) -> Value:
+        tensor = None if varying else value.const_value
+        content = tensor_key(tensor)
+        known = leaf if content is None else content
+        copied = Value(name, value.dtype, _shape(value), varying=varying, leaf=known, tensor=tensor)
+        place.scope[value] = copied
+        self.flat.leaves.append(copied)
+        if name:
+            self.flat.named[name] = copied
+        return copied
+
+    def _nodes(self, graph: Any, place: _Place) -> None:
+        for position, node in in_order(list(graph), _all_operands, lambda node: node.outputs):
+            key = place.prefix + node_key([output.name or "" for output in node.outputs], position)
+            function = self.model.functions.get(node.op_identifier())
+            if function is None:
+                self._node(node, key, place)
+            else:
+                self._call(node, function, key, place)
+
+    def _node(self, node: ir.Node, key: str, place: _Place) -> None:
+        inputs = self._inputs(node, place)
+        captured = tuple(place.scope[value] for value in _captured(node) if value in place.scope)
+        varying = any(value.varying for value in (*inputs, *captured) if value is not None)
+        held = constant_content(node)
+        outputs = tuple(
+            Value(place.name(output), output.dtype, _shape(output), varying=varying, leaf=held)
+            for output in node.outputs
+        )
+        copied = Node(
+            key=key,
+            operator=node.op_identifier(),
+            attributes=attributes(node, self.model.opset_imports),
+            inputs=inputs,
+            outputs=outputs,
+            captured=captured,
+            arity=arity(node, self.model.opset_imports),
+            pure=is_pure(node, self.model.opset_imports),
+            parent=place.parent,
+            source=node,
+        )
+        self._add(copied)
+        place.scope.update(zip(node.outputs, outputs, strict=True))
+        for name, graph in subgraphs(node):
+            self._subgraph(graph, replace(place, prefix=f"{key}/{name}/", parent=copied))
+
+    def _subgraph(self, graph: ir.Graph, place: _Place) -> None:
+        for name, value in graph.initializers.items():
+            copied = self._leaf(place, value, place.label(name), ("initializer", place.prefix, name))
+            self.flat.initializers[place.prefix + encode(name)] = copied
+        for i, value in enumerate(graph.inputs):
+            self._leaf(place, value, place.name(value), ("subgraph input", place.prefix, i), varying=True)
+        self._nodes(graph, place)
+
+    def _call(self, node: ir.Node, function: ir.Function, key: str, place: _Place) -> None:
+        """Copy the function's body in place of the call, which itself has no outputs."""
+        call = Node(
+            key=key,
+            operator=node.op_identifier(),
+            attributes=attributes(node, self.model.opset_imports),
+            inputs=self._inputs(node, place),
+            outputs=(),
+            captured=(),
+            arity=0,
+            pure=False,
+            parent=place.parent,
+            source=node,
+        )
+        self._add(call)
+        given = zip(function.inputs, call.inputs, strict=False)
+        body = _Place(
+            prefix=function_prefix(*node.op_identifier()),
+            scope={inner: value for inner, value in given if value is not None},
+            parent=call,
+            results={inner: place.name(outer) for inner, outer in zip(function.outputs, node.outputs, strict=False)},
+            named=False,
+        )
+        self._nodes(function, body)
+        for inner, output in zip(function.outputs, node.outputs, strict=False):
+            place.scope[output] = self._copied(body, inner)
+
+    def _inputs(self, node: ir.Node, place: _Place) -> tuple[Value | None, ...]:
+        return tuple(None if value is None else self._copied(place, value) for value in node.inputs)
+
+    def _copied(self, place: _Place, value: ir.Value) -> Value:
+        """Return the copy of a value; an undeclared one (an input left out of a call) is a leaf of its own."""
+        if value in place.scope:
+            return place.scope[value]
+        return self._leaf(place, value, "", ("undeclared", len(self.flat.leaves)))
+
+    def _add(self, node: Node) -> None:
+        self.flat.nodes.append(node)
+        for value in node.outputs:
+            self.flat.producer[value] = node
+            if value.name:
+                self.flat.named[value.name] = value
+
+
+def _shape(value: ir.Value) -> tuple[int | str | None, ...] | None:
+    if value.shape is None:
+        return None
+    return tuple(dim if isinstance(dim, int) else str(dim) for dim in value.shape)
+
+
+def _all_operands(node: ir.Node) -> Iterator[ir.Value]:
+    yield from (value for value in node.inputs if value is not None)
+    yield from _captured(node)
+
+
+def _captured(node: ir.Node) -> Iterable[ir.Value]:
+    """Return the values that the node's subgraphs take from outside, and some of their own."""
+    taken: dict[ir.Value, None] = {}
+    for _, graph in subgraphs(node):
+        for inner in graph.all_nodes():
+            taken.update((value, None) for value in inner.inputs if value is not None)
+        taken.update(dict.fromkeys(graph.outputs))
+    return taken

@@ -1,0 +1,241 @@
+"""Pairs the nodes of two graphs: twins, and removed duplicates with the nodes that replaced them.
+
+Nodes whose expressions have one number (see :mod:`numbering <pytest_hierexport._carry.numbering>`) compute the same.
+Of `before` nodes with one expression some have a twin in `after`; common subexpression elimination removed the others,
+and each was merged into the `after` node that its consumers read now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from pytest_hierexport._calls.attribution import Evidence, Origin, Origins
+from pytest_hierexport._calls.hierarchy import Hierarchy
+from pytest_hierexport._carry.aliases import namesake, number_values
+from pytest_hierexport._carry.flat import Flat, Node, Value, same_type
+from pytest_hierexport._carry.numbering import Expression, Numbering
+
+__all__ = ["Known", "Match", "OriginsOf", "attribute_twins", "match", "weakened"]
+
+OriginsOf = dict[Node, list[Origin]]
+"""The origins found so far for the nodes of `after`; each pass adds to it."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """A graph with the origins of its nodes; a function's nodes count apart for every call of the function."""
+
+    hierarchy: Hierarchy
+    flat: Flat
+    nodes: Mapping[Node, Origins]
+    initializers: Mapping[str, Origins]
+
+
+@dataclass(frozen=True)
+class Match:
+    """Which nodes of `after` stand for which nodes of `before`."""
+
+    known: Known
+    after: Flat
+    numbering: Numbering
+    twins: Mapping[Node, Node]
+    """Nodes before, each with the node after that computes the same and stands for it alone."""
+    merged: Mapping[Node, Sequence[Node]]
+    """Nodes before that were removed as duplicates, each with the nodes after that replaced it."""
+    named: Mapping[Node, Node]
+    """Nodes after that are known by their name alone, each with its node before."""
+    unpaired: Sequence[Node]
+    """Nodes after that compute the same as nodes before, all of which have other twins."""
+
+    @property
+    def before(self) -> Flat:
+        """The graph before."""
+        return self.known.flat
+
+    @cached_property
+    def matched(self) -> frozenset[Node]:
+        """The nodes after that compute the same as nodes before, or are known by their name."""
+        return frozenset((*self.twins.values(), *self.unpaired, *self.named))
+
+    @cached_property
+    def survivors(self) -> Mapping[Node, Sequence[Node]]:
+        """The nodes after that stand for each node before."""
+        return {**{node: (twin,) for node, twin in self.twins.items()}, **self.merged}
+
+    @cached_property
+    def duplicates(self) -> Mapping[Expression, list[Node]]:
+        """The nodes before by their expression."""
+        return _by_expression(self.numbering.expressions_before)
+
+    def consumers(self, node: Node) -> list[Node]:
+        """Return the nodes after that consume an output of a node after."""
+        return [consumer for output in node.outputs for consumer in self.after.consumers.get(output, ())]
+
+    def consumer_names(self, value: Value) -> set[str]:
+        """Return the output names of the nodes that consume a value before, and of those that replaced them."""
+        survivors = (node for each in self.before.consumers.get(value, ()) for node in self.survivors.get(each, ()))
+        return self.before.names_of_consumers(value).union(*(node.output_names for node in survivors))
+
+    def is_alive(self, value: Value) -> bool:
+        """Whether a value before is computed, or held, in the graph after."""
+        return self.numbering.before[value] in self.numbering.alive
+
+
+def match(known: Known, after: Flat) -> Match:
+    """Match the nodes of `after` with those of the graph before."""
+    return _Matcher(known, after).match()
+
+
+class _Matcher:
+    def __init__(self, known: Known, after: Flat) -> None:
+        self.known, self.before, self.after = known, known.flat, after
+        self.numbering = number_values(self.before, after)
+        self.twins: dict[Node, Node] = {}
+        self.merged: dict[Node, list[Node]] = {}
+        self.unpaired: list[Node] = []
+
+    def match(self) -> Match:
+        before = _by_expression(self.numbering.expressions_before)
+        for expression, nodes in _by_expression(self.numbering.expressions_after).items():
+            # Any Identity of a value computes the same as every other: that pairs none of them.
+            candidates = [node for node in nodes if node.identity_input is None]
+            if candidates and expression in before:
+                self._pair(before[expression], candidates)
+        self._narrow()
+        return Match(
+            self.known, self.after, self.numbering, self.twins, self.merged, self._by_name(), tuple(self.unpaired)
+        )
+
+    def _pair(self, duplicates: list[Node], candidates: list[Node]) -> None:
+        """Pair nodes of one expression: twins by name, then in order; the other nodes before were merged."""
+        pairs = _paired(duplicates, candidates)
+        self.twins.update(pairs)
+        for node in duplicates:
+            # Equal constants say nothing about ownership: optimizers share them freely.
+            if node not in pairs and any(output.varying for output in node.outputs):
+                self.merged[node] = self._replacements(node, candidates)
+        taken = set(pairs.values())
+        self.unpaired += [node for node in candidates if node not in taken]
+
+    def _replacements(self, lost: Node, candidates: list[Node]) -> list[Node]:
+        """Return the candidates that replaced a removed node.
+
+        Those whose value its consumers read now; else those with the same producers of inputs; where neither tells,
+        all of them, or none where its value was cancelled by an inverse operation.
+        """
+        consumers = {name for output in lost.outputs for name in self.before.names_of_consumers(output)}
+        found = [
+            node
+            for node in candidates
+            if any(not consumers.isdisjoint(self.after.names_of_consumers(output)) for output in node.outputs)
+        ]
+        found = found or [node for node in candidates if self._has_same_producers(lost, node)]
+        return found or ([] if self._is_cancelled(lost) else candidates)
+
+    def _has_same_producers(self, lost: Node, candidate: Node) -> bool:
+        """Whether a candidate's inputs come from what the producers of a removed node's inputs became."""
+        pairs = zip(lost.inputs, candidate.inputs, strict=True)
+        producers = ((self.before.producer.get(a), self.after.producer.get(b)) for a, b in pairs if a and b)
+        return all(new in self._became(old) for old, new in producers if old is not None and self._is_known(old))
+
+    def _is_known(self, node: Node) -> bool:
+        return node in self.twins or node in self.merged
+
+    def _became(self, node: Node) -> Sequence[Node]:
+        return (self.twins[node],) if node in self.twins else self.merged.get(node, ())
+
+    def _is_cancelled(self, lost: Node) -> bool:
+        """Whether everything computed from a node ends in values that are aliases of earlier ones."""
+        pending, seen, ends = list(lost.outputs), set(lost.outputs), 0
+        while pending:
+            for consumer in self.before.consumers.get(pending.pop(), ()):
+                for output in consumer.outputs:
+                    if output in self.numbering.aliases:
+                        ends += 1
+                    elif output.name in self.after.named:
+                        return False
+                    elif output not in seen:
+                        seen.add(output)
+                        pending.append(output)
+        return ends > 0
+
+    def _narrow(self) -> None:
+        """Of several nodes that may have replaced a removed one, keep those that its consumers' survivors consume."""
+        for node in sorted(self.merged, key=self.before.order.__getitem__, reverse=True):
+            consumers = [consumer for output in node.outputs for consumer in self.before.consumers.get(output, ())]
+            survivors = {survivor for consumer in consumers for survivor in self._became(consumer)}
+            feeding = [
+                candidate
+                for candidate in self.merged[node]
+                if any(
+                    consumer in survivors
+                    for output in candidate.outputs
+                    for consumer in self.after.consumers.get(output, ())
+                )
+            ]
+            self.merged[node] = feeding or self.merged[node]
+
+    def _by_name(self) -> dict[Node, Node]:
+        """Return the nodes after whose operator and first output's name are those of a node before.
+
+        A node that is not pure (random numbers, subgraphs) has no expression to compare, and a constant says nothing by
+        its value.
+        """
+        matched = {*self.twins.values(), *self.unpaired}
+        impure = {node.key: node for node in self.before.nodes if not node.pure}
+        found: dict[Node, Node] = {}
+        for node in self.after.nodes:
+            if node in matched or (node.pure and any(output.varying for output in node.outputs)):
+                continue
+            twin = namesake(self.before, node) or impure.get(node.key)
+            if twin is not None and twin.operator == node.operator:
+                found[node] = twin
+        return found
+
+
+def attribute_twins(match: Match, origins: OriginsOf) -> None:
+    """Give every matched node the origins of its twin, and of the duplicates that were merged into it."""
+    for node, twin in match.twins.items():
+        origins[twin] += match.known.nodes[node]
+    for node, replacements in match.merged.items():
+        for replacement in replacements:
+            origins[replacement] += weakened(Evidence.MERGED, match.known.nodes[node])
+    for node, twin in match.named.items():
+        origins[node] += match.known.nodes[twin]
+    for node in match.unpaired:
+        origins[node] += weakened(Evidence.FOLDED, _origins_of_namesakes(match, node))
+
+
+def _origins_of_namesakes(match: Match, node: Node) -> Iterator[Origin]:
+    """Yield the origins of the node before that gave a value of this name, where constant folding replaced it."""
+    for output in node.outputs:
+        named = match.before.named.get(output.name) if output.name else None
+        producer = match.before.producer.get(named) if named is not None else None
+        if named is None or producer is None or not same_type(named, output):
+            continue
+        if match.numbering.before[named] == match.numbering.after[output] or not match.is_alive(named):
+            yield from match.known.nodes[producer]
+
+
+def weakened(evidence: Evidence, origins: Iterable[Origin]) -> list[Origin]:
+    """Return origins whose evidence is no stronger than the given one."""
+    return [Origin(o.call, max(evidence, o.evidence, key=lambda e: e.strength)) for o in origins]
+
+
+def _paired(duplicates: list[Node], candidates: list[Node]) -> dict[Node, Node]:
+    """Pair nodes before with nodes after: by name, and in order where a name was lost or means nothing."""
+    named = {node.first_name: node for node in candidates if node.first_name}
+    pairs = {node: named[node.first_name] for node in duplicates if node.first_name in named}
+    taken = set(pairs.values())
+    left = (node for node in duplicates if node not in pairs)
+    pairs.update(zip(left, (node for node in candidates if node not in taken), strict=False))
+    return pairs
+
+
+def _by_expression(expressions: Mapping[Node, Expression]) -> dict[Expression, list[Node]]:
+    by_expression: dict[Expression, list[Node]] = {}
+    for node, expression in expressions.items():
+        by_expression.setdefault(expression, []).append(node)
+    return by_expression

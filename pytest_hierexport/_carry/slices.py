@@ -1,0 +1,45 @@
+"""Slices of a graph: the nodes that a value is computed by, and those that compute with it (Weiser, 1981)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytest_hierexport._carry.flat import Flat, Node, Value
+    from pytest_hierexport._carry.numbering import Numbering
+
+__all__ = ["backward_slice", "between", "forward_slice"]
+
+
+def backward_slice(flat: Flat, start: Iterable[Value], stop: Callable[[Value], bool]) -> list[Node]:
+    """Return the nodes that compute the elements of the values, up to other values at which to stop."""
+    found: dict[Node, None] = {}
+    begin = list(start)
+    always, pending = set(begin), list(begin)
+    while pending:
+        value = pending.pop()
+        producer = flat.producer.get(value)
+        if producer is None or producer in found or (value not in always and stop(value)):
+            continue
+        found[producer] = None
+        pending.extend(producer.data_operands)
+    return list(found)
+
+
+def forward_slice(numbers: set[int], before: Flat, numbering: Numbering, nodes: Iterable[Node]) -> set[Node]:
+    """Return those of the nodes that compute with the elements of a value that has one of the numbers."""
+    reached: set[Value] = set()
+    found: set[Node] = set()
+    for node in sorted(nodes, key=before.order.__getitem__):
+        if any(value in reached or numbering.before[value] in numbers for value in node.data_operands):
+            found.add(node)
+            reached.update(node.outputs)
+    return found
+
+
+def between(source: Value, value: Value, before: Flat, numbering: Numbering) -> set[Node]:
+    """Return the nodes on the way from a value to another that has the same number."""
+    number = numbering.before[source]
+    behind = backward_slice(before, [value], lambda at: numbering.before[at] == number)
+    return forward_slice({number}, before, numbering, behind)
