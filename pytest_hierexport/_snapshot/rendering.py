@@ -8,7 +8,7 @@ version, path or number from a weight in the text, so it changes only when the h
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pytest_hierexport._calls.attribution import Attribution
