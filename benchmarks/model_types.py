@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     options = _options(arguments)
     known = _read(options.log)
-    names = options.types.split(",") if options.types else _all_types()
+    names = options.types.split(",") if options.types else all_types()
     wanted = [name for name in names[: options.first] if name not in known]
     outcomes = [outcome for name, outcome in known.items() if name in names]
     with ThreadPoolExecutor(options.jobs) as pool:
@@ -91,7 +91,8 @@ def _read(log: Path | None) -> dict[str, Outcome]:
     return {outcome.model_type: outcome for outcome in outcomes}
 
 
-def _all_types() -> list[str]:
+def all_types() -> list[str]:
+    """Return every model type that transformers has a model without a head for."""
     import transformers
 
     return sorted({config.model_type for config in transformers.MODEL_MAPPING if config.model_type})

@@ -1,0 +1,136 @@
+"""`benchmarks/replay.py`: what it keeps of an export, and that it finds what differs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from benchmarks import replay, replay_case
+from benchmarks.replay_formats import fx_from_json, fx_to_json
+from pytest_hierexport.cases import Case
+
+NAME = "toy/toy"
+
+
+class Layer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(32, 32)
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        mask = torch.where(lengths > 0, 0.5, -0.5)
+        return torch.relu(self.linear(x)) + mask
+
+
+class Toy(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([Layer(), Layer()])
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x, lengths)
+        return x
+
+
+def toy() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+    return Toy(), (torch.randn(2, 32), torch.arange(32))
+
+
+CASE = Case("toy", toy, "toy", exporter="dynamo")
+
+
+@pytest.fixture(scope="module")
+def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("net")
+    replay_case.record(NAME, CASE, folder)
+    return folder
+
+
+@pytest.fixture
+def copied(net: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(net, tmp_path / "net"))
+
+
+def test_unchanged_code_gives_what_was_recorded(net: Path) -> None:
+    assert replay.recorded(net) == [NAME]
+    assert replay_case.check(NAME, CASE, net, capture=True) == []
+
+
+def test_recorded_origins_hold_the_merged_mask_of_both_layers(net: Path) -> None:
+    origins = _read(net, "observed.json")["origins after"].values()
+    assert [["layers.0", "traced"], ["layers.1", "merged"]] in origins
+
+
+def test_weights_of_the_model_are_not_stored(net: Path) -> None:
+    assert not list(net.glob("blobs/*"))
+    with zipfile.ZipFile(net / f"{NAME}.zip") as stored:
+        assert max(stored.getinfo(name).file_size for name in ("before.onnx", "after.onnx")) < 4 * 32 * 32
+
+
+def test_tampered_origin_is_found(copied: Path) -> None:
+    observed = _read(copied, "observed.json")
+    node = next(node for node, origins in observed["origins after"].items() if len(origins) > 1)
+    observed["origins after"][node].pop()
+    _write(copied, "observed.json", observed)
+    (difference,) = replay_case.check(NAME, CASE, copied, capture=False)
+    assert difference.startswith(f"origins after: {node}: ")
+    assert '["layers.1", "merged"]' in difference
+
+
+def test_tampered_call_of_a_captured_node_changes_verdicts_too(copied: Path) -> None:
+    captured = _read(copied, "captured.json")
+    for node in captured["nodes"]:
+        if node[1] == "layers.0.linear":
+            node[1] = "layers.1"
+    _write(copied, "captured.json", captured)
+    sections = {line.partition(":")[0] for line in replay_case.check(NAME, CASE, copied, capture=False)}
+    assert {"origins before", "origins after", "verdicts"} <= sections
+
+
+def test_differences_are_printed_by_model_and_fail(capsys: pytest.CaptureFixture[str]) -> None:
+    results = [replay.Result("zoo/a", 1.0, []), replay.Result("zoo/b", 1.0, ["verdicts: root: 1 became 2"])]
+    for result in results:
+        replay.print_differences(result)
+    assert replay.summarize(results[:1], 1.0) == 0
+    assert replay.summarize(results, 2.0) == 1
+    assert "zoo/b: 1 differ\n  verdicts: root: 1 became 2\n" in capsys.readouterr().out
+
+
+def test_case_that_cannot_be_checked_fails() -> None:
+    assert replay.summarize([replay.Result("zoo/a", 1.0, [], "ended by SIGKILL")], 1.0) == 1
+
+
+def test_empty_folder_fails() -> None:
+    assert replay.summarize([], 0.0) == 1
+
+
+def test_fx_graph_is_the_same_after_json() -> None:
+    program = torch.export.export(Toy(), toy()[1])
+    stored = json.loads(json.dumps(fx_to_json(program.graph)))
+    graph, nodes = fx_from_json(stored)
+    assert list(nodes) == [node.name for node in program.graph.nodes]
+    assert [node.target for node in graph.nodes] == [node.target for node in program.graph.nodes]
+    assert json.loads(json.dumps(fx_to_json(graph)))["nodes"] == stored["nodes"]
+
+
+def _read(folder: Path, name: str) -> Any:
+    with zipfile.ZipFile(folder / f"{NAME}.zip") as stored:
+        return json.loads(stored.read(name))
+
+
+def _write(folder: Path, name: str, content: Any) -> None:
+    path = folder / f"{NAME}.zip"
+    with zipfile.ZipFile(path) as stored:
+        members = {member: stored.read(member) for member in stored.namelist()}
+    members[name] = json.dumps(content).encode()
+    with zipfile.ZipFile(path, "w") as stored:
+        for member, data in members.items():
+            stored.writestr(member, data)
