@@ -30,6 +30,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest import mock
 
 _PATHS = [str(Path(__file__).resolve().parents[1] / folder) for folder in ("", "tests")]
 sys.path[:0] = _PATHS
@@ -74,6 +75,8 @@ class _Running:
 
 def _ending(code: int) -> str:
     """Return how a process ended; empty where it ended well."""
+    if code == -signal.SIGXCPU:
+        return "took too much processor time"
     return f"ended by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}" if code else ""
 
 
@@ -139,21 +142,21 @@ def recorded(folder: Path) -> list[str]:
 
 def run(command: str, names: Sequence[str], options: argparse.Namespace) -> Iterator[Result]:
     """Yield the result of every case, each from a process of its own, which is forked with all libraries loaded."""
-    paths = os.pathsep.join([*_PATHS, os.environ.get("PYTHONPATH", "")])
-    os.environ.update(OMP_NUM_THREADS="1", PYTHONPATH=paths)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["benchmarks.replay_warm"])
+    paths = os.pathsep.join([*_PATHS, os.environ.get("PYTHONPATH", "")])
     left = list(reversed(names))
     running: list[_Running] = []
-    while left or running:
-        while left and len(running) < options.jobs:
-            running.append(_start(context, command, left.pop(), options))
-        wait([item.pipe for item in running], timeout=1)
-        for item in list(running):
-            result = item.result(_IDLE * options.timeout)
-            if result is not None:
-                running.remove(item)
-                yield result
+    with mock.patch.dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH=paths):
+        while left or running:
+            while left and len(running) < options.jobs:
+                running.append(_start(context, command, left.pop(), options))
+            wait([item.pipe for item in running], timeout=1)
+            for item in list(running):
+                result = item.result(_IDLE * options.timeout)
+                if result is not None:
+                    running.remove(item)
+                    yield result
 
 
 def _start(context: Any, command: str, name: str, options: argparse.Namespace) -> _Running:
@@ -165,7 +168,7 @@ def _start(context: Any, command: str, name: str, options: argparse.Namespace) -
 
 
 def _in_process(pipe: Connection, command: str, name: str, options: argparse.Namespace) -> None:
-    resource.setrlimit(resource.RLIMIT_CPU, (options.timeout, options.timeout))
+    resource.setrlimit(resource.RLIMIT_CPU, (options.timeout, options.timeout + 5))
     logging.disable(logging.CRITICAL)
     with Path(os.devnull).open("w") as nothing, redirect_stdout(nothing), redirect_stderr(nothing):
         try:

@@ -112,6 +112,25 @@ def test_empty_folder_fails() -> None:
     assert replay.summarize([], 0.0) == 1
 
 
+def test_commands_record_resume_and_check(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    only = ["--only", "zoo/sequential", "--jobs", "1"]
+    assert replay.main(["check", str(tmp_path), *only]) == 1
+    assert replay.main(["record", str(tmp_path), *only]) == 0
+    assert replay.main(["record", str(tmp_path), *only]) == 0
+    assert replay.main(["check", str(tmp_path), *only]) == 0
+    printed = capfd.readouterr().out
+    assert printed.count("zoo/sequential: dynamo") == 1
+    assert "0 cases to record, 1 are there" in printed
+
+
+def test_case_that_takes_too_long_is_skipped_once(tmp_path: Path) -> None:
+    only = ["--only", "zoo/swin", "--jobs", "1", "--timeout", "1"]
+    for _ in range(2):
+        assert replay.main(["record", str(tmp_path), *only]) == 0
+    skipped = (tmp_path / "skipped.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line) for line in skipped] == [["zoo/swin", "took too much processor time"]]
+
+
 def test_fx_graph_is_the_same_after_json() -> None:
     program = torch.export.export(Toy(), toy()[1])
     stored = json.loads(json.dumps(fx_to_json(program.graph)))
