@@ -28,7 +28,6 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from random import Random
 from typing import Any
 from unittest import mock
 
@@ -99,6 +98,8 @@ def _record(options: argparse.Namespace) -> int:
     log = options.folder / _SKIPPED
     skipped = [json.loads(line)[0] for line in log.read_text(encoding="utf-8").splitlines()] if log.exists() else []
     there = {*recorded(options.folder), *skipped}
+    from benchmarks.replay_case import all_names
+
     names = [name for name in all_names(options.seeds) if name not in there and _is_wanted(name, options.only)]
     print(f"{len(names)} cases to record, {len(there)} are there", flush=True)
     for result in run("record", names, options):
@@ -123,16 +124,6 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 def _is_wanted(name: str, globs: Sequence[str]) -> bool:
     return any(fnmatch(name, glob) for glob in globs)
-
-
-def all_names(seeds: int) -> list[str]:
-    """Return the names of all cases that can be recorded, the types in random order."""
-    from benchmarks.model_types import all_types
-    from pytest_hierexport.zoo import ZOO
-
-    types = all_types()
-    Random(0).shuffle(types)
-    return [*(f"zoo/{name}" for name in ZOO), *(f"seed/{i}" for i in range(seeds)), *(f"type/{t}" for t in types)]
 
 
 def recorded(folder: Path) -> list[str]:

@@ -19,7 +19,8 @@ from unittest import mock
 import onnxruntime
 import torch
 
-# All that the net touches of the package: whoever moves or changes one of these changes it here.
+# All that the net touches of the package stands here: whoever moves or changes one of these changes it in this file.
+from benchmarks.model_types import all_types
 from benchmarks.replay_formats import Blobs, fx_from_json, fx_to_json, pack, unpack
 from pytest_hierexport.attribution import Attribution, Origin
 from pytest_hierexport.carry import Flat, Known, carry_known
@@ -36,7 +37,7 @@ from pytest_hierexport.proof import prove
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Observed", "case_of", "check", "needs_capture", "record"]
+__all__ = ["Observed", "all_names", "case_of", "check", "needs_capture", "record"]
 
 Observed = dict[str, dict[str, Any]]
 """What the code gave, by section (`origins after`, `verdicts`) and there by node, initializer or call."""
@@ -44,6 +45,14 @@ Notes = dict[str, list[list[str]]]
 _NOTED = "noted for dropped nodes"
 _CALLS_OF_A_SEED = 60
 _LIBRARIES = ("torch", "transformers", "onnx", "onnx-ir", "onnxscript", "onnxruntime")
+
+
+def all_names(seeds: int) -> list[str]:
+    """Return the names of all cases that can be recorded: the zoo, seeds from 0 on, and the types in random order."""
+    types = all_types()
+    Random(0).shuffle(types)
+    zoo = [case.name for case in select(["all"], Path())]
+    return [f"{kind}/{key}" for kind, keys in (("zoo", zoo), ("seed", range(seeds)), ("type", types)) for key in keys]
 
 
 def case_of(name: str) -> Case:
@@ -268,12 +277,13 @@ def _dropping_nothing(_graph: torch.fx.Graph) -> bool:
 
 
 def _proven(case: Case, example: Example, model: ir.Model, attribution: Attribution) -> Observed:
+    """Return the verdicts, without the sentences that explain them: they may be said in other words."""
     try:
         proof = prove(example, model, attribution, tolerances=case.tolerances)
-    except HierexportError as error:
-        return {"proof": {"error": str(error)}}
+    except HierexportError:
+        return {"proof": {"runs": False}}
     verdicts = {
-        call: [verdict.kind.value, *((verdict.reason, verdict.value) if call in proof.unproven else ())]
+        call: [verdict.kind.value, *((verdict.value,) if call in proof.unproven else ())]
         for call, verdict in proof.verdicts.items()
     }
     return {"verdicts": verdicts, "contaminated": dict.fromkeys(proof.contaminated, True)}

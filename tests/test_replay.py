@@ -95,6 +95,16 @@ def test_tampered_call_of_a_captured_node_changes_verdicts_too(copied: Path) -> 
     assert {"origins before", "origins after", "verdicts"} <= sections
 
 
+def test_other_call_of_a_captured_node_is_found_by_capturing_again(copied: Path) -> None:
+    observed = _read(copied, "observed.json")
+    node, calls = next(iter(observed["captured nodes"].items()))
+    observed["captured nodes"][node] = ["elsewhere"]
+    _write(copied, "observed.json", observed)
+    assert replay_case.check(NAME, CASE, copied, capture=False) == []
+    expected = f"captured nodes: {node}: {json.dumps(['elsewhere'])} became {json.dumps(calls)}"
+    assert replay_case.check(NAME, CASE, copied, capture=True) == [expected]
+
+
 def test_differences_are_printed_by_model_and_fail(capsys: pytest.CaptureFixture[str]) -> None:
     results = [replay.Result("zoo/a", 1.0, []), replay.Result("zoo/b", 1.0, ["verdicts: root: 1 became 2"])]
     for result in results:
@@ -129,6 +139,13 @@ def test_case_that_takes_too_long_is_skipped_once(tmp_path: Path) -> None:
         assert replay.main(["record", str(tmp_path), *only]) == 0
     skipped = (tmp_path / "skipped.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line) for line in skipped] == [["zoo/swin", "took too much processor time"]]
+
+
+def test_names_are_those_of_zoo_seeds_and_types() -> None:
+    names = replay_case.all_names(seeds=2)
+    assert {"zoo/bert", "seed/0", "seed/1", "type/bert"} <= set(names)
+    assert "seed/2" not in names
+    assert names == replay_case.all_names(seeds=2)
 
 
 def test_fx_graph_is_the_same_after_json() -> None:
