@@ -248,7 +248,7 @@ def _carried(capture: Capture) -> tuple[Known, Attribution]:
 
 
 def _seen(captured: _Captured) -> Observed:
-    """Return what the capture itself gave, and the operators of the graphs."""
+    """Return what the capture itself gave."""
     return {
         "capture": {"exporter": captured.exporter},
         "captured calls": {str(i): call for i, call in enumerate(captured.calls)},
