@@ -22,17 +22,18 @@ import torch
 # All that the net touches of the package stands here: whoever moves or changes one of these changes it in this file.
 from benchmarks.model_types import all_types
 from benchmarks.replay_formats import Blobs, fx_from_json, fx_to_json, pack, unpack
-from pytest_hierexport.attribution import Attribution, Origin
-from pytest_hierexport.carry import Flat, Known, carry_known
-from pytest_hierexport.cases import Case, Example, select
-from pytest_hierexport.errors import HierexportError
-from pytest_hierexport.exporter import dynamo
-from pytest_hierexport.exporter.capture import Capture, Request
-from pytest_hierexport.exporter.captures import capture_with
-from pytest_hierexport.exporter.dropped import noting_dropped, stacks
-from pytest_hierexport.exporter.traced import known
-from pytest_hierexport.hierarchy import Call, Hierarchy
-from pytest_hierexport.proof import prove
+from pytest_hierexport._calls.attribution import Attribution, Origin
+from pytest_hierexport._calls.hierarchy import Call, Hierarchy
+from pytest_hierexport._carry import Flat, Known, carry_flat, flat_copy
+from pytest_hierexport._cases import Case, Example, select
+from pytest_hierexport._errors import HierexportError
+from pytest_hierexport._export.capture import Capture, Request
+from pytest_hierexport._export.captures import capture_with
+from pytest_hierexport._export.dynamo import capturer as dynamo
+from pytest_hierexport._export.dynamo.dropped import noting_dropped, stacks
+from pytest_hierexport._export.torchscript import capturer as torchscript
+from pytest_hierexport._export.traced import known
+from pytest_hierexport._proof import prove
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -93,7 +94,7 @@ class _Captured:
         Raises:
             ValueError: The stored graph has other nodes for the package than it had.
         """
-        before = Flat.of(unpack(self.before, blobs))
+        before = flat_copy(unpack(self.before, blobs))
         keys = [key for key, *_ in self.nodes]
         if [node.key for node in before.nodes] != keys:
             raise ValueError("the nodes of the graph before have other keys, or another order")
@@ -112,9 +113,10 @@ def _capture(case: Case, example: Example, blobs: Blobs) -> tuple[Capture, _Capt
     shapes = example.dynamic_shapes
     request = Request(example.model, example.args, example.kwargs, opset=case.opset, dynamic_shapes=shapes)
     with _watching(blobs) as (graphs, drops):
-        capture, exporter, _ = capture_with(case.exporter, request)
+        served = capture_with(case.exporter, request)
+    capture = served.capture
     return capture, _Captured(
-        exporter,
+        served.exporter,
         [[call.path, call.index, call.cls, call.parent] for call in capture.calls],
         [[node.key, capture.nodes[node], *capture.also.get(node, ())] for node in capture.before.nodes],
         {name: list(paths) for name, paths in capture.owners.items()},
@@ -130,10 +132,9 @@ def _watching(blobs: Blobs) -> Iterator[tuple[list[tuple[Flat, bytes]], dict[str
     """Collect the graphs that captures copy before torch changes them, and fx graphs before something is dropped."""
     graphs: list[tuple[Flat, bytes]] = []
     drops: dict[str, Notes] = {}
-    copy = Flat.of
 
     def copying(model: ir.Model) -> Flat:
-        flat = copy(model)
+        flat = flat_copy(model)
         graphs.append((flat, pack(model, blobs)))
         return flat
 
@@ -151,7 +152,11 @@ def _watching(blobs: Blobs) -> Iterator[tuple[list[tuple[Flat, bytes]], dict[str
 
         return eliminate_dead_code
 
-    with mock.patch.object(Flat, "of", copying), mock.patch.object(dynamo, noting_dropped.__name__, dropping):
+    with (
+        mock.patch.object(dynamo, flat_copy.__name__, copying),
+        mock.patch.object(torchscript, flat_copy.__name__, copying),
+        mock.patch.object(dynamo, noting_dropped.__name__, dropping),
+    ):
         yield graphs, drops
 
 
@@ -244,7 +249,7 @@ def _origins(capture: Capture, before: Known, attribution: Attribution) -> Obser
 
 def _carried(capture: Capture) -> tuple[Known, Attribution]:
     before = known(capture, Hierarchy(capture.calls))
-    return before, carry_known(before, Flat.of(capture.after))
+    return before, carry_flat(before, flat_copy(capture.after))
 
 
 def _seen(captured: _Captured) -> Observed:

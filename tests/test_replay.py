@@ -14,7 +14,7 @@ from torch import nn
 
 from benchmarks import replay, replay_case
 from benchmarks.replay_formats import fx_from_json, fx_to_json
-from pytest_hierexport.cases import Case
+from pytest_hierexport._cases import Case
 
 NAME = "toy/toy"
 
