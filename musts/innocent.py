@@ -67,4 +67,73 @@ INNOCENT = {
         def kept(m):
             return not type(m).__module__.startswith(('torch.nn.', 'torch.ao.nn.'))
     """,
+    "the name of a file": """
+        def export(model, args, kwargs, path):
+            return path.stem == 'value', path.name == 'encoder.onnx'
+    """,
+    "the name of a file, elsewhere": """
+        def is_encoder(path):
+            return path.suffix == '.onnx' and path.name.startswith('encoder')
+    """,
+    "a logger": """
+        import logging
+        def quiet(logger):
+            return logger.name == 'encoder' or logging.getLogger('encoder').name == 'pooler'
+    """,
+    "the name of a function in a stack frame": """
+        import sys
+        def inside():
+            return sys._getframe(1).f_code.co_name == 'attention'
+    """,
+    "a member of an archive": """
+        import tarfile
+        def weights(archive):
+            with tarfile.open(archive) as tar:
+                return [member for member in tar if member.name.startswith('encoder')]
+    """,
+    "an output of the graph": """
+        def first(proto):
+            return [output for output in proto.graph.output if output.name == 'attention']
+    """,
+    "an enumeration of the exporter's own": """
+        import enum
+        class Part(enum.Enum):
+            ENCODER = 'encoder'
+            POOLER = 'pooler'
+        def is_encoder(part: Part):
+            return part.name == 'ENCODER' or part is Part.POOLER or part.value == 'encoder'
+    """,
+    "a suffix that begins with a dot": """
+        def locks(model):
+            return [name for name in model.state_dict() if name.endswith('.ense')]
+    """,
+    "a single letter": """
+        def first(model):
+            return [n for n, _ in model.named_parameters() if n == 'q' or n.startswith('k')]
+    """,
+    "the name of a torch function": """
+        def embeds(node):
+            return node.op == 'call_function' and node.target.__name__ == 'embedding'
+    """,
+    "one name for different things in two loops": """
+        def counts(model, files):
+            for name, module in model.named_modules():
+                module.eval()
+            for name in files.split():
+                if name == 'encoder':
+                    return True
+    """,
+    "one helper for names and operators": """
+        def last(text):
+            parts = text.split('.')
+            return parts[-1]
+        def kept(model, node):
+            names = [last(n) for n, _ in model.named_modules()]
+            return names, last(node.op_type) == 'Identity'
+    """,
+    "a module imported by a name that the user gives": """
+        import importlib
+        def load(name, module_name='torch'):
+            return importlib.import_module(f'plugins.{name}'), importlib.import_module(module_name)
+    """,
 }

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 from pytest_hierexport._cases import Case, select
-from pytest_hierexport._errors import CollectError, ExportError
+from pytest_hierexport._errors import CollectError, CrashError, ExportError
 from pytest_hierexport._pytest.cache import Cache
 from pytest_hierexport._pytest.reads import Reads
 from pytest_hierexport._pytest.store import ExportStore
@@ -47,6 +48,21 @@ def test_a_case_is_exported_once_for_all_who_ask_in_a_run(tmp_path: Path) -> Non
     assert entries[0].hierarchy == "/Doubler: Add 1\n"
     assert entries[0].coverage["traced"] == 1
     assert entries == [entries[0]] * 4
+
+
+def test_an_export_that_ended_its_process_is_not_begun_again_in_the_run(tmp_path: Path) -> None:
+    factory = Counted(lambda: os._exit(3))
+    child = os.fork()
+    if child == 0:
+        try:
+            ExportStore(tmp_path, "run").entry(factory.case())
+        finally:
+            os._exit(70)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    error = ExportStore(tmp_path, "run").entry(factory.case()).error
+    assert isinstance(error, CrashError)
+    assert error.found == "a process of this run ended while it exported it"
+    assert factory.calls == 0
 
 
 def test_processes_that_ask_at_once_wait_for_one_export(tmp_path: Path) -> None:

@@ -218,3 +218,13 @@ def test_transformers_models_compute_the_same(name: str) -> None:
 def tensors(output: Any) -> list[torch.Tensor]:
     leaves, _ = torch.utils._pytree.tree_flatten(output)
     return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+def test_asking_for_old_names_is_told_outside_dynamo_alone() -> None:
+    leaf, asked = Leaf(), list[str]()
+    x = torch.ones(2)
+    with renamed(leaf, note=asked.append):
+        torch.export.export(leaf, (x,), strict=True)
+        assert not asked
+        assert leaf.scale is not None
+    assert "scale" in asked

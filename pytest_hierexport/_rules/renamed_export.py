@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +11,9 @@ from pytest_hierexport._calls.attribution import Origin, Origins
 from pytest_hierexport._errors import HierexportError, raise_if_disk_full
 from pytest_hierexport._onnx.files import temporary_folder
 from pytest_hierexport._rules.base import ExportedCase, Violation
+from pytest_hierexport._rules.old_names import Asked, Watch
 from pytest_hierexport._rules.renaming import CannotRenameError, Renaming, renamed
+from pytest_hierexport._rules.source import shown
 
 if TYPE_CHECKING:
     import onnx
@@ -31,23 +33,40 @@ class _ChangedError(Exception):
         self.violation = violation
 
 
-def differences(exported: ExportedCase) -> Iterator[Violation]:
-    """Rename every class and attribute of the case's model, export it again, and yield what is not just renamed."""
+def differences(exported: ExportedCase, files: Iterable[Path] = ()) -> Iterator[Violation]:
+    """Rename every class and attribute of the case's model, export it again, and yield what is not just renamed.
+
+    Args:
+        exported: The case and its file.
+        files: The exporter's own source: where it asks for an old name is a violation.
+    """
+    watch = Watch(files, exported.example.model) if files else None
     try:
-        violations = list(_differences(exported, printed=True))
+        violations = list(_differences(exported, watch, printed=True))
     except _ChangedError:
         # A model may look itself up by what its class prints, which says nothing of the exporter.
         try:
-            violations = list(_differences(exported, printed=False))
+            violations = list(_differences(exported, watch, printed=False))
         except _ChangedError as changed:
             violations = [changed.violation]
+    yield from map(_of_asked, sorted(watch.asked) if watch else ())
     yield from violations
 
 
-def _differences(exported: ExportedCase, *, printed: bool) -> Iterator[Violation]:
+def _of_asked(asked: Asked) -> Violation:
+    return Violation(
+        f"{shown(asked.path)}:{asked.line}",
+        "code that asks the model for no module or parameter by a name of its own",
+        f"{asked.name!r}, asked for while the model was exported under other names",
+        "walk the modules as they come, or let the user name what is special",
+    )
+
+
+def _differences(exported: ExportedCase, watch: Watch | None, *, printed: bool) -> Iterator[Violation]:
+    note = None if watch is None else watch.note
     with temporary_folder() as folder:
         try:
-            with renamed(exported.example.model, printed=printed) as renaming:
+            with renamed(exported.example.model, printed=printed, note=note) as renaming:
                 again = exported.export_again(Path(folder) / exported.path.name)
         except CannotRenameError as error:
             yield Violation("the model under other names", error.expected, error.found, error.do)

@@ -16,7 +16,7 @@ answer to the old name. What keeps its name:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy, encode, is_torch_nn, join_path, qualified_class
 from pytest_hierexport._errors import HierexportError
+from pytest_hierexport._rules.old_names import OldName, Registry
 
 if TYPE_CHECKING:
     import torch
@@ -76,19 +77,22 @@ class Renaming:
 
 
 @contextmanager
-def renamed(model: torch.nn.Module, *, printed: bool = True) -> Iterator[Renaming]:
+def renamed(
+    model: torch.nn.Module, *, printed: bool = True, note: Callable[[str], None] | None = None
+) -> Iterator[Renaming]:
     """Rename the model in place while the context lasts.
 
     Args:
         model: Any module; it computes the same under its new names, and nothing is copied.
         printed: Whether `str(type(module))` shows the new name too. Some models look themselves up by what their
             class prints; False leaves that as it was, and renames `__name__` and `__qualname__` alone.
+        note: Called with each old name that the model is asked for.
 
     Raises:
         CannotRenameError: A class forbids subclasses; the model is left as it was.
     """
     names = _Names(model)
-    plan = _Plan(model, names, printed=printed)
+    plan = _Plan(model, names, printed=printed, note=note)
     modules = [module for module in model.modules() if not _is_compiled(module)]
     before = [(module, type(module), {r: vars(module)[r] for r in _REGISTRIES}) for module in modules]
     non_persistent = [(module, set(module._non_persistent_buffers_set)) for module in modules]
@@ -133,8 +137,11 @@ class _Names:
 class _Plan:
     """The generated classes, and what becomes of each module."""
 
-    def __init__(self, model: torch.nn.Module, names: _Names, *, printed: bool) -> None:
+    def __init__(
+        self, model: torch.nn.Module, names: _Names, *, printed: bool, note: Callable[[str], None] | None
+    ) -> None:
         self._names = names
+        self._note = note
         self._printed = printed
         self._generated: dict[type, type] = {}
         self._fixed: set[type] = set()
@@ -154,7 +161,7 @@ class _Plan:
         for registry in self._renames(type(module)):
             entries = vars(module)[registry]
             new = {self._names.of_attribute(name): value for name, value in entries.items()}
-            vars(module)[registry] = _Registry(new, self._names.attributes)
+            vars(module)[registry] = Registry(new, self._names.attributes, self._note)
             if registry == "_buffers":
                 kept = module._non_persistent_buffers_set
                 module._non_persistent_buffers_set = {self._names.of_attribute(name) for name in kept}
@@ -188,7 +195,7 @@ class _Plan:
             for old in vars(module)[registry]:
                 new = self._names.of_attribute(old)
                 if new != old and not any(old in vars(base) for base in type(module).__mro__):
-                    setattr(self._generated[type(module)], old, _OldName(new))
+                    setattr(self._generated[type(module)], old, OldName(old, new, self._note))
 
     def _walk(
         self, module: torch.nn.Module, old: tuple[str, ...] = (), new: tuple[str, ...] = (), above: tuple[int, ...] = ()
@@ -256,48 +263,3 @@ def _subclass(cls: type, home: str, qualname: str, *, printed: bool) -> type:
             do="let that class be extended without arguments, or leave it out of the case",
         ) from error
     return generated
-
-
-class _OldName:
-    """An attribute's old name: it asks for the new one, from the top.
-
-    torch's tracers follow paths by the names that modules are asked for. What a module holds under the old name in its
-    own `__dict__` goes before this.
-    """
-
-    def __init__(self, new: str) -> None:
-        self._new = new
-
-    def __get__(self, module: torch.nn.Module | None, owner: type) -> Any:
-        if module is None:
-            raise AttributeError(f"{owner.__name__} has this attribute in its modules alone")
-        return getattr(module, self._new)
-
-
-class _Registry(dict[str, Any]):
-    """A module's registry under new names that answers to the old ones as well."""
-
-    def __init__(self, entries: Mapping[str, Any], new: Mapping[str, str]) -> None:
-        super().__init__(entries)
-        self._new = new
-
-    def __contains__(self, name: object) -> bool:
-        return super().__contains__(self._of(name))
-
-    def __getitem__(self, name: str) -> Any:
-        return super().__getitem__(self._of(name))
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        super().__setitem__(self._of(name), value)
-
-    def __delitem__(self, name: str) -> None:
-        super().__delitem__(self._of(name))
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return super().get(self._of(name), default)
-
-    def pop(self, name: str, *default: Any) -> Any:
-        return super().pop(self._of(name), *default)
-
-    def _of(self, name: Any) -> Any:
-        return self._new.get(name, name)

@@ -1,86 +1,144 @@
-"""What a call gives: functions of the source by what they return, others by what they do to names."""
+"""What calls give: functions of the source, and those of Python's library that matter for names."""
 
 from __future__ import annotations
 
-from functools import partial
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from pytest_hierexport._rules.source.library import Call, from_elsewhere, unknown
+from pytest_hierexport._rules.source.comparing import Site
+from pytest_hierexport._rules.source.evidence import METHODS, from_identifier, tokens
+from pytest_hierexport._rules.source.library import LIBRARY
 from pytest_hierexport._rules.source.methods import call_method
-from pytest_hierexport._rules.source.references import Bound, Class, Function, Imported, Instance, Partial, Reference
-from pytest_hierexport._rules.source.state import Arguments, Frame, Kind, Store
-from pytest_hierexport._rules.source.values import NOTHING, UNSEEN, Value, collection, join, mapping, refers
+from pytest_hierexport._rules.source.program import ClassInfo, FunctionInfo, Scope
+from pytest_hierexport._rules.source.values import (
+    NOTHING,
+    Dotted,
+    Instance,
+    Kind,
+    Method,
+    Partial,
+    Ref,
+    Value,
+    join,
+    listed,
+    of_kind,
+    words,
+)
 
-__all__ = ["apply"]
+__all__ = ["Call", "Read"]
 
-_DEEPEST_CALL = 8
-
-
-def apply(frame: Frame, callee: Value, args: Arguments, called: str = "", depth: int = 0) -> Value:
-    """Call whatever a value may refer to.
-
-    Args:
-        frame: Where the call stands.
-        callee: What is called.
-        args: With what.
-        called: The identifier that is called, for functions that the analysis cannot see into.
-        depth: How many calls through functions passed as arguments led here.
-    """
-    if depth > _DEEPEST_CALL:
-        return UNSEEN
-    results = [_apply(frame, reference, args, called, depth) for reference in callee.references]
-    return join(*results) if results else unknown(args, called)
-
-
-def _apply(frame: Frame, reference: Reference, args: Arguments, called: str, depth: int) -> Value:
-    if isinstance(reference, Function):
-        return _function(frame, reference, args)
-    if isinstance(reference, Class):
-        return _instance(frame, reference, args)
-    if isinstance(reference, Bound):
-        found = call_method(frame, reference.receiver, reference.method, args)
-        return UNSEEN if found is None else found
-    again = partial(apply, frame, depth=depth + 1)
-    if isinstance(reference, Partial):
-        given = Arguments((*reference.args, *args.positional), args.keywords, args.rest)
-        return again(refers(reference.target), given)
-    if isinstance(reference, Imported):
-        return from_elsewhere(reference.dotted, Call(frame, args, again))
-    return unknown(args, called)
+Read = Callable[[ast.expr, Scope], Value]
+_DEEPEST = 3
+_NAMED = {Kind.NAME, Kind.CLASS_NAME, Kind.HOME, Kind.UNKNOWN, Kind.MODULE, Kind.CLASS, Kind.NODE, Kind.ENTRY}
+# What gives no text that is computed from its arguments.
+_NO_TEXT = words("len int float bool hash id ord callable print open load read run exists isinstance")
 
 
-def _function(frame: Frame, reference: Function, args: Arguments) -> Value:
-    info = frame.state.program.functions[reference.number]
+@dataclass(frozen=True)
+class Call:
+    """A call of a function with what it is given."""
 
-    def learn(parameter: str, value: Value) -> None:
-        frame.state.learn((Store.PARAMETER, info.number, parameter), value)
+    site: Site
+    read: Read
+    """Reads an expression of the source in a scope."""
+    args: Sequence[Value]
+    keywords: Mapping[str, Value] = field(default_factory=dict)
 
-    positional = [parameter.arg for parameter in info.parameters][1 if reference.bound else 0 :]
-    for position, parameter in enumerate(positional):
-        learn(parameter, args.get(position, parameter))
-    keyword_only = [parameter.arg for parameter in info.node.args.kwonlyargs]
-    for parameter in keyword_only:
-        learn(parameter, args.keywords.get(parameter, args.rest))
-    if info.node.args.vararg is not None:
-        learn(info.node.args.vararg.arg, collection(join(*args.positional[len(positional) :], args.rest)))
-    if info.node.args.kwarg is not None:
-        others = [value for keyword, value in args.keywords.items() if keyword not in {*positional, *keyword_only}]
-        learn(info.node.args.kwarg.arg, mapping(NOTHING, join(*others)))
-    return frame.state.get((Store.RETURN, info.number, "")) or NOTHING
+    @property
+    def first(self) -> Value:
+        """The first argument."""
+        return self.arg(0)
+
+    def arg(self, position: int, keyword: str = "") -> Value:
+        """Return an argument."""
+        return self.args[position] if position < len(self.args) else self.keywords.get(keyword, NOTHING)
+
+    def on(self, *args: Value) -> Call:
+        """Return a call with other arguments at the same place."""
+        return Call(self.site, self.read, args)
+
+    def of(self, callee: Value, called: str = "") -> Value:
+        """Return what calling a value gives."""
+        if not callee.refs:
+            return self._unknown(called)
+        return join(*(self._of(ref, called) for ref in callee.refs))
+
+    def _of(self, ref: Ref, called: str) -> Value:
+        if isinstance(ref, FunctionInfo):
+            return self._function(ref)
+        if isinstance(ref, ClassInfo):
+            return self._instance(ref)
+        if isinstance(ref, Method):
+            return call_method(self.site, ref.receiver, ref.name, self.args)
+        if isinstance(ref, Partial):
+            return Call(self.site, self.read, (*ref.args, *self.args), self.keywords).of(
+                Value(refs=frozenset({ref.target}))
+            )
+        return self._library(ref.name) if isinstance(ref, Dotted) else self._unknown(called)
+
+    def _function(self, info: FunctionInfo) -> Value:
+        expression, scope = info.expression, info.scope
+        if expression is not None and self.site.scope.depth < _DEEPEST and not info.decorated("property"):
+            # Read once more for this call, so that what other calls pass does not mix in.
+            scope = Scope(scope.program, scope.path, scope, function=info, depth=self.site.scope.depth + 1)
+            self._pass(info, scope)
+            return self.read(expression, scope)
+        self._pass(info, scope)
+        returned = info.returns.get("", NOTHING)
+        given = [*self.args, *self.keywords.values()]
+        if given and not any(_matters(value) for value in given):
+            return Value(texts=returned.constants) if returned.names else returned
+        return returned
+
+    def _pass(self, info: FunctionInfo, scope: Scope) -> None:
+        arguments = info.node.args
+        positional = info.parameters
+        for position, parameter in enumerate([*positional, *arguments.kwonlyargs]):
+            place = position if position < len(positional) else len(self.args)
+            if place < len(self.args) or parameter.arg in self.keywords:
+                scope.bind(parameter.arg, self.arg(place, parameter.arg))
+        if arguments.vararg is not None:
+            scope.bind(arguments.vararg.arg, listed(join(*self.args[len(positional) :])))
+
+    def _instance(self, cls: ClassInfo) -> Value:
+        self.site.equal(self.first, join(*(cls.scope.names.get(name, NOTHING) for name in cls.constants)))
+        initialiser = cls.member("__init__").refs
+        for ref in initialiser:
+            if isinstance(ref, FunctionInfo):
+                self._function(ref)
+        for position, name in enumerate(() if initialiser else cls.constants):
+            cls.scope.program.learn(cls.attributes, name, self.arg(position, name))
+        return Value(refs=frozenset({Instance(cls)}), texts=frozenset() if initialiser else self.first.texts)
+
+    def _unknown(self, called: str) -> Value:
+        """A function that cannot be seen: what it makes of a name may be one."""
+        named = from_identifier(called)
+        if named is not NOTHING or not _NO_TEXT.isdisjoint(tokens(called)):
+            return named
+        return of_kind(Kind.UNKNOWN) if any(arg.is_name for arg in self.args) else NOTHING
+
+    def _library(self, dotted: str) -> Value:
+        home, _, function = dotted.rpartition(".")
+        if home == "re":
+            return self._regular(function)
+        if function in METHODS:
+            return METHODS[function]
+        if home in {"builtins.str", "builtins.dict", "builtins.list", "builtins.set", "builtins.frozenset"}:
+            return call_method(self.site, self.first, function, self.args[1:])
+        known = LIBRARY.get(function)
+        return self._unknown(function) if known is None else known(self)
+
+    def _regular(self, function: str) -> Value:
+        if function in {"compile", "escape"}:
+            return Value(frozenset({Kind.REGEX}) if function == "compile" else frozenset(), self.first.texts)
+        text = self.arg(2 if function.startswith("sub") else 1, "string")
+        pattern = Value(frozenset({Kind.REGEX}), join(self.first, self.keywords.get("pattern", NOTHING)).texts)
+        return call_method(self.site, pattern, "match", (text,))
 
 
-def _instance(frame: Frame, reference: Class, args: Arguments) -> Value:
-    state = frame.state
-    info = state.program.classes[reference.number]
-    if info.constants and args.positional:
-        # An enumeration finds its member by value.
-        members = [state.get((Store.MEMBER, info.number, constant)) or NOTHING for constant in info.constants]
-        frame.decide(Kind.EQUAL, args.positional[0].named, join(*members).texts)
-    initialisers = state.program.methods.get("__init__", ())
-    initialiser = next((n for n in initialisers if state.program.functions[n].owner == info.number), None)
-    if initialiser is not None:
-        _function(frame, Function(initialiser, bound=True), args)
-    for position, attribute in enumerate(info.fields if initialiser is None else ()):
-        state.learn_attribute(info.number, attribute, args.get(position, attribute))
-    # A class that extends `str` makes texts.
-    made = NOTHING if initialiser is not None or info.fields else Value(strings=args.get(0).strings)
-    return join(refers(Instance(reference.number)), made)
+def _matters(value: Value) -> bool:
+    """Return whether a function may compute a name from a value."""
+    if not _NAMED.isdisjoint(value.kinds) or any(isinstance(ref, Instance) for ref in value.refs):
+        return True
+    return value.holds and (_matters(value.each) or _matters(value.values or NOTHING))

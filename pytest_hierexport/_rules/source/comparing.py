@@ -1,77 +1,85 @@
-"""Where a name meets a constant: equality, membership, lookups, prefixes, patterns, classes."""
+"""Where constants meet a name: equality, membership, lookups, parts, patterns, classes."""
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from pytest_hierexport._rules.source.references import Class, Imported, Instance, Reference, Source
-from pytest_hierexport._rules.source.state import Frame, Kind
-from pytest_hierexport._rules.source.values import NAME, Certainty, Value, join
+from pytest_hierexport._rules.source.program import Check, ClassInfo, FunctionInfo, Scope
+from pytest_hierexport._rules.source.values import NOTHING, Dotted, Instance, Kind, Ref, Value, join
 
-__all__ = ["by_class", "by_member", "equal", "look_up", "member", "partly", "pattern"]
-
-
-def equal(frame: Frame, a: Value, b: Value) -> None:
-    """`a == b`, `a is b`."""
-    for subject, other in ((a, b), (b, a)):
-        # What holds names itself is data to compare with, whatever constants it was mixed with.
-        if other.named < Certainty.YES:
-            frame.decide(Kind.EQUAL, subject.named, other.texts)
-        if subject.type:
-            by_class(frame, other.referred)
+__all__ = ["Site"]
 
 
-def member(frame: Frame, item: Value, container: Value) -> None:
-    """`item in container`."""
-    if container.element is None and not container.fields:
-        frame.decide(Kind.WITHIN, item.named, container.strings)
-    frame.decide(Kind.EQUAL, item.named, container.held | _members(frame, container))
-    frame.decide(Kind.PART if container.name else Kind.EQUAL, container.named, item.texts)
-    if item.type:
-        by_class(frame, container.referred)
+@dataclass(frozen=True)
+class Site:
+    """An expression that may decide something, and the scope that it is in."""
+
+    scope: Scope
+    node: ast.expr
+
+    def decide(self, check: Check, kinds: frozenset[Kind], constants: Iterable[str]) -> None:
+        """Record that constants decide something about what is of such kinds."""
+        self.scope.program.decide(self.scope, self.node, check, kinds, constants)
+
+    def equal(self, a: Value, b: Value) -> None:
+        """`a == b`, `a is b`, and operations of sets."""
+        for subject, other in ((a, b), (b, a)):
+            self.decide(Check.EQUAL, subject.names, other.constants)
+            if Kind.CLASS in subject.kinds | subject.each.kinds:
+                self.by_class(other)
+
+    def member(self, item: Value, container: Value) -> None:
+        """`item in container`."""
+        if container.holds:
+            self.decide(Check.EQUAL, container.each.names, item.constants)
+        else:
+            self.decide(Check.WITHIN, item.names, container.texts)
+            # What is not known to be a text may be a mapping, of which any key may be asked.
+            is_text = container.names != {Kind.UNKNOWN}
+            self.decide(Check.PART, container.names if is_text else frozenset(), item.constants)
+        self.decide(Check.EQUAL, item.names, container.each.constants | members(container))
+        if Kind.CLASS in item.kinds:
+            self.by_class(container)
+
+    def look_up(self, table: Value, key: Value) -> Value:
+        """`table[key]` and `table.get(key)`; return what is found."""
+        self.member(key, table if table.holds else Value(refs=table.refs, items=NOTHING))
+        return join(table.each if table.values is None else table.values, _instances(table))
+
+    def part(self, check: Check, text: Value, part: Value) -> None:
+        """`text.startswith(part)` and the like."""
+        self.decide(check, text.names, part.constants)
+        self.decide(Check.WITHIN, part.names, text.constants)
+
+    def by_class(self, classes: Value) -> None:
+        """`isinstance(x, cls)`, `type(x) is cls`."""
+        dotted = (_dotted(ref) for ref in classes.all_refs)
+        self.decide(Check.CLASS, frozenset({Kind.CLASS}), [d for d in dotted if d and not d.startswith("builtins.")])
+
+    def by_member(self, owner: Value, key: Value) -> None:
+        """`getattr(owner, key)` with a key that is computed: a dispatch on names of functions."""
+        names: set[str] = set()
+        for ref in owner.refs:
+            cls = ref.cls if isinstance(ref, Instance) else ref
+            if isinstance(cls, ClassInfo):
+                names.update(cls.scope.names)
+            elif isinstance(ref, Dotted) and ref.name in self.scope.program.modules:
+                names.update(self.scope.program.modules[ref.name].names)
+        self.decide(Check.MEMBER, key.names, names)
 
 
-def look_up(frame: Frame, table: Value, key: Value) -> Value:
-    """`table[key]` and `table.get(key)`; gives what is found."""
-    frame.decide(Kind.EQUAL, key.named, table.held | _members(frame, table))
-    if table.mapped is not None:
-        frame.decide(Kind.EQUAL, table.items.named, key.texts)
-    if key.type:
-        by_class(frame, table.items.referred)
-    found = table.mapped if table.mapped is not None else table.items
-    return join(found, Value(references=frozenset(r for r in table.references if isinstance(r, Class))))
+def members(container: Value) -> frozenset[str]:
+    """Return the names of an enumeration's members."""
+    return frozenset(name for ref in container.refs if isinstance(ref, ClassInfo) for name in ref.constants)
 
 
-def partly(frame: Frame, kind: Kind, text: Value, part: Value) -> None:
-    """`text.startswith(part)` and its like."""
-    frame.decide(kind, text.named, part.texts)
-    frame.decide(Kind.WITHIN, part.named, text.strings)
+def _instances(table: Value) -> Value:
+    return Value(refs=frozenset(Instance(ref) for ref in table.refs if isinstance(ref, ClassInfo)))
 
 
-def pattern(frame: Frame, expression: Value, text: Value) -> None:
-    """`re.match(expression, text)`, `fnmatch(text, expression)`."""
-    frame.decide(Kind.PATTERN, text.named, expression.texts)
-
-
-def by_class(frame: Frame, references: Iterable[Reference]) -> None:
-    """`isinstance(x, cls)`, `type(x) is cls`: whether that class is of a model is for the words to say."""
-    dotted = {frame.state.dotted(reference) for reference in references if isinstance(reference, (Class, Imported))}
-    frame.decide(Kind.CLASS, NAME.name, (name for name in dotted if name and not name.startswith("builtins.")))
-
-
-def by_member(frame: Frame, owner: Value, key: Value) -> None:
-    """`getattr(owner, key)` with a key that is computed: a dispatch on names of methods or functions."""
-    program = frame.state.program
-    names: set[str] = set()
-    for reference in owner.references:
-        if isinstance(reference, Source):
-            names.update(program.functions_of(reference.dotted))
-        elif isinstance(reference, (Class, Instance)):
-            names.update(program.methods_of(reference.number), program.classes[reference.number].constants)
-    frame.decide(Kind.MEMBER, key.named, names)
-
-
-def _members(frame: Frame, container: Value) -> frozenset[str]:
-    """The names of an enumeration's members."""
-    classes = (r.number for r in container.references if isinstance(r, Class))
-    return frozenset(name for number in classes for name in frame.state.program.classes[number].constants)
+def _dotted(ref: Ref) -> str:
+    if isinstance(ref, Dotted):
+        return ref.name
+    return ref.dotted if isinstance(ref, ClassInfo) and not isinstance(ref, FunctionInfo) else ""

@@ -1,161 +1,142 @@
-"""What the methods of texts, lists, sets, dicts and compiled patterns do with names and constants."""
+"""What the methods of texts, collections and compiled patterns decide and return."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from itertools import product
+from collections.abc import Callable, Sequence
 
-from pytest_hierexport._rules.source.comparing import equal, look_up, member, partly, pattern
-from pytest_hierexport._rules.source.references import Imported
-from pytest_hierexport._rules.source.state import Arguments, Frame, Kind
-from pytest_hierexport._rules.source.subjects import METHODS
+from pytest_hierexport._rules.source.comparing import Site
+from pytest_hierexport._rules.source.program import Check
 from pytest_hierexport._rules.source.values import (
+    GAP,
     NOTHING,
-    PIECE,
-    Certainty,
+    Kind,
     Value,
-    collection,
+    compose,
     join,
-    mapping,
-    pair,
-    text,
+    listed,
+    mapped,
+    texts,
+    words,
 )
 
-__all__ = ["COMPILED", "MUTATORS", "call_method", "is_text_method", "put"]
+__all__ = ["ADDING", "PATTERNS", "added", "call_method", "filled", "has_method"]
 
-COMPILED = Imported("re.Pattern")
-MUTATORS = frozenset({"append", "add", "appendleft", "extend", "insert", "update", "setdefault"})
-"""Methods that put something into the collection that they are called on."""
-
-_PARTLY = {
-    **dict.fromkeys(("startswith", "removeprefix"), Kind.PREFIX),
-    **dict.fromkeys(("endswith", "removesuffix"), Kind.SUFFIX),
-    **dict.fromkeys(("find", "rfind", "index", "rindex", "count", "replace"), Kind.PART),
-    **dict.fromkeys(("split", "rsplit", "partition", "rpartition"), Kind.PART),
+ADDING = frozenset({"append", "add", "appendleft", "extend", "insert", "update", "setdefault"})
+PATTERNS = frozenset({"match", "search", "fullmatch", "findall", "finditer", "sub", "subn", "split"})
+_TESTS = {
+    **dict.fromkeys(("startswith", "removeprefix"), Check.PREFIX),
+    **dict.fromkeys(("endswith", "removesuffix"), Check.SUFFIX),
+    **dict.fromkeys(("find", "rfind", "index", "rindex", "count", "replace"), Check.PART),
+    **dict.fromkeys(("split", "rsplit", "partition", "rpartition"), Check.PART),
 }
-_WHOLE = frozenset({"lower", "upper", "casefold", "title", "capitalize", "swapcase", "encode", "decode", "join"})
-"""What gives the whole text again."""
+_WHOLE = words("lower upper casefold title capitalize swapcase encode decode copy")
 _SETS = frozenset(
-    {
-        *("intersection", "union", "difference", "symmetric_difference", "isdisjoint", "issubset", "issuperset"),
-        *("intersection_update", "difference_update", "symmetric_difference_update"),
-    }
+    f"{operation}{update}"
+    for operation in ("intersection", "difference", "symmetric_difference", "isdisjoint", "issubset", "issuperset")
+    for update in ("", "_update")
 )
 _LOOKUPS = frozenset({"get", "pop", "setdefault", "__getitem__", "remove", "discard"})
-_PATTERNS = frozenset({"match", "search", "fullmatch", "findall", "finditer", "sub", "subn", "split"})
 _VIEWS: dict[str, Callable[[Value], Value]] = {
-    "items": lambda receiver: collection(pair(receiver.items, _mapped(receiver))),
-    "keys": lambda receiver: collection(receiver.items),
-    "values": lambda receiver: collection(_mapped(receiver)),
-    "copy": lambda receiver: receiver,
+    "items": lambda table: listed(Value(fields=(table.each, _held(table)))),
+    "keys": lambda table: listed(table.each),
+    "values": lambda table: listed(_held(table)),
+    "union": lambda table: table,
 }
+_OF_TEXT = frozenset(dir(str)) | {"decode"}
 
 
-def call_method(frame: Frame, receiver: Value, method: str, args: Arguments) -> Value | None:
-    """Return what a method of a builtin type, or of a module, gives; None where the method is none of theirs."""
-    if method in METHODS:
-        # `model.get_submodule("encoder")` looks a name up in the model.
-        frame.decide(Kind.EQUAL, Certainty.YES, args.get(0, "target").texts)
-        return METHODS[method]
-    _decide(frame, receiver, method, args)
-    found = None if receiver.name else _of_collection(frame, receiver, method, args)
-    return _of_text(frame, receiver, method, args) if found is None else found
+def has_method(receiver: Value, method: str) -> bool:
+    """Return whether a value that holds text or names has such a method."""
+    has_text = receiver.is_name or receiver.texts
+    return bool(
+        (has_text and (method in _OF_TEXT or (Kind.REGEX in receiver.kinds and method in PATTERNS)))
+        or (receiver.holds and (method in _VIEWS or method in _LOOKUPS | _SETS | {"index", "count", "copy"}))
+    )
 
 
-def _of_collection(frame: Frame, receiver: Value, method: str, args: Arguments) -> Value | None:
+def call_method(site: Site, receiver: Value, method: str, args: Sequence[Value]) -> Value:
+    """Record what a method of a builtin type decides, and return what it gives."""
+    first = args[0] if args else NOTHING
+    if Kind.REGEX in receiver.kinds and method in PATTERNS:
+        return _matched(site, receiver, args[1] if method in {"sub", "subn"} and len(args) > 1 else first)
+    if receiver.is_name or not receiver.holds:
+        return _of_text(site, receiver, method, args)
     if method in _VIEWS:
         return _VIEWS[method](receiver)
     if method in _LOOKUPS:
-        return join(look_up(frame, receiver, args.get(0, "key")), args.get(1, "default"))
-    return None
+        return join(site.look_up(receiver, first), *args[1:2])
+    if method in {"__contains__", "index", "count"}:
+        site.member(first, receiver)
+    elif method in _SETS:
+        site.equal(receiver, first)
+        return receiver
+    return receiver if method == "copy" else NOTHING
 
 
-def _of_text(frame: Frame, receiver: Value, method: str, args: Arguments) -> Value | None:
-    if method == "join":
-        return _joined(frame, receiver, args.get(0))
-    if method == "format":
-        level = max(value.named for value in (receiver, *args.all))
-        return text(level, frozenset() if level else receiver.strings)
-    if is_text_method(method):
-        return _text(frame, receiver, method, args)
-    return receiver if method in _SETS else None
+def _matched(site: Site, pattern: Value, text: Value) -> Value:
+    site.decide(Check.PATTERN, text.names, pattern.texts)
+    return text.cut()
 
 
-def is_text_method(method: str) -> bool:
-    """Whether texts have such a method."""
-    return hasattr(str, method) or method == "decode"
-
-
-def _decide(frame: Frame, receiver: Value, method: str, args: Arguments) -> None:
-    first = args.get(0)
-    if method in _PATTERNS and COMPILED in receiver.references:
-        pattern(frame, Value(strings=receiver.strings), args.get(1 if method in ("sub", "subn") else 0))
-        return
-    if method in ("__contains__", "index", "count") and (receiver.element is not None or receiver.fields):
-        member(frame, first, receiver)
-    elif method in _PARTLY:
-        partly(frame, _PARTLY[method], receiver, first)
+def _of_text(site: Site, receiver: Value, method: str, args: Sequence[Value]) -> Value:
+    first = args[0] if args else NOTHING
+    if method in _TESTS:
+        site.part(_TESTS[method], receiver, first)
     elif method == "__contains__":
-        member(frame, first, receiver)
-    elif method in ("__eq__", "__ne__") or method in _SETS:
-        equal(frame, receiver, first)
+        site.member(first, receiver)
+    elif method in {"__eq__", "__ne__"}:
+        site.equal(receiver, first)
+    elif method == "join":
+        return _joined(receiver, first)
+    elif method == "format":
+        return filled(receiver, list(args), "{}")
+    if receiver.is_name:
+        whole = method in _WHOLE and receiver.kinds != {Kind.UNKNOWN}
+        return Value(receiver.kinds) if whole else receiver.cut()
+    made = [_computed(text, method, [min(arg.constants, default="") for arg in args]) for text in receiver.texts]
+    return join(*made)
 
 
-def _mapped(receiver: Value) -> Value:
-    return receiver.mapped if receiver.mapped is not None else receiver.items
+def _computed(text: str, method: str, args: list[str]) -> Value:
+    """Return what a method of a constant text gives."""
+    if method not in _OF_TEXT or not all(args):
+        return texts(text)
+    try:
+        result = getattr(text, method)(*args)
+    except (TypeError, ValueError, LookupError):
+        return texts(text)
+    if isinstance(result, (list, tuple)):
+        return Value(fields=tuple(map(texts, result)))
+    return texts(result) if isinstance(result, str) else NOTHING
 
 
-def _joined(frame: Frame, separator: Value, parts: Value) -> Value:
-    if parts.named:
-        return text(parts.named)
-    choices = [sorted(part.strings) for part in parts.fields]
-    folded = (s.join(chosen) for s in separator.strings for chosen in product(*choices))
-    return Value(strings=frame.state.fold(frame.at, folded) if parts.fields else parts.texts)
+def _joined(separator: Value, parts: Value) -> Value:
+    if not parts.fields:
+        return parts.each
+    row = [part for field in parts.fields for part in (separator, field)]
+    return compose(row[1:])
 
 
-def _text(frame: Frame, receiver: Value, method: str, args: Arguments) -> Value:
-    """A text computed from a text; predicates are covered, for what they give is never a text."""
-    level = max(receiver.named, *(value.name for value in args.all))
-    if level >= Certainty.YES:
-        return text(level) if method in _WHOLE else PIECE
-    if method in ("split", "rsplit", "splitlines", "partition", "rpartition"):
-        pieces = frame.state.fold(
-            frame.at, (piece for string in receiver.strings for piece in _split(string, method, args))
-        )
-        return Value(name=level, element=text(level, pieces) if pieces else None)
-    return text(level, frame.state.fold(frame.at, _folded(receiver, method, args)))
+def filled(template: Value, args: list[Value], mark: str) -> Value:
+    """Return a template with its marks replaced by texts, names or gaps, in order."""
+    made = NOTHING
+    for text in sorted(template.texts):
+        pieces = text.split(mark)
+        row = [texts(pieces[0])]
+        for number, piece in enumerate(pieces[1:]):
+            row += [args[number] if number < len(args) else texts(GAP), texts(piece)]
+        made = join(made, compose([part for part in row if part.texts != {""}]))
+    return join(made, Value(template.kinds)) if template.is_name else made
 
 
-def _split(string: str, method: str, args: Arguments) -> list[str]:
-    separators = sorted(separator for separator in args.get(0).strings if separator) or [" "]
-    if "partition" in method:
-        return [piece for separator in separators for piece in string.partition(separator)]
-    return [piece for separator in separators for piece in string.split(separator)]
-
-
-def _folded(receiver: Value, method: str, args: Arguments) -> Iterator[str]:
-    """Yield the constant texts that a method of constant texts gives; the texts as they are where it is unclear."""
-    choices = [sorted(argument.strings) for argument in args.positional]
-    if not all(choices):
-        yield from receiver.strings
-        return
-    for string, *chosen in product(sorted(receiver.strings), *choices):
-        try:
-            result = getattr(string, method)(*chosen)
-        except (TypeError, ValueError, LookupError, AttributeError):
-            result = string
-        if isinstance(result, str):
-            yield result
-
-
-def put(receiver: Value, method: str, args: Arguments) -> Value:
-    """Return what a collection may be after a mutating method."""
-    first = args.get(0)
-    if method in ("extend", "update"):
-        named = args.keywords
-        keys = Value(strings=frozenset(named))
-        return join(replace(receiver, fields=()), first, mapping(keys, join(*named.values())) if named else NOTHING)
+def added(method: str, args: Sequence[Value]) -> Value:
+    """Return what a method puts into the collection that it is called on."""
     if method == "setdefault":
-        return join(receiver, mapping(first, args.get(1)))
-    return join(receiver, collection(args.get(1) if method == "insert" else first))
+        return mapped(args[0] if args else NOTHING, args[1] if len(args) > 1 else NOTHING)
+    if method in {"extend", "update"}:
+        return join(*(Value(items=arg.each, values=arg.values) for arg in args))
+    return listed(args[-1] if args else NOTHING)
+
+
+def _held(table: Value) -> Value:
+    return table.each if table.values is None else table.values

@@ -1,211 +1,203 @@
-"""The analysed source as a whole: its modules, functions and classes, and what its imports mean."""
+"""The source as a whole: its scopes, functions and classes, and the decisions found in it."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+import builtins
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 
-from pytest_hierexport._errors import UsageError
+from pytest_hierexport._rules.source.files import module_name, parsed
+from pytest_hierexport._rules.source.values import NOTHING, Dotted, Kind, Value, join
 
-__all__ = ["ClassInfo", "FunctionInfo", "ModuleInfo", "Program", "import_closure", "module_name", "parse"]
+__all__ = ["Check", "ClassInfo", "Decision", "FunctionInfo", "Program", "Scope", "identifier"]
 
-_Callable = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+class Check(Enum):
+    """How a constant decides something about a name."""
+
+    EQUAL = "equals"
+    PREFIX = "starts"
+    SUFFIX = "ends"
+    PART = "is part of"
+    WITHIN = "holds"
+    PATTERN = "is a pattern for"
+    ATTRIBUTE = "is asked of a module"
+    MEMBER = "is the name of a function that is looked up by"
+    CLASS = "is a class that decides about"
+    IMPORT = "is imported by"
 
 
 @dataclass(frozen=True)
-class ModuleInfo:
-    """One source file."""
+class Decision:
+    """A place in the source where constants decide something about a name of the model."""
 
-    name: str
     path: Path
-    tree: ast.Module
+    line: int
+    code: str
+    """The expression, on one line."""
+    check: Check
+    kinds: frozenset[Kind]
+    """What the decision is about."""
+    constants: frozenset[str]
 
-    @property
-    def package(self) -> str:
-        """The package that a relative import starts from."""
-        return self.name if self.path.stem == "__init__" else self.name.rpartition(".")[0]
+
+@dataclass(eq=False)
+class Scope:
+    """The variables of a module, class, function, comprehension or loop."""
+
+    program: Program
+    path: Path
+    outer: Scope | None = None
+    is_class: bool = False
+    function: FunctionInfo | None = None
+    depth: int = 0
+    """How many functions of one expression are being read inside one another."""
+    names: dict[str, Value] = field(default_factory=dict)
+    owner: ClassInfo | None = None
+    """The class whose members these variables are."""
+    globals: set[str] = field(default_factory=set)
+
+    def inner(self, function: FunctionInfo | None = None, *, is_class: bool = False) -> Scope:
+        """Return a new scope inside this one."""
+        return Scope(self.program, self.path, self, is_class, function or self.function, self.depth)
+
+    def lookup(self, name: str) -> Value:
+        """Return what a variable may be here."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.names and (scope is self or not scope.is_class):
+                return scope.names[name]
+            scope = scope.outer
+        return Value(refs=frozenset({Dotted(f"builtins.{name}")})) if hasattr(builtins, name) else NOTHING
+
+    def bind(self, name: str, value: Value) -> None:
+        """Add what a variable may be."""
+        home = self.home(name)
+        if home.depth:
+            # The scope of a single call is forgotten after it.
+            home.names[name] = join(home.names.get(name, NOTHING), value).bounded()
+        else:
+            self.program.learn(home.names, name, value)
+
+    def home(self, name: str) -> Scope:
+        """Return the scope that an assignment to a variable binds it in."""
+        scope = self
+        while name in scope.globals and scope.outer is not None:
+            scope = scope.outer
+        return scope
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class FunctionInfo:
-    """A function, method or lambda."""
+    """A function, method or lambda, with its own scope."""
 
-    number: int
-    node: _Callable
-    module: str
-    owner: int | None
-    """The class that it is a method of."""
-    outer: int | None
-    """The function that it stands in."""
-
-    @property
-    def name(self) -> str:
-        """Its name; a lambda has none."""
-        return "" if isinstance(self.node, ast.Lambda) else self.node.name
-
-    @property
-    def parameters(self) -> list[ast.arg]:
-        """Its parameters that arguments bind to by position."""
-        return [*self.node.args.posonlyargs, *self.node.args.args]
+    node: FunctionNode
+    scope: Scope
+    owner: ClassInfo | None
+    returns: dict[str, Value] = field(default_factory=dict)
 
     @property
     def is_bound(self) -> bool:
-        """Whether its first parameter is the instance or class that it is called on."""
-        if self.owner is None or isinstance(self.node, ast.Lambda):
-            return False
-        return not any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in self.node.decorator_list)
+        """Whether the first parameter is the object that it is called on."""
+        return self.owner is not None and not self.decorated("staticmethod")
 
-
-@dataclass(frozen=True)
-class ClassInfo:
-    """A class of the source."""
-
-    number: int
-    node: ast.ClassDef
-    module: str
+    def decorated(self, *names: str) -> bool:
+        """Return whether it has a decorator of one of these names."""
+        found = () if isinstance(self.node, ast.Lambda) else self.node.decorator_list
+        return any(identifier(decorator) in names for decorator in found)
 
     @property
-    def fields(self) -> list[str]:
-        """Its annotated attributes, in order: what a dataclass takes."""
-        return [
-            statement.target.id
-            for statement in self.node.body
-            if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
-        ]
+    def parameters(self) -> list[ast.arg]:
+        """The parameters that take arguments by position, without a bound one."""
+        return [*self.node.args.posonlyargs, *self.node.args.args][self.is_bound :]
+
+    @property
+    def expression(self) -> ast.expr | None:
+        """The one expression that it returns; None where it does more."""
+        if isinstance(self.node, ast.Lambda):
+            return self.node.body
+        body = [s for s in self.node.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
+        return body[0].value if len(body) == 1 and isinstance(body[0], ast.Return) else None
+
+
+@dataclass(eq=False)
+class ClassInfo:
+    """A class of the source; its scope holds its members, methods included."""
+
+    node: ast.ClassDef
+    dotted: str
+    scope: Scope
+    bases: list[ClassInfo] = field(default_factory=list)
+    attributes: dict[str, Value] = field(default_factory=dict)
+    """What is assigned to attributes of its objects."""
+
+    def member(self, name: str) -> Value:
+        """Return what an attribute of its objects, or of those of a base, may be."""
+        own = [held[name] for held in (self.scope.names, self.attributes) if name in held]
+        return join(*own) if own else join(*(base.member(name) for base in self.bases if base is not self))
 
     @property
     def constants(self) -> list[str]:
-        """The names that its body assigns: an enumeration's members."""
-        return [
-            target.id
-            for statement in self.node.body
-            if isinstance(statement, ast.Assign)
-            for target in statement.targets
-            if isinstance(target, ast.Name)
-        ]
+        """What its body assigns: an enumeration's members, a dataclass's fields in order."""
+        targets = [s.targets[0] if isinstance(s, ast.Assign) else getattr(s, "target", None) for s in self.node.body]
+        return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
-@dataclass
 class Program:
-    """Every module, function and class that the analysis can see into."""
+    """Everything that is known of the source so far; it only grows."""
 
-    modules: dict[str, ModuleInfo] = field(default_factory=dict)
-    functions: list[FunctionInfo] = field(default_factory=list)
-    classes: list[ClassInfo] = field(default_factory=list)
-    numbers: dict[ast.AST, int] = field(default_factory=dict)
-    """The number of each function's and class's node."""
-    methods: dict[str, list[int]] = field(default_factory=dict)
-    """Methods by name, whatever their class."""
-    used: set[str] = field(default_factory=set)
-    """Every identifier that the source reads."""
+    def __init__(self, files: Iterable[Path]) -> None:
+        """Parse the files."""
+        self.trees = {path: parsed(path) for path in files}
+        self.modules = {module_name(path): Scope(self, path) for path in self.trees}
+        self.infos: dict[ast.AST, FunctionInfo | ClassInfo] = {}
+        self.scopes: dict[ast.AST, Scope] = {}
+        """Of comprehensions and loops."""
+        self.called = {
+            identifier(node.func)
+            for tree in self.trees.values()
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call)
+        }
+        self.methods: dict[str, list[FunctionInfo]] = {}
+        """Methods by name, of every class."""
+        self.changed = False
+        self._decisions: dict[tuple[Path, ast.expr, Check, frozenset[Kind]], frozenset[str]] = {}
 
-    def add(self, module: ModuleInfo) -> None:
-        """Index one more file."""
-        self.modules[module.name] = module
-        self._index(module.tree, module.name, None, None)
+    def learn(self, held: dict[str, Value], name: str, value: Value) -> None:
+        """Add what a variable may be."""
+        known = held.get(name)
+        merged = value.bounded() if known is None else join(known, value).bounded()
+        if merged != known:
+            held[name] = merged
+            self.changed = True
 
-    def _index(self, node: ast.AST, module: str, owner: int | None, outer: int | None) -> None:
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, _Callable):
-                info = FunctionInfo(len(self.functions), child, module, owner, outer)
-                self.functions.append(info)
-                self.numbers[child] = info.number
-                if owner is not None and info.name:
-                    self.methods.setdefault(info.name, []).append(info.number)
-                self._index(child, module, None, info.number)
-            elif isinstance(child, ast.ClassDef):
-                cls = ClassInfo(len(self.classes), child, module)
-                self.classes.append(cls)
-                self.numbers[child] = cls.number
-                self._index(child, module, cls.number, outer)
-            else:
-                if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load):
-                    self.used.add(child.id)
-                elif isinstance(child, ast.Attribute):
-                    self.used.add(child.attr)
-                self._index(child, module, owner, outer)
+    def decide(
+        self, scope: Scope, node: ast.expr, check: Check, kinds: frozenset[Kind], constants: Iterable[str]
+    ) -> None:
+        """Record that constants decide something about a name."""
+        spelled = frozenset(text for text in constants if sum(map(str.isalpha, text)) > 1)
+        if kinds and spelled:
+            key = (scope.path, node, check, kinds)
+            self._decisions[key] = self._decisions.get(key, frozenset()) | spelled
 
-    def methods_of(self, owner: int) -> list[str]:
-        """Return the names of a class's own methods."""
-        return [info.name for info in self.functions if info.owner == owner]
-
-    def functions_of(self, module: str) -> list[str]:
-        """Return the names of a module's own functions and classes."""
-        functions = [i.name for i in self.functions if i.module == module and i.owner is None and i.outer is None]
-        return functions + [info.node.name for info in self.classes if info.module == module]
-
-    def imported_from(self, module: str, node: ast.ImportFrom) -> str:
-        """Return the absolute dotted name of the module that an import statement names."""
-        if not node.level:
-            return node.module or ""
-        parts = self.modules[module].package.split(".")
-        base = parts[: len(parts) - node.level + 1]
-        return ".".join([*base, *([node.module] if node.module else [])])
+    @property
+    def decisions(self) -> list[Decision]:
+        """Every decision found, in the order of the source."""
+        found = [
+            Decision(path, node.lineno, " ".join(ast.unparse(node).split()), check, kinds, constants)
+            for (path, node, check, kinds), constants in self._decisions.items()
+        ]
+        return sorted(found, key=lambda d: (str(d.path), d.line, d.code, d.check.name, sorted(k.name for k in d.kinds)))
 
 
-def module_name(path: Path) -> str:
-    """Return the dotted name by which a file is imported, as far as the packages around it tell."""
-    parts = [] if path.stem == "__init__" else [path.stem]
-    folder = path.parent
-    while (folder / "__init__.py").exists():
-        parts.append(folder.name)
-        folder = folder.parent
-    return ".".join(reversed(parts))
-
-
-def parse(files: Iterable[Path]) -> Program:
-    """Read source files, those of inner packages first.
-
-    What is known of the program only grows, so a guess at what is read later stays: the parts come before what is made
-    of them, in whatever order they are given.
-
-    Raises:
-        UsageError: A file that cannot be read, or is no Python.
-    """
-    program = Program()
-    for path in sorted(files, key=lambda path: (-len(path.parts), path)):
-        program.add(ModuleInfo(module_name(path), path, _tree(path)))
-    return program
-
-
-def _tree(path: Path) -> ast.Module:
-    try:
-        return ast.parse(path.read_bytes(), filename=str(path))
-    except (OSError, SyntaxError, ValueError) as error:
-        raise UsageError(
-            "the exporter's source to be Python that can be read",
-            found=f"{path}: {error}",
-            do="give an exporter whose source is at hand",
-        ) from error
-
-
-def import_closure(start: Path) -> Sequence[Path]:
-    """Return a file and every file of its own top-level package, or folder, that it imports, and so on."""
-    found: dict[Path, None] = {}
-    pending = [start.resolve()]
-    while pending:
-        path = pending.pop()
-        if path not in found:
-            found[path] = None
-            pending.extend(_imports(path))
-    return list(found)
-
-
-def _imports(path: Path) -> Iterator[Path]:
-    module = ModuleInfo(module_name(path), path, _tree(path))
-    program = Program({module.name: module})
-    root = path.parents[len(Path(*module.package.split(".")).parts) if module.package else 0]
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.Import):
-            yield from _files(root, (alias.name for alias in node.names))
-        elif isinstance(node, ast.ImportFrom):
-            home = program.imported_from(module.name, node)
-            yield from _files(root, (home, *(f"{home}.{alias.name}" for alias in node.names)))
-
-
-def _files(root: Path, names: Iterable[str]) -> Iterator[Path]:
-    for name in names:
-        base = root.joinpath(*name.split("."))
-        yield from (path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file())
+def identifier(node: ast.AST | None) -> str:
+    """Return the last identifier of an expression: `c` of `a.b.c`, `a.c()` and `c[0]`."""
+    while isinstance(node, (ast.Call, ast.Subscript)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""

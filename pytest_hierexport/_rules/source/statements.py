@@ -1,218 +1,246 @@
-"""What statements do: bind, return, branch, match, define."""
+"""From source files to the decisions in them: every statement is read until nothing more is learned."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
-from pytest_hierexport._rules.source.annotations import declared
-from pytest_hierexport._rules.source.comparing import by_class, equal
-from pytest_hierexport._rules.source.expressions import assign, evaluate
-from pytest_hierexport._rules.source.reading import attribute
-from pytest_hierexport._rules.source.references import Class, Function, Imported
-from pytest_hierexport._rules.source.state import Frame, Kind, Store
-from pytest_hierexport._rules.source.values import NOTHING, UNSEEN, Value, collection, join, refers
+from pytest_hierexport._rules.source.comparing import Site
+from pytest_hierexport._rules.source.evidence import is_file, parameter
+from pytest_hierexport._rules.source.expressions import assign, read
+from pytest_hierexport._rules.source.files import imported_module, module_name, too_deep
+from pytest_hierexport._rules.source.patterns import match_pattern
+from pytest_hierexport._rules.source.program import ClassInfo, Decision, FunctionInfo, Program, Scope, identifier
+from pytest_hierexport._rules.source.values import NOTHING, Dotted, Instance, Kind, Value, join, of_kind
 
-__all__ = ["execute"]
+__all__ = ["decisions"]
 
-
-def execute(body: Iterable[ast.stmt], frame: Frame) -> None:
-    """Go through statements once, in order; branches and loops alike."""
-    for statement in body:
-        handler = _HANDLERS.get(type(statement), _generic)
-        handler(statement, frame)
+# Two to five are enough for all but long chains of calls against the order of the files.
+_MOST_PASSES = 8
 
 
-def _generic(node: ast.stmt, frame: Frame) -> None:
-    """Evaluate every expression of a statement, and go through the statements in it."""
+@lru_cache(maxsize=8)
+def decisions(files: tuple[Path, ...], entry: str = "") -> Sequence[Decision]:
+    """Return every place in the files where constants decide something about a name of a model.
+
+    Which of the constants are names of the model under test is not known here, so that one pass over the source serves
+    every model.
+
+    Args:
+        files: The source, the exporter's own file first.
+        entry: The function in it that is called as `function(model, args, kwargs, path)`.
+
+    Raises:
+        UsageError: A file cannot be read, is no Python, or nests too deeply.
+    """
+    program = Program(files)
+    for _ in range(_MOST_PASSES):
+        program.changed = False
+        for path, tree in program.trees.items():
+            try:
+                _read_all(tree.body, program.modules[module_name(path)])
+            except RecursionError as error:
+                raise too_deep(path) from error
+        _enter(program.modules[module_name(files[0])], entry)
+        if not program.changed:
+            break
+    return program.decisions
+
+
+def _enter(module: Scope, entry: str) -> None:
+    for ref in module.names.get(entry, NOTHING).refs:
+        if isinstance(ref, FunctionInfo) and ref.parameters:
+            ref.scope.bind(ref.parameters[0].arg, of_kind(Kind.MODULE))
+
+
+def _read_all(statements: Iterable[ast.stmt], scope: Scope) -> None:
+    for statement in statements:
+        handler = _STATEMENTS.get(type(statement), _other)
+        handler(statement, scope)
+
+
+def _other(node: ast.AST, scope: Scope) -> None:
+    """Read the expressions and the statements in a node in their order."""
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.expr):
-            evaluate(child, frame)
-        elif isinstance(child, ast.stmt):
-            execute([child], frame)
-        elif isinstance(child, ast.ExceptHandler):
-            if child.name is not None:
-                frame.bind_name(child.name, Value(apart=True))
-            execute(child.body, frame)
+        if isinstance(child, ast.stmt):
+            _STATEMENTS.get(type(child), _other)(child, scope)
+        elif isinstance(child, ast.expr):
+            read(child, scope)
+        else:
+            _other(child, scope)
 
 
-def _assign(node: ast.Assign, frame: Frame) -> None:
-    value = evaluate(node.value, frame)
+def _assignment(node: ast.Assign, scope: Scope) -> None:
+    value = read(node.value, scope)
     for target in node.targets:
-        assign(target, value, frame)
+        assign(target, value, scope)
 
 
-def _annotated(node: ast.AnnAssign, frame: Frame) -> None:
-    if node.value is not None:
-        assign(node.target, evaluate(node.value, frame), frame)
-    if frame.scope[0] is Store.MEMBER and isinstance(node.target, ast.Name):
-        frame.state.learn_attribute(frame.scope[1], node.target.id, declared(node.annotation, frame))
+def _annotated(node: ast.AnnAssign, scope: Scope) -> None:
+    assign(node.target, read(node.value, scope), scope)
 
 
-def _augmented(node: ast.AugAssign, frame: Frame) -> None:
-    value = evaluate(ast.copy_location(ast.BinOp(_loaded(node.target), node.op, node.value), node), frame)
-    assign(node.target, value, frame)
+def _augmented(node: ast.AugAssign, scope: Scope) -> None:
+    value = read(ast.copy_location(ast.BinOp(_loaded(node.target), node.op, node.value), node), scope)
+    # A text that grows in a loop has no end: what it began with is enough.
+    assign(node.target, value if value.holds or value.is_name else read(node.value, scope), scope)
 
 
 def _loaded(target: ast.expr) -> ast.expr:
-    parsed = ast.parse(ast.unparse(target), mode="eval").body
-    return ast.copy_location(parsed, target)
+    return ast.Name(target.id, ast.Load()) if isinstance(target, ast.Name) else target
 
 
-def _for(node: ast.For | ast.AsyncFor, frame: Frame) -> None:
-    assign(node.target, evaluate(node.iter, frame).items, frame)
-    execute(node.body, frame)
-    execute(node.orelse, frame)
+def _loop(node: ast.For | ast.AsyncFor, scope: Scope) -> None:
+    program, items = scope.program, read(node.iter, scope).each
+    assign(node.target, items, scope)
+    # Within the loop a variable is what this loop makes of it, whatever other loops call by its name.
+    inner = program.scopes.get(node)
+    if inner is None:
+        inner = program.scopes[node] = scope.inner()
+        inner.globals = _bound(node) - _bound(node.target)
+    assign(node.target, items, inner)
+    _read_all([*node.body, *node.orelse], inner)
 
 
-def _with(node: ast.With | ast.AsyncWith, frame: Frame) -> None:
-    for entered in node.items:
-        value = evaluate(entered.context_expr, frame)
-        if entered.optional_vars is not None:
-            # A generator function that makes a context yields what is bound.
-            assign(entered.optional_vars, join(value, value.element or NOTHING), frame)
-    execute(node.body, frame)
+def _bound(node: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
 
 
-def _return(node: ast.Return, frame: Frame) -> None:
-    if node.value is not None and frame.function is not None:
-        frame.state.learn((Store.RETURN, frame.function, ""), evaluate(node.value, frame))
+def _with(node: ast.With | ast.AsyncWith, scope: Scope) -> None:
+    for item in node.items:
+        value = read(item.context_expr, scope)
+        if item.optional_vars is not None:
+            assign(item.optional_vars, value, scope)
+    _read_all(node.body, scope)
 
 
-def _import(node: ast.Import, frame: Frame) -> None:
+def _return(node: ast.Return, scope: Scope) -> None:
+    value = read(node.value, scope)
+    if scope.function is not None:
+        scope.program.learn(scope.function.returns, "", value)
+
+
+def _import(node: ast.Import, scope: Scope) -> None:
     for alias in node.names:
         dotted = alias.name if alias.asname else alias.name.partition(".")[0]
-        frame.bind_name(alias.asname or dotted, frame.state.imported(dotted))
+        scope.bind(alias.asname or dotted, Value(refs=frozenset({Dotted(dotted)})))
 
 
-def _import_from(node: ast.ImportFrom, frame: Frame) -> None:
-    home = frame.state.program.imported_from(frame.module, node)
+def _import_from(node: ast.ImportFrom, scope: Scope) -> None:
+    home = imported_module(scope.path, node)
+    module = scope.program.modules.get(home)
     for alias in node.names:
-        frame.bind_name(alias.asname or alias.name, frame.state.imported(f"{home}.{alias.name}"))
+        found = module.names.get(alias.name) if module is not None else None
+        dotted = Value(refs=frozenset({Dotted(f"{home}.{alias.name}")}))
+        known = module is None or f"{home}.{alias.name}" in scope.program.modules
+        if found is not None or known:
+            scope.bind(alias.asname or alias.name, dotted if found is None else found)
 
 
-def _function(node: ast.FunctionDef | ast.AsyncFunctionDef, frame: Frame) -> None:
+def _global(node: ast.Global | ast.Nonlocal, scope: Scope) -> None:
+    scope.globals.update(node.names)
+
+
+def _function(node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
+    program = scope.program
+    info = program.infos.get(node)
+    if not isinstance(info, FunctionInfo):
+        info = program.infos[node] = FunctionInfo(node, scope.inner(), scope.owner)
+        info.scope.function = info
+        if scope.owner is not None:
+            program.methods.setdefault(node.name, []).append(info)
+        _open_parameters(info)
     for decorator in node.decorator_list:
-        evaluate(decorator, frame)
-        _registered(decorator, node, frame)
-    frame.bind_name(node.name, refers(Function(frame.state.program.numbers[node])))
+        read(decorator, scope)
+    scope.bind(node.name, Value(refs=frozenset({info})))
+    _bind_parameters(info, scope)
+    _dispatch(info, scope)
+    _read_all(node.body, info.scope)
 
 
-def _registered(decorator: ast.expr, node: ast.FunctionDef | ast.AsyncFunctionDef, frame: Frame) -> None:
-    """`@describe.register` and `@describe.register(cls)` decide by a class."""
-    called = decorator.func if isinstance(decorator, ast.Call) else decorator
-    if not isinstance(called, ast.Attribute) or called.attr != "register":
+def _open_parameters(info: FunctionInfo) -> None:
+    """Let callers outside the source pass what the parameters' identifiers and annotations say."""
+    node = info.node
+    if isinstance(node, ast.Lambda) or node.name in info.scope.program.called:
         return
-    classes = list(decorator.args) if isinstance(decorator, ast.Call) else []
-    if not classes:
-        first = next(iter([*node.args.posonlyargs, *node.args.args]), None)
-        classes = [first.annotation] if first is not None and first.annotation is not None else []
-    before, frame.at = frame.at, decorator
-    for cls in classes:
-        by_class(frame, evaluate(cls, frame).referred)
-    frame.at = before
+    positional = info.parameters
+    plain = len(positional) - len(node.args.defaults)
+    for position, each in enumerate([*positional, *node.args.kwonlyargs]):
+        value = parameter(each.arg, each.annotation, has_default=plain <= position)
+        if not (value.is_name and is_file(each.arg, node)):
+            info.scope.bind(each.arg, value)
 
 
-def _class(node: ast.ClassDef, frame: Frame) -> None:
-    number = frame.state.program.numbers[node]
-    inner = Frame(frame.state, frame.module, (Store.MEMBER, number), outer=frame, function=frame.function)
-    execute(node.body, inner)
-    constants = [
-        frame.state.get((Store.MEMBER, number, name)) or NOTHING
-        for name in frame.state.program.classes[number].constants
-    ]
-    # Iterating over an enumeration yields its members.
-    frame.bind_name(
-        node.name, Value(references=frozenset({Class(number)}), element=join(*constants) if constants else None)
+def _bind_parameters(info: FunctionInfo, scope: Scope) -> None:
+    arguments = info.node.args
+    own = [*arguments.posonlyargs, *arguments.args]
+    if info.is_bound and own and info.owner is not None:
+        ref = info.owner if info.decorated("classmethod") else Instance(info.owner)
+        info.scope.bind(own[0].arg, Value(refs=frozenset({ref})))
+    defaults = dict(zip((p.arg for p in reversed(own)), reversed(arguments.defaults), strict=False))
+    defaults.update(
+        (p.arg, d) for p, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d is not None
     )
+    for each in [*info.parameters, *arguments.kwonlyargs]:
+        default = read(defaults.get(each.arg), scope)
+        info.scope.bind(each.arg, join(default, _instance(each.annotation, scope)))
 
 
-def _match(node: ast.Match, frame: Frame) -> None:
-    subject = evaluate(node.subject, frame)
+def _instance(annotation: ast.expr | None, scope: Scope) -> Value:
+    if not isinstance(annotation, (ast.Name, ast.Attribute)):
+        return NOTHING
+    return Value(refs=frozenset(Instance(r) for r in read(annotation, scope).refs if isinstance(r, ClassInfo)))
+
+
+def _dispatch(info: FunctionInfo, scope: Scope) -> None:
+    """`@function.register` of a `functools.singledispatch` takes the class from the first annotation."""
+    if info.decorated("register") and info.parameters and info.parameters[0].annotation is not None:
+        annotation = info.parameters[0].annotation
+        Site(scope, annotation).by_class(read(annotation, scope))
+
+
+def _class(node: ast.ClassDef, scope: Scope) -> None:
+    program = scope.program
+    info = program.infos.get(node)
+    if not isinstance(info, ClassInfo):
+        info = ClassInfo(node, f"{module_name(scope.path)}.{node.name}", scope.inner(is_class=True))
+        info.scope.owner = program.infos[node] = info
+    bases = [read(base, scope) for base in node.bases]
+    info.bases = [ref for base in bases for ref in base.refs if isinstance(ref, ClassInfo)]
+    scope.bind(node.name, Value(refs=frozenset({info})))
+    _read_all(node.body, info.scope)
+    if any(identifier(base).endswith("Enum") for base in node.bases):
+        program.learn(info.attributes, "value", join(*(info.scope.names.get(n, NOTHING) for n in info.constants)))
+        members = Value(refs=frozenset({Instance(info)}))
+        scope.bind(node.name, Value(items=members))
+
+
+def _match(node: ast.Match, scope: Scope) -> None:
+    subject = read(node.subject, scope)
     for case in node.cases:
-        _pattern(case.pattern, subject, frame)
-        if case.guard is not None:
-            evaluate(case.guard, frame)
-        execute(case.body, frame)
+        match_pattern(case.pattern, subject, scope)
+        read(case.guard, scope)
+        _read_all(case.body, scope)
 
 
-def _pattern(pattern: ast.pattern, subject: Value, frame: Frame) -> None:
-    before, frame.at = frame.at, pattern
-    _PATTERNS.get(type(pattern), _any_pattern)(pattern, subject, frame)
-    frame.at = before
-
-
-def _any_pattern(pattern: ast.pattern, subject: Value, frame: Frame) -> None:
-    """`None`, `True` and `_` decide nothing about a name."""
-
-
-def _value_pattern(pattern: ast.MatchValue, subject: Value, frame: Frame) -> None:
-    equal(frame, subject, evaluate(pattern.value, frame))
-
-
-def _sequence_pattern(pattern: ast.MatchSequence, subject: Value, frame: Frame) -> None:
-    for inner in pattern.patterns:
-        _pattern(inner, subject.items, frame)
-
-
-def _or_pattern(pattern: ast.MatchOr, subject: Value, frame: Frame) -> None:
-    for inner in pattern.patterns:
-        _pattern(inner, subject, frame)
-
-
-def _mapping_pattern(pattern: ast.MatchMapping, subject: Value, frame: Frame) -> None:
-    keys = join(*(evaluate(key, frame) for key in pattern.keys))
-    frame.decide(Kind.EQUAL, subject.items.named, keys.texts)
-    for inner in pattern.patterns:
-        _pattern(inner, subject.mapped or UNSEEN, frame)
-
-
-def _as_pattern(pattern: ast.MatchAs, subject: Value, frame: Frame) -> None:
-    if pattern.pattern is not None:
-        _pattern(pattern.pattern, subject, frame)
-    if pattern.name is not None:
-        frame.bind_name(pattern.name, subject)
-
-
-def _star_pattern(pattern: ast.MatchStar, subject: Value, frame: Frame) -> None:
-    if pattern.name is not None:
-        frame.bind_name(pattern.name, collection(subject))
-
-
-def _class_pattern(pattern: ast.MatchClass, subject: Value, frame: Frame) -> None:
-    cls = evaluate(pattern.cls, frame)
-    by_class(frame, cls.referred)
-    is_text = Imported("builtins.str") in cls.references
-    for inner in pattern.patterns:
-        _pattern(inner, subject if is_text else UNSEEN, frame)
-    for name, inner in zip(pattern.kwd_attrs, pattern.kwd_patterns, strict=True):
-        _pattern(inner, attribute(frame, subject, name), frame)
-
-
-_HANDLERS: dict[type, Callable[[Any, Frame], None]] = {
-    ast.Assign: _assign,
+_STATEMENTS: dict[type, Callable[[Any, Scope], None]] = {
+    ast.Assign: _assignment,
     ast.AnnAssign: _annotated,
     ast.AugAssign: _augmented,
-    ast.For: _for,
-    ast.AsyncFor: _for,
+    ast.For: _loop,
+    ast.AsyncFor: _loop,
     ast.With: _with,
     ast.AsyncWith: _with,
     ast.Return: _return,
     ast.Import: _import,
     ast.ImportFrom: _import_from,
+    ast.Global: _global,
+    ast.Nonlocal: _global,
     ast.FunctionDef: _function,
     ast.AsyncFunctionDef: _function,
     ast.ClassDef: _class,
     ast.Match: _match,
-}
-
-_PATTERNS: dict[type, Callable[[Any, Value, Frame], None]] = {
-    ast.MatchValue: _value_pattern,
-    ast.MatchSequence: _sequence_pattern,
-    ast.MatchOr: _or_pattern,
-    ast.MatchMapping: _mapping_pattern,
-    ast.MatchClass: _class_pattern,
-    ast.MatchAs: _as_pattern,
-    ast.MatchStar: _star_pattern,
 }

@@ -1,250 +1,234 @@
-"""What the analysis knows of a value: whether it is a name of the model, which constant texts it may be.
-
-A value stands for everything that an expression may yield in any run. Values only ever grow as the analysis goes
-on, and they are bounded in depth and number, so that it ends.
-"""
+"""What an expression may be, as far as it matters for names of a model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from enum import IntEnum
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from itertools import islice, product
+from typing import TYPE_CHECKING, TypeAlias
 
-from pytest_hierexport._rules.source.references import Reference
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytest_hierexport._rules.source.program import ClassInfo, FunctionInfo
 
 __all__ = [
-    "NAME",
+    "GAP",
     "NOTHING",
-    "PIECE",
-    "UNSEEN",
-    "Certainty",
+    "Dotted",
+    "Instance",
+    "Kind",
+    "Method",
+    "Partial",
+    "Ref",
     "Value",
-    "collection",
-    "constant",
+    "compose",
     "join",
-    "mapping",
-    "pair",
-    "refers",
-    "text",
+    "listed",
+    "mapped",
+    "of_kind",
+    "texts",
+    "words",
 ]
 
-_DEEPEST = 4
-_MOST_STRINGS = 1000
-_MOST_REFERENCES = 64
+GAP = "\0"
+"""What stands in a text for a part that is not constant: `f"layer.{i}"` is `layer.` and a gap."""
+_MOST_TEXTS = 64
+_DEEPEST = 3
 
 
-class Certainty(IntEnum):
-    """How sure it is that a value is a name of the model, or computed from one."""
+class Kind(Enum):
+    """What is known of a value beside its constants."""
 
-    NO = 0
-    TEXT = 1
-    """Text from outside the analysed code, which may be one."""
-    YES = 2
-    PIECE = 3
-    """Cut out of one, perhaps, so that it may be one of its words."""
+    NAME = auto()
+    """A text with names of modules, parameters, nodes or classes: a name, a path, a tag, a scope."""
+    CLASS_NAME = auto()
+    HOME = auto()
+    """The dotted module that a class is defined in."""
+    MODEL_TYPE = auto()
+    """What its configuration calls the model."""
+    UNKNOWN = auto()
+    """A text from outside the source; it may be a name."""
+    PIECE = auto()
+    """Cut out of a text of the kinds above."""
+    MODULE = auto()
+    CLASS = auto()
+    NODE = auto()
+    """A node or an initializer of a graph."""
+    ENTRY = auto()
+    """A metadata entry of a node, with a key and a value."""
+    REGEX = auto()
+
+
+_NAMES = frozenset({Kind.NAME, Kind.CLASS_NAME, Kind.HOME, Kind.MODEL_TYPE, Kind.UNKNOWN})
 
 
 @dataclass(frozen=True)
 class Value:
-    """What an expression may yield."""
+    """What an expression may be; a union where it may be several things."""
 
-    name: Certainty = Certainty.NO
-    module: bool = False
-    """An `nn.Module` of the model."""
-    type: bool = False
-    """The class of something."""
-    unseen: bool = False
-    """It comes from where the analysis does not look."""
-    apart: bool = False
-    """It is no part of the model's modules and nodes (an ONNX attribute): its name is no name of the model."""
-    strings: frozenset[str] = frozenset()
-    """The constant texts that it may be."""
-    references: frozenset[Reference] = frozenset()
-    element: Value | None = None
-    """What iterating over it yields: items, or a mapping's keys."""
-    mapped: Value | None = None
+    kinds: frozenset[Kind] = frozenset()
+    texts: frozenset[str] = frozenset()
+    """Constant texts."""
+    refs: frozenset[Ref] = frozenset()
+    """Functions, classes and their instances."""
+    items: Value | None = None
+    """What iteration gives: items of a list, keys of a mapping."""
+    values: Value | None = None
     """A mapping's values."""
     fields: tuple[Value, ...] = ()
-    """The items of a tuple or list, where their number is known."""
-
-    @cached_property
-    def depth(self) -> int:
-        """How many containers stand inside one another."""
-        return 1 + max((inner.depth for inner in self._inner()), default=0)
-
-    @cached_property
-    def _hash(self) -> int:
-        return hash((self.name, self.strings, self.references, self.element, self.mapped, self.fields))
-
-    def __hash__(self) -> int:
-        """Hash once: values are nested and compared often."""
-        return self._hash
-
-    def _items(self) -> Iterator[Value]:
-        yield from _present(self.element)
-        yield from self.fields
-
-    def _inner(self) -> Iterator[Value]:
-        yield from self._items()
-        yield from _present(self.mapped)
+    """The items of a list or tuple of known length."""
 
     @property
     def is_name(self) -> bool:
-        """Whether it is surely a name, or computed from one."""
-        return self.name >= Certainty.YES
+        """Whether it is, or may be, a name of the model."""
+        return not _NAMES.isdisjoint(self.kinds)
 
     @property
-    def sure(self) -> Value:
-        """The value, or one of which nothing is known where it is a name in doubt."""
-        return UNSEEN if self.named is Certainty.TEXT else self
+    def each(self) -> Value:
+        """What iteration gives."""
+        if self.fields or self.items is not None:
+            return join(self.items or NOTHING, *self.fields)
+        return self.cut() if self.is_name else NOTHING
 
     @property
     def holds(self) -> bool:
-        """Whether it is known to hold something."""
-        return self.element is not None or bool(self.fields)
+        """Whether it is a collection."""
+        return self.items is not None or bool(self.fields)
 
     @property
-    def items(self) -> Value:
-        """What iterating over it yields."""
-        if self.is_name:
-            return text(self.name)
-        if self.fields:
-            return join(*self.fields)
-        if self.element is not None:
-            return self.element
-        if self.name:
-            return Value(name=self.name)
-        return Value(unseen=True, apart=self.apart)
+    def names(self) -> frozenset[Kind]:
+        """The kinds of name that it is or holds."""
+        own = self.kinds & (_NAMES | {Kind.PIECE}) if self.is_name else frozenset()
+        return own | self.each.names if self.holds else own
 
-    @cached_property
-    def texts(self) -> frozenset[str]:
-        """Every constant text that it is or holds, mapped values left out."""
-        return self.held | self.strings
+    @property
+    def constants(self) -> frozenset[str]:
+        """The constant texts that it is or holds; none of a text that is also a name."""
+        own = frozenset() if self.is_name else self.texts
+        return own | self.each.constants if self.holds else own
 
-    @cached_property
-    def held(self) -> frozenset[str]:
-        """Every constant text that it holds as a collection."""
-        return frozenset().union(*(inner.texts for inner in self._items()))
+    @property
+    def all_refs(self) -> frozenset[Ref]:
+        """The functions and classes that it is or holds."""
+        return self.refs | self.each.all_refs if self.holds else self.refs
 
-    @cached_property
-    def named(self) -> Certainty:
-        """How sure it is that it is a name, or holds names."""
-        return max((self.name, *(inner.named for inner in self._items())))
+    def cut(self) -> Value:
+        """Return a piece of the text that it is."""
+        return Value(self.kinds & _NAMES | {Kind.PIECE}) if self.is_name else NOTHING
 
-    @cached_property
-    def referred(self) -> frozenset[Reference]:
-        """Every reference that it is or holds as an item."""
-        return self.references.union(*(inner.referred for inner in self._items()))
-
-    def flat(self) -> Value:
-        """Return the value without what it holds and refers to."""
-        return text(self.named, self.texts, unseen=self.unseen)
-
-    def shallow(self) -> Value:
-        """Return the value with what it holds made flat, and without what it refers to."""
-        if self.is_name:
-            return text(self.name)
-        element = self.items.flat() if self.holds else None
-        mapped = self.mapped.flat() if self.mapped is not None else None
-        return Value(name=self.name, strings=self.strings, unseen=self.unseen, element=element, mapped=mapped)
-
-    def bounded(self) -> Value:
-        """Return the value with its innermost containers made flat where it is too deep."""
-        return self if self.depth <= _DEEPEST else _cut(self, _DEEPEST)
+    def bounded(self, depth: int = _DEEPEST) -> Value:
+        """Return it without what is nested too deeply."""
+        if self.items is None and self.values is None and not self.fields:
+            return self
+        if depth == 0:
+            return Value(self.kinds | self.names, self.texts | self.constants, self.refs)
+        items, values = (None if v is None else v.bounded(depth - 1) for v in (self.items, self.values))
+        return replace(self, items=items, values=values, fields=tuple(v.bounded(depth - 1) for v in self.fields))
 
 
 NOTHING = Value()
-NAME = Value(name=Certainty.YES)
-PIECE = Value(name=Certainty.PIECE)
-UNSEEN = Value(unseen=True)
 
 
-def _cut(value: Value, levels: int) -> Value:
-    if value.depth <= levels:
-        return value
-    if levels > 1:
-        element, mapped = (None if v is None else _cut(v, levels - 1) for v in (value.element, value.mapped))
-        return replace(value, element=element, mapped=mapped, fields=tuple(_cut(v, levels - 1) for v in value.fields))
-    if value.named >= Certainty.YES:
-        return text(value.named)
-    return replace(
-        value, name=value.named, strings=value.texts, references=value.referred, element=None, mapped=None, fields=()
-    )
+@dataclass(frozen=True)
+class Dotted:
+    """Something imported from elsewhere, or a builtin."""
+
+    name: str
 
 
-def constant(text: str) -> Value:
-    """Return the value of a text in the source."""
-    return Value(strings=frozenset({text}))
+@dataclass(frozen=True)
+class Instance:
+    """An object of a class of the source."""
+
+    cls: ClassInfo
 
 
-def text(level: Certainty, strings: frozenset[str] = frozenset(), *, unseen: bool = False) -> Value:
-    """Return a text that is a name with such certainty."""
-    if level >= Certainty.YES:
-        return NAME if level is Certainty.YES else PIECE
-    return Value(name=level, strings=strings, unseen=unseen)
+@dataclass(frozen=True)
+class Method:
+    """A method of a text or a collection."""
+
+    receiver: Value
+    name: str
 
 
-def refers(reference: Reference) -> Value:
-    """Return the value that is one function, class or module."""
-    return Value(references=frozenset({reference}))
+@dataclass(frozen=True)
+class Partial:
+    """A callable with its first arguments."""
+
+    target: Ref
+    args: tuple[Value, ...] = field(default=())
 
 
-def collection(items: Value) -> Value:
-    """Return a list, set or iterator of such items."""
-    return Value(element=items).bounded()
+Ref: TypeAlias = "FunctionInfo | ClassInfo | Dotted | Instance | Method | Partial"
 
 
-def mapping(keys: Value, values: Value) -> Value:
-    """Return a dict."""
-    return Value(element=keys, mapped=values).bounded()
+def words(text: str) -> frozenset[str]:
+    """Return the words of a list that is easier to read as one text."""
+    return frozenset(text.split())
 
 
-def pair(*fields: Value) -> Value:
-    """Return a tuple."""
-    return Value(fields=fields).bounded()
+def of_kind(*kinds: Kind) -> Value:
+    """Return a value of which the kinds are known."""
+    return Value(frozenset(kinds))
+
+
+def texts(*constants: str) -> Value:
+    """Return constant texts."""
+    return Value(texts=frozenset(constants))
+
+
+def listed(item: Value) -> Value:
+    """Return a list, set or iterator."""
+    return Value(items=item)
+
+
+def mapped(key: Value, value: Value) -> Value:
+    """Return a mapping."""
+    return Value(items=key, values=value)
 
 
 def join(*values: Value) -> Value:
-    """Return the value that may be any of these."""
+    """Return the union of values."""
     result = NOTHING
     for value in values:
-        if value is not NOTHING and value is not result:
-            result = value if result is NOTHING else _join(result, value)
+        if result is NOTHING:
+            result = value
+        elif value is not NOTHING and value is not result:
+            result = _join(result, value)
     return result
 
 
 def _join(a: Value, b: Value) -> Value:
-    if a == b:
-        return a
-    if a.is_name or b.is_name:
-        # A name is data, whatever constants and objects it was mixed with on the way.
-        return text(max(a.name, b.name))
-    if len(a.fields) != len(b.fields) and a.holds and b.holds:
-        a, b = (replace(v, fields=(), element=join(*v._items())) for v in (a, b))
+    if len(a.fields) == len(b.fields):
+        fields = tuple(map(join, a.fields, b.fields))
+        items = _optional(a.items, b.items)
+    else:
+        fields, items = (), join(*(v for v in (a.items, b.items, *a.fields, *b.fields) if v is not None))
+        if not (a.holds and b.holds):
+            fields, items = a.fields or b.fields, _optional(a.items, b.items)
     return Value(
-        name=max(a.name, b.name),
-        module=a.module or b.module,
-        type=a.type or b.type,
-        unseen=a.unseen or b.unseen,
-        apart=a.apart or b.apart,
-        strings=_limited(a.strings, b.strings, _MOST_STRINGS),
-        references=_limited(a.references, b.references, _MOST_REFERENCES),
-        element=_join_present(a.element, b.element),
-        mapped=_join_present(a.mapped, b.mapped),
-        fields=tuple(map(join, a.fields, b.fields)) if a.fields and b.fields else a.fields or b.fields,
-    ).bounded()
+        a.kinds | b.kinds,
+        _limited(a.texts | b.texts),
+        a.refs | b.refs,
+        items,
+        _optional(a.values, b.values),
+        fields,
+    )
 
 
-def _present(value: Value | None) -> Iterable[Value]:
-    return () if value is None else (value,)
+def _optional(a: Value | None, b: Value | None) -> Value | None:
+    return b if a is None else a if b is None else join(a, b)
 
 
-def _join_present(a: Value | None, b: Value | None) -> Value | None:
-    present = (*_present(a), *_present(b))
-    return join(*present) if present else None
+def _limited(constants: frozenset[str]) -> frozenset[str]:
+    return constants if len(constants) <= _MOST_TEXTS else frozenset(sorted(constants)[:_MOST_TEXTS])
 
 
-def _limited(a: frozenset[Any], b: frozenset[Any], most: int) -> frozenset[Any]:
-    return a if b <= a or len(a) >= most else a | b
+def compose(parts: Iterable[Value]) -> Value:
+    """Return the text that is made of parts in a row, with gaps for those that are not constant."""
+    parts = list(parts)
+    kinds = frozenset[Kind]().union(*(part.kinds & _NAMES for part in parts)) - {Kind.UNKNOWN}
+    choices = [sorted(part.constants) or [GAP] for part in parts]
+    made = ("".join(chosen) for chosen in islice(product(*choices), _MOST_TEXTS))
+    return Value(kinds, frozenset(text for text in made if len(text) <= 200 and text.strip(GAP)))
