@@ -169,7 +169,7 @@ class TestHostileFiles:
     def test_rows_far_below_the_root_show_their_level(self, tmp_path: Path) -> None:
         write(tmp_path / "m.onnx", nested(1_200), {"x0": origins("")}, {})
         table = list(as_lines(analyze(tmp_path / "m.onnx"), "m.onnx"))
-        assert table[1 + 1_200].lstrip().startswith("[1200] Block.call1199 ")
+        assert table[1 + 1_200].lstrip().startswith("[1200] Block..call1199 ")
         assert max(map(len, table)) < 200
 
     def test_json_too_deep_for_parsers_is_refused_and_a_depth_mends_it(self, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ __all__ = ["calls_on", "fault_in", "is_fault"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 _PACKAGE = __name__.partition(".")[0]
-_MODELS = f"{_PACKAGE}.zoo"
+_MODELS = f"{_PACKAGE}._cases.zoo"
 """Models that come with the package: what they raise is a model's."""
 _COPIES = ("copy", "pickle")
 """What runs over the user's own objects: one that cannot be copied is no fault."""

@@ -13,7 +13,7 @@ from pytest_hierexport._calls.hierarchy import ROOT, Call, Hierarchy, Module, el
 from pytest_hierexport._errors import TagError, UsageError
 from pytest_hierexport._onnx import storage
 from pytest_hierexport._onnx.files import exists
-from pytest_hierexport._onnx.graph import inventory_proto, operators
+from pytest_hierexport._onnx.graph import inventory_proto
 
 if TYPE_CHECKING:
     import onnx
@@ -92,7 +92,7 @@ def analyze(path: str | Path) -> Analysis:
     proto = storage.load_proto(path)
     attribution = storage.read(path)
     exporter, sidecar, modules = _sidecar(path)
-    counted = Counter(operators(proto).values())
+    counted = Counter(_operator(node) for _, node in inventory_proto(proto).nodes)
     return Analysis(
         nodes=counted.total(),
         initializers=len(inventory_proto(proto).initializers),
@@ -106,6 +106,10 @@ def analyze(path: str | Path) -> Analysis:
             attribution, _declared(attribution.hierarchy, modules) if modules else _held(attribution, proto)
         ),
     )
+
+
+def _operator(node: onnx.NodeProto) -> str:
+    return f"{node.domain}::{node.op_type}" if node.domain else node.op_type
 
 
 def _sidecar(path: Path) -> tuple[str, str, tuple[Module, ...]]:
