@@ -18,7 +18,7 @@ from pytest_hierexport._calls.names import one_line
 from pytest_hierexport._cases.exporters import check_exporter
 from pytest_hierexport._errors import CollectError, ExportError, HierexportError, UsageError
 from pytest_hierexport._export.choices import EXPORTERS, check_opset, is_own
-from pytest_hierexport._onnx.files import exists, is_folder
+from pytest_hierexport._files.paths import exists, is_folder
 
 if TYPE_CHECKING:
     from pytest_hierexport._cases import Case

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import pytest
 
-from pytest_hierexport._onnx.atomic import write_atomically
+from pytest_hierexport._files.atomic import write_atomically
 
 
 @pytest.mark.parametrize("call", ["replace", "fsync"])

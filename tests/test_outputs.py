@@ -7,7 +7,7 @@ from typing import NoReturn
 import pytest
 
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._onnx.ownership import ForeignFileError
+from pytest_hierexport._files.ownership import ForeignFileError
 from pytest_hierexport._pytest.outputs import check_output, write_output
 from pytest_hierexport._report import as_html, as_json, as_markdown
 from pytest_hierexport._report.results import Results

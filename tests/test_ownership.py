@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hierexport._onnx.ownership import (
+from pytest_hierexport._files.ownership import (
     GENERATOR,
     LIST,
     ForeignFileError,

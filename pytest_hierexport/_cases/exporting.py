@@ -121,7 +121,7 @@ def _by_own(case: Case, example: Example, path: Path) -> Exported:
 @contextmanager
 def _landing(path: Path) -> Iterator[Path]:
     """Give a place to write a file and what belongs to it; all of it takes the place of the old once it is whole."""
-    from pytest_hierexport._onnx.atomic import staged
+    from pytest_hierexport._files.atomic import staged
     from pytest_hierexport._onnx.storage import sidecar_path
 
     with staged(path) as stage:

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from pytest_hierexport._errors import CollectError, UsageError, nearest
-from pytest_hierexport._onnx.files import absolute
+from pytest_hierexport._files.paths import absolute
 
 __all__ = [
     "FoundModule",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pytest_hierexport._cases.case import Case
 from pytest_hierexport._errors import UsageError, nearest, not_installed
-from pytest_hierexport._onnx.files import absolute, exists, is_folder
+from pytest_hierexport._files.paths import absolute, exists, is_folder
 
 if TYPE_CHECKING:
     from pytest_hierexport._cases.zoo import Entry

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._errors import ExportError
+from pytest_hierexport._files.atomic import staged
 from pytest_hierexport._onnx import sidecar
-from pytest_hierexport._onnx.atomic import staged
 
 if TYPE_CHECKING:
     import onnx

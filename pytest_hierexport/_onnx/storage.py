@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import Module
 from pytest_hierexport._errors import TagError, UsageError
+from pytest_hierexport._files.paths import exists
 from pytest_hierexport._onnx import codec
 from pytest_hierexport._onnx.codec import Tags
-from pytest_hierexport._onnx.files import exists
 from pytest_hierexport._onnx.sidecar import Sidecar, compose, read_sidecar, sidecar_path
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pytest_hierexport._onnx.files import digest
-from pytest_hierexport._onnx.ownership import make_folder
+from pytest_hierexport._files.ownership import make_folder
+from pytest_hierexport._files.paths import digest
 from pytest_hierexport._pytest.kept import RECORD, Kept, copied, encoded, is_whole, read, remove
 from pytest_hierexport._pytest.reads import Reads, unrecorded
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_hierexport._calls.names import one_line
-from pytest_hierexport._onnx.files import absolute
+from pytest_hierexport._files.paths import absolute
 from pytest_hierexport._pytest import items
 from pytest_hierexport._pytest.ids import escape
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pytest_hierexport._errors import CrashError
-from pytest_hierexport._onnx.atomic import write_atomically
+from pytest_hierexport._files.atomic import write_atomically
 
 __all__ = ["Crash", "Crashes", "ending"]
 

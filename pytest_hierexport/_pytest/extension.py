@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from syrupy.data import SnapshotCollection, SnapshotCollections
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
-from pytest_hierexport._onnx.atomic import write_atomically
-from pytest_hierexport._onnx.ownership import ForeignFileError
+from pytest_hierexport._files.atomic import write_atomically
+from pytest_hierexport._files.ownership import ForeignFileError
 from pytest_hierexport._pytest.ids import file_name
 from pytest_hierexport._snapshot import is_snapshot, text
 from pytest_hierexport._snapshot.diff import diff

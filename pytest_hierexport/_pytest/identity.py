@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest_hierexport
 from pytest_hierexport._cases.factories import find_module
 from pytest_hierexport._export.choices import is_own
-from pytest_hierexport._onnx.files import digest
+from pytest_hierexport._files.paths import digest
 
 if TYPE_CHECKING:
     from pytest_hierexport._cases import Case

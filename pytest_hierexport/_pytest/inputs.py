@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from pytest_hierexport._onnx.files import digest
+from pytest_hierexport._files.paths import digest
 
 __all__ = ["Inputs", "Signature", "signature"]
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_hierexport._onnx.files import digest
+from pytest_hierexport._files.paths import digest
 from pytest_hierexport._pytest.inputs import Inputs
 
 __all__ = ["RECORD", "Kept", "copied", "encoded", "is_whole", "read", "remove"]

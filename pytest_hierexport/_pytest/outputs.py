@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._onnx.atomic import write_atomically
-from pytest_hierexport._onnx.files import absolute
-from pytest_hierexport._onnx.ownership import GENERATOR, ForeignFileError
+from pytest_hierexport._files.atomic import write_atomically
+from pytest_hierexport._files.ownership import GENERATOR, ForeignFileError
+from pytest_hierexport._files.paths import absolute
 
 __all__ = ["check_output", "write_output"]
 

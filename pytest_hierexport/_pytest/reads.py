@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from pytest_hierexport._onnx.files import absolute
+from pytest_hierexport._files.paths import absolute
 from pytest_hierexport._pytest.inputs import Inputs, Signature, signature
 
 __all__ = ["Reads", "is_installed", "unrecorded"]

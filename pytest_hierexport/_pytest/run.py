@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pytest_hierexport._calls.names import one_line
 from pytest_hierexport._cases import Case, select
 from pytest_hierexport._errors import HierexportError, UsageError, nearest, raise_if_disk_full
-from pytest_hierexport._onnx.ownership import make_folder, replace_files
+from pytest_hierexport._files.ownership import make_folder, replace_files
 from pytest_hierexport._pytest.crashes import Crashes
 from pytest_hierexport._pytest.ids import escape, file_name
 from pytest_hierexport._pytest.settings import Settings, arguments_of

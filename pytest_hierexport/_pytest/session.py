@@ -11,7 +11,7 @@ import pytest
 
 from pytest_hierexport._calls.names import one_line, printable
 from pytest_hierexport._errors import HierexportError
-from pytest_hierexport._onnx.files import absolute, keep_temporary_files_in
+from pytest_hierexport._files.paths import absolute, keep_temporary_files_in
 from pytest_hierexport._pytest import collection
 from pytest_hierexport._pytest.items import RUN, ModelSuite
 from pytest_hierexport._pytest.recording import Recording, message_of

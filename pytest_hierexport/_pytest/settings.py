@@ -11,7 +11,7 @@ from pytest_hierexport._cases.exporters import check_exporter
 from pytest_hierexport._cases.selectors import split
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._export.choices import check_opset
-from pytest_hierexport._onnx.files import absolute, exists, is_folder
+from pytest_hierexport._files.paths import absolute, exists, is_folder
 from pytest_hierexport._pytest.outputs import check_output
 
 if TYPE_CHECKING:

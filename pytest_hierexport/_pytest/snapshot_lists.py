@@ -1,7 +1,7 @@
 """Which snapshots are whose, and removing those of models that a selection states no longer.
 
 Several selections may share a folder of snapshots: two configuration files, a manifest and a factory on the command
-line. The folder's list (see :mod:`pytest_hierexport._onnx.ownership`) says which of them each snapshot was written for;
+line. The folder's list (see :mod:`pytest_hierexport._files.ownership`) says which of them each snapshot was written for;
 a run removes what was written for its own selections alone.
 """
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport import _errors as errors
 from pytest_hierexport._errors import CrashError, ExportError, HierexportError, in_words
-from pytest_hierexport._onnx.atomic import write_atomically
+from pytest_hierexport._files.atomic import write_atomically
 from pytest_hierexport._pytest.identity import export_identity, key_of, rule_identity
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._onnx.files import absolute
+from pytest_hierexport._files.paths import absolute
 
 __all__ = ["use_folder_with_room"]
 

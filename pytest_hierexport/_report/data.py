@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from pytest_hierexport._onnx.ownership import GENERATOR
+from pytest_hierexport._files.ownership import GENERATOR
 from pytest_hierexport._report.results import Model, Results, Verdict
 
 __all__ = ["as_dict", "as_json"]

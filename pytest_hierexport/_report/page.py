@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 
 from pytest_hierexport._calls.names import one_line, printable
-from pytest_hierexport._onnx.ownership import GENERATOR
+from pytest_hierexport._files.ownership import GENERATOR
 from pytest_hierexport._report.results import (
     Model,
     Results,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from pytest_hierexport._calls.names import one_line, printable
-from pytest_hierexport._onnx.ownership import GENERATOR
+from pytest_hierexport._files.ownership import GENERATOR
 from pytest_hierexport._report.results import (
     Model,
     Results,

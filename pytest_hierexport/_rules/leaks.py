@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pytest_hierexport._onnx.files import absolute
+from pytest_hierexport._files.paths import absolute
 from pytest_hierexport._onnx.graph import inventory_proto
 
 __all__ = ["Leak", "Machine", "leaks_in_message", "leaks_in_text"]

@@ -26,7 +26,7 @@ def _check(exported: ExportedCase) -> Iterator[Violation]:
 
 
 def _violations(exported: ExportedCase, repeat: Repeat) -> Iterator[Violation]:
-    from pytest_hierexport._onnx.files import digest
+    from pytest_hierexport._files.paths import digest
     from pytest_hierexport._proof.state import state_digest
 
     if repeat.error:

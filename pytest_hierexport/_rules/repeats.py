@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import UsageError, disk_full
-from pytest_hierexport._onnx.atomic import write_atomically
-from pytest_hierexport._onnx.files import temporary_folder
+from pytest_hierexport._files.atomic import write_atomically
+from pytest_hierexport._files.paths import temporary_folder
 from pytest_hierexport._rules import second_process
 from pytest_hierexport._rules.second_process import CASES, Order
 

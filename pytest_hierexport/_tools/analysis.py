@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import ROOT, Call, Hierarchy, Module, element_count
 from pytest_hierexport._errors import TagError, UsageError
+from pytest_hierexport._files.paths import exists
 from pytest_hierexport._onnx import storage
-from pytest_hierexport._onnx.files import exists
 from pytest_hierexport._onnx.graph import inventory_proto
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from pytest_hierexport._onnx.atomic import staging, write_atomically
+from pytest_hierexport._files.atomic import staging, write_atomically
 
 __all__ = ["GENERATOR", "LIST", "ForeignFileError", "make_folder", "read_list", "remove", "replace_files", "write_list"]
 
