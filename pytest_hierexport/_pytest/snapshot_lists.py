@@ -1,7 +1,7 @@
 """Which snapshots are whose, and removing those of models that a selection states no longer.
 
 Several selections may share a folder of snapshots: two configuration files, a manifest and a factory on the command
-line. The folder's list (see :mod:`pytest_hierexport._files.ownership`) says which of them each snapshot was written for;
+line. The folder's list (see :mod:`pytest_hierexport._files.ownership`) says for which of them each was written;
 a run removes what was written for its own selections alone.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._cases.selectors import EVERYTHING
-from pytest_hierexport._onnx import ownership
+from pytest_hierexport._files import ownership
 from pytest_hierexport._pytest.snapshots import is_updating
 from pytest_hierexport._report.results import SNAPSHOT, Results, Verdict
 
