@@ -106,7 +106,7 @@ class TestCalls:
 
         result = exported(Sequence(lambda m, x: m.apply_it(x, m.gate), apply_it=Apply(), gate=Gate()))
         assert calls_by_operator(result, "Softmax") == ["gate"]
-        assert result.attribution.hierarchy.tag("gate") == "/Sequence/Apply/Gate.gate"
+        assert result.attribution.hierarchy.tag("gate") == "/Sequence/Apply/Gate..gate"
 
     def test_a_module_called_from_outside_the_modules_keeps_its_calls_apart_from_those_within(self) -> None:
         block = Sequence(lambda m, x: m.n(m.n(x)) + 1, n=Gate())

@@ -16,6 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_hierexport._pytest.reads import unrecorded
+
 if TYPE_CHECKING:
     from filelock import BaseFileLock
 
@@ -40,8 +42,11 @@ class RunFolder:
         """
         self.path = path
         self._lock = _lock_of(path)
-        self._lock.acquire()
-        path.mkdir()
+        # The cache's results depend on what the models read, not on what else lies in TMPDIR.
+        with unrecorded():
+            self._lock.acquire()
+            # A warning about the cache may have made it already.
+            path.mkdir(exist_ok=True)
 
     def pytest_unconfigure(self) -> None:
         """Remove the folder and its lock."""
@@ -50,13 +55,14 @@ class RunFolder:
     @staticmethod
     def remove_dead(home: Path) -> None:
         """Remove the folders of sessions that ended without removing them; leave what cannot be removed."""
-        for file in home.glob("hierexport-*.lock"):
-            # Somebody else's, one that is held, a file system without locks: none is ours to remove.
-            with suppress(OSError, NotImplementedError):
-                if _LOCK.fullmatch(file.name) and not file.is_symlink():
-                    lock = _lock_of(file.with_suffix(""))
-                    lock.acquire(timeout=0)
-                    _remove(file.with_suffix(""), lock)
+        with unrecorded():
+            for file in home.glob("hierexport-*.lock"):
+                # Somebody else's, one that is held, a file system without locks: none is ours to remove.
+                with suppress(OSError, NotImplementedError):
+                    if _LOCK.fullmatch(file.name) and not file.is_symlink():
+                        lock = _lock_of(file.with_suffix(""))
+                        lock.acquire(timeout=0)
+                        _remove(file.with_suffix(""), lock)
 
 
 def _lock_of(folder: Path) -> BaseFileLock:

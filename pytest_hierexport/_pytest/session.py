@@ -14,6 +14,7 @@ from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._files.paths import absolute, keep_temporary_files_in
 from pytest_hierexport._pytest import collection
 from pytest_hierexport._pytest.items import RUN, ModelSuite
+from pytest_hierexport._pytest.reads import unrecorded
 from pytest_hierexport._pytest.recording import Recording, message_of
 from pytest_hierexport._pytest.run import KEPT, Run, known_failure_over, selected_cases
 from pytest_hierexport._pytest.scratch import RunFolder, run_folder
@@ -40,7 +41,8 @@ def start(config: pytest.Config) -> None:
         pytest.UsageError: What was asked for cannot be done.
     """
     try:
-        warning = "" if _is_worker(config) else use_folder_with_room()
+        with unrecorded():
+            warning = "" if _is_worker(config) else use_folder_with_room()
         settings = read_settings(config)
         run = _run(config, settings)
         if run is None:
