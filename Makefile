@@ -1,7 +1,7 @@
 # Every target does its own set-up: python, pip and make are all that a fresh machine needs.
 #   make musts    the main job: every MUST rule on every model of the zoo, and on its counterexamples
 #   make test     the tests of the package
-#   make lint     ruff and mypy
+#   make lint     ruff, mypy, and the check of retired words
 #   make bench    what the design promises about speed, measured
 # ARGS goes to pytest (`make test ARGS='-k storage'`), PYTHON makes the environment, WORKERS run side by side.
 
@@ -25,6 +25,7 @@ lint: $(INSTALLED)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/python -m pytest tests/test_retired_words.py -q
 
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/import_cost.py

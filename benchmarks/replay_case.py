@@ -19,7 +19,7 @@ from unittest import mock
 import onnxruntime
 import torch
 
-# All that the net touches of the package stands here: whoever moves or changes one of these changes it in this file.
+# All that the net touches of the package stands here: a change of one of these names changes this file only.
 from benchmarks.model_types import all_types
 from benchmarks.replay_formats import Blobs, fx_from_json, fx_to_json, pack, unpack
 from pytest_hierexport._calls.attribution import Attribution, Origin

@@ -1,17 +1,27 @@
-"""What the pages about pytest say, held to what is there."""
+"""Checks the pages against the code: what they show works, and what they name exists."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from projects import Project
-from pytest_hierexport import assertions
+from pytest_hierexport import assertions, export
 from pytest_hierexport._cases import select
+from pytest_hierexport._onnx.graph import operators
+from pytest_hierexport._snapshot import text
 
-DOCS = Path(__file__).parent.parent / "docs"
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "benchmarks" / "README.md", *sorted(DOCS.rglob("*.md"))]
+PAGE_IDS = [str(page.relative_to(ROOT)) for page in PAGES]
+# Files of the package, named from its own folder or from the repository's, with a name that they define.
+CITATION = re.compile(r"((?:_[a-z]+|pytest_hierexport|tests|musts|benchmarks)/[\w/]+\.(?:py|json))(?:::([\w.]+))?")
+# Files that the page tells the reader to write.
+TO_WRITE = {"_rules/must_011.py", "musts/test_must_011.py"}
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -57,10 +67,50 @@ def test_the_rule_and_the_tests_that_are_shown_work(project: Project) -> None:
 
 
 def test_the_exporter_that_is_shown_works_where_torch_s_own_scopes_are_right(project: Project) -> None:
-    (tagging,) = blocks("exporters.md", "python")[1:]
+    (tagging,) = (block for block in blocks("exporters.md", "python") if "tagging.py" in block)
     project.write("tagging.py", tagging)
     options = ("--hierexport-models=my_model.py::build", "--hierexport-exporter=tagging:export", "-Wignore")
     result = project.run(*options, "-k", "MUST-002 or MUST-003 or MUST-004 or MUST-006 or MUST-009")
     result.assert_outcomes(passed=5, deselected=result.parseoutcomes()["deselected"])
     shown = project.run(*options, "-k", "MUST-007")
     shown.assert_outcomes(passed=1, deselected=shown.parseoutcomes()["deselected"])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=PAGE_IDS)
+def test_every_file_and_name_that_is_cited_exists(page: Path) -> None:
+    wrong = []
+    for path, name in CITATION.findall(page.read_text(encoding="utf-8")):
+        files = [file for folder in (ROOT, ROOT / "pytest_hierexport") if (file := folder / path).is_file()]
+        if path not in TO_WRITE and not (files and all(_defines(files[0], part) for part in name.split(".") if part)):
+            wrong.append(f"{path}::{name}" if name else path)
+    assert not wrong
+
+
+def _defines(file: Path, name: str) -> bool:
+    return bool(re.search(rf"(?:def|class) {name}\b|^{name}\b.* = ", file.read_text(encoding="utf-8"), re.MULTILINE))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=PAGE_IDS)
+def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
+    targets = re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", page.read_text(encoding="utf-8"))
+    wrong = [f"{path}#{heading}" for path, heading in targets if not _is_there(page, path, heading)]
+    assert not wrong
+
+
+def _is_there(page: Path, path: str, heading: str) -> bool:
+    target = page.parent / path if path else page
+    if not heading or not target.is_file():
+        return target.exists()
+    titles = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+    return heading in {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
+
+
+def test_the_example_of_the_architecture_gives_what_is_shown() -> None:
+    (code,) = blocks("architecture.md", "python")
+    (snapshot,) = (block for block in blocks("architecture.md", "text") if block.startswith("/Net"))
+    names: dict[str, Any] = {"__name__": "net"}
+    exec(compile(code, "architecture.md", "exec"), names)  # noqa: S102 the page's own example
+    exported = export(*names["build"]())
+    assert text(exported.attribution, operators(exported.model)) == snapshot
+    origins = [(origin.call, origin.evidence.value) for origin in exported.attribution.nodes["where"]]
+    assert origins == [("layers.0", "traced"), ("layers.1", "merged")]
