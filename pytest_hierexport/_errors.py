@@ -1,4 +1,4 @@
-"""What goes wrong for a reason that the user can mend, said so that they can."""
+"""Defines the errors that a user can mend, and puts the errors of other code into words."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ __all__ = [
 _LONGEST = 300
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
 _MACHINERY = ("torch", "onnxscript", "onnx_ir", "onnx", "onnxruntime")
-"""The packages beneath an export: what a model raises is raised above them."""
+"""The packages that an export runs in: an error of the model is raised by a frame outside them."""
 
 
 class HierexportError(Exception):
     """A failure with what was expected, what was found and what to do next.
 
-    The doors of the package (the pytest plugin, the command line) show the message and no traceback.
+    The pytest plugin and the command line show the message and no traceback.
     """
 
     def __init__(self, expected: str, *, found: str, do: str) -> None:
@@ -62,7 +62,7 @@ class UsageError(HierexportError):
 
 
 class CollectError(HierexportError):
-    """A selector was understood but no case comes of it: a factory that fails, a broken manifest."""
+    """A selector is valid but gives no case: a factory fails, a manifest is broken."""
 
 
 class ExportError(HierexportError):
@@ -70,7 +70,7 @@ class ExportError(HierexportError):
 
 
 class DiskFullError(HierexportError):
-    """A file could not be written for lack of room, which says nothing of the model or of a rule."""
+    """A file could not be written for lack of room; this is no fault of a model and breaks no rule."""
 
 
 class CrashError(HierexportError):
@@ -78,11 +78,11 @@ class CrashError(HierexportError):
 
 
 class TagError(HierexportError):
-    """An ONNX file does not hold the tags that were asked of it, or holds them in a form we do not know."""
+    """An ONNX file has no tags in the requested place, or tags that cannot be read."""
 
 
 def disk_full(found: str) -> DiskFullError:
-    """Return the error for a file that there was no room for."""
+    """Return the error for a file that had no room."""
     return DiskFullError(
         "room on the disk",
         found=found,
@@ -91,25 +91,23 @@ def disk_full(found: str) -> DiskFullError:
 
 
 def raise_if_disk_full(error: BaseException) -> None:
-    """Raise the error that a user can mend where a full disk is what lies beneath another error.
+    """Raise a :class:`DiskFullError` where a full disk caused another error, also one that was raised `from None`.
 
     Raises:
-        DiskFullError: The error, or one that it comes of, is of a file that there was no room for.
+        DiskFullError: The error, or one that caused it, says that a file had no room.
     """
-    below: BaseException | None = error
-    while below is not None:
-        if isinstance(below, OSError) and below.errno in _NO_ROOM:
-            raise disk_full(": ".join(str(part) for part in (below.strerror, below.filename) if part)) from error
-        below = below.__cause__ or below.__context__
+    for link in chain(error, suppressed=True):
+        if isinstance(link, OSError) and link.errno in _NO_ROOM:
+            raise disk_full(": ".join(str(part) for part in (link.strerror, link.filename) if part)) from error
 
 
 def not_installed(package: str | None, what: str) -> CollectError:
-    """Return the error for a package that only some models need."""
+    """Return the error for a missing package that only some models need."""
     return CollectError(f"{package} {what}", found="it is not installed", do="pip install 'pytest-hierexport[zoo]'")
 
 
 def nearest(wanted: str, known: Iterable[str]) -> str:
-    """Return the known names most like the wanted one, for a message; all of them where none is."""
+    """Return the known names that are most similar to the wanted one, for a message; the first twelve if none is."""
     names = sorted(known)
     close = difflib.get_close_matches(wanted, names, n=3, cutoff=0.5)
     shown = close or names[:12]
@@ -117,34 +115,39 @@ def nearest(wanted: str, known: Iterable[str]) -> str:
 
 
 def cause(error: BaseException) -> str:
-    """Return what stands at the bottom of a chain of errors, in a sentence: see :func:`gist`."""
-    *_, bottom = chain(error)
-    return gist(bottom)
+    """Return the :func:`gist` of the first error in a chain of causes."""
+    *_, first = chain(error)
+    return gist(first)
 
 
-def chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error, what caused it, what caused that, and so on."""
-    below: BaseException | None = error
-    while below is not None:
-        yield below
-        below = below.__cause__ or (None if below.__suppress_context__ else below.__context__)
+def chain(error: BaseException, *, suppressed: bool = False) -> Iterator[BaseException]:
+    """Yield an error, its cause, the cause of that, and so on.
+
+    Args:
+        error: The last error.
+        suppressed: Whether the chain goes on through an error that was raised `from None`.
+    """
+    link: BaseException | None = error
+    while link is not None:
+        yield link
+        link = link.__cause__ or (link.__context__ if suppressed or not link.__suppress_context__ else None)
 
 
 def gist(error: BaseException) -> str:
-    """Return what other people's code raised, in a sentence, and the line that raised it."""
+    """Return what code outside this package raised, in a sentence, with the line that raised it."""
     return f"{in_words(error)}{_place(error)}"
 
 
 def in_words(error: BaseException) -> str:
-    """Return an error's type and the first of what it says."""
+    """Return an error's type and the first sentence of its message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no message"]
-    # "These do not fit:" and the like: the gist stands below.
-    said = next((i for i, line in enumerate(lines) if not line.endswith(":")), len(lines) - 1)
-    return f"{type(error).__name__}: {' '.join(lines[: said + 1])[:_LONGEST]}"
+    # A line that ends with a colon ("These do not fit:") announces the one below it.
+    last = next((i for i, line in enumerate(lines) if not line.endswith(":")), len(lines) - 1)
+    return f"{type(error).__name__}: {' '.join(lines[: last + 1])[:_LONGEST]}"
 
 
 def _place(error: BaseException) -> str:
-    """Return the innermost line of somebody's own code; nothing where only an exporter underneath ran."""
+    """Return the innermost line of the user's code; the empty text where only exporters' code ran."""
     folders = [_folder(name) for name in _MACHINERY]
     ours = Path(__file__).parent
     for frame in reversed(traceback.extract_tb(error.__traceback__)):

@@ -277,3 +277,10 @@ class TestErrors:
         monkeypatch.setattr("pytest_hierexport._tools.analysis.analyze", interrupted)
         assert main(["analyze", str(tagged)]) == 130
         assert capsys.readouterr().err == ""
+
+
+def test_python_dash_m_runs_the_command_line() -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest_hierexport", "--version"], capture_output=True, text=True, check=True
+    )
+    assert result.stdout == f"hierexport {version('pytest-hierexport')}\n"

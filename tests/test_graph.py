@@ -14,13 +14,13 @@ from onnx import helper, numpy_helper
 
 from pytest_hierexport._onnx.graph import (
     function_prefix,
-    in_order,
     inventory_ir,
     inventory_proto,
     may_hold_subgraphs,
     walk_ir,
     walk_proto,
 )
+from pytest_hierexport._onnx.order import topological_order
 
 FLOAT = onnx.TensorProto.FLOAT
 
@@ -130,9 +130,9 @@ def test_different_outputs_make_different_keys(names: list[str]) -> None:
 def test_nodes_are_brought_into_the_order_in_which_they_run(reads: list[list[int]], random: Random) -> None:
     # Node i reads some of those before it.
     nodes = [(i, [value for value in read if value < i]) for i, read in enumerate(reads)]
-    assert in_order(nodes, lambda node: node[1], lambda node: [node[0]]) == list(enumerate(nodes))
+    assert topological_order(nodes, lambda node: node[1], lambda node: [node[0]]) == list(enumerate(nodes))
     random.shuffle(nodes)
-    ordered = in_order(nodes, lambda node: node[1], lambda node: [node[0]])
+    ordered = topological_order(nodes, lambda node: node[1], lambda node: [node[0]])
     assert sorted(place for place, _ in ordered) == list(range(len(nodes)))
     assert all(nodes[place] is node for place, node in ordered)
     made: set[int] = set()
@@ -143,4 +143,4 @@ def test_nodes_are_brought_into_the_order_in_which_they_run(reads: list[list[int
 
 def test_nodes_that_wait_for_each_other_are_all_kept() -> None:
     nodes = [("a", ["b"]), ("b", ["a"])]
-    assert len(in_order(nodes, lambda node: node[1], lambda node: [node[0]])) == 2
+    assert len(topological_order(nodes, lambda node: node[1], lambda node: [node[0]])) == 2

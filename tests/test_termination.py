@@ -21,7 +21,7 @@ import os, pathlib, tempfile, time
 HERE = pathlib.Path(__file__).parent
 
 def build():
-    from pytest_hierexport._files.paths import temporary_folder
+    from pytest_hierexport._files.temporary import temporary_folder
     with temporary_folder():
         wait()
 

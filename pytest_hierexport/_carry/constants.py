@@ -15,7 +15,7 @@ from onnx.reference.ops import load_op
 
 from pytest_hierexport._carry.flat import Node
 from pytest_hierexport._carry.tensors import tensor_key
-from pytest_hierexport._onnx.graph import reads_elements
+from pytest_hierexport._onnx.operators import reads_elements
 
 __all__ = ["Constants", "array_of", "evaluate"]
 

@@ -14,10 +14,11 @@ from typing import Any
 import onnx_ir as ir
 
 from pytest_hierexport._calls.names import encode
-from pytest_hierexport._carry.definitions import arity, attributes, is_pure, subgraphs
+from pytest_hierexport._carry.definitions import arity, attributes, is_pure
 from pytest_hierexport._carry.flat import Flat, Node, Value
 from pytest_hierexport._carry.tensors import constant_content, tensor_key
-from pytest_hierexport._onnx.graph import function_prefix, in_order, node_key
+from pytest_hierexport._onnx.graph import function_prefix, node_key, subgraphs_ir
+from pytest_hierexport._onnx.order import topological_order
 
 __all__ = ["flat_copy"]
 
@@ -79,7 +80,7 @@ class _Copier:
         return copied
 
     def _nodes(self, graph: Any, place: _Place) -> None:
-        for position, node in in_order(list(graph), _all_operands, lambda node: node.outputs):
+        for position, node in topological_order(list(graph), _all_operands, lambda node: node.outputs):
             key = place.prefix + node_key([output.name or "" for output in node.outputs], position)
             function = self.model.functions.get(node.op_identifier())
             if function is None:
@@ -110,7 +111,7 @@ class _Copier:
         )
         self._add(copied)
         place.scope.update(zip(node.outputs, outputs, strict=True))
-        for name, graph in subgraphs(node):
+        for name, graph in subgraphs_ir(node):
             self._subgraph(graph, replace(place, prefix=f"{key}/{name}/", parent=copied))
 
     def _subgraph(self, graph: ir.Graph, place: _Place) -> None:
@@ -179,7 +180,7 @@ def _all_operands(node: ir.Node) -> Iterator[ir.Value]:
 def _captured(node: ir.Node) -> Iterable[ir.Value]:
     """Return the values that the node's subgraphs take from outside, and some of their own."""
     taken: dict[ir.Value, None] = {}
-    for _, graph in subgraphs(node):
+    for _, graph in subgraphs_ir(node):
         for inner in graph.all_nodes():
             taken.update((value, None) for value in inner.inputs if value is not None)
         taken.update(dict.fromkeys(graph.outputs))

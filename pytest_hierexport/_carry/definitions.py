@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Mapping
 from functools import lru_cache
 
 import numpy as np
 import onnx
 import onnx_ir as ir
 
-from pytest_hierexport._calls.hierarchy import encode
 from pytest_hierexport._carry.tensors import tensor_key
+from pytest_hierexport._onnx.graph import subgraphs_ir
 from pytest_hierexport._onnx.operators import definition, is_deterministic
 
-__all__ = ["arity", "attributes", "is_pure", "subgraphs"]
+__all__ = ["arity", "attributes", "is_pure"]
 
 
 def attributes(node: ir.Node, opsets: Mapping[str, int]) -> Hashable:
@@ -64,18 +64,6 @@ def _optional_outputs(op_type: str, opset: int, domain: str) -> frozenset[int]:
 
 def is_pure(node: ir.Node, opsets: Mapping[str, int]) -> bool:
     """Whether operator, attributes and inputs determine the outputs: no random numbers, no subgraphs."""
-    if next(subgraphs(node), None) is not None:
+    if next(subgraphs_ir(node), None) is not None:
         return False
     return is_deterministic(node.op_type, opsets.get(node.domain, 1), node.domain)
-
-
-def subgraphs(node: ir.Node) -> Iterator[tuple[str, ir.Graph]]:
-    """Yield the graphs in a node's attributes, with the attribute's name and the place in a list, as in keys."""
-    for attribute in node.attributes.values():
-        if attribute.is_ref():
-            continue
-        if attribute.type == ir.AttributeType.GRAPH:
-            yield encode(attribute.name), attribute.as_graph()
-        elif attribute.type == ir.AttributeType.GRAPHS:
-            for i, graph in enumerate(attribute.as_graphs()):
-                yield f"{encode(attribute.name)}.{i}", graph

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from pytest_hierexport._onnx.graph import reads_elements
+from pytest_hierexport._onnx.operators import reads_elements
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -1,17 +1,19 @@
-"""Every node of an ONNX model under one key, in memory (onnx_ir) or as a protobuf message.
+"""Lists every node and initializer of an ONNX model under a key, in memory (onnx_ir) or as a protobuf message.
 
-A node's key is the name of its first output, which single assignment makes unique in its graph. In a subgraph
-it stands behind the key of the node that holds it and the attribute (`If_out/then_branch/y`), in a function
-behind the function's identity (`domain::name::overload//y`). Names are percent-encoded in keys like every
-other name, so that keys split back.
+A node's key is the name of its first output, which single assignment makes unique in its graph; in a subgraph the
+key of the node that holds it and the attribute's name come first, in a function the function's identity. Names in keys
+are percent-encoded, so that keys split back. An initializer's key is its plain name; in a subgraph it is encoded, with
+the same prefix as a node's.
 
-An initializer's key is its name as it stands; in a subgraph it stands, encoded, behind the prefix of the nodes.
+    y = If(c, then_branch: {t = Add(x, w)})     keys   y, y/then_branch/t, initializer y/then_branch/w
+    z = my.Twice(y)                                    z
+    function my::Twice(a): {b = Add(a, a)}             my::Twice:://b
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -24,29 +26,23 @@ if TYPE_CHECKING:
 __all__ = [
     "Inventory",
     "function_prefix",
-    "in_order",
     "inventory_ir",
     "inventory_proto",
     "may_hold_subgraphs",
     "node_key",
     "operators",
-    "reads_elements",
-    "subgraph_prefix",
+    "subgraphs_ir",
+    "subgraphs_proto",
     "walk",
     "walk_ir",
     "walk_proto",
 ]
 
-_TYPE_ALONE = frozenset(
-    [("Shape", 0), ("Size", 0), ("CastLike", 1), ("EyeLike", 0), ("RandomNormalLike", 0), ("RandomUniformLike", 0)]
-)
-"""The operators and the place of an input of which they read the shape or the type and no element, as ONNX says."""
-
 NodeT = TypeVar("NodeT")
 InitializerT = TypeVar("InitializerT")
 GraphT = TypeVar("GraphT")
 
-# AttributeProto.AttributeType. Reading `type` is far cheaper than asking for the fields themselves.
+# AttributeProto.AttributeType. Reading `type` is far cheaper than reading the fields.
 _GRAPH = 5
 _GRAPHS = 10
 # Field 20, `type`, with either of these values, as protobuf writes it.
@@ -55,7 +51,7 @@ _GRAPH_MARK = re.compile(rb"\xa0\x01[\x05\x0a]")
 
 @dataclass(slots=True)
 class Inventory(Generic[NodeT, InitializerT, GraphT]):
-    """What a model consists of, its subgraphs and functions included, in file order."""
+    """The parts of a model, those of its subgraphs and functions included, in file order."""
 
     nodes: list[tuple[str, NodeT]] = field(default_factory=list)
     """Every node with its key."""
@@ -99,14 +95,8 @@ def _add_ir_nodes(found: Inventory[ir.Node, ir.Value, ir.Graph], nodes: Any, pre
     for position, node in enumerate(nodes):
         key = prefix + node_key([output.name or "" for output in node.outputs], position)
         found.nodes.append((key, node))
-        for attribute in node.attributes.values():
-            if attribute.is_ref():
-                continue
-            if attribute.type.value == _GRAPH:
-                _add_ir_subgraph(found, attribute.value, subgraph_prefix(key, attribute.name))
-            elif attribute.type.value == _GRAPHS:
-                for i, graph in enumerate(attribute.value):
-                    _add_ir_subgraph(found, graph, subgraph_prefix(key, attribute.name, i))
+        for place, graph in subgraphs_ir(node):
+            _add_ir_subgraph(found, graph, f"{key}/{place}/")
 
 
 def _add_ir_subgraph(found: Inventory[ir.Node, ir.Value, ir.Graph], graph: ir.Graph, prefix: str) -> None:
@@ -121,7 +111,7 @@ def operators(model: ir.Model | onnx.ModelProto) -> dict[str, str]:
 
 
 def may_hold_subgraphs(content: bytes) -> bool:
-    """Whether a serialised model may hold a graph in a node's attribute; where it says no, none does."""
+    """Whether a serialised model may hold a graph in a node's attribute; False is certain."""
     return _GRAPH_MARK.search(content) is not None
 
 
@@ -132,7 +122,7 @@ def inventory_proto(
 
     Args:
         model: The message.
-        subgraphs: False, for a model known to hold none, spares a look at every attribute: half of the time.
+        subgraphs: False, for a model known to hold none, skips all attributes, which takes half of the time.
     """
     found: Inventory[onnx.NodeProto, onnx.TensorProto, onnx.GraphProto] = Inventory()
     add = _add_proto_nodes if subgraphs else _add_flat_proto_nodes
@@ -157,13 +147,8 @@ def _add_proto_nodes(
     for position, node in enumerate(nodes):
         key = prefix + node_key(node.output, position)
         found.nodes.append((key, node))
-        for attribute in node.attribute:
-            kind = attribute.type
-            if kind == _GRAPH and attribute.HasField("g"):
-                _add_proto_subgraph(found, attribute.g, subgraph_prefix(key, attribute.name))
-            elif kind == _GRAPHS:
-                for i, graph in enumerate(attribute.graphs):
-                    _add_proto_subgraph(found, graph, subgraph_prefix(key, attribute.name, i))
+        for place, graph in subgraphs_proto(node):
+            _add_proto_subgraph(found, graph, f"{key}/{place}/")
 
 
 def _add_proto_subgraph(
@@ -174,56 +159,36 @@ def _add_proto_subgraph(
     _add_proto_nodes(found, graph.node, prefix)
 
 
-def in_order(
-    nodes: Sequence[NodeT],
-    reads: Callable[[NodeT], Iterable[Hashable]],
-    makes: Callable[[NodeT], Iterable[Hashable]],
-) -> list[tuple[int, NodeT]]:
-    """Return nodes with their places, each behind those that make what it reads; as they stand where they stand so.
-
-    ONNX asks for that order, ONNX Runtime does not, and tools write files without it.
-
-    Args:
-        nodes: The nodes of a graph or function.
-        reads: What a node reads, its subgraphs included.
-        makes: What a node makes.
-    """
-    maker = {value: place for place, node in enumerate(nodes) for value in makes(node)}
-    ordered: dict[int, NodeT] = {}
-    entered: set[int] = set()
-    for place in range(len(nodes)):
-        open_ = [place]
-        while open_:
-            at = open_[-1]
-            before = () if at in entered else (maker.get(value) for value in reads(nodes[at]))
-            entered.add(at)
-            waiting = [other for other in before if other is not None and other not in entered]
-            open_ += waiting
-            if not waiting:
-                ordered.setdefault(open_.pop(), nodes[at])
-    return list(ordered.items())
-
-
-def reads_elements(domain: str, operator: str, place: int) -> bool:
-    """Whether an operator reads the elements of its input at a place, not its shape or type alone."""
-    return domain not in {"", "ai.onnx"} or (operator, place) not in _TYPE_ALONE
-
-
 def node_key(outputs: Iterable[str], position: int) -> str:
-    """Return the key of a node within its graph, given the names of its outputs and its place there."""
+    """Return the key of a node within its graph, given the names of its outputs and its position there."""
     for name in outputs:
         if name:
             return encode(name)
-    # A node without a named output is legal and useless; its place is all that tells it apart.
+    # A node without a named output is legal and unused; only its position identifies it.
     return f"@{position}"
 
 
-def subgraph_prefix(key: str, attribute: str, position: int | None = None) -> str:
-    """Return what stands before the keys in a subgraph: the holder's key, the attribute, the place in a list."""
-    place = "" if position is None else f".{position}"
-    return f"{key}/{encode(attribute)}{place}/"
+def subgraphs_ir(node: ir.Node) -> Iterator[tuple[str, ir.Graph]]:
+    """Yield the graphs in a node's attributes, each with its place in keys: the attribute, and the index in a list."""
+    for attribute in node.attributes.values():
+        if attribute.is_ref():
+            continue
+        if attribute.type.value == _GRAPH:
+            yield encode(attribute.name), attribute.value
+        elif attribute.type.value == _GRAPHS:
+            yield from ((f"{encode(attribute.name)}.{i}", graph) for i, graph in enumerate(attribute.value))
+
+
+def subgraphs_proto(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:
+    """Yield what :func:`subgraphs_ir` yields, from a protobuf message."""
+    for attribute in node.attribute:
+        kind = attribute.type
+        if kind == _GRAPH and attribute.HasField("g"):
+            yield encode(attribute.name), attribute.g
+        elif kind == _GRAPHS:
+            yield from ((f"{encode(attribute.name)}.{i}", graph) for i, graph in enumerate(attribute.graphs))
 
 
 def function_prefix(domain: str, name: str, overload: str) -> str:
-    """Return what stands before the keys in a function."""
+    """Return the prefix of the keys in a function."""
     return "::".join(encode(part).replace(":", "%3A") for part in (domain, name, overload)) + "//"

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, Union
 
-from pytest_hierexport._files.paths import temporary_folder
+from pytest_hierexport._files.temporary import temporary_folder
 from pytest_hierexport._onnx.storage import load_proto
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What ONNX's definition of an operator says of it."""
+"""Looks up an operator in ONNX's definitions: its schema, and whether it is deterministic or takes elements."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ from typing import Any
 
 import onnx
 
-__all__ = ["definition", "is_deterministic"]
+__all__ = ["definition", "is_deterministic", "reads_elements"]
+
+_TYPE_ALONE = frozenset(
+    [("Shape", 0), ("Size", 0), ("CastLike", 1), ("EyeLike", 0), ("RandomNormalLike", 0), ("RandomUniformLike", 0)]
+)
+"""The operators, each with the position of an input of which it takes the shape or type and no element, by ONNX."""
 
 
 def definition(op_type: str, opset: int, domain: str) -> Any:
-    """Return an operator's definition, the newest where the opset has none: torch writes down its opset last.
+    """Return an operator's schema; None where ONNX defines no such operator.
 
-    None where ONNX knows no such operator.
+    The newest schema serves where the opset has none: torch sets the opset of a model at the end of its export.
     """
     own = "" if domain == "ai.onnx" else domain
     for version in (opset, onnx.defs.onnx_opset_version()):
@@ -25,6 +30,11 @@ def definition(op_type: str, opset: int, domain: str) -> Any:
 
 @lru_cache(maxsize=4096)
 def is_deterministic(op_type: str, opset: int, domain: str) -> bool:
-    """Whether the definition makes an operator a function of its inputs and attributes; an unknown one is."""
+    """Whether an operator is a function of its inputs and attributes; True for one that ONNX does not define."""
     found = definition(op_type, opset, domain)
     return found is None or found.node_determinism != onnx.defs.OpSchema.NodeDeterminism.NonDeterministic
+
+
+def reads_elements(domain: str, operator: str, position: int) -> bool:
+    """Whether an operator takes the elements of the input at a position, not its shape or type alone."""
+    return domain not in {"", "ai.onnx"} or (operator, position) not in _TYPE_ALONE

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_hierexport._errors import ExportError
+from pytest_hierexport._errors import ExportError, cause
 from pytest_hierexport._files.atomic import staged
 from pytest_hierexport._onnx import sidecar
 
@@ -90,7 +90,7 @@ def _serialise(model: ir.Model, folder: Path, data: str | None) -> onnx.ModelPro
     except OSError:
         raise
     except Exception as error:  # a tensor may come from anywhere and fail to give its data in any way
-        raise _too_large(_cause(error)) from error
+        raise _too_large(cause(error)) from error
     finally:
         for value, tensor in zip(values, tensors, strict=True):
             value.const_value = tensor
@@ -122,13 +122,6 @@ def _replace(value: ir.Value, tensor: ir.TensorProtocol) -> None:
     if value.const_value is not None:
         tensor.metadata_props.update(value.const_value.metadata_props)
     value.const_value = tensor
-
-
-def _cause(error: BaseException) -> str:
-    """Return what went wrong at first: onnx_ir reports once more at every level on the way out."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return f"{type(error).__name__}: {error}"
 
 
 def _too_large(found: str) -> ExportError:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import metadata, resources
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_hierexport._calls.attribution import Attribution, Origins
 from pytest_hierexport._calls.hierarchy import Hierarchy, Module, Parameter, element_count
 from pytest_hierexport._errors import TagError
+from pytest_hierexport._files.paths import sha256
 from pytest_hierexport._onnx.codec import (
     FORMAT_VERSION,
     Reader,
@@ -175,8 +175,7 @@ def check_fits(path: str | Path, sidecar: Sidecar) -> None:
         TagError: It is of another file.
     """
     try:
-        with Path(path).open("rb") as file:
-            found = _sha256(iter(lambda: file.read(1 << 20), b""))
+        found = sha256(Path(path))
     except OSError as error:
         raise _missing(path, error) from None
     if found != sidecar.sha256:
@@ -193,13 +192,6 @@ def _missing(path: str | Path, error: OSError) -> TagError:
         found=f"{error.strerror}: {error.filename}",
         do="export the model, which writes both, or keep the two files together",
     )
-
-
-def _sha256(chunks: Iterator[bytes]) -> str:
-    digest = hashlib.sha256()
-    for chunk in chunks:
-        digest.update(chunk)
-    return digest.hexdigest()
 
 
 def parse(text: str, where: str = "the sidecar") -> Sidecar:

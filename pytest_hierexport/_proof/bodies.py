@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import onnx
 
-from pytest_hierexport._calls.hierarchy import encode
+from pytest_hierexport._onnx.graph import subgraphs_proto
 
-__all__ = ["body_of", "captured", "renamed", "subgraphs"]
-
-
-def subgraphs(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:
-    """Yield the graphs that a node holds, each under its attribute and, in a list, its place there, as in keys."""
-    for attribute in node.attribute:
-        if attribute.type == onnx.AttributeProto.GRAPH:
-            yield encode(attribute.name), attribute.g
-        for i, graph in enumerate(attribute.graphs):
-            yield f"{encode(attribute.name)}.{i}", graph
+__all__ = ["body_of", "captured", "renamed"]
 
 
 def body_of(node: onnx.NodeProto, attribute: str) -> onnx.GraphProto:
@@ -26,12 +17,12 @@ def body_of(node: onnx.NodeProto, attribute: str) -> onnx.GraphProto:
     Raises:
         KeyError: The node has no such graph.
     """
-    return dict(subgraphs(node))[attribute]
+    return dict(subgraphs_proto(node))[attribute]
 
 
 def captured(node: onnx.NodeProto) -> list[str]:
     """Return the values of the outer graph that a node's subgraphs read."""
-    return [value for _, graph in subgraphs(node) for value in _free(graph)]
+    return [value for _, graph in subgraphs_proto(node) for value in _free(graph)]
 
 
 def _free(graph: onnx.GraphProto) -> list[str]:
@@ -64,7 +55,7 @@ def renamed(
 def _rename(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
     node.input[:] = [names.get(value, value) for value in node.input]
     node.output[:] = [names.get(value, value) for value in node.output]
-    for _, graph in subgraphs(node):
+    for _, graph in subgraphs_proto(node):
         own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
         own.update(value for inner in graph.node for value in inner.output)
         outer = {name: new for name, new in names.items() if name not in own}
@@ -84,6 +75,6 @@ def _resolve(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto]) -> 
         elif attribute.ref_attr_name in given:
             node.attribute.append(given[attribute.ref_attr_name])
             node.attribute[-1].name = attribute.name
-    for _, graph in subgraphs(node):
+    for _, graph in subgraphs_proto(node):
         for inner in graph.node:
             _resolve(inner, given)

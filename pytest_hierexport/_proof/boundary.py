@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
 from pytest_hierexport._calls.hierarchy import ROOT
-from pytest_hierexport._onnx.graph import reads_elements
+from pytest_hierexport._onnx.operators import reads_elements
 from pytest_hierexport._proof.bodies import captured
 from pytest_hierexport._proof.steps import Body, Step
 

@@ -13,8 +13,7 @@ from contextlib import contextmanager
 import numpy as np
 import onnx
 
-from pytest_hierexport._onnx.graph import reads_elements
-from pytest_hierexport._onnx.operators import definition, is_deterministic
+from pytest_hierexport._onnx.operators import definition, is_deterministic, reads_elements
 from pytest_hierexport._proof.follower import Follower, Order
 from pytest_hierexport._proof.session import Fetched
 from pytest_hierexport._proof.values import Array

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 import onnx
 
 from pytest_hierexport._calls.attribution import Attribution
-from pytest_hierexport._onnx.graph import function_prefix, in_order, node_key
-from pytest_hierexport._proof.bodies import body_of, captured, renamed, subgraphs
+from pytest_hierexport._onnx.graph import function_prefix, node_key, subgraphs_proto
+from pytest_hierexport._onnx.order import topological_order
+from pytest_hierexport._proof.bodies import body_of, captured, renamed
 from pytest_hierexport._proof.control import Control, Question, control
 from pytest_hierexport._proof.steps import Body, Site, Step
 from pytest_hierexport._proof.values import Array
@@ -71,7 +72,8 @@ class Unrolling:
         self.steps = list(self._enter(list(proto.graph.node), _Place()))
         if self._functions:
             self._write()
-        if len(self._fitting) == len(self._functions) and not any(any(subgraphs(step.node)) for step in self.steps):
+        holders = (step for step in self.steps if any(subgraphs_proto(step.node)))
+        if len(self._fitting) == len(self._functions) and not any(holders):
             del proto.functions[:]
 
     def follow(self, run: Run) -> None:
@@ -107,7 +109,7 @@ class Unrolling:
         self.proto.graph.node.extend(node for question in asked.values() for node in question.extra)
 
     def _enter(self, nodes: Iterable[onnx.NodeProto], place: _Place) -> Iterator[Step]:
-        for position, node in in_order(list(nodes), _read, lambda node: filter(None, node.output)):
+        for position, node in topological_order(list(nodes), _read, lambda node: filter(None, node.output)):
             key = place.prefix + node_key(node.output, position)
             copy = self._copied(node, place) if place.label else node
             if _called(node) in self._fitting:
@@ -157,7 +159,7 @@ class Unrolling:
         """Return the keys of the nodes inside a node that is not entered."""
         prefixes = [function_prefix(*_called(node))] if _called(node) in self._functions else []
         if control(node, self._opset, key) is None:
-            prefixes += [f"{key}/{place}/" for place, _ in subgraphs(node)]
+            prefixes += [f"{key}/{place}/" for place, _ in subgraphs_proto(node)]
         if not prefixes:
             return ()
         return tuple(inner for inner in self._attribution.nodes if inner.startswith(tuple(prefixes)))

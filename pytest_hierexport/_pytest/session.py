@@ -11,7 +11,8 @@ import pytest
 
 from pytest_hierexport._calls.names import one_line, printable
 from pytest_hierexport._errors import HierexportError
-from pytest_hierexport._files.paths import absolute, keep_temporary_files_in
+from pytest_hierexport._files.paths import absolute
+from pytest_hierexport._files.temporary import keep_temporary_files_in, use_folder_with_room
 from pytest_hierexport._pytest import collection
 from pytest_hierexport._pytest.items import RUN, ModelSuite
 from pytest_hierexport._pytest.reads import unrecorded
@@ -22,7 +23,6 @@ from pytest_hierexport._pytest.session_cache import cache_of, warning
 from pytest_hierexport._pytest.settings import Settings, check_outputs, read_settings
 from pytest_hierexport._pytest.snapshots import unused_ignored
 from pytest_hierexport._pytest.store import ExportStore
-from pytest_hierexport._pytest.temporary import use_folder_with_room
 from pytest_hierexport._pytest.termination import TerminationPlugin
 from pytest_hierexport._pytest.workers import RUN_ID, WorkersPlugin
 from pytest_hierexport._report.results import SNAPSHOT

@@ -55,7 +55,7 @@ def _plain(exported: ExportedCase) -> onnx.ModelProto:
 
     from pytest_hierexport._export.captures import AIDS
     from pytest_hierexport._export.state import as_found
-    from pytest_hierexport._files.paths import temporary_folder, temporary_home
+    from pytest_hierexport._files.temporary import temporary_folder, temporary_home
     from pytest_hierexport._onnx import storage
     from pytest_hierexport._rules.graph_diff import bare
     from pytest_hierexport._rules.peer import PEERS, plain_export

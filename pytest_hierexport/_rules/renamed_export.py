@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_hierexport._calls.attribution import Origin, Origins
 from pytest_hierexport._errors import HierexportError, raise_if_disk_full
-from pytest_hierexport._files.paths import temporary_folder
+from pytest_hierexport._files.temporary import temporary_folder
 from pytest_hierexport._rules.base import ExportedCase, Violation
 from pytest_hierexport._rules.old_names import Asked, Watch
 from pytest_hierexport._rules.renaming import CannotRenameError, Renaming, renamed

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import UsageError, disk_full
 from pytest_hierexport._files.atomic import write_atomically
-from pytest_hierexport._files.paths import temporary_folder
+from pytest_hierexport._files.temporary import temporary_folder
 from pytest_hierexport._rules import second_process
 from pytest_hierexport._rules.second_process import CASES, Order
 

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import DiskFullError, HierexportError, raise_if_disk_full
 from pytest_hierexport._files.atomic import write_atomically
-from pytest_hierexport._files.paths import digest, keep_temporary_files_in
+from pytest_hierexport._files.paths import digest
+from pytest_hierexport._files.temporary import keep_temporary_files_in
 
 if TYPE_CHECKING:
     from pytest_hierexport._cases import Case

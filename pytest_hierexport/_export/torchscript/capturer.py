@@ -28,7 +28,7 @@ from pytest_hierexport._export.torchscript.before import before
 from pytest_hierexport._export.torchscript.calls import Conversion
 from pytest_hierexport._export.torchscript.dynamic_axes import dynamic_axes
 from pytest_hierexport._export.torchscript.parts import in_parts
-from pytest_hierexport._files.paths import temporary_folder
+from pytest_hierexport._files.temporary import temporary_folder
 
 __all__ = ["capture", "serves"]
 

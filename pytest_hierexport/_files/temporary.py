@@ -1,4 +1,4 @@
-"""The folder for temporary files: the one that was asked for, or else one that has room."""
+"""Makes temporary folders, in a place with room, that are removed after use."""
 
 from __future__ import annotations
 
@@ -10,10 +10,32 @@ from pathlib import Path
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._files.paths import absolute
 
-__all__ = ["use_folder_with_room"]
+__all__ = ["keep_temporary_files_in", "temporary_folder", "temporary_home", "use_folder_with_room"]
 
 ROOM = 16 * 1024 * 1024
-"""The bytes that a run needs at the least, its models being small."""
+"""The bytes that a run with small models needs."""
+
+_home: Path | None = None
+
+
+def keep_temporary_files_in(folder: Path | None) -> Path | None:
+    """Set the folder for temporary files of this process, None for the system's; return the one before."""
+    global _home  # code that needs a temporary file does not know the run
+    before, _home = _home, folder
+    return before
+
+
+def temporary_home() -> Path | None:
+    """Return the folder for temporary files of this process, None for the system's."""
+    return _home
+
+
+def temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    """Return a context that makes a folder and removes it.
+
+    After a kill, the owner of the folder around it removes it: see :func:`keep_temporary_files_in`.
+    """
+    return tempfile.TemporaryDirectory(prefix="hierexport-", dir=_home)
 
 
 def use_folder_with_room() -> str:
@@ -25,9 +47,9 @@ def use_folder_with_room() -> str:
     Raises:
         UsageError: No folder has room.
     """
-    usual = _usual()
-    asked = absolute(os.environ.get("TMPDIR") or usual or "/tmp")  # noqa: S108  # where Unix has it
-    folders = [Path(folder) for folder in (usual, "/tmp", "/var/tmp", Path.cwd()) if folder is not None]  # noqa: S108
+    default = _default()
+    asked = absolute(os.environ.get("TMPDIR") or default or "/tmp")  # noqa: S108  # where Unix has it
+    folders = [Path(folder) for folder in (default, "/tmp", "/var/tmp", Path.cwd()) if folder is not None]  # noqa: S108
     chosen = next((folder for folder in folders if _has_room(folder)), None)
     if chosen is None:
         raise UsageError(
@@ -41,8 +63,8 @@ def use_folder_with_room() -> str:
     return f"{asked} has no room or cannot be written: temporary files go to {chosen}"
 
 
-def _usual() -> str | None:
-    """Return the folder that Python takes, which holds a few bytes at the least."""
+def _default() -> str | None:
+    """Return Python's folder for temporary files; None where Python finds none that it can write."""
     try:
         return tempfile.gettempdir()
     except FileNotFoundError:

@@ -1,0 +1,42 @@
+"""Runs `hierexport analyze`: prints what a tagged ONNX file holds, as a table or as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from pathlib import Path
+
+from pytest_hierexport.cli.output import print_line
+
+__all__ = ["add_arguments"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments to its parser."""
+    parser.add_argument("file", metavar="FILE", type=Path, help="a tagged ONNX file")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--depth", type=_levels, metavar="N", help="show N levels of modules below the root")
+    parser.set_defaults(run=_run)
+
+
+def _levels(text: str) -> int:
+    levels = int(text)
+    if levels < 0:
+        raise argparse.ArgumentTypeError(f"no number of levels: {text}")
+    return levels
+
+
+def _run(options: argparse.Namespace) -> None:
+    from pytest_hierexport._tools.analysis import analyze
+    from pytest_hierexport._tools.analysis_text import as_dict, as_lines
+
+    analysis = analyze(options.file)
+    if options.json:
+        print(json.dumps(as_dict(analysis, options.depth), indent=1))  # noqa: T201
+        return
+    # In a pipe or a file, names are printed whole, however long.
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for line in as_lines(analysis, options.file.name, options.depth, width):
+        print_line(line)

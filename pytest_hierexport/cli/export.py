@@ -1,0 +1,128 @@
+"""Runs `hierexport export`: exports the one model of a selector to a tagged ONNX file and its sidecar."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_hierexport._cases.exporters import check_exporter
+from pytest_hierexport._errors import ExportError, HierexportError, UsageError
+from pytest_hierexport._export.choices import EXPORTERS, check_opset, is_own
+from pytest_hierexport._files.paths import exists, is_folder
+from pytest_hierexport.cli.output import print_line, print_warning, progress
+
+if TYPE_CHECKING:
+    from pytest_hierexport._cases import Case
+    from pytest_hierexport._cases.exporting import Exported
+
+__all__ = ["add_arguments"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments to its parser."""
+    add = parser.add_argument
+    add("selector", metavar="SELECTOR", help="a zoo name, file.py::factory, package.module:factory, checkpoint folder")
+    add("-o", "--output", metavar="FILE", type=Path, required=True, help="the ONNX file to write")
+    add("--exporter", help=f"{', '.join(EXPORTERS)}, or package.module:function (default: the model's own choice)")
+    add("--opset", type=int, metavar="N", help="the ONNX opset (default: the exporter's own)")
+    add("--tags", default="both", help="where to write tags: both, metadata, doc_string or none (default: %(default)s)")
+    add("--keep", action="append", metavar="CLASS", help="a torch.nn class to show in tags; may be repeated")
+    add("--strict", action="store_true", help="fail where auto would fall back to an exporter that records one run")
+    add("--no-optimize", action="store_true", help="leave out the exporter's own optimizer")
+    add(
+        "--external-data", action=argparse.BooleanOptionalAction, help="tensors in a file of their own (default: large)"
+    )
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> None:
+    _check_output(options.output)
+    from pytest_hierexport._cases.exporting import export_case
+
+    with progress() as stage:
+        stage("find the model")
+        case = _case(options)
+        stage(f"build {case.name}")
+        example = case.load()
+        stage(f"export to {options.output}")
+        exported = export_case(case, example, options.output, **_stated(options))
+    _show(exported, options.output)
+
+
+def _check_output(path: Path) -> None:
+    """Refuse to replace a file that is not ONNX: it may be the model's source."""
+    if not is_folder(path.parent):
+        raise ExportError(f"a folder to write {path.name} into", found=f"no {path.parent}", do="create the folder")
+    if not exists(path):
+        return
+    from pytest_hierexport._onnx.storage import load_proto
+
+    try:
+        load_proto(path)
+    except HierexportError:
+        raise UsageError(
+            f"a new file, or an ONNX file to replace, at {path}",
+            found="a folder" if path.is_dir() else "something else",
+            do="give another name",
+        ) from None
+
+
+def _case(options: argparse.Namespace) -> Case:
+    """Return the case that the selector names, with the options that were stated."""
+    from pytest_hierexport._cases import select
+
+    cases = select([options.selector], Path.cwd())
+    if len(cases) != 1:
+        raise UsageError(
+            "a selector of one model", found=", ".join(case.name for case in cases), do="export them one by one"
+        )
+    case = cases[0]
+    exporter = check_exporter(options.exporter or case.exporter, Path.cwd())
+    if is_own(exporter):
+        _refuse_options(exporter, options)
+    return dataclasses.replace(
+        case,
+        exporter=exporter,
+        opset=case.opset if options.opset is None else check_opset(options.opset),
+        keep=tuple(options.keep or case.keep),
+        strict=options.strict or case.strict,
+        # The rules need generic weights; an exported file needs the model's.
+        randomise=False,
+    )
+
+
+def _refuse_options(exporter: str, options: argparse.Namespace) -> None:
+    """Refuse the options that a project's own exporter does not take."""
+    flags = {"tags": "--tags", "optimize": "--no-optimize", "external_data": "--external-data"}
+    stated = [flags[name] for name in _stated(options)] + (["--keep"] if options.keep else [])
+    if stated:
+        raise UsageError(
+            f"no option that {exporter} does not know",
+            found=", ".join(stated),
+            do=f"leave it out, or take an exporter of this package: {', '.join(EXPORTERS)}",
+        )
+
+
+def _stated(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of an export that differ from their defaults."""
+    stated: dict[str, Any] = {} if options.tags == "both" else {"tags": options.tags}
+    if options.no_optimize:
+        stated["optimize"] = False
+    if options.external_data is not None:
+        stated["external_data"] = options.external_data
+    return stated
+
+
+def _show(exported: Exported, path: Path) -> None:
+    from pytest_hierexport._onnx.storage import sidecar_path
+    from pytest_hierexport._tools.analysis_text import coverage_line
+
+    for note in exported.notes:
+        print_line(f"note: {note}")
+    for warning in exported.warnings:
+        print_warning(f"warning: {warning}")
+    coverage = exported.attribution.coverage()
+    print_line(f"{path} ({exported.exporter}), with {sidecar_path(path).name}")
+    print_line(coverage_line(sum(coverage.values()), coverage))

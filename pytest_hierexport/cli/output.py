@@ -1,0 +1,43 @@
+"""Prints lines and progress; names from a model or a file are shown with their control characters escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from pytest_hierexport._calls.names import one_line
+
+__all__ = ["print_line", "print_warning", "progress"]
+
+
+def print_line(line: str) -> None:
+    """Print text on one line."""
+    print(one_line(line))  # noqa: T201
+
+
+def print_warning(line: str) -> None:
+    """Print text on one line, in red on a terminal with colours."""
+    from rich.console import Console
+
+    Console().print(one_line(line), style="bold red", markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str], None]]:
+    """Give a function that starts the next stage; stderr shows each stage with the time that it took."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = SpinnerColumn(finished_text="✓"), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True)) as shown:
+
+        def finish() -> None:
+            for task in shown.tasks:
+                shown.update(task.id, completed=1)
+
+        def stage(name: str) -> None:
+            finish()
+            shown.add_task(one_line(name), total=1)
+
+        yield stage
+        finish()
