@@ -1,4 +1,4 @@
-"""The proof of whole models: right tags are proven, wrong ones found, whatever the model holds and computes with."""
+"""The proof of whole models: right tags are proven, wrong ones are found."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pytest_hierexport._cases.weights import randomise
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._export.result import Export
 from pytest_hierexport._onnx.models import as_proto
-from pytest_hierexport._proof import Kind, Proof, Verdict, prove, session
+from pytest_hierexport._proof import Proof, Verdict, VerdictKind, prove, session
 
 
 class Block(nn.Module):
@@ -75,7 +75,7 @@ class Scanning(Pair):
 
 
 class Splitting(Pair):
-    """Hands a sequence from one call to another."""
+    """Passes a sequence from one call to another."""
 
     def inside(self, x: torch.Tensor) -> torch.Tensor:
         first, second = torch.split(x, [1, 1])
@@ -137,7 +137,7 @@ def test_every_call_is_proven_in_every_floating_dtype(dtype: torch.dtype) -> Non
 
 
 class Padded(nn.Module):
-    """A padding that goes into the convolution that reads it, and is there for another reader."""
+    """A padding that the optimizer puts into a convolution, and that a pooling still reads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -149,8 +149,8 @@ class Padded(nn.Module):
         return out
 
 
-class Turned(nn.Module):
-    """A layer that takes and gives its channels in front, and computes with them behind."""
+class ChannelsLast(nn.Module):
+    """A layer that computes with channels last, between two transposes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -162,17 +162,17 @@ class Turned(nn.Module):
         return out
 
 
-def test_turns_that_cancel_out_between_two_calls_are_accounted_for() -> None:
-    example = Example(nn.Sequential(Turned(), Turned()).eval(), (torch.randn(2, 4, 3),), {})
+def test_calls_with_cancelled_transposes_are_dissolved() -> None:
+    example = Example(nn.Sequential(ChannelsLast(), ChannelsLast()).eval(), (torch.randn(2, 4, 3),), {})
     exported = export(example.model, example.args)
     assert sum(node.op_type == "Transpose" for node in exported.model.graph) == 2
     proof = prove(example, exported.model, exported.attribution)
     assert not proof.unproven
-    assert {name for name, found in proof.verdicts.items() if found.kind is Kind.DISSOLVED} == {"0", "1"}
+    assert {name for name, found in proof.verdicts.items() if found.kind is VerdictKind.DISSOLVED} == {"0", "1"}
 
 
 class Measured(nn.Module):
-    """Sizes that one call measures and another uses: a view of the same shape hands its input on."""
+    """Sizes that one call measures for a view of another, which changes no shape."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -189,7 +189,7 @@ class Viewing(nn.Module):
         return torch.exp(x.view(size, 4))
 
 
-def test_who_measures_a_size_takes_no_part_in_a_view_that_is_dropped() -> None:
+def test_call_that_measures_size_does_not_own_dropped_view() -> None:
     example = Example(Measured().eval(), (torch.randn(2, 4),), {})
     exported = export(example.model, example.args, dynamic_shapes=({0: "batch"},), exporter="dynamo")
     evidence = {origin.evidence for origins in exported.attribution.nodes.values() for origin in origins}
@@ -215,35 +215,43 @@ class Counted(nn.Module):
         return out
 
 
-def test_a_number_that_a_call_returned_may_leave_it() -> None:
+def test_number_that_call_returned_may_leave_it() -> None:
     example = Example(Counted().eval(), (torch.arange(8).reshape(2, 4) * 0.3,), {})
     exported = export(example.model, example.args)
     proof = prove(example, exported.model, exported.attribution)
-    assert proof.verdicts["counting"].kind is Kind.PROVEN
+    assert proof.verdicts["counting"].kind is VerdictKind.PROVEN
 
 
-def test_a_call_that_absorbed_what_it_was_given_is_dissolved_where_others_still_read_it() -> None:
+def test_call_that_absorbed_shared_padding_is_dissolved() -> None:
     example = Example(Padded().eval(), (torch.randn(1, 2, 6, 6),), {})
     exported = export(example.model, example.args)
     assert sorted(node.op_type for node in exported.model.graph) == ["Concat", "Conv", "MaxPool", "Pad", "Relu"]
     proof = prove(example, exported.model, exported.attribution)
     assert not proof.unproven
     found = proof.verdicts["conv"]
-    assert (found.kind, found.tag) == (Kind.DISSOLVED, "/Padded")
+    assert (found.kind, found.tag) == (VerdictKind.DISSOLVED, "/Padded")
 
 
-def test_sequences_between_calls_are_followed() -> None:
+def test_sequence_between_calls_is_proven() -> None:
     splitting = made(Splitting, optimize=False)
     operators = {node.op_type for node in splitting.exported.model.graph}
     assert "SplitToSequence" in operators
     assert kinds(splitting.prove()) == {"proven"}
 
 
-def test_calls_in_a_branch_and_in_a_loop_are_among_those_that_are_proven() -> None:
-    hierarchy = made(Looping).exported.attribution.hierarchy
-    assert set(made(Looping).prove().verdicts) == set(hierarchy)
-    not_taken = set(made(Branching).exported.attribution.hierarchy) - set(made(Branching).prove().verdicts)
-    assert {name.partition("@")[0] for name in not_taken} == {"b", "b.linear"}
+def verdictless(cls: Any) -> set[str]:
+    return set(made(cls).exported.attribution.hierarchy) - set(made(cls).prove().verdicts)
+
+
+def test_calls_of_taken_branch_have_verdicts() -> None:
+    assert verdictless(Branching) == {"b", "b.linear"}
+
+
+@pytest.mark.parametrize(
+    ("cls", "inside"), [(Looping, {"a@1", "a.linear@1", "b", "b.linear"}), (Scanning, {"b", "b.linear"})]
+)
+def test_calls_inside_loop_have_no_verdict(cls: Any, inside: set[str]) -> None:
+    assert verdictless(cls) == inside
 
 
 def swapped(one: str, other: str) -> Callable[[str, Origins], Origins]:
@@ -252,15 +260,14 @@ def swapped(one: str, other: str) -> Callable[[str, Origins], Origins]:
 
 
 @pytest.mark.parametrize("cls", [Pair, Branching, Looping, Scanning])
-def test_tags_swapped_between_two_calls_of_a_shared_module_are_found_out(cls: Any) -> None:
+def test_swapped_tags_of_shared_module_are_unproven(cls: Any) -> None:
     proof = made(cls).prove(made(cls).retagged(swapped("a.linear", "a.linear@1")))
     assert any(name.startswith("a.linear") for name in proof.unproven)
     assert proof.share < 1
 
 
-@pytest.mark.parametrize("cls", [Branching, Looping, Scanning])
-def test_a_wrong_tag_inside_a_body_is_found_out(cls: Any) -> None:
-    inside = made(cls)
+def test_wrong_tag_inside_branch_is_unproven() -> None:
+    inside = made(Branching)
     deepest = {key for key in inside.exported.attribution.nodes if "/" in key}
 
     def change(key: str, origins: Origins) -> Origins:
@@ -271,14 +278,14 @@ def test_a_wrong_tag_inside_a_body_is_found_out(cls: Any) -> None:
     assert any(name.startswith("b.linear") for name in proof.unproven)
 
 
-def test_everything_tagged_with_the_root_proves_the_root_alone() -> None:
+def test_graph_tagged_with_root_proves_root_alone() -> None:
     pair = made(Pair)
     proof = pair.prove(pair.retagged(lambda *_: (Origin("", Evidence.TRACED),)))
     assert set(proof.verdicts) - set(proof.unproven) == {""}
     assert len(proof.contaminated) > 0
 
 
-def test_an_unproven_call_names_the_value_that_does_not_fit_and_its_tag() -> None:
+def test_unproven_call_names_value_and_tag() -> None:
     pair = made(Pair)
     proof = pair.prove(pair.retagged(swapped("b", "")))
     verdict = proof.unproven["b"]
@@ -300,20 +307,20 @@ def test_a_small_budget_of_memory_changes_nothing(monkeypatch: pytest.MonkeyPatc
     assert made(Looping).prove().verdicts == whole.verdicts
 
 
-def test_weights_that_are_not_those_of_the_model_prove_nothing() -> None:
+def test_other_weights_prove_nothing() -> None:
     pair = made(Pair)
     other = Pair().eval()
     proof = prove(Example(other, pair.example.args), pair.exported.model, pair.exported.attribution)
     assert proof.counts()["proven"] == 0
 
 
-def test_a_tolerance_of_the_users_decides_what_is_equal() -> None:
+def test_stated_tolerance_replaces_the_dtypes_own() -> None:
     pair = made(Pair)
     exact = prove(pair.example, pair.exported.model, pair.exported.attribution, tolerances={"float32": 1e-12}).counts()
     assert exact["proven"] < pair.prove().counts()["proven"]
 
 
-def test_inputs_that_do_not_fit_the_graph_are_an_error_that_says_so() -> None:
+def test_unfitting_inputs_raise_usage_error_with_input_name() -> None:
     pair = made(Pair)
     with pytest.raises(UsageError, match="x"):
         prove(Example(pair.example.model, ()), pair.exported.model, pair.exported.attribution)
@@ -334,7 +341,7 @@ class Fussy(Pair):
 
 
 @pytest.mark.parametrize("refuses", [("exporting",), ("exporting", "tracing"), ("plain", "tracing")])
-def test_a_model_that_runs_in_one_mode_only_is_proven_in_that(refuses: tuple[str, ...]) -> None:
+def test_model_that_runs_in_one_mode_only_is_proven(refuses: tuple[str, ...]) -> None:
     fussy = made(Fussy)
     example = Example(Fussy().eval(), fussy.example.args)
     example.model.load_state_dict(fussy.example.model.state_dict())
@@ -342,7 +349,7 @@ def test_a_model_that_runs_in_one_mode_only_is_proven_in_that(refuses: tuple[str
     assert kinds(prove(example, fussy.exported.model, fussy.exported.attribution)) == {"proven"}
 
 
-def test_a_model_that_does_not_run_at_all_is_an_error_that_says_why() -> None:
+def test_model_that_runs_in_no_mode_raises_usage_error() -> None:
     fussy = made(Fussy)
     example = Example(Fussy().eval(), fussy.example.args)
     example.model.refuses = ("exporting", "tracing", "plain")  # type: ignore[assignment]  # a plain attribute
@@ -360,9 +367,11 @@ def test_the_model_and_the_graph_are_left_as_they_were() -> None:
     assert all(torch.equal(tensor, state[name]) for name, tensor in looping.example.model.state_dict().items())
 
 
-def test_a_share_leaves_out_what_says_nothing_of_the_tags() -> None:
+def test_share_counts_proven_unproven_and_ambiguous_alone() -> None:
     def share(**counts: int) -> float:
-        verdicts: Mapping[str, Kind] = {f"{kind}{i}": Kind[kind] for kind, n in counts.items() for i in range(n)}
+        verdicts: Mapping[str, VerdictKind] = {
+            f"{kind}{i}": VerdictKind[kind] for kind, n in counts.items() for i in range(n)
+        }
         return Proof({name: Verdict(kind) for name, kind in verdicts.items()}, ()).share
 
     assert share(PROVEN=3, UNPROVEN=1, FOLDED=4) == 0.75
@@ -383,7 +392,7 @@ class Hidden(nn.Module):
 
 
 @pytest.mark.parametrize(("factor", "unproven"), [(1.0005, set()), (1.05, {"second"})])
-def test_values_that_rounding_moved_far_are_found_and_others_are_not(factor: float, unproven: set[str]) -> None:
+def test_hidden_value_beyond_coarser_tolerance_is_unproven(factor: float, unproven: set[str]) -> None:
     model, x = Hidden().eval(), torch.randn(4, 8)
     randomise(model)
     exported = export(model, (x,))

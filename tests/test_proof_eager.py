@@ -13,7 +13,7 @@ from torch._higher_order_ops.while_loop import while_loop
 from pytest_hierexport._calls.hierarchy import Hierarchy
 from pytest_hierexport._cases import Example
 from pytest_hierexport._proof.eager import EagerCall, Mode, ModelError, run_eager
-from pytest_hierexport._proof.tensors import show
+from pytest_hierexport._proof.tensors import fingerprint_of
 from pytest_hierexport._proof.values import Values
 
 X = torch.tensor([[1.0, -2.0]])
@@ -30,7 +30,7 @@ class Ran:
     values: Values
 
     def number(self, tensor: torch.Tensor) -> int:
-        shown = show(tensor)
+        shown = fingerprint_of(tensor)
         assert shown is not None
         return self.values.add(shown)
 

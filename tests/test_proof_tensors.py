@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from pytest_hierexport._proof.tensors import show, show_number, state_of, walk
+from pytest_hierexport._proof.tensors import fingerprint_of, fingerprints_of_number, version_of, walk
 
 Pair = namedtuple("Pair", ["left", "right"])  # noqa: PYI024  # models return the untyped kind
 ONE, TWO = torch.tensor([1.0, 2.0]), torch.tensor([3.0])
@@ -65,47 +65,47 @@ def test_an_object_that_holds_itself_is_looked_into_once() -> None:
 
 
 def test_a_complex_tensor_is_shown_as_onnx_holds_it() -> None:
-    shown = show(torch.tensor([1 + 2j]))
+    shown = fingerprint_of(torch.tensor([1 + 2j]))
     assert shown is not None
     assert (shown.dtype, shown.shape) == ("float32", (1, 2))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float8_e4m3fn, torch.float16, torch.int8, torch.bool])
 def test_every_dtype_keeps_its_name(dtype: torch.dtype) -> None:
-    shown = show(torch.ones(2).to(dtype))
+    shown = fingerprint_of(torch.ones(2).to(dtype))
     assert shown is not None
     assert f"torch.{shown.dtype}" == str(dtype)
 
 
 def test_a_tensor_without_elements_to_read_is_not_shown() -> None:
-    assert show(torch.empty(2, device="meta")) is None
-    assert show(torch.eye(2).to_sparse()) is None
+    assert fingerprint_of(torch.empty(2, device="meta")) is None
+    assert fingerprint_of(torch.eye(2).to_sparse()) is None
 
 
 def test_a_python_number_may_be_any_scalar_that_it_fits() -> None:
-    assert {shown.dtype for shown in show_number(True)} == {"bool"}
-    assert {shown.dtype for shown in show_number(2)} == {"int64", "float32", "float64"}
-    assert {shown.dtype for shown in show_number(0.5)} == {"float32", "float64"}
-    assert {shown.dtype for shown in show_number(2**70)} == {"float32", "float64"}
+    assert {shown.dtype for shown in fingerprints_of_number(True)} == {"bool"}
+    assert {shown.dtype for shown in fingerprints_of_number(2)} == {"int64", "float32", "float64"}
+    assert {shown.dtype for shown in fingerprints_of_number(0.5)} == {"float32", "float64"}
+    assert {shown.dtype for shown in fingerprints_of_number(2**70)} == {"float32", "float64"}
 
 
 @pytest.mark.parametrize("inference", [False, True])
 def test_the_state_of_a_tensor_changes_when_it_is_written_to(inference: bool) -> None:
     with torch.inference_mode(inference):
         tensor = torch.zeros(3)
-        before = state_of(tensor)
-        assert state_of(tensor) == before
+        before = version_of(tensor)
+        assert version_of(tensor) == before
         tensor[1] = 1
-        assert state_of(tensor) != before
+        assert version_of(tensor) != before
 
 
 def test_a_tensor_without_storage_has_a_state_in_inference_mode_too() -> None:
     with torch.inference_mode():
-        assert state_of(torch.empty(2, device="meta")) is None
+        assert version_of(torch.empty(2, device="meta")) is None
 
 
 def test_numbers_of_numpy_are_those_of_the_tensor() -> None:
-    shown = show(torch.tensor([1.5, -2.0]))
+    shown = fingerprint_of(torch.tensor([1.5, -2.0]))
     assert shown is not None
     assert shown.numbers is not None
     assert np.array_equal(shown.numbers, [1.5, -2.0])

@@ -8,7 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from pytest_hierexport._proof.values import KEPT, Values, snapshot
+from pytest_hierexport._proof.fingerprints import KEPT, fingerprint
+from pytest_hierexport._proof.values import Values
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,8 +24,8 @@ def numbers(*shape: int, seed: int = 0, dtype: Any = np.float32) -> NDArray[Any]
 def is_found(first: NDArray[Any], second: NDArray[Any], dtype: str = "", **tolerances: float) -> bool:
     """Whether the second tensor may stand for the first."""
     values = Values(tolerances)
-    number = values.add(snapshot(first, dtype))
-    return values.find(snapshot(second, dtype)) == {number}
+    number = values.add(fingerprint(first, dtype))
+    return values.find(fingerprint(second, dtype)) == {number}
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
@@ -78,7 +79,7 @@ def test_a_masks_huge_numbers_do_not_hide_the_others() -> None:
 
 def test_noughts_of_either_sign_are_one_value() -> None:
     values = Values()
-    assert values.add(snapshot(np.array([0.0, 1.0]))) == values.add(snapshot(np.array([-0.0, 1.0])))
+    assert values.add(fingerprint(np.array([0.0, 1.0]))) == values.add(fingerprint(np.array([-0.0, 1.0])))
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8, np.bool_])
@@ -93,29 +94,29 @@ def test_integers_and_booleans_are_equal_in_every_element_or_not_at_all(dtype: A
 def test_values_of_one_run_are_the_same_only_where_every_element_is() -> None:
     values = Values()
     first = numbers(8)
-    near = values.add(snapshot(first * np.float32(1 + 1e-6)))
-    assert values.add(snapshot(first)) != near
-    assert values.add(snapshot(first.copy())) == 1
+    near = values.add(fingerprint(first * np.float32(1 + 1e-6)))
+    assert values.add(fingerprint(first)) != near
+    assert values.add(fingerprint(first.copy())) == 1
 
 
 def test_of_two_near_values_the_nearer_is_meant() -> None:
     values = Values({"float32": 0.1})
     first = numbers(8)
-    one, other = values.add(snapshot(first)), values.add(snapshot(first * np.float32(1.05)))
-    assert values.find(snapshot(first * np.float32(1.001))) == {one}
-    assert values.find(snapshot(first * np.float32(1.049))) == {other}
+    one, other = values.add(fingerprint(first)), values.add(fingerprint(first * np.float32(1.05)))
+    assert values.find(fingerprint(first * np.float32(1.001))) == {one}
+    assert values.find(fingerprint(first * np.float32(1.049))) == {other}
 
 
 def test_two_values_that_rounding_cannot_tell_apart_are_both_meant() -> None:
     values = Values()
     first = numbers(8)
-    both = {values.add(snapshot(first)), values.add(snapshot(first * np.float32(1 + 1e-6)))}
-    assert values.find(snapshot(first * np.float32(1 + 3e-7))) == both
+    both = {values.add(fingerprint(first)), values.add(fingerprint(first * np.float32(1 + 1e-6)))}
+    assert values.find(fingerprint(first * np.float32(1 + 3e-7))) == both
 
 
 def test_a_large_tensor_is_kept_small_and_told_from_others() -> None:
     first = numbers(3 * KEPT + 7)
-    kept = snapshot(first).numbers
+    kept = fingerprint(first).numbers
     assert kept is not None
     assert kept.size == KEPT
     second = first.copy()
@@ -141,18 +142,18 @@ def test_a_large_tensor_is_kept_small_and_told_from_others() -> None:
     ],
 )
 def test_a_tensor_of_one_and_the_same_element_says_nothing(array: NDArray[Any], constant: bool) -> None:
-    assert snapshot(array).constant is constant
+    assert fingerprint(array).constant is constant
 
 
 def test_of_many_equal_elements_one_other_is_seen() -> None:
     array = np.zeros(1000)
     array[501] = 1
-    assert not snapshot(array).constant
+    assert not fingerprint(array).constant
 
 
 def test_only_shapes_that_were_added_are_known() -> None:
     values = Values()
-    values.add(snapshot(numbers(3, 4)))
+    values.add(fingerprint(numbers(3, 4)))
     assert values.has_shape("float32", (3, 4))
     assert not values.has_shape("float64", (3, 4))
     assert not values.has_shape("float32", (4, 3))

@@ -10,11 +10,13 @@ import pytest
 
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
-from pytest_hierexport._proof.boundary import Graph, Turn
+from pytest_hierexport._proof.both_runs import BothRuns
 from pytest_hierexport._proof.eager import EagerCall
-from pytest_hierexport._proof.unrolling import Unrolling
-from pytest_hierexport._proof.values import Values, snapshot
-from pytest_hierexport._proof.verdict import Judge, Kind, Verdict
+from pytest_hierexport._proof.fingerprints import fingerprint
+from pytest_hierexport._proof.inlining import Inlining
+from pytest_hierexport._proof.owners import Graph
+from pytest_hierexport._proof.values import Values
+from pytest_hierexport._proof.verdict import Verdict, VerdictKind, contaminated, judge
 
 # The root calls `a` and `b`, and `a` calls `a.in`.
 HIERARCHY = Hierarchy(
@@ -32,9 +34,9 @@ class World:
 
     def number(self, name: str) -> int:
         if name not in self.known:
-            constant = name.startswith("nought")
+            constant = name.startswith("zero")
             array = np.zeros(len(self.known) + 2) if constant else np.random.default_rng(len(self.known)).random(2)
-            self.known[name] = self.values.add(snapshot(array))
+            self.known[name] = self.values.add(fingerprint(array))
         return self.known[name]
 
     def call(self, name: str, inputs: str, outputs: str, effects: str = "") -> EagerCall:
@@ -50,14 +52,14 @@ def origins(text: str) -> Origins:
     return tuple(Origin(name.strip("/"), evidence) for name in text.replace("+", " ").split())
 
 
-def judge(
+def runs_of(
     text: str,
     tags: Mapping[str, str],
     calls: Mapping[str, tuple[str, ...]],
     vanished: Sequence[str] = (),
     sequences: Mapping[str, str] | None = None,
-) -> Judge:
-    """Return the judge of a graph.
+) -> BothRuns:
+    """Return the runs of a graph.
 
     Args:
         text: The graph.
@@ -68,19 +70,19 @@ def judge(
     """
     proto: onnx.ModelProto = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 20]> {text}')
     attribution = Attribution(HIERARCHY, {key: origins(names) for key, names in tags.items()})
-    graph = Graph(proto, Unrolling(proto, attribution).steps, attribution)
+    graph = Graph(proto, Inlining(proto, attribution).steps, attribution)
     world = World()
-    eager = {Turn(name.strip("/")): world.call(name.strip("/"), *parts) for name, parts in calls.items()}
+    eager = {name.strip("/"): world.call(name.strip("/"), *parts) for name, parts in calls.items()}
     shown = {}
-    for value in (*graph.inputs, *graph.initializers, *graph.maker):
+    for value in (*graph.inputs, *graph.initializers, *graph.producer):
         parts = (sequences or {}).get(value, value).split()
         found = (frozenset([world.known[part]]) if part in world.known else frozenset() for part in parts)
         shown[value] = tuple(frozenset[int]() if value in vanished else numbers for numbers in found)
-    return Judge(graph, eager, world.values, shown)
+    return BothRuns(graph, eager, world.values, shown)
 
 
 def verdict(call: str, *args: object, **kwargs: object) -> Verdict:
-    found = judge(*args, **kwargs).judge(Turn(call))  # type: ignore[arg-type]  # handed on as they come
+    found = judge(runs_of(*args, **kwargs), call)  # type: ignore[arg-type]  # passed through
     assert found is not None
     return found
 
@@ -88,115 +90,115 @@ def verdict(call: str, *args: object, **kwargs: object) -> Verdict:
 CALLS = {"a": ("x", "y"), "b": ("y", "z"), "/": ("x", "z")}
 
 
-def test_nodes_that_turn_a_calls_inputs_into_its_outputs_prove_it() -> None:
+def test_nodes_from_inputs_to_outputs_prove_call() -> None:
     for call in ("a", "b", ""):
-        assert verdict(call, CHAIN, {"y": "a", "z": "b"}, CALLS) == Verdict(Kind.PROVEN)
+        assert verdict(call, CHAIN, {"y": "a", "z": "b"}, CALLS) == Verdict(VerdictKind.PROVEN)
 
 
-def test_nodes_below_a_call_are_the_calls_nodes_too() -> None:
-    assert verdict("a", CHAIN, {"y": "a.in", "z": "b"}, CALLS).kind is Kind.PROVEN
+def test_call_owns_nodes_of_calls_below_it() -> None:
+    assert verdict("a", CHAIN, {"y": "a.in", "z": "b"}, CALLS).kind is VerdictKind.PROVEN
 
 
-def test_a_returned_value_that_no_node_of_the_call_makes_is_named_with_the_tag_that_it_has() -> None:
+def test_output_of_another_call_is_unproven_and_named_with_tag() -> None:
     found = verdict("a", CHAIN, {"y": "b", "z": "b"}, CALLS)
-    assert (found.kind, found.value, found.tag) == (Kind.UNPROVEN, "y", "/Root/B")
-    assert "none of its nodes makes" in found.reason
+    assert (found.kind, found.value, found.tag) == (VerdictKind.UNPROVEN, "y", "/Root/B")
+    assert "none of its nodes produces" in found.reason
 
 
-def test_a_value_that_the_call_was_not_given_must_not_enter_it() -> None:
+def test_value_that_call_was_not_given_must_not_enter() -> None:
     found = verdict("b", CHAIN, {"y": "b", "z": "b"}, {**CALLS, "b": ("y", "z")})
-    assert (found.kind, found.value) == (Kind.UNPROVEN, "x")
+    assert (found.kind, found.value) == (VerdictKind.UNPROVEN, "x")
     assert "was not given" in found.reason
 
 
-def test_a_value_that_the_call_did_not_give_must_not_leave_it() -> None:
+def test_value_that_call_did_not_give_must_not_leave() -> None:
     text = "g (float[2] x) => (float[2] z) { h = Abs(x) y = Relu(h) w = Neg(h) z = Add(w, y) }"
     calls = {"a": ("x", "y"), "b": ("y h", "z"), "/": ("x", "z")}
     found = verdict("a", text, {"h": "a", "y": "a", "w": "b", "z": "b"}, calls)
-    assert (found.kind, found.value, found.tag) == (Kind.UNPROVEN, "h", "/Root/A")
+    assert (found.kind, found.value, found.tag) == (VerdictKind.UNPROVEN, "h", "/Root/A")
     assert "did not give" in found.reason
 
 
-def test_a_value_that_the_call_did_not_give_must_not_leave_the_model_from_it() -> None:
+def test_value_that_call_did_not_give_is_no_graph_output() -> None:
     text = "g (float[2] x) => (float[2] z, float[2] h) { h = Abs(x) z = Neg(h) }"
     found = verdict("a", text, {"h": "a", "z": "a"}, {"a": ("x", "z"), "/": ("x", "z h")})
-    assert (found.kind, found.value) == (Kind.UNPROVEN, "h")
+    assert (found.kind, found.value) == (VerdictKind.UNPROVEN, "h")
 
 
-def test_what_a_call_left_in_a_cache_may_be_read_by_others() -> None:
+def test_value_left_in_cache_may_be_read_by_others() -> None:
     text = "g (float[2] x) => (float[2] z) { h = Abs(x) y = Relu(h) z = Add(h, y) }"
     calls = {"a": ("x", "y", "h"), "b": ("h y", "z"), "/": ("x", "z")}
-    assert verdict("a", text, {"h": "a", "y": "a", "z": "b"}, calls).kind is Kind.PROVEN
+    assert verdict("a", text, {"h": "a", "y": "a", "z": "b"}, calls).kind is VerdictKind.PROVEN
 
 
 MERGED = "g (float[2] x) => (float[2] z) { m = Abs(x) y = Relu(m) w = Add(m, y) z = Neg(w) }"
 MERGED_CALLS = {"a": ("x", "y"), "b": ("x y", "w"), "/": ("x", "z")}
 
 
-def test_a_value_may_leave_to_a_call_that_owns_its_maker_as_well() -> None:
+def test_value_may_leave_to_co_owner_of_its_producer() -> None:
     tags = {"m": "a b", "y": "a", "w": "b", "z": "/"}
     for call in ("a", "b", ""):
-        assert verdict(call, MERGED, tags, MERGED_CALLS).kind is Kind.PROVEN
+        assert verdict(call, MERGED, tags, MERGED_CALLS).kind is VerdictKind.PROVEN
 
 
 @pytest.mark.parametrize("owner", ["a", "b"])
-def test_to_drop_a_co_owner_is_found_out(owner: str) -> None:
+def test_missing_co_owner_is_unproven(owner: str) -> None:
     tags = {"m": owner, "y": "a", "w": "b", "z": "/"}
     kinds = {call: verdict(call, MERGED, tags, MERGED_CALLS).kind for call in ("a", "b")}
-    assert kinds == {"a": Kind.UNPROVEN, "b": Kind.UNPROVEN}
+    assert kinds == {"a": VerdictKind.UNPROVEN, "b": VerdictKind.UNPROVEN}
 
 
-def test_two_owners_do_not_excuse_each_other_to_a_third() -> None:
+def test_co_owners_may_not_give_internal_value_to_third_call() -> None:
     text = "g (float[2] x) => (float[2] z) { m = Abs(x) y = Relu(m) w = Neg(m) v = Add(y, w) z = Add(v, m) }"
     tags = {"m": "a b", "y": "a", "w": "b", "v": "/", "z": "/"}
     calls = {"a": ("x", "y"), "b": ("x", "w"), "/": ("x", "z")}
-    assert verdict("a", text, tags, calls).kind is Kind.UNPROVEN
-    assert verdict("b", text, tags, calls).kind is Kind.UNPROVEN
+    assert verdict("a", text, tags, calls).kind is VerdictKind.UNPROVEN
+    assert verdict("b", text, tags, calls).kind is VerdictKind.UNPROVEN
     gave = {**calls, "b": ("x", "w m")}
-    assert verdict("a", text, tags, gave).kind is Kind.PROVEN
+    assert verdict("a", text, tags, gave).kind is VerdictKind.PROVEN
 
 
-def test_sizes_are_everybodys() -> None:
+def test_sizes_may_come_from_any_call() -> None:
     text = """g (float[2] x) => (float[2] z) {
       s = Shape(x) t = Neg(s) c = CastLike(t, x) y = Relu(x) z = Add(y, c)
     }"""
     tags = {"s": "/", "t": "a", "c": "a", "y": "a", "z": "b"}
     calls = {"a": ("x", "y"), "b": ("y", "z"), "/": ("x", "z")}
     for call in ("a", "b"):
-        assert verdict(call, text, tags, calls).kind is Kind.PROVEN
+        assert verdict(call, text, tags, calls).kind is VerdictKind.PROVEN
 
 
-def test_a_call_that_returns_what_it_was_given_passes_it_through() -> None:
-    assert verdict("a", CHAIN, {"y": "b", "z": "b"}, {**CALLS, "a": ("x", "x")}).kind is Kind.PASS_THROUGH
+def test_call_that_returns_its_input_is_pass_through() -> None:
+    assert verdict("a", CHAIN, {"y": "b", "z": "b"}, {**CALLS, "a": ("x", "x")}).kind is VerdictKind.PASS_THROUGH
 
 
-def test_a_call_that_returned_nothing_has_no_verdict() -> None:
-    assert judge(CHAIN, {"y": "a", "z": "b"}, {**CALLS, "a": ("x", "")}).judge(Turn("a")) is None
+def test_call_without_output_has_no_verdict() -> None:
+    assert judge(runs_of(CHAIN, {"y": "a", "z": "b"}, {**CALLS, "a": ("x", "")}), "a") is None
 
 
-def test_outputs_that_stand_in_the_file_as_constants_are_folded() -> None:
+def test_outputs_stored_as_constants_are_folded() -> None:
     text = "g (float[2] x) => (float[2] z) <float[2] y = {1.0, 2.0}> { z = Add(x, y) }"
-    assert verdict("a", text, {"z": "b"}, {**CALLS, "a": ("", "y")}).kind is Kind.FOLDED
+    assert verdict("a", text, {"z": "b"}, {**CALLS, "a": ("", "y")}).kind is VerdictKind.FOLDED
 
 
-def test_outputs_that_no_longer_exist_are_dissolved_and_named() -> None:
+def test_vanished_output_is_dissolved_and_named() -> None:
     found = verdict("a", CHAIN, {"y": "a", "z": "b"}, CALLS, vanished=["y"])
-    assert (found.kind, found.value, found.tag) == (Kind.DISSOLVED, "output[0]", "/Root/A")
+    assert (found.kind, found.value, found.tag) == (VerdictKind.DISSOLVED, "output[0]", "/Root/A")
 
 
 ONE = "g (float[2] x) => (float[2] z) { z = Neg(x) }"
 
 
-def test_a_call_fused_with_the_maker_of_its_lost_input_is_dissolved_and_names_both() -> None:
+def test_call_fused_with_giver_of_input_is_dissolved() -> None:
     found = verdict("b", ONE, {"z": "a+b"}, CALLS)
-    assert (found.kind, found.value, found.tag) == (Kind.DISSOLVED, "[0][0]", "/Root/A")
+    assert (found.kind, found.value, found.tag) == (VerdictKind.DISSOLVED, "[0][0]", "/Root/A")
 
 
-def test_an_input_that_lives_on_for_others_alone_is_lost_to_the_call_all_the_same() -> None:
+def test_fused_input_that_others_read_is_dissolved_too() -> None:
     text = "g (float[2] x) => (float[2] y, float[2] z) { y = Relu(x) z = Neg(x) }"
     found = verdict("b", text, {"y": "a", "z": "a+b"}, {**CALLS, "/": ("x", "y z")})
-    assert (found.kind, found.value, found.tag) == (Kind.DISSOLVED, "[0][0]", "/Root/A")
-    assert "is read no more" in found.reason
+    assert (found.kind, found.value, found.tag) == (VerdictKind.DISSOLVED, "[0][0]", "/Root/A")
+    assert "is not read any more" in found.reason
 
 
 @pytest.mark.parametrize(
@@ -207,17 +209,19 @@ def test_an_input_that_lives_on_for_others_alone_is_lost_to_the_call_all_the_sam
         pytest.param("a+b", "x", id="with an input that is there"),
     ],
 )
-def test_nothing_else_excuses_a_foreign_value(tags: str, inputs: str) -> None:
+def test_foreign_value_without_fusion_is_unproven(tags: str, inputs: str) -> None:
     text = "g (float[2] x, float[2] o) => (float[2] z) { z = Add(x, o) }"
-    assert verdict("b", text, {"z": tags}, {**CALLS, "b": (inputs, "z"), "/": ("x o", "z")}).kind is Kind.UNPROVEN
+    assert (
+        verdict("b", text, {"z": tags}, {**CALLS, "b": (inputs, "z"), "/": ("x o", "z")}).kind is VerdictKind.UNPROVEN
+    )
 
 
-def test_a_constant_tensor_proves_nothing() -> None:
-    text = "g (float[2] x) => (float[2] nought) { nought = Sub(x, x) }"
-    assert verdict("a", text, {"nought": "a"}, {"a": ("x", "nought"), "/": ("x", "nought")}).kind is Kind.AMBIGUOUS
+def test_constant_valued_output_is_ambiguous() -> None:
+    text = "g (float[2] x) => (float[2] zero) { zero = Sub(x, x) }"
+    assert verdict("a", text, {"zero": "a"}, {"a": ("x", "zero"), "/": ("x", "zero")}).kind is VerdictKind.AMBIGUOUS
 
 
-def test_a_sequence_is_read_and_made_tensor_by_tensor() -> None:
+def test_sequence_is_judged_tensor_by_tensor() -> None:
     text = """g (float[2] x) => (float[1] z) {
       i = Constant<value = int64 {0}>() s = SplitToSequence<axis=0>(x) z = SequenceAt(s, i)
     }"""
@@ -225,16 +229,16 @@ def test_a_sequence_is_read_and_made_tensor_by_tensor() -> None:
     tags = {"i": "b", "s": "a", "z": "b"}
     calls = {"a": ("x", "p q"), "b": ("p q", "z"), "/": ("x", "z")}
     for call in ("a", "b"):
-        assert verdict(call, text, tags, calls, sequences=parts).kind is Kind.PROVEN
-    assert verdict("b", text, tags, {**calls, "b": ("p", "z")}, sequences=parts).kind is Kind.UNPROVEN
+        assert verdict(call, text, tags, calls, sequences=parts).kind is VerdictKind.PROVEN
+    assert verdict("b", text, tags, {**calls, "b": ("p", "z")}, sequences=parts).kind is VerdictKind.UNPROVEN
 
 
-def test_a_node_tagged_with_another_call_than_the_one_whose_value_it_makes_is_contaminated() -> None:
-    assert judge(CHAIN, {"y": "a", "z": "b"}, CALLS).contaminated() == []
-    assert judge(CHAIN, {"y": "b", "z": "b"}, CALLS).contaminated() == ["y"]
+def test_node_that_produces_value_of_other_call_is_contaminated() -> None:
+    assert contaminated(runs_of(CHAIN, {"y": "a", "z": "b"}, CALLS)) == []
+    assert contaminated(runs_of(CHAIN, {"y": "b", "z": "b"}, CALLS)) == ["y"]
 
 
-def test_a_value_that_its_own_call_makes_too_contaminates_nobody() -> None:
+def test_value_that_its_own_call_produces_too_is_not_contaminated() -> None:
     text = "g (float[2] x) => (float[2] z) { y = Relu(x) twin = Relu(x) z = Add(y, twin) }"
     tags = {"y": "a", "twin": "b", "z": "b"}
-    assert judge(text, tags, CALLS, sequences={"twin": "y"}).contaminated() == []
+    assert contaminated(runs_of(text, tags, CALLS, sequences={"twin": "y"})) == []

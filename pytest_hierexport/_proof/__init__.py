@@ -1,8 +1,8 @@
-"""Running the graph and the model on the same input, to show call by call that the tags are right."""
+"""Runs the graph and the model on the same input and shows, call by call, that the tags are right."""
 
 from __future__ import annotations
 
 from pytest_hierexport._proof.prove import Proof, prove
-from pytest_hierexport._proof.verdict import Kind, Verdict
+from pytest_hierexport._proof.verdict import Verdict, VerdictKind
 
-__all__ = ["Kind", "Proof", "Verdict", "prove"]
+__all__ = ["Proof", "Verdict", "VerdictKind", "prove"]

@@ -1,4 +1,4 @@
-"""What every module call of an eager run takes and gives, by value."""
+"""Runs the model eagerly and records the values that every module call takes and gives."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pytest_hierexport._errors import UsageError
 from pytest_hierexport._export.modules import Instances
 from pytest_hierexport._export.recorder import CallRecorder
 from pytest_hierexport._export.state import as_found, in_eval_mode, replaced
-from pytest_hierexport._proof.tensors import show, show_number, state_of, walk
+from pytest_hierexport._proof.tensors import fingerprint_of, fingerprints_of_number, version_of, walk
 from pytest_hierexport._proof.values import Values
 
 __all__ = ["EagerCall", "Mode", "ModelError", "Runnable", "run_eager", "run_model"]
@@ -42,11 +42,11 @@ class Runnable(Protocol):
 
 
 class ModelError(UsageError):
-    """A model that does not run on its inputs, in one mode at least."""
+    """A model does not run on its inputs in one mode."""
 
 
 class Mode(Enum):
-    """What a model is told of how it runs: many build a mask only while they are captured."""
+    """The way in which a model runs, as torch reports it to the model: some compute other values while captured."""
 
     EXPORTING = "exporting"
     """As `torch.export` captures it."""
@@ -61,23 +61,23 @@ class EagerCall:
     """The values of one call, by number, with the place where each was found."""
 
     call: Call
-    """Named as it was seen: every run under a path counts, those in branches and loops among them."""
+    """Its name in the eager run: the index counts every run under the path, those in branches and loops too."""
     start: int
     """Its place in the order in which calls began."""
     in_body: bool
-    """Whether it was made in a branch or a loop that torch captures as one operator."""
+    """Whether a branch or a loop made it that torch captures as one operator."""
     inputs: dict[int, str]
     """Tensors and numbers among arguments, inside objects and caches, and captured attributes, on entry."""
     returned: dict[int, str]
-    """Tensors that the call returned. Its numbers are no values that a graph must have: most stay in Python."""
+    """Tensors that the call returned. The graph need not have the numbers that it returned: most stay in Python."""
     effects: frozenset[int]
-    """What arguments, caches and captured attributes held when the call ended, and the numbers that it returned."""
+    """Tensors in arguments, caches and captured attributes when the call ended, and the numbers that it returned."""
     settings: frozenset[int] = frozenset()
-    """The inputs that are Python numbers alone: no call made them, and most never were a value of the graph."""
+    """The inputs that are Python numbers alone: no call returned them, and most are no value of the graph."""
 
     @cached_property
     def given(self) -> frozenset[int]:
-        """What others may have from the call: what it returned or left behind, and what it was given itself."""
+        """The values that others may have from the call: those it returned, left behind or was given."""
         return frozenset((*self.returned, *self.effects, *self.inputs))
 
 
@@ -90,7 +90,7 @@ def run_eager(example: Runnable, hierarchy: Hierarchy, values: Values, mode: Mod
     instances = Instances(example.model)
     watcher = _Watcher(instances, values)
     recorder = CallRecorder(instances, known=hierarchy, observer=watcher)
-    with watcher.following(), recorder.listening():
+    with watcher.watching_bodies(), recorder.listening():
         run_model(example, mode)
     return watcher.calls
 
@@ -98,41 +98,41 @@ def run_eager(example: Runnable, hierarchy: Hierarchy, values: Values, mode: Mod
 def run_model(example: Runnable, mode: Mode) -> Any:
     """Run the model on a copy of its example inputs, in eval mode and without gradients; return what it returns.
 
-    What is compiled runs uncompiled, for a compiled module's calls cannot be seen. The model is left as it was found.
+    Compiled modules run uncompiled, since their calls cannot be seen. The model is left as it was found.
 
     Raises:
         ModelError: The model does not run in this mode.
     """
     args, kwargs = _copied((tuple(example.args), dict(example.kwargs)))
-    with as_found(example.model), in_eval_mode(example.model), torch.no_grad(), _uncompiled(), _told(mode):
+    with as_found(example.model), in_eval_mode(example.model), torch.no_grad(), _uncompiled(), _reported(mode):
         try:
             return example.model(*args, **kwargs)
         except Exception as error:
             raise ModelError(
                 "a model that runs on the example's inputs",
                 found=f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}",
-                do="run the model on them once by itself, and mend what it raises",
+                do="run the model on them once by itself, and correct what raises",
             ) from error
 
 
 def _copied(inputs: Any) -> Any:
-    """Copy inputs with all that they hold; tensors without the history that forbids a copy."""
+    """Copy inputs with all that they hold; tensors without their autograd history, which forbids a copy."""
     tensors = (part for _, part in walk(inputs) if isinstance(part, torch.Tensor))
     return copy.deepcopy(inputs, {id(tensor): tensor.detach().clone() for tensor in tensors})
 
 
 @contextmanager
 def _uncompiled() -> Iterator[None]:
-    """Run what is compiled as it stands."""
+    """Run compiled functions as plain Python."""
     regions = importlib.import_module("torch._higher_order_ops.invoke_subgraph")  # its package hides the module
-    # A region that is to be compiled once would, while exporting, be compiled for ever.
+    # While exporting, torch would compile a region that is marked to be compiled once.
     with torch.compiler.set_stance("force_eager"), replaced(regions, "invoke_subgraph_placeholder", _run):
         yield
 
 
 @contextmanager
-def _told(mode: Mode) -> Iterator[None]:
-    """Let the model find out in what mode it runs, if it asks."""
+def _reported(mode: Mode) -> Iterator[None]:
+    """Report the mode to a model that asks torch for it."""
     with ExitStack() as stack:
         if mode is Mode.EXPORTING:
             stack.enter_context(replaced(torch.compiler, "_is_compiling_flag", value=True))
@@ -158,7 +158,7 @@ class _Entered:
 
 @dataclass
 class _Watcher:
-    """Takes the snapshots while the model runs: a tensor may be changed in place right afterwards."""
+    """Takes the fingerprints while the model runs: a tensor may be changed in place right afterwards."""
 
     instances: Instances
     values: Values
@@ -175,16 +175,16 @@ class _Watcher:
             below = list(module.modules())
             self._below.update(dict.fromkeys(self.instances.paths(module), below))
             for _, tensor in _held(module):
-                self._unchanged[tensor] = state_of(tensor)
+                self._unchanged[tensor] = version_of(tensor)
 
     @contextmanager
-    def following(self) -> Iterator[None]:
-        """Notice when a branch or a loop runs its body."""
+    def watching_bodies(self) -> Iterator[None]:
+        """Count the bodies of branches and loops that are running."""
         operator = torch._ops.HigherOrderOperator
-        with replaced(operator, "__call__", self._noticed(operator.__call__)):
+        with replaced(operator, "__call__", self._counted(operator.__call__)):
             yield
 
-    def _noticed(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _counted(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
             self._bodies += 1
@@ -216,12 +216,12 @@ class _Watcher:
         )
 
     def _captured(self, modules: list[torch.nn.Module]) -> dict[int, str]:
-        """Tensors on the call's module or below it that this pass has put there or changed."""
+        """Return the tensors on the call's module or below it that this run has put there or changed."""
         found = (
             (f"captured {name}", tensor)
             for module in modules
             for name, tensor in _held(module)
-            if self._unchanged.get(tensor) != state_of(tensor)
+            if self._unchanged.get(tensor) != version_of(tensor)
         )
         return self._tensors_of(found)
 
@@ -237,11 +237,11 @@ class _Watcher:
 
     def _number(self, part: Any) -> list[int]:
         if not isinstance(part, torch.Tensor):
-            return [self.values.add(shown) for shown in show_number(part)]
-        known, state = self._seen.get(part), state_of(part)
-        if known is None or known[0] != state:
-            shown = show(part)
-            known = state, [] if shown is None else [self.values.add(shown)]
+            return [self.values.add(found) for found in fingerprints_of_number(part)]
+        known, version = self._seen.get(part), version_of(part)
+        if known is None or known[0] != version:
+            found = fingerprint_of(part)
+            known = version, [] if found is None else [self.values.add(found)]
             self._seen[part] = known
         return list(known[1])
 
@@ -260,4 +260,4 @@ def _held(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 _SETTINGS = (str, bool, int, float, type(None))
 _OWN = frozenset(vars(torch.nn.Module()))
-"""What `torch.nn.Module` itself keeps on every instance: parameters, buffers, submodules, hooks, flags."""
+"""The attributes of every `torch.nn.Module`: parameters, buffers, submodules, hooks, flags."""

@@ -1,4 +1,4 @@
-"""The example's inputs under the names that the graph gives them."""
+"""Pairs the inputs of an example with the inputs of a graph."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pytest_hierexport._errors import UsageError
 from pytest_hierexport._export.torchscript.adapter import Adapter
 from pytest_hierexport._proof.eager import Runnable
 from pytest_hierexport._proof.tensors import walk
-from pytest_hierexport._proof.values import Array
+from pytest_hierexport._proof.tolerance import Array
 
 if TYPE_CHECKING:
     import onnx
@@ -23,8 +23,8 @@ __all__ = ["array_of", "feeds_of"]
 def feeds_of(example: Runnable, proto: onnx.ModelProto) -> dict[str, Array]:
     """Return the elements of every graph input.
 
-    Inputs are matched in order where there are as many as tensors, by the names that they have as graph inputs
-    otherwise: an exporter may drop an input that the model does not use.
+    Tensors and graph inputs are paired in order where there are as many of both, by name otherwise: an exporter may
+    drop an input that the model does not use.
 
     Raises:
         UsageError: A graph input without a tensor.
@@ -46,7 +46,7 @@ def feeds_of(example: Runnable, proto: onnx.ModelProto) -> dict[str, Array]:
 
 
 def _leaves(inputs: Any) -> list[torch.Tensor]:
-    """Flatten as the exporters do; an object that torch's trees do not know is looked into."""
+    """Flatten inputs as the exporters do, and search objects that torch's trees do not know."""
     leaves = (part for leaf in pytree.tree_leaves(inputs) for _, part in walk(leaf))
     return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
@@ -57,7 +57,7 @@ def _by_name(example: Runnable) -> dict[str, torch.Tensor]:
 
 
 def array_of(tensor: torch.Tensor) -> Array:
-    """Return a tensor's elements as ONNX holds them: a complex tensor's with a last dimension of two."""
+    """Return a tensor's elements as in ONNX: those of a complex tensor with a last dimension of two."""
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor.resolve_conj())
     tensor = tensor.detach().cpu().contiguous()

@@ -1,25 +1,36 @@
-"""The proof of a case: one eager pass, one run of the graph, a verdict on every call."""
+"""Proves the tags of a case: an eager run and a run of the graph give a verdict on every call.
+
+The first attempt runs the model as `torch.export` captures it, once. It leaves no call unproven on the zoo and 500
+random architectures. Retries follow while a call is left unproven; each says which model type needs it.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._onnx.models import Model, as_proto
-from pytest_hierexport._proof.boundary import Graph
+from pytest_hierexport._proof.both_runs import BothRuns
+from pytest_hierexport._proof.candidates import find_candidates
+from pytest_hierexport._proof.choices import following_choices, has_choices
 from pytest_hierexport._proof.eager import Mode, ModelError, Runnable, run_eager
 from pytest_hierexport._proof.feeds import feeds_of
-from pytest_hierexport._proof.following import following, leaves_open
+from pytest_hierexport._proof.inlining import Inlining
 from pytest_hierexport._proof.matching import match
+from pytest_hierexport._proof.owners import Graph
 from pytest_hierexport._proof.session import run_graph
-from pytest_hierexport._proof.showing import show_graph
-from pytest_hierexport._proof.unrolling import Unrolling
+from pytest_hierexport._proof.tolerance import Array
 from pytest_hierexport._proof.values import Values
-from pytest_hierexport._proof.verdict import Judge, Kind, Verdict
+from pytest_hierexport._proof.verdict import Verdict, VerdictKind, contaminated, judge
+
+if TYPE_CHECKING:
+    import onnx
 
 __all__ = ["Proof", "prove"]
 
@@ -36,7 +47,7 @@ class Proof:
     def counts(self) -> dict[str, int]:
         """Count the calls by verdict, every kind among them."""
         counts = Counter(verdict.kind for verdict in self.verdicts.values())
-        return {kind.value: counts[kind] for kind in Kind}
+        return {kind.value: counts[kind] for kind in VerdictKind}
 
     @property
     def share(self) -> float:
@@ -48,7 +59,7 @@ class Proof:
     @cached_property
     def unproven(self) -> dict[str, Verdict]:
         """The calls whose tags are shown to be wrong, or cannot be shown to be right."""
-        return {name: verdict for name, verdict in self.verdicts.items() if verdict.kind is Kind.UNPROVEN}
+        return {name: verdict for name, verdict in self.verdicts.items() if verdict.kind is VerdictKind.UNPROVEN}
 
 
 def prove(
@@ -60,78 +71,79 @@ def prove(
 ) -> Proof:
     """Show, call by call, that the nodes attributed to a call turn its inputs into its outputs.
 
-    The model is run as it is captured; where that leaves a call unproven, in the other modes as well, then so that it
-    decides as the graph does what its operations leave open, and at last with coarser tolerances.
+    Where a call is left unproven, the model runs in its other modes, then with the graph's choices (random numbers and
+    orders), and at last its values are compared with coarser tolerances.
 
     Args:
         example: The model with the inputs to run it on. It is left as it was found.
         model: The exported model: a path, a protobuf message or an onnx_ir model. It is not changed.
         attribution: The origins of the graph's nodes.
-        tolerances: Relative tolerances by dtype name, where the dtype's own does not suit.
+        tolerances: Relative tolerances by dtype name, in place of the dtypes' own.
 
     Raises:
         UsageError: The example's inputs do not fit those of the graph, or the graph or the model does not run on them.
     """
     with as_proto(model) as (proto, folder):
         feeds = feeds_of(example, proto)
+        inlining = Inlining(proto, attribution)
         run = partial(run_graph, proto, feeds, folder=folder)
-        unrolling = Unrolling(proto, attribution)
-        unrolling.follow(lambda names: {value.name: value.arrays[0] for value in run(names)})
-        graph = Graph(proto, unrolling.steps, attribution)
+        inlining.enter_branches(lambda names: {value.name: value.arrays[0] for value in run(names)})
+        graph = Graph(proto, inlining.steps, attribution)
+        return _first_complete(_Attempts(example, graph, proto, feeds, folder, tolerances or {}).proofs())
 
-        def judged(mode: Mode, coarseness: float = 1) -> Proof:
-            values = Values(tolerances, coarseness)
-            eager = match(graph, run_eager(example, attribution.hierarchy, values, mode), cut=unrolling.cut)
-            return _judged(Judge(graph, eager, values, show_graph(graph, proto, feeds, values, folder)))
 
-        proofs = _in_modes(judged)
-        best = min(proofs, key=lambda mode: len(proofs[mode].unproven))
-        if not proofs[best].unproven:
-            return proofs[best]
-        found = [proofs[best]]
-        is_open = leaves_open(proto)
-        with suppress(ModelError), following(proto, feeds, run) if is_open else nullcontext():
-            for coarseness in (1, _COARSER) if is_open else (_COARSER,):
-                if found[-1].unproven:
-                    found.append(judged(best, coarseness))
-        return min(found, key=lambda proof: len(proof.unproven))
+def _first_complete(proofs: Iterator[Proof]) -> Proof:
+    """Return the first proof without an unproven call, else the one with the fewest."""
+    best = next(proofs)
+    while best.unproven and (proof := next(proofs, None)) is not None:
+        best = min(best, proof, key=lambda each: len(each.unproven))
+    return best
 
 
 _COARSER = 10
-"""How many times as far as usual values may lie apart where a model makes much of small differences."""
+"""The factor on the tolerances in the last retry: RT-DETR and RT-DETRv2 take a softmax of large numbers."""
 
 
-def _in_modes(judged: Callable[[Mode], Proof]) -> dict[Mode, Proof]:
-    """Return the proofs in one mode after the other, until one leaves no call unproven.
+@dataclass(frozen=True)
+class _Attempts:
+    """The proofs of one graph in one eager run after another."""
 
-    The graph was captured in one of the modes, and does not say in which.
-    """
-    proofs: dict[Mode, Proof] = {}
-    for mode in Mode:
-        try:
-            proofs[mode] = judged(mode)
-        except ModelError as error:
-            failure = error
-            continue
-        if not proofs[mode].unproven:
-            break
-    if not proofs:
-        raise failure
-    return proofs
+    example: Runnable
+    graph: Graph
+    proto: onnx.ModelProto
+    feeds: Mapping[str, Array]
+    folder: Path | None
+    tolerances: Mapping[str, float]
 
+    def proofs(self) -> Iterator[Proof]:
+        """Yield proofs, the one that most often suffices first.
 
-def _judged(judge: Judge) -> Proof:
-    verdicts = [(turn.call, verdict) for turn in judge.eager if (verdict := judge.judge(turn)) is not None]
-    return Proof(_by_call(verdicts), tuple(judge.contaminated()))
+        Raises:
+            ModelError: The model runs in no mode.
+        """
+        unproven: dict[Mode, int] = {}
+        for mode in Mode:
+            try:
+                proof = self._proof(mode)
+            except ModelError as error:
+                failure = error
+                continue
+            unproven[mode] = len(proof.unproven)
+            yield proof
+        if not unproven:
+            raise failure
+        best = min(unproven, key=lambda mode: unproven[mode])
+        with suppress(ModelError), ExitStack() as stack:
+            if has_choices(self.proto):
+                run = partial(run_graph, self.proto, self.feeds, folder=self.folder)
+                stack.enter_context(following_choices(self.proto, self.feeds, run))
+                yield self._proof(best)
+            yield self._proof(best, _COARSER)
 
-
-_WEIGHT = (Kind.UNPROVEN, Kind.PROVEN, Kind.AMBIGUOUS, Kind.DISSOLVED, Kind.FOLDED, Kind.PASS_THROUGH)
-"""Which verdict on its turns says most of a call."""
-
-
-def _by_call(judged: Iterable[tuple[str, Verdict]]) -> dict[str, Verdict]:
-    verdicts: dict[str, Verdict] = {}
-    for call, verdict in judged:
-        known = verdicts.get(call, verdict)
-        verdicts[call] = min(known, verdict, key=lambda v: _WEIGHT.index(v.kind))
-    return verdicts
+    def _proof(self, mode: Mode, coarseness: float = 1) -> Proof:
+        values = Values(self.tolerances, coarseness)
+        calls = match(self.graph, run_eager(self.example, self.graph.hierarchy, values, mode))
+        candidates = find_candidates(self.graph, self.proto, self.feeds, values, self.folder)
+        runs = BothRuns(self.graph, calls, values, candidates)
+        verdicts = ((call, judge(runs, call)) for call in calls)
+        return Proof({call: found for call, found in verdicts if found is not None}, tuple(contaminated(runs)))

@@ -1,4 +1,7 @@
-"""Any value of an ONNX graph, computed."""
+"""Computes any values of an ONNX graph.
+
+ONNX Runtime computes them, in slices of bounded memory; onnx's reference evaluator where it has no kernel.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,16 @@ import numpy as np
 import onnx
 
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._proof.values import Array
+from pytest_hierexport._proof.tolerance import Array
 
 __all__ = ["Fetched", "run_graph"]
 
 BUDGET = 1 << 30
 """How many bytes of values one session may hold at once."""
 _UNKNOWN = 64
-"""What an unknown dimension is taken for when a session's memory is estimated."""
+"""The size assumed for an unknown dimension when a session's memory is estimated."""
 _UNTYPED = 1 << 20
-"""How many bytes a value is taken for of which the file says nothing."""
+"""The bytes assumed for a value whose type the file does not state."""
 _NO_NUMPY = {
     "tensor(bfloat16)": "bfloat16",
     "tensor(float8e4m3fn)": "float8_e4m3fn",
@@ -31,7 +34,7 @@ _NO_NUMPY = {
     "tensor(float8e5m2)": "float8_e5m2",
     "tensor(float8e5m2fnuz)": "float8_e5m2fnuz",
 }
-"""What ONNX Runtime computes with and numpy cannot hold, with the name of each dtype."""
+"""The types that ONNX Runtime computes with and numpy lacks, with the name of each dtype."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Fetched:
     arrays: tuple[Array, ...]
     """The elements; of a sequence those of each tensor."""
     dtype: str
-    """The dtype that the elements came from, where numpy lacks it."""
+    """The dtype that the elements had, where numpy lacks it; empty otherwise."""
 
 
 def run_graph(
@@ -55,13 +58,11 @@ def run_graph(
 ) -> Iterator[Fetched]:
     """Yield every wanted value that is a tensor or a sequence of tensors, in the order in which they are wanted.
 
-    ONNX Runtime computes them; where it has no kernel for a type, onnx's reference evaluator does.
-
     Args:
-        proto: The model; it is left as it was when the last value has come.
+        proto: The model; it is as before when the last value has been yielded.
         feeds: The elements of the graph's inputs.
         wanted: Names of values of the main graph.
-        folder: Where the external data lies; None where the model holds its data itself.
+        folder: The folder of the external data; None where the model holds its data itself.
         optimized: Whether ONNX Runtime optimizes the graph, as it does for its users.
 
     Raises:
@@ -79,10 +80,10 @@ def run_graph(
         raise _not_run("ONNX Runtime", error) from error
 
 
-def _not_run(what: str, error: Exception) -> UsageError:
+def _not_run(engine: str, error: Exception) -> UsageError:
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return UsageError(
-        f"a graph that {what} can run on the example's inputs",
+        f"a graph that {engine} can run on the example's inputs",
         found=lines[0],
         do="load the file with onnxruntime, and check the inputs that the case gives",
     )
@@ -110,7 +111,7 @@ def _is_fetchable(kind: str) -> bool:
 
 
 def _run(session: Any, wanted: Mapping[str, tuple[str, str]], feeds: Mapping[str, Array]) -> Iterator[Fetched]:
-    """Yield values, each under a name and of a dtype that may not be its own in the session."""
+    """Yield values of a session, each under the name and with the dtype that it has in the graph."""
     if not wanted:
         return
     kinds = {value.name: value.type for value in session.get_inputs()}
@@ -146,7 +147,7 @@ def _session(proto: onnx.ModelProto, *, folder: Path | None, optimized: bool) ->
 
 @contextmanager
 def _outputs(proto: onnx.ModelProto, names: Sequence[str]) -> Iterator[None]:
-    """Make the values the graph's only outputs; their types are inferred."""
+    """Make the values the graph's only outputs; ONNX Runtime infers their types."""
     own = list(proto.graph.output)
     del proto.graph.output[:]
     proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
@@ -159,7 +160,7 @@ def _outputs(proto: onnx.ModelProto, names: Sequence[str]) -> Iterator[None]:
 
 @contextmanager
 def _casts(proto: onnx.ModelProto, casts: Mapping[str, str]) -> Iterator[None]:
-    """Make float32 values, by name, of others."""
+    """Add a float32 copy, by its name, of each value."""
     count = len(proto.graph.node)
     proto.graph.node.extend(
         onnx.helper.make_node("Cast", [old], [new], to=onnx.TensorProto.FLOAT) for new, old in casts.items()
@@ -204,7 +205,7 @@ def _slices(wanted: Sequence[str], sizes: Mapping[str, int]) -> Iterator[list[st
 def _run_reference(
     proto: onnx.ModelProto, feeds: Mapping[str, Array], wanted: Sequence[str], folder: Path | None, lacking: Exception
 ) -> Iterator[Fetched]:
-    """Run what ONNX Runtime lacks kernels for."""
+    """Run a graph for which ONNX Runtime lacks kernels."""
     from onnx.reference import ReferenceEvaluator
 
     if folder is not None:

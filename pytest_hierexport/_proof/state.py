@@ -1,4 +1,4 @@
-"""What a model computes with: two processes that compare figures must have the same."""
+"""Digests the state of a model, so that two processes can tell whether they compute with the same."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _tensors(example: Runnable) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _elements(tensor: torch.Tensor) -> bytes:
-    """Return a tensor's elements; of one that has none to read, nothing."""
+    """Return a tensor's elements; nothing where it has no strided elements to read."""
     if tensor.layout is not torch.strided or tensor.is_meta or tensor.is_quantized or tensor.is_nested:
         return b""
     plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()

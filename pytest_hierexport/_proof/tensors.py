@@ -1,4 +1,4 @@
-"""The tensors and numbers inside whatever a module call takes and returns."""
+"""Finds the tensors and numbers inside the arguments and results of a module call, and takes their fingerprints."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from pytest_hierexport._proof.values import Array, Snapshot, snapshot
+from pytest_hierexport._proof.fingerprints import Fingerprint, fingerprint
+from pytest_hierexport._proof.tolerance import Array
 
-__all__ = ["Number", "show", "show_number", "state_of", "walk"]
+__all__ = ["fingerprint_of", "fingerprints_of_number", "version_of", "walk"]
 
 Number = bool | int | float
 _PLAIN = (
@@ -24,7 +25,7 @@ _PLAIN = (
 def walk(holder: Any, label: str = "") -> Iterator[tuple[str, torch.Tensor | Number]]:
     """Yield every tensor and number with the place where it was found: `kwargs['mask']`, `args[0].layers[1].keys`.
 
-    Containers, dataclasses and objects with attributes are looked into, each once; modules are not.
+    Containers, dataclasses and objects with attributes are searched, each once; modules are not.
     """
     yield from _walk(holder, label, set())
 
@@ -52,11 +53,11 @@ def _parts(holder: Any) -> Iterator[tuple[str, Any]]:
         for part in holder:
             yield "{}", part
     else:
-        # What is stored, not what attribute access makes of it: that may be refused.
+        # Attribute access may raise; stored attributes are read directly.
         stored: Mapping[str, Any] = getattr(holder, "__dict__", {})
         for name in (*_slots(type(holder)), *stored):
             part = stored[name] if name in stored else getattr(holder, name, None)
-            # Of an object's numbers most are settings; they would make every small number an input of the call.
+            # Most numbers of an object are settings; they would make every small number an input of the call.
             if not isinstance(part, bool | int | float):
                 yield f".{name}", part
 
@@ -67,38 +68,38 @@ def _slots(cls: type) -> Iterator[str]:
         yield from (slots,) if isinstance(slots, str) else slots
 
 
-def show(tensor: torch.Tensor) -> Snapshot | None:
-    """Return a tensor's snapshot; None where it has no strided elements to read.
+def fingerprint_of(tensor: torch.Tensor) -> Fingerprint | None:
+    """Return a tensor's fingerprint; None where it has no strided elements to read.
 
-    A complex tensor is shown as ONNX holds it, with a last dimension of two.
+    A complex tensor gets a last dimension of two, as in ONNX.
     """
     if tensor.layout is not torch.strided or tensor.is_meta or tensor.is_quantized or tensor.is_nested:
         return None
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
-        return None  # under `torch.vmap` and its like: one of many, and none has elements of its own
+        return None  # under `torch.vmap`, where a tensor has no elements of its own
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor.resolve_conj())
     dtype = str(tensor.dtype).removeprefix("torch.")
     tensor = tensor.detach().cpu().resolve_neg()
     if tensor.is_floating_point() and tensor.dtype not in (torch.float16, torch.float32, torch.float64):
         tensor = tensor.float()
-    return snapshot(tensor.numpy(), dtype)
+    return fingerprint(tensor.numpy(), dtype)
 
 
-def state_of(tensor: torch.Tensor) -> Hashable:
+def version_of(tensor: torch.Tensor) -> Hashable:
     """Return what changes whenever the tensor's elements are written to."""
     if not tensor.is_inference():
         return tensor._version
-    # Made in inference mode, where torch counts no versions: only the elements themselves tell.
-    shown = show(tensor)
-    return None if shown is None else shown.digest()
+    # torch counts no versions in inference mode.
+    found = fingerprint_of(tensor)
+    return None if found is None else found.digest()
 
 
-def show_number(number: Number) -> list[Snapshot]:
-    """Return the scalars that a Python number may have become in a graph."""
+def fingerprints_of_number(number: Number) -> list[Fingerprint]:
+    """Return the fingerprints of the scalars that a Python number may have become in a graph."""
     if isinstance(number, bool):
-        return [snapshot(np.array(number))]
+        return [fingerprint(np.array(number))]
     arrays: list[Array] = [np.array(number, np.float32), np.array(number, np.float64)]
     if isinstance(number, int):
         arrays = [np.array(number, np.int64), *arrays] if -(2**63) <= number < 2**63 else arrays
-    return [snapshot(array) for array in arrays]
+    return [fingerprint(array) for array in arrays]

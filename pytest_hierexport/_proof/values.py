@@ -1,282 +1,127 @@
-"""Which tensors of two runs are the same value, within the rounding of their dtype.
+"""Numbers the values of the eager run, and finds the numbers that a tensor of the graph may have.
 
-Every tensor is seen as a :class:`Snapshot`, whose size is bounded however large the tensor is. :class:`Values` numbers
-the values of one run, the same only where every element is, and finds the numbers that a tensor of another run may
-stand for. Everything else in the proof compares numbers.
+Two tensors of the eager run have one number only where all their elements are equal. A tensor of the graph may equal
+several of them within the tolerance of its dtype. The rest of the proof compares numbers.
+
+    eager run   add(h) = 0    add(h * 1.05) = 1    add(k) = 2
+    graph       find(h * 1.000001) = {0}           find(k + 1) = {}
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from functools import cache, lru_cache
-from typing import Any
+from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-__all__ = ["COARSEST", "Array", "Shown", "Snapshot", "Values", "relative_tolerance", "snapshot"]
+from pytest_hierexport._proof.fingerprints import Fingerprint
+from pytest_hierexport._proof.tolerance import Array, scale, tolerance_of
 
-Array = NDArray[Any]
-Shown = tuple[frozenset[int], ...]
-"""The numbers that a value of a graph may stand for; of a sequence, those of each tensor."""
+__all__ = ["Candidates", "Values"]
 
-KEPT = 1 << 14
-"""How many numbers of a tensor are kept as they are; a larger one is folded to this many weighted sums."""
-
-_TOLERANCES = {"float64": 1e-5, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
-_COARSE = 1e-1
-"""For the floating dtypes of 8 bits and fewer."""
-_SATURATED = 0.25
-"""The share of a dtype's largest number from which on a number stands for infinity, as masks use it."""
-_SMALL = 0.75
-"""The quantile of a tensor's magnitudes by which the tolerance near zero is set: rounding errors are as large as
-the numbers that were added up, and a mask's few huge numbers must not hide the others."""
-_HARDLY = 0.02
-"""The distance, as a share of the tolerance, within which nothing is told apart."""
-_TIMES = 4.0
-"""How many times as far as the nearest value another may lie and still be meant: two kernels' rounding errors."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Snapshot:
-    """What is kept of a tensor."""
-
-    key: tuple[str, tuple[int, ...], bytes]
-    """Dtype, shape, and a digest of what must agree exactly: every element of an integer or boolean tensor, the
-    places of NaN, infinities and saturated numbers of a floating one."""
-    numbers: Array | None
-    """The floating numbers, or their weighted sums; None for integers and booleans."""
-    constant: bool
-    """Whether all elements are one and the same, so that the tensor says nothing of how it was made."""
-
-    def digest(self) -> bytes:
-        """Return what differs between two snapshots with any different number at all."""
-        numbers = b"" if self.numbers is None else self.numbers.tobytes()
-        return hashlib.blake2b(repr(self.key).encode() + numbers, digest_size=16).digest()
-
-    @property
-    def dtype(self) -> str:
-        """The dtype's name, the same for torch and numpy: `float32`, `bfloat16`, `int64`, `bool`."""
-        return self.key[0]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The tensor's shape."""
-        return self.key[1]
-
-
-def relative_tolerance(dtype: str) -> float:
-    """Return how far two equal values of a dtype may lie apart, relative to their magnitude, unless told otherwise."""
-    return _TOLERANCES.get(dtype, _COARSE) if _is_floating(dtype) else 0.0
-
-
-def snapshot(array: Array, dtype: str = "") -> Snapshot:
-    """Return what is kept of an array.
-
-    Args:
-        array: The elements; a dtype that numpy lacks comes as a wider one.
-        dtype: The name of the dtype that the elements came from; empty for the array's own.
-    """
-    dtype = dtype or array.dtype.name
-    if not _is_floating(dtype):
-        data = np.ascontiguousarray(array).reshape(-1)
-        digest = hashlib.blake2b(data.view(np.uint8).data, digest_size=16).digest()
-        return Snapshot((dtype, array.shape, digest), None, _is_constant(data, integral=True))
-    plain = np.float64 if dtype == "float64" else np.float32
-    work = np.ascontiguousarray(array, dtype=plain).ravel()
-    constant = _is_constant(work, integral=False)
-    ordinary, places = _without_special(work, dtype)
-    # Adding nought makes a copy, and noughts of one sign.
-    return Snapshot((dtype, array.shape, places), _fold(ordinary) + 0, constant)
-
-
-def _is_floating(dtype: str) -> bool:
-    return dtype.startswith(("float", "bfloat"))
-
-
-def _is_constant(data: Array, *, integral: bool) -> bool:
-    if data.size < 2:
-        return integral or data.size == 0 or float(data[0]) in (0.0, 1.0, -1.0)
-    few = slice(None, None, max(1, data.size // 16))
-    return all(_all_the_same(part, integral=integral) for part in (data[few], data))
-
-
-def _all_the_same(data: Array, *, integral: bool) -> bool:
-    return bool((data == data[0]).all() or (not integral and np.isnan(data).all()))
-
-
-def _without_special(work: Array, dtype: str) -> tuple[Array, bytes]:
-    """Put 0 in the place of NaN, infinities and saturated numbers; return a digest of where each kind stood as well."""
-    limit = _SATURATED * _largest(dtype)
-    with np.errstate(invalid="ignore"):
-        # NaN is below and above nothing.
-        if not work.size or (work.max() < limit and work.min() > -limit):
-            return work, b""
-        ordinary = np.abs(work) < limit
-    kinds = np.zeros(work.shape, np.uint8)
-    kinds[~ordinary] = 1
-    kinds[work >= limit] = 2
-    kinds[work <= -limit] = 3
-    kinds[np.isnan(work)] = 4
-    kinds[np.isposinf(work)] = 5
-    kinds[np.isneginf(work)] = 6
-    return np.where(ordinary, work, 0).astype(work.dtype), hashlib.blake2b(kinds.data, digest_size=16).digest()
-
-
-@cache
-def _largest(dtype: str) -> float:
-    import ml_dtypes
-
-    info = np.finfo if dtype in ("float16", "float32", "float64") else ml_dtypes.finfo
-    return float(info(np.dtype(dtype)).max)
-
-
-def _fold(work: Array) -> Array:
-    """Return the numbers of a small tensor, weighted sums over a large one's: equal tensors, equal sums."""
-    if work.size <= KEPT:
-        return work
-    rows, rest = divmod(work.size, KEPT)
-    weights = _summands(rows + 1, work.dtype.name)
-    sums: Array = weights[:rows] @ work[: rows * KEPT].reshape(rows, KEPT)
-    sums[:rest] += weights[rows] * work[rows * KEPT :]
-    return np.asarray(sums / np.sqrt(rows), work.dtype)
-
-
-@lru_cache(maxsize=256)
-def _summands(rows: int, dtype: str) -> Array:
-    """Weights of either sign and all different, so that no exchange of elements leaves every sum as it was."""
-    generator = np.random.default_rng(rows)
-    weights: Array = generator.uniform(0.5, 1.5, rows) * generator.choice([-1, 1], rows)
-    return weights.astype(dtype)
-
+Candidates = tuple[frozenset[int], ...]
+"""The numbers that a value of the graph may have; of a sequence, those of each tensor."""
 
 COARSEST = 1e-2
-"""How far equal values of a finer dtype may lie apart at most, relative to their magnitude, however rounding grew."""
+"""The largest tolerance, relative to magnitude, that a finer dtype gets in the coarser retry."""
+_HARDLY = 0.02
+"""The distance, as a share of the tolerance, within which values are not told apart."""
+_TIMES = 4.0
+"""How many times as far as the nearest value another may lie and still be a candidate. Without these two, two near
+values of random architectures are told apart by rounding errors alone (seeds 91 and 179 of the benchmark)."""
+_MEANS = 1e-6
+"""The relative rounding error of a weighted mean."""
 
 
+@dataclass
 class Values:
-    """Numbers the values of a run and finds them again in another.
+    """The values of a run.
 
     Args:
-        tolerances: Relative tolerances by dtype, before the dtype's own.
-        coarseness: How many times as far as their dtype's own says equal values may lie apart, up to `COARSEST`.
+        tolerances: Relative tolerances by dtype, in place of the dtype's own.
+        coarseness: The factor on the dtypes' own tolerances; the product is at most `COARSEST`.
     """
 
-    def __init__(self, tolerances: Mapping[str, float] | None = None, coarseness: float = 1) -> None:
-        """Begin with no value."""
-        self._tolerances = dict(tolerances or {})
-        self._coarseness = coarseness
-        self._numbers: dict[bytes, int] = {}
-        self._buckets: dict[tuple[str, tuple[int, ...], bytes], _Bucket] = {}
-        self._shapes: set[tuple[str, tuple[int, ...]]] = set()
-        self._snapshots: list[Snapshot] = []
+    tolerances: Mapping[str, float] = field(default_factory=dict)
+    coarseness: float = 1
+    _numbers: dict[bytes, int] = field(default_factory=dict)
+    _fingerprints: list[Fingerprint] = field(default_factory=list)
+    _buckets: dict[tuple[str, tuple[int, ...], bytes], _Bucket] = field(default_factory=dict)
+    _shapes: set[tuple[str, tuple[int, ...]]] = field(default_factory=set)
 
-    def __getitem__(self, number: int) -> Snapshot:
-        """Return the snapshot of a value."""
-        return self._snapshots[number]
+    def __getitem__(self, number: int) -> Fingerprint:
+        """Return the fingerprint of a value."""
+        return self._fingerprints[number]
 
-    def add(self, shown: Snapshot) -> int:
-        """Return the number of a value of the first run: that of the very same value, where it was added before."""
-        digest = shown.digest()
+    def add(self, found: Fingerprint) -> int:
+        """Return the number of a value of the first run, a new one unless an equal value was added before."""
+        digest = found.digest()
         if digest not in self._numbers:
-            number = self._numbers[digest] = len(self._snapshots)
-            self._snapshots.append(shown)
-            self._shapes.add((shown.dtype, shown.shape))
-            self._buckets.setdefault(shown.key, _Bucket()).add(number, shown)
+            number = self._numbers[digest] = len(self._fingerprints)
+            self._fingerprints.append(found)
+            self._shapes.add((found.dtype, found.shape))
+            self._buckets.setdefault(found.key, _Bucket()).add(number, found)
         return self._numbers[digest]
 
-    def find(self, shown: Snapshot, rounding: float = 0) -> frozenset[int]:
-        """Return the numbers of the values that a tensor of another run may stand for.
-
-        That is the nearest that lies within the tolerance, and those that lie hardly farther.
+    def find(self, found: Fingerprint, inherited: float = 0) -> frozenset[int]:
+        """Return the numbers of the nearest value within the tolerance and of those hardly farther.
 
         Args:
-            shown: The tensor.
-            rounding: The relative tolerance of what it was computed from, where that is larger than its own.
+            found: The fingerprint of a tensor of another run.
+            inherited: The relative tolerance of what it was computed from, where that is larger than its own.
         """
-        bucket = self._buckets.get(shown.key)
-        return frozenset() if bucket is None else bucket.find(shown, max(rounding, self.tolerance(shown.dtype)))
+        bucket = self._buckets.get(found.key)
+        return frozenset() if bucket is None else bucket.find(found, max(inherited, self.tolerance(found.dtype)))
 
-    def distance(self, shown: Snapshot, numbers: Iterable[int]) -> float:
-        """Return how far a tensor lies from the nearest of the values found for it; 0 where there are none."""
-        bucket = self._buckets.get(shown.key)
-        return 0.0 if bucket is None else bucket.distance(shown, numbers)
+    def distance(self, found: Fingerprint, numbers: Iterable[int]) -> float:
+        """Return how far a tensor lies from the nearest of these values; 0 where there are none."""
+        bucket = self._buckets.get(found.key)
+        return 0.0 if bucket is None or found.numbers is None else bucket.distance(found.numbers, numbers)
 
     def tolerance(self, dtype: str) -> float:
         """Return how far two equal values of a dtype may lie apart, relative to their magnitude."""
-        own = relative_tolerance(dtype)
-        return self._tolerances.get(dtype, max(own, min(own * self._coarseness, COARSEST)))
+        own = tolerance_of(dtype)
+        return self.tolerances.get(dtype, max(own, min(own * self.coarseness, COARSEST)))
 
     def has_shape(self, dtype: str, shape: tuple[int, ...]) -> bool:
-        """Whether a value of this dtype and shape was added at all."""
+        """Whether a value of this dtype and shape was added."""
         return (dtype, shape) in self._shapes
 
 
-@dataclass(frozen=True, slots=True)
-class _Member:
-    """A value of a bucket."""
-
-    number: int
-    numbers: Array
-    floor: float
-    """A magnitude below which numbers are compared as if they had it."""
-
-    @classmethod
-    def of(cls, number: int, numbers: Array) -> _Member:
-        magnitudes = np.abs(numbers[numbers != 0])
-        return cls(number, numbers, float(np.quantile(magnitudes, _SMALL)) if magnitudes.size else 1.0)
-
-    def magnitudes(self) -> Array:
-        """Return what the distance of each number to another tensor's is relative to."""
-        return np.asarray(np.abs(self.numbers) + self.floor)
-
-    def distance(self, numbers: Array) -> float:
-        """Return the largest relative distance of a number to another tensor's."""
-        return float(np.max(np.abs(self.numbers - numbers) / self.magnitudes(), initial=0.0))
-
-
+@dataclass
 class _Bucket:
-    """The values of one dtype, shape and exact part, found by a weighted mean before they are compared."""
+    """The values of one dtype, shape and exact part; a weighted mean selects those that are worth a comparison."""
 
-    def __init__(self) -> None:
-        self._exact: list[int] = []
-        self._members: list[_Member] = []
-        self._places: dict[int, int] = {}
-        self._means: list[float] = []
-        self._magnitudes: list[float] = []
+    _members: dict[int, tuple[Array, Array]] = field(default_factory=dict)
+    """The floating numbers and their scale, by number."""
+    _exact: list[int] = field(default_factory=list)
+    _means: list[float] = field(default_factory=list)
+    _scales: list[float] = field(default_factory=list)
 
-    def add(self, number: int, shown: Snapshot) -> None:
-        if shown.numbers is None:
+    def add(self, number: int, found: Fingerprint) -> None:
+        if found.numbers is None:
             self._exact.append(number)
             return
-        member = _Member.of(number, shown.numbers)
-        self._places[number] = len(self._members)
-        self._members.append(member)
-        self._means.append(_mean(shown.numbers))
-        self._magnitudes.append(float(member.magnitudes().mean()) if shown.numbers.size else 0.0)
+        scales = scale(found.numbers)
+        self._members[number] = found.numbers, scales
+        self._means.append(_mean(found.numbers))
+        self._scales.append(float(scales.mean()) if scales.size else 0.0)
 
-    def find(self, shown: Snapshot, tolerance: float) -> frozenset[int]:
-        if shown.numbers is None:
+    def find(self, found: Fingerprint, tolerance: float) -> frozenset[int]:
+        if found.numbers is None:
             return frozenset(self._exact)
-        apart = np.abs(np.array(self._means) - _mean(shown.numbers))
+        apart = np.abs(np.array(self._means) - _mean(found.numbers))
         # The weights of the mean are 1.5 at most; the rest is for its own rounding.
-        near = apart <= 1.6 * (tolerance + _MEANS) * np.array(self._magnitudes)
-        members = [self._members[i] for i in np.flatnonzero(near)]
-        distances = {member.number: member.distance(shown.numbers) for member in members}
+        near = apart <= 1.6 * (tolerance + _MEANS) * np.array(self._scales)
+        members = (number for number, is_near in zip(self._members, near, strict=True) if is_near)
+        distances = {number: self.distance(found.numbers, [number]) for number in members}
         limit = min(tolerance, max(_HARDLY * tolerance, _TIMES * min(distances.values(), default=0.0)))
         return frozenset(number for number, distance in distances.items() if distance <= limit)
 
-    def distance(self, shown: Snapshot, numbers: Iterable[int]) -> float:
-        if shown.numbers is None:
-            return 0.0
-        members = (self._members[self._places[number]] for number in numbers)
-        return min((member.distance(shown.numbers) for member in members), default=0.0)
-
-
-_MEANS = 1e-6
-"""The relative rounding error of a weighted mean."""
+    def distance(self, numbers: Array, members: Iterable[int]) -> float:
+        pairs = (self._members[member] for member in members)
+        return min((float(np.max(np.abs(own - numbers) / scales, initial=0.0)) for own, scales in pairs), default=0.0)
 
 
 def _mean(numbers: Array) -> float:

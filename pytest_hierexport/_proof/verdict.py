@@ -1,24 +1,36 @@
-"""What a run shows about the tags of one call."""
+"""Judges a call by the values that enter and leave its nodes.
+
+    model    h = a(x); y = b(h)
+    graph    t = Exp(x) [a]    h = Neg(t) [a]    y = Relu(h) [b]
+
+Both runs agree on x, h and y; t is no value of a call. For `b`, S is {y = Relu(h)}:
+
+    1  b returned y                 S produces y
+    2  h enters S                   b was given h
+    3  y leaves S                   b returned y                         -> proven
+
+With the tags [b] [a] [b], S of `b` is {t, y} and it is unproven: x enters S, and `b` was not given x.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property
 from itertools import chain
 
 from pytest_hierexport._calls.hierarchy import ROOT
-from pytest_hierexport._proof.boundary import WHOLE, Graph, Node, Owner, Turn
+from pytest_hierexport._proof.both_runs import BothRuns
 from pytest_hierexport._proof.eager import EagerCall
-from pytest_hierexport._proof.values import Shown, Values
+from pytest_hierexport._proof.fused_inputs import lost_inputs
+from pytest_hierexport._proof.owners import Node
 
-__all__ = ["Judge", "Kind", "Verdict"]
+__all__ = ["Verdict", "VerdictKind", "contaminated", "judge"]
 
 
-class Kind(str, Enum):
-    """How a call's tags fared."""
+class VerdictKind(str, Enum):
+    """What the values show about a call's tags."""
 
     PROVEN = "proven"
     """Its nodes turn its inputs into its outputs."""
@@ -29,246 +41,152 @@ class Kind(str, Enum):
     PASS_THROUGH = "pass-through"  # noqa: S105  # a verdict, not a password
     """It returns what it was given."""
     FOLDED = "folded"
-    """Its outputs stand in the file as constants now, equal by value."""
+    """The file stores its outputs as constants."""
     DISSOLVED = "dissolved"
-    """Its outputs no longer exist; or none of its nodes reads an input, which was fused with the call that made it."""
+    """Its outputs no longer exist; or none of its nodes reads an input, which was fused with the call that gave it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How a call's tags fared, and why."""
+    """The judgement on a call's tags, and its reason."""
 
-    kind: Kind
+    kind: VerdictKind
     reason: str = ""
     """Why it is not proven, in a sentence."""
     value: str | None = None
     """The value that does not fit or that vanished: its name in the graph, or its place among the call's tensors."""
     tag: str | None = None
-    """The tag of the node that makes the value; of the call that made it where the value vanished."""
+    """The tag of the node that produces the value; of the call that gave it where the value vanished."""
+
+
+def judge(runs: BothRuns, call: str) -> Verdict | None:
+    """Return the verdict on a call of the eager run; None where it returned no tensor."""
+    seen = runs.calls[call]
+    if not seen.returned:
+        return None
+    outputs = [number for number in seen.returned if number not in seen.inputs]
+    missing = next((number for number in outputs if call == ROOT and not _is_graph_output(runs, number)), None)
+    if missing is not None:
+        reason = "the graph does not give what the model returned"
+        return Verdict(VerdictKind.UNPROVEN, reason, f"output{seen.returned[missing]}", runs.tag(ROOT))
+    present = [number for number in outputs if number in runs.names]
+    if outputs and not present:
+        return _without_outputs(runs, call, outputs)
+    return _Call(runs, call, seen, runs.graph.members.get(call, [])).judge(outputs, present)
+
+
+def _is_graph_output(runs: BothRuns, number: int) -> bool:
+    """Whether an output of the graph has this number, or could not be computed."""
+    return any(
+        any(number in part for part in runs.candidates[value])
+        if value in runs.candidates
+        else value in runs.graph.producer
+        for value in runs.graph.outputs
+    )
+
+
+def _without_outputs(runs: BothRuns, call: str, outputs: Sequence[int]) -> Verdict:
+    vanished = next((number for number in outputs if number not in runs.folded), None)
+    if vanished is None:
+        return Verdict(VerdictKind.FOLDED)
+    place = f"output{runs.calls[call].returned[vanished]}"
+    return Verdict(VerdictKind.DISSOLVED, f"no value of the graph equals {place}", place, runs.tag(call))
 
 
 @dataclass(frozen=True)
-class Judge:
-    """The evidence: the graph, the calls that were seen to run, and the value of everything in the graph."""
+class _Call:
+    """A call of which the graph has outputs, or which returned its inputs."""
 
-    graph: Graph
-    eager: Mapping[Turn, EagerCall]
-    values: Values
-    shown: Mapping[str, Shown]
-    """What every value of the graph that could be fetched shows, by its name."""
+    runs: BothRuns
+    name: str
+    seen: EagerCall
+    nodes: Sequence[int]
+    """The nodes that it owns."""
 
-    def judge(self, turn: Turn) -> Verdict | None:
-        """Return the verdict on a call; None where it returned no tensor."""
-        seen = self.eager[turn]
-        if not seen.returned:
-            return None
-        asked = [number for number in seen.returned if number not in seen.inputs]
-        lacking = next((number for number in asked if turn == WHOLE and not self._gives(number)), None)
-        if lacking is not None:
-            place = f"output{seen.returned[lacking]}"
-            return Verdict(Kind.UNPROVEN, "the graph does not give what the model returned", place, self._tag(ROOT))
-        present = [number for number in asked if number in self._names]
-        if asked and not present:
-            return self._without_outputs(turn, seen, asked)
-        return self._with_outputs(turn, seen, asked, present)
+    def judge(self, outputs: Sequence[int], present: Sequence[int]) -> Verdict:
+        found = list(chain(self._not_produced(present), self._entering(), self._leaving()))
+        faults = [verdict for verdict in found if verdict.kind is VerdictKind.UNPROVEN]
+        if found:
+            return (faults or found)[0]
+        if not outputs:
+            return Verdict(VerdictKind.PASS_THROUGH)
+        if all(self.runs.values[number].constant for number in present):
+            return Verdict(VerdictKind.AMBIGUOUS, "every tensor that it returns is constant-valued")
+        return Verdict(VerdictKind.PROVEN)
 
-    def _gives(self, number: int) -> bool:
-        """Whether an output of the graph is this value, or could not be looked at."""
-        return any(
-            any(number in part for part in self.shown[value]) if value in self.shown else value in self.graph.maker
-            for value in self.graph.outputs
-        )
-
-    def _without_outputs(self, turn: Turn, seen: EagerCall, asked: list[int]) -> Verdict:
-        if all(number in self._folded for number in asked):
-            return Verdict(Kind.FOLDED)
-        vanished = next(number for number in asked if number not in self._folded)
-        place = f"output{seen.returned[vanished]}"
-        return Verdict(Kind.DISSOLVED, f"no value of the graph equals {place}", place, self._tag(turn.call))
-
-    def _with_outputs(self, turn: Turn, seen: EagerCall, asked: list[int], present: list[int]) -> Verdict:
-        nodes = self.graph.members.get(turn, [])
-        dissolved: Verdict | None = None
-        checks = (self._outputs(nodes, present), self._entering(turn, seen, nodes), self._leaving(turn, seen, nodes))
-        for found in chain.from_iterable(checks):
-            if found.kind is Kind.UNPROVEN:
-                return found
-            dissolved = dissolved or found
-        if dissolved is not None:
-            return dissolved
-        if not asked:
-            return Verdict(Kind.PASS_THROUGH)
-        if all(self.values[number].constant for number in present):
-            return Verdict(Kind.AMBIGUOUS, "every tensor that it returns is constant-valued")
-        return Verdict(Kind.PROVEN)
-
-    def _outputs(self, nodes: Iterable[int], present: Iterable[int]) -> Iterator[Verdict]:
-        """What the call returned and its nodes do not make."""
-        made = {number for i in nodes for value in self.graph.nodes[i].outputs for number in self._numbers(value)}
+    def _not_produced(self, present: Iterable[int]) -> Iterator[Verdict]:
+        """Yield the outputs of the call that none of its nodes produces."""
+        nodes = (self.runs.graph.nodes[i] for i in self.nodes)
+        produced = {number for node in nodes for value in node.outputs for number in self.runs.numbers(value)}
         for number in present:
-            if number not in made and number not in self._folded:
-                value = self._names[number]
-                yield self._unproven("the call returned a value that none of its nodes makes", value)
+            if number not in produced and number not in self.runs.folded:
+                value = self.runs.names[number]
+                yield self._unproven("the call returned a value that none of its nodes produces", value)
 
-    def _entering(self, turn: Turn, seen: EagerCall, nodes: Iterable[int]) -> Iterator[Verdict]:
-        """What the call's nodes read and the call was not given."""
-        inside = set(nodes)
-        for i in sorted(inside):
-            node = self.graph.nodes[i]
+    def _entering(self) -> Iterator[Verdict]:
+        """Yield the values that the call's nodes read and the call was not given."""
+        graph, inside = self.runs.graph, set(self.nodes)
+        for node in (graph.nodes[i] for i in self.nodes):
             for value in node.elements:
-                if self.graph.maker.get(value) in inside or value not in self.graph.by_elements:
+                if graph.producer.get(value) in inside or value not in graph.by_elements:
                     continue
-                if not self._is_among(value, seen.inputs.keys()):
-                    yield self._vanished(turn, node, value) or self._unproven(
-                        f"{node.operator} {node.key} of the call reads a value that the call was not given", value
-                    )
+                if not self.runs.is_among(value, self.seen.inputs.keys()):
+                    reason = f"{node.operator} {node.key} of the call reads a value that the call was not given"
+                    yield self._dissolved(node, value) or self._unproven(reason, value)
 
-    def _leaving(self, turn: Turn, seen: EagerCall, nodes: Iterable[int]) -> Iterator[Verdict]:
-        """What others read from the call's nodes and the call did not give."""
-        inside = set(nodes)
-        for i in sorted(inside):
-            node = self.graph.nodes[i]
+    def _leaving(self) -> Iterator[Verdict]:
+        """Yield the values that others read from the call's nodes and the call did not give."""
+        graph, inside = self.runs.graph, set(self.nodes)
+        for node in (graph.nodes[i] for i in self.nodes):
             for value in node.outputs:
-                if value not in self.graph.by_elements or self._is_among(value, seen.given):
+                if value not in graph.by_elements or self.runs.is_among(value, self.seen.given):
                     continue
-                readers = [self.graph.nodes[r] for r in self.graph.readers.get(value, ()) if r not in inside]
-                reader = next((r for r in readers if not self._may_come(value, node, turn, r.turns)), None)
-                if reader is not None:
-                    by = f"{reader.operator} {reader.key}"
+                others = (graph.nodes[i] for i in graph.consumers.get(value, ()) if i not in inside)
+                consumer = next((other for other in others if not self._has_giver(value, node, other.calls)), None)
+                if consumer is not None:
+                    by = f"{consumer.operator} {consumer.key}"
                     yield self._unproven(f"{by} outside the call reads a value that the call did not give", value)
-                elif turn != WHOLE and value in self.graph.outputs and not self._may_come(value, node, turn, {WHOLE}):
+                elif self.name != ROOT and value in graph.outputs and not self._has_giver(value, node, {ROOT}):
                     yield self._unproven("the model returns a value that the call did not give", value)
 
-    def _may_come(self, value: str, maker: Node, turn: Turn, reader: AbstractSet[Turn]) -> bool:
-        """Whether another call that owns the maker has the value to give to this reader."""
+    def _has_giver(self, value: str, producer: Node, consumer: AbstractSet[str]) -> bool:
+        """Whether another call that owns the producer gave the value to the consumer's calls.
+
+        Merged nodes need it: the mask of layer 0 and layer 1 leaves layer 0 for layer 1, which owns it as well.
+        """
         return any(
-            all(self._gave(passed, value) for passed in owner.turns - reader)
-            for owner in self.graph.outside(maker, turn)
+            all(self.runs.gave(call, value) for call in owner.calls - consumer)
+            for owner in self.runs.graph.outside(producer, self.name)
         )
 
-    def _gave(self, turn: Turn, value: str) -> bool:
-        seen = self.eager.get(turn)
-        return seen is None or self._is_among(value, seen.given)
-
-    def _vanished(self, turn: Turn, node: Node, value: str) -> Verdict | None:
-        """Return the input of the call that a fusion at this node made vanish, if that explains what it reads there.
-
-        It need not be gone for everyone: a value that others read lives on, and the call computes it within itself.
-        """
-        for number, maker in self._lost(turn, list(self.graph.fused_with(node, turn)), value):
-            place = self.eager[turn].inputs[number]
-            fused = f"{node.operator} {node.key} was fused of the call and the one that made it"
-            gone = "is read no more" if number in self._names else "no longer exists"
-            return Verdict(Kind.DISSOLVED, f"input {place} {gone}: {fused}", place, self._tag(maker.call))
+    def _dissolved(self, node: Node, value: str) -> Verdict | None:
+        """Return the input that the call lost to the fusion at a node, where that explains what the node reads."""
+        for number, giver in lost_inputs(self.runs, self.name, node, value):
+            place = self.seen.inputs[number]
+            fused = f"{node.operator} {node.key} was fused of the call and the one that gave it"
+            gone = "is not read any more" if number in self.runs.names else "no longer exists"
+            return Verdict(VerdictKind.DISSOLVED, f"input {place} {gone}: {fused}", place, self.runs.tag(giver))
         return None
 
-    def _lost(
-        self, turn: Turn, partners: list[Owner], value: str, through: AbstractSet[Turn] = frozenset()
-    ) -> Iterator[tuple[int, Turn]]:
-        """Yield inputs that no node of the call reads, with the partner that made each of this value.
-
-        Where several fused into one, the partner may itself have lost the input that was made of the value.
-        """
-        seen = self.eager.get(turn)
-        if seen is None or not partners:
-            return
-        for number in seen.inputs:
-            if number in seen.settings or number in self._folded or number in self._read_by(turn):
-                continue
-            for maker in self._makers(turn, number, partners):
-                further = maker not in through and any(self._lost(maker, partners, value, through | {turn}))
-                if further or self._computes_with(maker, value):
-                    yield number, maker
-
-    def _makers(self, turn: Turn, number: int, partners: list[Owner]) -> Iterator[Turn]:
-        """Yield those of the partners that made a call's input: calls that gave it, or else one above, by itself."""
-        givers = self._givers.get(number)
-        if givers:
-            yield from (giver for giver in givers if any(giver in partner.turns for partner in partners))
-            return
-        above = self.graph.above.get(turn)
-        while above is not None and above in self.eager and number in self.eager[above].inputs:
-            above = self.graph.above.get(above)
-        if above is not None and any(partner.origin.call == above.call for partner in partners):
-            yield above
-
-    def _computes_with(self, turn: Turn, value: str) -> bool:
-        """Whether a call was given a value, or makes it itself."""
-        seen = self.eager.get(turn)
-        given = seen is not None and self._is_among(value, seen.inputs.keys())
-        return given or self.graph.maker.get(value) in self.graph.members.get(turn, ())
-
-    def _read_by(self, turn: Turn) -> AbstractSet[int]:
-        """Return what the nodes of a call read and do not make."""
-        if turn not in self._read:
-            nodes = [self.graph.nodes[i] for i in self.graph.members.get(turn, ())]
-            made = {value for node in nodes for value in node.outputs}
-            read = {value for node in nodes for value in node.elements if value not in made}
-            self._read[turn] = {number for value in read for number in self._numbers(value)}
-        return self._read[turn]
-
     def _unproven(self, reason: str, value: str) -> Verdict:
-        maker = self.graph.maker.get(value)
-        node = None if maker is None else self.graph.nodes[maker]
-        tag = self._tag(node.owners[0].origin.call) if node is not None and node.owners else None
-        return Verdict(Kind.UNPROVEN, reason, value, tag)
+        producer = self.runs.graph.producer.get(value)
+        owners = () if producer is None else self.runs.graph.nodes[producer].owners
+        tag = self.runs.tag(owners[0].origin.call) if owners else None
+        return Verdict(VerdictKind.UNPROVEN, reason, value, tag)
 
-    def _tag(self, call: str) -> str | None:
-        return self.graph.hierarchy.tag(call) if call in self.graph.hierarchy else None
 
-    def _is_among(self, value: str, numbers: AbstractSet[int]) -> bool:
-        """Whether a value of the graph, or each tensor of a sequence, is one of these; so is what was not fetched."""
-        return all(not part.isdisjoint(numbers) for part in self.shown.get(value, ()))
+def contaminated(runs: BothRuns) -> list[str]:
+    """Return the keys of nodes that produce a value which calls return, where no producer of it belongs to such a call.
 
-    def _numbers(self, value: str) -> Iterator[int]:
-        return chain.from_iterable(self.shown.get(value, ()))
+    Constant-valued tensors and values that depend on no input's elements are left out: any call may compute them.
+    """
+    returned = [(node, list(_returned_by_calls(runs, node))) for node in runs.graph.nodes]
+    pairs = ((node, number) for node, numbers in returned for number in numbers)
+    proper = {number for node, number in pairs if not node.calls.isdisjoint(runs.givers[number])}
+    return list(dict.fromkeys(node.key for node, numbers in returned if not proper.issuperset(numbers)))
 
-    @cached_property
-    def _read(self) -> dict[Turn, AbstractSet[int]]:
-        """What `_read_by` found."""
-        return {}
 
-    @cached_property
-    def _names(self) -> Mapping[int, str]:
-        """A name in the graph for each number that is computed there or comes in."""
-        names: dict[int, str] = {}
-        for value in self.shown:
-            if value not in self.graph.constants:
-                names.update({number: value for number in self._numbers(value) if number not in names})
-        return names
-
-    @cached_property
-    def _folded(self) -> frozenset[int]:
-        return frozenset(number for value in self.graph.constants for number in self._numbers(value))
-
-    @cached_property
-    def _givers(self) -> Mapping[int, list[Turn]]:
-        """The calls that returned each value without having been given it."""
-        givers: dict[int, list[Turn]] = {}
-        for turn, seen in self.eager.items():
-            for number in seen.returned:
-                if number not in seen.inputs:
-                    givers.setdefault(number, []).append(turn)
-        return givers
-
-    def contaminated(self) -> list[str]:
-        """Return the keys of nodes that make a value which calls return, none of the makers tagged with such a call.
-
-        Constant-valued tensors and values that depend on no input's elements are left out: anyone may make them.
-        """
-        makers: dict[int, list[Node]] = {}
-        for node in self.graph.nodes:
-            for number in self._given_by_calls(node):
-                makers.setdefault(number, []).append(node)
-        proper = {number for number, nodes in makers.items() if self._is_theirs(number, nodes)}
-        stray = (node.key for node in self.graph.nodes if not proper.issuperset(self._given_by_calls(node)))
-        return list(dict.fromkeys(stray))
-
-    def _given_by_calls(self, node: Node) -> list[int]:
-        made = (value for value in node.outputs if value in self.graph.by_elements)
-        numbers = chain.from_iterable(map(self._numbers, made))
-        return [number for number in numbers if number in self._givers and not self.values[number].constant]
-
-    def _is_theirs(self, number: int, makers: Iterable[Node]) -> bool:
-        """Whether one of a value's makers is tagged with a call that returned it."""
-        return any(giver in node.turns for node in makers for giver in self._givers[number])
+def _returned_by_calls(runs: BothRuns, node: Node) -> Iterator[int]:
+    produced = (value for value in node.outputs if value in runs.graph.by_elements)
+    numbers = chain.from_iterable(map(runs.numbers, produced))
+    return (number for number in numbers if number in runs.givers and not runs.values[number].constant)

@@ -1,4 +1,4 @@
-"""Owners: which calls a node belongs to, in which iteration of which loop, for which call of a function."""
+"""Owners: the calls that own each node of an inlined graph."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
-from pytest_hierexport._proof.boundary import WHOLE, Graph, Turn
+from pytest_hierexport._proof.inlining import Inlining
+from pytest_hierexport._proof.owners import Graph
 from pytest_hierexport._proof.session import run_graph
-from pytest_hierexport._proof.unrolling import Unrolling
 
 HIERARCHY = Hierarchy(
     [
@@ -44,51 +44,49 @@ def traced(names: str) -> tuple[Origin, ...]:
 def graph_of(text: str, tags: Mapping[str, str]) -> Graph:
     proto: onnx.ModelProto = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 20, "my" : 1]> {text}')
     attribution = Attribution(HIERARCHY, {key: traced(names) for key, names in tags.items()})
-    steps = Unrolling(proto, attribution)
+    steps = Inlining(proto, attribution)
     x = np.ones(2, np.float32)
-    steps.follow(lambda wanted: {value.name: value.arrays[0] for value in run_graph(proto, {"x": x}, wanted)})
+    steps.enter_branches(lambda wanted: {value.name: value.arrays[0] for value in run_graph(proto, {"x": x}, wanted)})
     return Graph(proto, steps.steps, attribution)
 
 
-def turns(graph: Graph, value: str) -> set[Turn]:
-    return set(graph.nodes[graph.maker[value]].turns)
+def calls(graph: Graph, value: str) -> set[str]:
+    return set(graph.nodes[graph.producer[value]].calls)
 
 
-def test_a_node_belongs_to_its_calls_and_to_those_above_them() -> None:
+def test_node_belongs_to_its_calls_and_those_above() -> None:
     graph = graph_of("g (float[2] x) => (float[2] y) { y = Neg(x) }", {"y": "a.in b"})
-    assert turns(graph, "y") == {WHOLE, Turn("a"), Turn("a.in"), Turn("b")}
+    assert calls(graph, "y") == {"", "a", "a.in", "b"}
 
 
-def test_a_node_without_origins_belongs_to_nobody() -> None:
-    assert turns(graph_of("g (float[2] x) => (float[2] y) { y = Neg(x) }", {}), "y") == set()
+def test_node_without_origins_has_no_owner() -> None:
+    assert calls(graph_of("g (float[2] x) => (float[2] y) { y = Neg(x) }", {}), "y") == set()
 
 
-def test_a_call_that_a_loop_makes_has_a_turn_in_every_iteration() -> None:
+def test_loop_is_owned_by_all_calls_inside_it() -> None:
     graph = graph_of(LOOP, {"y": "b", "y/body/t": "a.in", "y/body/w": "b"})
-    assert turns(graph, "y/body[0]/t") == {WHOLE, Turn("a", (("y/body", 0),)), Turn("a.in", (("y/body", 0),))}
-    assert Turn("a.in", (("y/body", 1),)) in turns(graph, "y/body[1]/t")
+    assert calls(graph, "y") == {"", "a", "a.in", "b"}
+    assert graph.in_bodies == {"a", "a.in"}
+    assert graph.entered == set()
 
 
-def test_the_call_that_runs_a_loop_has_one_turn_around_it() -> None:
-    graph = graph_of(LOOP, {"y": "b", "y/body/t": "a.in", "y/body/w": "b"})
-    assert turns(graph, "y/body[1]/w") == turns(graph, "y") == {WHOLE, Turn("b")}
-    assert graph.above[Turn("a", (("y/body", 1),))] == WHOLE
-    assert graph.above[Turn("a.in", (("y/body", 1),))] == Turn("a", (("y/body", 1),))
-
-
-def test_calls_in_bodies_are_known_whether_the_bodies_are_entered_or_not() -> None:
+def test_calls_of_both_branches_are_in_bodies_one_entered() -> None:
     text = """g (float[2] x) => (float[2] y) {
       c = Constant<value = bool {0}>()
       y = If (c) <then_branch = p () => (float[2] r) { r = Neg(x) }, else_branch = q () => (float[2] s) { s = Abs(x) }>
     }"""
     graph = graph_of(text, {"c": "/", "y": "/", "y/then_branch/r": "a.in", "y/else_branch/s": "b"})
     assert graph.in_bodies == {"a", "a.in", "b"}
-    assert list(graph.above) == [Turn("a@1"), Turn("a.in@1"), Turn("b")]
+    assert graph.entered == {"b"}
 
 
-def test_a_node_reads_what_its_bodies_read_and_give() -> None:
-    graph = graph_of(LOOP.replace("Neg(v)", "Add(v, x)"), {})
-    assert {"x", "y/body[1]/w"} <= set(graph.nodes[graph.maker["y"]].inputs)
+def test_if_reads_values_that_its_branch_reads_and_returns() -> None:
+    text = """g (float[2] x) => (float[2] y) {
+      c = Constant<value = bool {1}>()
+      y = If (c) <then_branch = p () => (float[2] r) { r = Neg(x) }, else_branch = q () => (float[2] s) { s = Abs(x) }>
+    }"""
+    graph = graph_of(text, {})
+    assert {"x", "y/then_branch/r"} <= set(graph.nodes[graph.producer["y"]].inputs)
 
 
 @pytest.mark.parametrize(
@@ -98,25 +96,25 @@ def test_a_node_reads_what_its_bodies_read_and_give() -> None:
         pytest.param("/", "/", id="one caller of both"),
     ],
 )
-def test_the_node_of_a_function_belongs_to_the_calls_below_its_own_caller(first: str, second: str) -> None:
+def test_function_node_belongs_to_calls_below_its_caller(first: str, second: str) -> None:
     tags = {"y": first, "z": second, TWICE["t"]: "a.in a.in@1", TWICE["w"]: "a a@1"}
     graph = graph_of(FUNCTION, tags)
-    assert turns(graph, "y/twice/t") == {WHOLE, Turn("a"), Turn("a.in")}
-    assert turns(graph, "z/twice/t") == {WHOLE, Turn("a@1"), Turn("a.in@1")}
-    assert turns(graph, "z") == {WHOLE, Turn("a@1")}
+    assert calls(graph, "y/twice/t") == {"", "a", "a.in"}
+    assert calls(graph, "z/twice/t") == {"", "a@1", "a.in@1"}
+    assert calls(graph, "z") == {"", "a@1"}
 
 
-def test_the_node_of_a_function_that_belongs_to_its_caller_does_so_every_time() -> None:
+def test_function_node_of_caller_belongs_to_it_every_time() -> None:
     graph = graph_of(FUNCTION, {"y": "a b", "z": "a b", TWICE["t"]: "a b", TWICE["w"]: "a b"})
-    assert turns(graph, "y") == turns(graph, "z") == {WHOLE, Turn("a"), Turn("b")}
+    assert calls(graph, "y") == calls(graph, "z") == {"", "a", "b"}
 
 
-def test_a_function_called_by_somebody_else_belongs_to_nobody() -> None:
+def test_function_called_by_foreign_call_has_no_owner() -> None:
     graph = graph_of(FUNCTION, {"y": "b", "z": "a@1", TWICE["t"]: "a.in a.in@1", TWICE["w"]: "a a@1"})
-    assert turns(graph, "y") == set()
+    assert calls(graph, "y") == set()
 
 
-def test_a_node_that_is_not_entered_has_the_origins_of_all_that_runs_inside_it() -> None:
+def test_closed_function_has_origins_of_all_nodes_inside() -> None:
     text = FUNCTION.replace('["" : 20]> twice', '["" : 19]> twice')
     graph = graph_of(text, {"y": "/", "z": "/", TWICE["t"]: "a.in", TWICE["w"]: "b"})
-    assert turns(graph, "y") == {WHOLE, Turn("a"), Turn("a.in"), Turn("b")}
+    assert calls(graph, "y") == {"", "a", "a.in", "b"}

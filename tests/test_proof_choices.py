@@ -1,4 +1,4 @@
-"""What an operation leaves open: two right answers that differ prove nothing against a tag."""
+"""Choices: random numbers and orders of the graph that the eager run follows."""
 
 from __future__ import annotations
 
@@ -16,45 +16,45 @@ from torch import nn
 from pytest_hierexport import export
 from pytest_hierexport._cases import Example
 from pytest_hierexport._cases.weights import randomise
-from pytest_hierexport._proof import Kind, Proof, prove
-from pytest_hierexport._proof.follower import Order
-from pytest_hierexport._proof.following import following
+from pytest_hierexport._proof import Proof, VerdictKind, prove
+from pytest_hierexport._proof.choices import following_choices
+from pytest_hierexport._proof.follower import Ranking
 from pytest_hierexport._proof.session import run_graph
-from pytest_hierexport._proof.values import Array
+from pytest_hierexport._proof.tolerance import Array
 
 X = torch.randn(6, 40, generator=torch.Generator().manual_seed(0))
 
 
 class Largest(nn.Module):
-    """Which are the largest, in whatever order they come."""
+    """Chooses the largest in any order."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x.topk(2, sorted=False)[1]
 
 
 class Sorted(nn.Module):
-    """Sorts what has many equals, in whatever order those come."""
+    """Sorts many equal elements in any order."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x.mul(2).long().flatten().sort(0)[1]
 
 
 class First(nn.Module):
-    """Which are the largest where most are equal."""
+    """Chooses the largest where most are equal."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x.relu().mul(0.5).floor().topk(9)[1]
 
 
 class Near(nn.Module):
-    """Sorts what lies nearer to each other than two programs round alike."""
+    """Sorts elements that lie nearer to each other than rounding errors."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x.flatten().mul(1e-6).add(1).softmax(0).sort(0)[1]
 
 
 class Both(nn.Module):
-    """Puts the same equals in two orders."""
+    """Puts the same equal elements in two orders."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         many = x.mul(0.5).floor().flatten()
@@ -62,7 +62,7 @@ class Both(nn.Module):
 
 
 class Drawn(nn.Module):
-    """Draws which it chooses."""
+    """Chooses at random."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x.add(torch.rand(40)).argsort()[:, :3]
@@ -100,14 +100,14 @@ class Conditional(nn.Module):
 
 
 class Expert(nn.Module):
-    """Reads what it is told to, in whatever order it is told."""
+    """Reads the chosen elements in the chosen order."""
 
     def forward(self, x: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
         return x.flatten()[chosen].sum()
 
 
 class Routed(nn.Module):
-    """Hands on what a router chose, in the router's order."""
+    """Passes the choice of a router to an expert."""
 
     def __init__(self, router: nn.Module) -> None:
         super().__init__()
@@ -130,33 +130,33 @@ def proof(router: nn.Module, exporter: str = "auto") -> Proof:
 @pytest.mark.parametrize(
     "router", [Largest, Sorted, First, Near, Both, Drawn, DrawnInPlace, Coarse, Halved, Conditional]
 )
-def test_a_call_that_leaves_something_open_is_proven_as_the_graph_decides(router: type[nn.Module]) -> None:
+def test_call_with_choices_is_proven_by_following_the_graph(router: type[nn.Module]) -> None:
     found = proof(router()).verdicts
-    assert (found["router"].kind, found["expert"].kind) == (Kind.PROVEN, Kind.PROVEN)
+    assert (found["router"].kind, found["expert"].kind) == (VerdictKind.PROVEN, VerdictKind.PROVEN)
 
 
 @pytest.mark.parametrize("router", [Largest, Sorted, First, Near, Both, Drawn, DrawnInPlace, Coarse])
-def test_without_that_the_two_runs_do_differ(router: type[nn.Module], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules[prove.__module__], "following", lambda *_: nullcontext())
+def test_two_runs_differ_without_following(router: type[nn.Module], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[prove.__module__], "following_choices", lambda *_: nullcontext())
     found = proof(router()).verdicts
-    assert (found["router"].kind, found["expert"].kind) != (Kind.PROVEN, Kind.PROVEN)
+    assert (found["router"].kind, found["expert"].kind) != (VerdictKind.PROVEN, VerdictKind.PROVEN)
 
 
-def test_nothing_is_followed_where_every_call_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_choice_is_followed_when_every_call_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:
     def following_nothing(*_: object) -> None:
         raise AssertionError("the graph ran once more")
 
-    monkeypatch.setattr(sys.modules[prove.__module__], "following", following_nothing)
+    monkeypatch.setattr(sys.modules[prove.__module__], "following_choices", following_nothing)
     assert not proof(Descending()).unproven
 
 
-def test_an_order_is_followed_that_the_graph_does_not_say_to_be_definite() -> None:
+def test_order_of_torchscript_graph_is_followed() -> None:
     found = proof(Sorted(), "torchscript").verdicts
-    assert (found["router"].kind, found["expert"].kind) == (Kind.PROVEN, Kind.PROVEN)
+    assert (found["router"].kind, found["expert"].kind) == (VerdictKind.PROVEN, VerdictKind.PROVEN)
 
 
 class Other(nn.Module):
-    """Draws from a distribution that the graph draws from otherwise."""
+    """Draws from a distribution that the test changes in the graph."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x.add(torch.randn_like(x)).argsort()[0]
@@ -178,7 +178,7 @@ class Descending(nn.Module):
         return x.flatten().sort(descending=True)[1]
 
 
-def test_an_order_that_the_model_did_not_ask_for_is_not_followed() -> None:
+def test_reversed_order_is_not_followed() -> None:
     model = Routed(Descending()).eval()
     randomise(model)
     result = export(model, (X,))
@@ -190,14 +190,14 @@ def test_an_order_that_the_model_did_not_ask_for_is_not_followed() -> None:
 HEAD = '<ir_version: 10, opset_import: ["": 20]> g (float[4] x, int64[1] k) => (float[2] y, int64[2] i, float[4] z)'
 
 
-def test_a_graph_holds_what_it_drew_and_is_left_as_it_was_also_after_an_error() -> None:
+def test_graph_holds_its_draws_and_is_restored_after_error() -> None:
     proto = onnx.parser.parse_model(f"{HEAD} {{ y, i = TopK<sorted = 0>(x, k) z = RandomNormalLike(x) }}")
     before = proto.SerializeToString()
     feeds: dict[str, Array] = {"x": np.array([1, 2, 3, 4], np.float32), "k": np.array([2], np.int64)}
     held: list[list[str]] = []
 
     def failing() -> None:
-        with following(proto, feeds, partial(run_graph, proto, feeds)):
+        with following_choices(proto, feeds, partial(run_graph, proto, feeds)):
             held.extend(list(node.input) for node in proto.graph.node)
             raise KeyError
 
@@ -210,6 +210,6 @@ def test_a_graph_holds_what_it_drew_and_is_left_as_it_was_also_after_an_error() 
 @pytest.mark.parametrize(
     ("places", "are_some"), [([[2, 0], [1, 3]], True), ([[2, 2], [1, 3]], False), ([[2, 4], [1, 3]], False)]
 )
-def test_an_order_names_places_that_there_are_and_each_once(places: list[list[int]], are_some: bool) -> None:
-    order = Order(np.zeros((2, 4), np.float32), np.array(places, np.int64))
-    assert order.names_places(-1, 4) is are_some
+def test_ranking_with_repeated_or_missing_places_is_no_permutation(places: list[list[int]], are_some: bool) -> None:
+    ranking = Ranking.of(np.zeros((2, 4), np.float32), np.array(places, np.int64))
+    assert ranking.is_permutation(-1, 4) is are_some

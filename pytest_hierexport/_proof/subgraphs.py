@@ -1,4 +1,4 @@
-"""Copies of nodes that stand in a body (a branch, a loop, a function), with other names for their values."""
+"""Reads and renames nodes of protobuf messages, with the subgraphs that they hold."""
 
 from __future__ import annotations
 
@@ -8,16 +8,7 @@ import onnx
 
 from pytest_hierexport._onnx.graph import subgraphs_proto
 
-__all__ = ["body_of", "captured", "renamed"]
-
-
-def body_of(node: onnx.NodeProto, attribute: str) -> onnx.GraphProto:
-    """Return the graph that an attribute holds.
-
-    Raises:
-        KeyError: The node has no such graph.
-    """
-    return dict(subgraphs_proto(node))[attribute]
+__all__ = ["captured", "renamed"]
 
 
 def captured(node: onnx.NodeProto) -> list[str]:
@@ -35,20 +26,20 @@ def _free(graph: onnx.GraphProto) -> list[str]:
 
 
 def renamed(
-    node: onnx.NodeProto, names: Mapping[str, str], given: Mapping[str, onnx.AttributeProto] | None = None
+    node: onnx.NodeProto, names: Mapping[str, str], arguments: Mapping[str, onnx.AttributeProto] | None = None
 ) -> onnx.NodeProto:
     """Return a copy of a node.
 
     Args:
         node: The node, with whatever subgraphs it holds.
-        names: New names of values that it reads or makes; others stay.
-        given: The attributes of the function call, where the node stands in a function's body.
+        names: New names of its inputs, outputs and captured values; others stay.
+        arguments: The attributes of the function call, for a node of a function's body.
     """
     copy = onnx.NodeProto()
     copy.CopyFrom(node)
     _rename(copy, names)
-    if given is not None:
-        _resolve(copy, given)
+    if arguments is not None:
+        _resolve(copy, arguments)
     return copy
 
 
@@ -65,16 +56,16 @@ def _rename(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
             output.name = outer.get(output.name, output.name)
 
 
-def _resolve(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto]) -> None:
-    """Put the attributes of the call in the place of references to them; drop references to none."""
+def _resolve(node: onnx.NodeProto, arguments: Mapping[str, onnx.AttributeProto]) -> None:
+    """Replace references to attributes by the attributes of the call; drop references that have none."""
     attributes = list(node.attribute)
     del node.attribute[:]
     for attribute in attributes:
         if not attribute.ref_attr_name:
             node.attribute.append(attribute)
-        elif attribute.ref_attr_name in given:
-            node.attribute.append(given[attribute.ref_attr_name])
+        elif attribute.ref_attr_name in arguments:
+            node.attribute.append(arguments[attribute.ref_attr_name])
             node.attribute[-1].name = attribute.name
     for _, graph in subgraphs_proto(node):
         for inner in graph.node:
-            _resolve(inner, given)
+            _resolve(inner, arguments)

@@ -1,4 +1,4 @@
-"""Which eager values the values of a graph show: what is computed at all, and how closely it is compared."""
+"""Candidates: the values of a graph that are computed, and the tolerance of their comparison."""
 
 from __future__ import annotations
 
@@ -10,29 +10,30 @@ import pytest
 
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
-from pytest_hierexport._proof import showing
-from pytest_hierexport._proof.boundary import Graph
+from pytest_hierexport._proof import candidates
+from pytest_hierexport._proof.candidates import find_candidates
+from pytest_hierexport._proof.fingerprints import fingerprint
+from pytest_hierexport._proof.inlining import Inlining
+from pytest_hierexport._proof.owners import Graph
 from pytest_hierexport._proof.session import run_graph
-from pytest_hierexport._proof.showing import show_graph
-from pytest_hierexport._proof.unrolling import Unrolling
-from pytest_hierexport._proof.values import Shown, Values, snapshot
+from pytest_hierexport._proof.values import Candidates, Values
 
 X = np.array([1.0, -2.0, 3.1], np.float32)
 
 
-def show(text: str, *eager: Any, x: Any = X) -> dict[str, Shown]:
+def found_in(text: str, *eager: Any, x: Any = X) -> dict[str, Candidates]:
     proto: onnx.ModelProto = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 20]> {text}')
     attribution = Attribution(Hierarchy([Call("", 0, "m.Root", None)]))
-    graph = Graph(proto, Unrolling(proto, attribution).steps, attribution)
+    graph = Graph(proto, Inlining(proto, attribution).steps, attribution)
     values = Values()
     for array in eager:
-        values.add(snapshot(array))
-    return show_graph(graph, proto, {"x": x}, values, None)
+        values.add(fingerprint(array))
+    return find_candidates(graph, proto, {"x": x}, values, None)
 
 
-def test_inputs_initializers_and_computed_values_show_what_they_equal() -> None:
+def test_inputs_initializers_and_computed_values_have_candidates() -> None:
     text = "g (float[3] x) => (float[3] z) <float[3] w = {1.0, 2.0, 3.0}> { y = Neg(x) z = Add(y, w) }"
-    shown = show(text, X, np.array([1, 2, 3], np.float32), -X)
+    shown = found_in(text, X, np.array([1, 2, 3], np.float32), -X)
     assert {name: found for name, found in shown.items() if found != (frozenset(),)} == {
         "x": (frozenset([0]),),
         "w": (frozenset([1]),),
@@ -40,50 +41,49 @@ def test_inputs_initializers_and_computed_values_show_what_they_equal() -> None:
     }
 
 
-def test_a_value_of_a_shape_that_no_eager_value_has_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_value_of_foreign_shape_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def watched(proto: Any, feeds: Any, wanted: Any, folder: Any) -> Any:
         asked.extend(wanted)
         return run_graph(proto, feeds, wanted, folder)
 
-    monkeypatch.setattr(showing, "run_graph", watched)
+    monkeypatch.setattr(candidates, "run_graph", watched)
     known = "<float[6] y, float[3] z>"
     text = f"g (float[3] x) => (float[N] u) {known} {{ y = Concat<axis=0>(x, x) z = Neg(x) u = Neg(y) }}"
-    shown = show(text, -X)
+    shown = found_in(text, -X)
     assert asked == ["z", "u"]
     assert shown["y"] == (frozenset(),)
 
 
 @pytest.mark.parametrize(("low", "found"), [(1, frozenset()), (10, frozenset([0]))])
-def test_what_comes_of_a_coarse_value_is_compared_as_coarsely(low: int, found: frozenset[int]) -> None:
+def test_result_of_coarse_value_is_compared_coarsely(low: int, found: frozenset[int]) -> None:
     text = f"g (float[3] x) => (float[3] u) {{ y = Cast<to={low}>(x) z = Cast<to=1>(y) u = Add(z, z) }}"
-    assert show(text, X * np.float32(2.002))["u"] == (found,)
+    assert found_in(text, X * np.float32(2.002))["u"] == (found,)
 
 
-def test_a_coarse_value_that_is_not_worth_computing_makes_others_coarse_all_the_same() -> None:
+def test_uncomputed_coarse_value_makes_its_results_coarse() -> None:
     known = "<float16[1,3] y>"
     text = f"""g (float[3] x) => (float[3] u) {known} {{
       s = Constant<value_ints=[1,3]>() r = Reshape(x, s) y = Cast<to=10>(r)
       z = Cast<to=1>(y) t = Constant<value_ints=[3]>() u = Reshape(z, t)
     }}"""
-    assert show(text, X * np.float32(1.002))["u"] == (frozenset([0]),)
+    assert found_in(text, X * np.float32(1.002))["u"] == (frozenset([0]),)
 
 
 @pytest.mark.parametrize(("error", "found"), [(1e-6, frozenset()), (8e-5, frozenset([1]))])
-def test_what_comes_of_a_value_found_at_some_distance_may_lie_farther(error: float, found: frozenset[int]) -> None:
-    """Errors that were seen to grow may grow on; where none were seen, none are allowed."""
+def test_error_that_grew_may_grow_further(error: float, found: frozenset[int]) -> None:
     text = "g (float[3] x) => (float[3] z) { y = Neg(x) z = Exp(y) }"
     eager = -X * np.float32(1 + error), np.exp(-X) * np.float32(1 + 2.2e-4)
-    assert show(text, *eager)["z"] == (found,)
+    assert found_in(text, *eager)["z"] == (found,)
 
 
-def test_no_error_is_allowed_to_grow_without_end() -> None:
+def test_error_may_not_grow_without_bound() -> None:
     names = "abcdefgh"
     steps = " ".join(f"{new} = Add({old}, w)" for old, new in zip("x" + names, names, strict=False))
     # Each is three times as far off as the one before it.
     eager = [(X + 10 * (i + 1)) * np.float32(1 + 8e-5 * 3**i) for i in range(len(names))]
-    shown = show(f"g (float[3] x) => (float[3] h) <float[3] w = {{10.0, 10.0, 10.0}}> {{ {steps} }}", *eager)
+    shown = found_in(f"g (float[3] x) => (float[3] h) <float[3] w = {{10.0, 10.0, 10.0}}> {{ {steps} }}", *eager)
     found = [bool(shown[name][0]) for name in names]
     assert found[:4] == [True] * 4
     assert not any(found[6:])

@@ -6,7 +6,8 @@ import onnx
 import pytest
 from onnx import helper
 
-from pytest_hierexport._proof.bodies import body_of, captured, renamed
+from pytest_hierexport._onnx.graph import subgraphs_proto
+from pytest_hierexport._proof.subgraphs import captured, renamed
 
 LOOP = """g (float[2] x, float[2] o, int64 n) => (float[2] y) {
   y = Loop (n, , x) <body = b (int64 i, bool going, float[2] v) => (bool on, float[2] w) {
@@ -25,17 +26,17 @@ def loop() -> onnx.NodeProto:
 
 def test_a_node_captures_what_its_subgraphs_read_from_outside_at_any_depth(loop: onnx.NodeProto) -> None:
     assert set(captured(loop)) == {"o"}
-    assert set(captured(body_of(loop, "body").node[2])) == {"t", "o"}
-    assert captured(body_of(loop, "body").node[0]) == []
+    assert set(captured(dict(subgraphs_proto(loop))["body"].node[2])) == {"t", "o"}
+    assert captured(dict(subgraphs_proto(loop))["body"].node[0]) == []
 
 
 def test_values_from_outside_are_renamed_at_any_depth_and_those_of_the_bodies_are_not(loop: onnx.NodeProto) -> None:
     copy = renamed(loop, {"x": "X", "o": "O", "y": "Y", "v": "no", "t": "no", "r": "no"})
-    body = body_of(copy, "body")
+    body = dict(subgraphs_proto(copy))["body"]
     assert (list(copy.input), list(copy.output)) == (["n", "", "X"], ["Y"])
     assert list(body.node[1].input) == ["v", "O"]
-    assert list(body_of(body.node[2], "then_branch").node[0].input) == ["t", "O"]
-    assert body_of(body.node[2], "else_branch").output[0].name == "O"
+    assert list(dict(subgraphs_proto(body.node[2]))["then_branch"].node[0].input) == ["t", "O"]
+    assert dict(subgraphs_proto(body.node[2]))["else_branch"].output[0].name == "O"
 
 
 def test_the_node_itself_stays_as_it_was(loop: onnx.NodeProto) -> None:
@@ -61,9 +62,4 @@ def test_references_inside_subgraphs_are_resolved_too() -> None:
     graph = helper.make_graph([inner], "g", [], [])
     node = helper.make_node("If", ["c"], ["y"], then_branch=graph, else_branch=graph)
     copy = renamed(node, {}, {"by": helper.make_attribute("by", 3.0)})
-    assert body_of(copy, "then_branch").node[0].attribute[0].f == 3.0
-
-
-def test_a_node_without_such_a_body_says_so(loop: onnx.NodeProto) -> None:
-    with pytest.raises(KeyError):
-        body_of(loop, "then_branch")
+    assert dict(subgraphs_proto(copy))["then_branch"].node[0].attribute[0].f == 3.0

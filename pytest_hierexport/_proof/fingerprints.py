@@ -1,0 +1,127 @@
+"""Reduces a tensor to a fingerprint of bounded size, by which tensors of two runs are compared.
+
+A fingerprint holds what must agree exactly (dtype, shape, integers, the places of NaN and infinity) as a digest, and
+the floating numbers as they are; of a tensor of more than 16,384 numbers, as many weighted sums.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+import numpy as np
+
+from pytest_hierexport._proof.tolerance import Array, is_floating
+
+__all__ = ["Fingerprint", "fingerprint"]
+
+KEPT = 1 << 14
+"""How many numbers of a tensor are kept as they are; a larger one is reduced to this many weighted sums."""
+_SATURATED = 0.25
+"""The share of a dtype's largest number from which on a number counts as infinity: masks are filled with such."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fingerprint:
+    """What is kept of a tensor."""
+
+    key: tuple[str, tuple[int, ...], bytes]
+    """Dtype, shape, and a digest of what must agree exactly: every element of an integer or boolean tensor, the
+    places of NaN, infinities and saturated numbers of a floating one."""
+    numbers: Array | None
+    """The floating numbers, or their weighted sums; None for integers and booleans."""
+    constant: bool
+    """Whether all elements are equal, so that many computations would give the tensor."""
+
+    def digest(self) -> bytes:
+        """Return bytes that are equal only for fingerprints whose numbers are all equal."""
+        numbers = b"" if self.numbers is None else self.numbers.tobytes()
+        return hashlib.blake2b(repr(self.key).encode() + numbers, digest_size=16).digest()
+
+    @property
+    def dtype(self) -> str:
+        """The dtype's name, the same for torch and numpy: `float32`, `bfloat16`, `int64`, `bool`."""
+        return self.key[0]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The tensor's shape."""
+        return self.key[1]
+
+
+def fingerprint(array: Array, dtype: str = "") -> Fingerprint:
+    """Return the fingerprint of an array.
+
+    Args:
+        array: The elements; those of a dtype that numpy lacks come as a wider one.
+        dtype: The name of the dtype that the elements had; empty for the array's own.
+    """
+    dtype = dtype or array.dtype.name
+    if not is_floating(dtype):
+        data = np.ascontiguousarray(array).reshape(-1)
+        digest = hashlib.blake2b(data.view(np.uint8).data, digest_size=16).digest()
+        return Fingerprint((dtype, array.shape, digest), None, _is_constant(data, integral=True))
+    plain = np.float64 if dtype == "float64" else np.float32
+    numbers = np.ascontiguousarray(array, dtype=plain).ravel()
+    constant = _is_constant(numbers, integral=False)
+    ordinary, places = _without_special(numbers, dtype)
+    # The addition copies the array and makes every zero positive.
+    return Fingerprint((dtype, array.shape, places), _reduced(ordinary) + 0, constant)
+
+
+def _is_constant(data: Array, *, integral: bool) -> bool:
+    if data.size < 2:
+        return integral or data.size == 0 or float(data[0]) in (0.0, 1.0, -1.0)
+    few = slice(None, None, max(1, data.size // 16))  # most tensors differ in these already
+    return all(_all_equal(part, integral=integral) for part in (data[few], data))
+
+
+def _all_equal(data: Array, *, integral: bool) -> bool:
+    return bool((data == data[0]).all() or (not integral and np.isnan(data).all()))
+
+
+def _without_special(numbers: Array, dtype: str) -> tuple[Array, bytes]:
+    """Replace NaN, infinities and saturated numbers by 0; return a digest of the places of each kind as well."""
+    limit = _SATURATED * _largest(dtype)
+    with np.errstate(invalid="ignore"):
+        # A comparison with NaN is false.
+        if not numbers.size or (numbers.max() < limit and numbers.min() > -limit):
+            return numbers, b""
+        ordinary = np.abs(numbers) < limit
+    kinds = np.zeros(numbers.shape, np.uint8)
+    kinds[~ordinary] = 1
+    kinds[numbers >= limit] = 2
+    kinds[numbers <= -limit] = 3
+    kinds[np.isnan(numbers)] = 4
+    kinds[np.isposinf(numbers)] = 5
+    kinds[np.isneginf(numbers)] = 6
+    digest = hashlib.blake2b(kinds.data, digest_size=16).digest()
+    return np.where(ordinary, numbers, 0).astype(numbers.dtype), digest
+
+
+@cache
+def _largest(dtype: str) -> float:
+    import ml_dtypes
+
+    info = np.finfo if dtype in ("float16", "float32", "float64") else ml_dtypes.finfo
+    return float(info(np.dtype(dtype)).max)
+
+
+def _reduced(numbers: Array) -> Array:
+    """Return the numbers of a small tensor, weighted sums over those of a large one."""
+    if numbers.size <= KEPT:
+        return numbers
+    rows, rest = divmod(numbers.size, KEPT)
+    weights = _row_weights(rows + 1, numbers.dtype.name)
+    sums: Array = weights[:rows] @ numbers[: rows * KEPT].reshape(rows, KEPT)
+    sums[:rest] += weights[rows] * numbers[rows * KEPT :]
+    return np.asarray(sums / np.sqrt(rows), numbers.dtype)
+
+
+@lru_cache(maxsize=256)
+def _row_weights(rows: int, dtype: str) -> Array:
+    """Return weights of either sign, all different, so that an exchange of elements changes a sum."""
+    generator = np.random.default_rng(rows)
+    weights: Array = generator.uniform(0.5, 1.5, rows) * generator.choice([-1, 1], rows)
+    return weights.astype(dtype)

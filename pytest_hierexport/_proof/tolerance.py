@@ -1,0 +1,60 @@
+"""Compares the numbers of two tensors, relative to their magnitude: the one comparison of proof and MUST-006.
+
+Two numbers are equal within a tolerance `t` when they lie no farther apart than `t * (|reference| + floor)`. The floor
+is the lower quartile of the reference's nonzero magnitudes: rounding errors near zero are as large as those of the
+numbers that were added up, and the few huge numbers of a mask must not hide the others.
+
+    reference  [0.0, 1.0, 2.0, 4.0]      floor      1.5
+    other      [0.3, 1.0, 2.0, 4.0]      distances  [0.2, 0, 0, 0]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Array", "distances", "is_floating", "scale", "tolerance_of"]
+
+Array = NDArray[Any]
+_TOLERANCES = {"float64": 1e-5, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
+_COARSE = 1e-1
+"""For the floating dtypes of 8 bits and fewer."""
+_QUARTILE = 0.25
+
+
+def is_floating(dtype: str) -> bool:
+    """Whether a dtype of this name rounds."""
+    return dtype.startswith(("float", "bfloat"))
+
+
+def tolerance_of(dtype: str, stated: Mapping[str, float] | None = None) -> float:
+    """Return how far two equal numbers of a dtype may lie apart, relative to their magnitude.
+
+    Args:
+        dtype: The dtype's name.
+        stated: Tolerances by dtype name that replace the dtypes' own.
+    """
+    own = _TOLERANCES.get(dtype, _COARSE) if is_floating(dtype) else 0.0
+    return (stated or {}).get(dtype, own)
+
+
+def scale(reference: Array) -> Array:
+    """Return the magnitude that the distance from each number of a tensor is relative to."""
+    magnitudes = np.abs(reference)
+    ordinary = magnitudes[(magnitudes > 0) & np.isfinite(magnitudes)]
+    floor = np.quantile(ordinary, _QUARTILE) if ordinary.size else 1.0
+    return np.asarray(magnitudes + floor)
+
+
+def distances(reference: Array, other: Array) -> Array:
+    """Return how far each number lies from that of the reference, relative to its magnitude.
+
+    NaN and infinity equal themselves and lie infinitely far from everything else.
+    """
+    with np.errstate(invalid="ignore"):
+        found = np.abs(reference - other) / scale(reference)
+    same = (reference == other) | (np.isnan(reference) & np.isnan(other))
+    return np.where(same, 0.0, np.nan_to_num(found, nan=np.inf, posinf=np.inf))

@@ -1,0 +1,140 @@
+"""Inlining: every value of functions and taken branches has a name and can be computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
+from pytest_hierexport._calls.hierarchy import Call, Hierarchy
+from pytest_hierexport._onnx.graph import walk_proto
+from pytest_hierexport._proof.inlining import Inlining
+from pytest_hierexport._proof.session import run_graph
+
+X = np.array([1.0, -2.0], np.float32)
+HEAD = '<ir_version: 10, opset_import: ["" : 20, "my" : 1]>'
+
+IF = """g (float[2] x, bool c) => (float[2] y) {
+  t = Neg(x)
+  y = If (c) <then_branch = a () => (float[2] p) { p = Relu(t) },
+              else_branch = b () => (float[2] q) { h = Abs(t) q = Add(h, x) }>
+}"""
+NESTED = """g (float[2] x, bool c, bool d) => (float[2] y) {
+  y = If (c) <then_branch = a () => (float[2] p) {
+                p = If (d) <then_branch = e () => (float[2] r) { r = Neg(x) },
+                            else_branch = f () => (float[2] s) { s = Add(x, x) }>
+              },
+              else_branch = b () => (float[2] q) { q = Abs(x) }>
+}"""
+LOOP = """g (float[2] x) => (float[2] y) {
+  n = Constant<value = int64 {3}>()
+  y = Loop (n, , x) <body = b (int64 i, bool going, float[2] v) => (bool on, float[2] w) {
+    on = Identity(going)
+    w = Add(v, x)
+  }>
+}"""
+FUNCTION = """g (float[2] x) => (float[2] y) { t = my.scaled<by = 3.0>(x) y = my.scaled(t) }
+<domain: "my", opset_import: ["" : 20]> scaled <by: float = 10.0> (a) => (b) {
+  k = Constant<value_float = @by>()
+  b = Mul(a, k)
+}"""
+NOTHING_DONE = """g (float[2] x) => (float[2] y) { y, same = my.both(x) }
+<domain: "my", opset_import: ["" : 20]> both (a) => (b, a) { b = Neg(a) }"""
+IN_FUNCTION = """g (float[2] x, bool c) => (float[2] y) { y = my.choose(x, c) }
+<domain: "my", opset_import: ["" : 20, "my" : 1]> choose (a, c) => (b) {
+  b = If (c) <then_branch = p () => (float[2] r) { r = my.twice(a) }, else_branch = q () => (float[2] s) { s = Neg(a) }>
+}
+<domain: "my", opset_import: ["" : 20]> twice (v) => (w) { w = Add(v, v) }"""
+
+
+@dataclass(frozen=True)
+class Inlined:
+    steps: Inlining
+    values: Mapping[str, Any]
+    """The elements of every value by its name."""
+
+    def keys(self, operator: str) -> list[str]:
+        return [step.key for step in self.steps.steps if step.node.op_type == operator]
+
+
+def inlined(text: str, **feeds: Any) -> Inlined:
+    proto: onnx.ModelProto = onnx.parser.parse_model(f"{HEAD} {text}")
+    hierarchy = Hierarchy([Call("", 0, "m.Root", None)])
+    nodes = {key: (Origin("", Evidence.TRACED),) for key, _ in walk_proto(proto)}
+    inputs = {"x": X, **feeds}
+    made = Inlining(proto, Attribution(hierarchy, nodes))
+    made.enter_branches(lambda wanted: {value.name: value.arrays[0] for value in run_graph(proto, inputs, wanted)})
+    wanted = [name for step in made.steps for name in step.node.output if name]
+    return Inlined(made, {v.name: v.arrays[0].tolist() for v in run_graph(proto, inputs, wanted)})
+
+
+def test_model_without_bodies_is_unchanged() -> None:
+    proto = onnx.parser.parse_model(f"{HEAD} g (float[2] x) => (float[2] y) {{ y = Neg(x) }}")
+    before = proto.SerializeToString()
+    made = Inlining(proto, Attribution(Hierarchy([Call("", 0, "m.Root", None)])))
+    made.enter_branches(lambda wanted: pytest.fail(f"asked for {wanted}"))
+    assert proto.SerializeToString() == before
+    assert [step.key for step in made.steps] == ["y"]
+
+
+def test_taken_branch_alone_is_inlined() -> None:
+    taken = inlined(IF, c=np.array(True))
+    assert taken.values["y/then_branch/p"] == [0, 2]
+    assert taken.keys("Add") == []
+    other = inlined(IF, c=np.array(False))
+    assert other.values["y/else_branch/q"] == [2, 0]
+    assert other.keys("Relu") == []
+
+
+def test_branch_steps_have_node_keys_and_precede_their_holder() -> None:
+    found = inlined(IF, c=np.array(False))
+    assert [step.key for step in found.steps.steps] == ["t", "y/else_branch/h", "y/else_branch/q", "y"]
+
+
+def test_if_lists_values_that_its_branch_returned() -> None:
+    found = inlined(IF, c=np.array(False))
+    assert found.steps.steps[-1].returned == ("y/else_branch/q",)
+
+
+def test_branch_inside_branch_is_inlined_too() -> None:
+    found = inlined(NESTED, c=np.array(True), d=np.array(False))
+    assert found.values["y/then_branch/p/else_branch/s"] == [2, -4]
+    (step,) = [step for step in found.steps.steps if step.node.op_type == "Add"]
+    assert step.key == "y/then_branch/p/else_branch/s"
+    assert [holder.key for holder in step.holders] == ["y", "y/then_branch/p"]
+
+
+def test_loop_stays_closed_with_keys_of_its_nodes() -> None:
+    found = inlined(LOOP)
+    assert found.values["y"] == [4, -8]
+    (step,) = [step for step in found.steps.steps if step.node.op_type == "Loop"]
+    assert set(step.inside) == {"y/body/on", "y/body/w"}
+
+
+def test_function_is_inlined_at_each_call_with_its_attributes() -> None:
+    found = inlined(FUNCTION)
+    assert found.values["t"] == [3, -6]
+    assert found.values["y"] == [30, -60]
+    assert found.keys("Mul") == ["my::scaled:://b"] * 2
+
+
+def test_function_may_return_its_input() -> None:
+    assert inlined(NOTHING_DONE).values["same"] == [1, -2]
+
+
+def test_function_in_branch_of_function_is_inlined_too() -> None:
+    found = inlined(IN_FUNCTION, c=np.array(True))
+    assert found.values["y"] == [2, -4]
+    assert found.keys("Add") == ["my::twice:://w"]
+
+
+def test_function_of_other_opset_stays_closed_with_its_keys() -> None:
+    found = inlined(FUNCTION.replace('["" : 20]> scaled', '["" : 19]> scaled'))
+    assert found.values["y"] == [30, -60]
+    (first, _) = found.steps.steps
+    assert set(first.inside) == {"my::scaled:://k", "my::scaled:://b"}
