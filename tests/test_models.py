@@ -53,7 +53,7 @@ def test_a_file_is_read_without_its_external_data(tmp_path: Path) -> None:
         assert [node.op_type for node in proto.graph.node] == ["Mul"]
 
 
-def test_a_file_that_is_not_there_is_an_error_that_says_so(tmp_path: Path) -> None:
+def test_missing_file_raises_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"none\.onnx"), as_proto(tmp_path / "none.onnx"):
         pass
 

@@ -333,8 +333,8 @@ class Fussy(Pair):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         jit: Any = torch.jit
-        told = {"exporting": torch.compiler.is_exporting(), "tracing": jit.is_tracing()}
-        mode = next((name for name, is_told in told.items() if is_told), "plain")
+        reported = {"exporting": torch.compiler.is_exporting(), "tracing": jit.is_tracing()}
+        mode = next((name for name, is_reported in reported.items() if is_reported), "plain")
         if mode in self.refuses:
             raise ValueError(f"not while {mode}")
         return super().forward(x)

@@ -44,7 +44,7 @@ def run(model: nn.Module, *args: Any, mode: Mode = Mode.EXPORTING, **kwargs: Any
     return Ran({seen.call.name: seen for seen in calls}, values)
 
 
-def test_every_call_is_seen_with_what_it_was_given_and_what_it_returned() -> None:
+def test_every_call_has_its_inputs_and_outputs() -> None:
     ran = run(nn.Sequential(Relu(), nn.Flatten(0)), X)
     assert list(ran.calls) == ["0", "1", ""]
     assert list(ran.calls["0"].inputs) == [ran.number(X)]
@@ -57,7 +57,7 @@ def test_calls_that_began_earlier_may_end_later() -> None:
     assert calls[""].start < calls["0"].start
 
 
-def test_an_input_that_is_changed_in_place_is_seen_as_it_was() -> None:
+def test_input_changed_in_place_keeps_its_value_on_entry() -> None:
     class Doubling(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x.mul_(2)
@@ -68,7 +68,7 @@ def test_an_input_that_is_changed_in_place_is_seen_as_it_was() -> None:
     assert X.tolist() == [[1, -2]]
 
 
-def test_tensors_in_caches_count_as_inputs_and_what_is_put_there_as_given() -> None:
+def test_cached_tensors_are_inputs_and_new_ones_given() -> None:
     class Cache:
         def __init__(self, *keys: torch.Tensor) -> None:
             self.keys = list(keys)
@@ -92,7 +92,7 @@ def test_tensors_in_caches_count_as_inputs_and_what_is_put_there_as_given() -> N
     assert ran.number(X + 1) in ran.calls["inner"].given
 
 
-def test_what_the_pass_itself_put_on_a_module_is_an_input_and_a_constant_buffer_is_not() -> None:
+def test_attribute_set_during_run_is_input_constant_buffer_is_not() -> None:
     class Holder(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -120,10 +120,10 @@ def test_what_the_pass_itself_put_on_a_module_is_an_input_and_a_constant_buffer_
 
 
 @pytest.mark.parametrize(
-    ("mode", "told"),
+    ("mode", "reported"),
     [(Mode.EXPORTING, (True, True, False)), (Mode.TRACING, (False, False, True)), (Mode.PLAIN, (False, False, False))],
 )
-def test_the_model_runs_in_eval_mode_and_is_told_how_it_runs(mode: Mode, told: tuple[bool, ...]) -> None:
+def test_model_runs_in_eval_mode_and_torch_reports_mode(mode: Mode, reported: tuple[bool, ...]) -> None:
     def answers() -> tuple[bool, ...]:
         jit: Any = torch.jit
         return torch.compiler.is_exporting(), torch.compiler.is_compiling(), jit.is_tracing()
@@ -137,7 +137,7 @@ def test_the_model_runs_in_eval_mode_and_is_told_how_it_runs(mode: Mode, told: t
 
     model = Asking().train()
     run(model, X, mode=mode)
-    assert seen == [(False, *told)]
+    assert seen == [(False, *reported)]
     assert model.training
     assert answers() == (False, False, False)
 
@@ -182,7 +182,7 @@ class Looping(nn.Module):
         return out
 
 
-def test_a_call_that_a_branch_makes_is_seen_and_told_from_others() -> None:
+def test_call_made_by_branch_is_marked() -> None:
     calls = run(Branching(), X).calls
     assert {name: seen.in_body for name, seen in calls.items()} == {"before": False, "inside": True, "": False}
 

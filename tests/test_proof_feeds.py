@@ -48,7 +48,7 @@ def test_where_the_exporter_dropped_an_input_names_decide() -> None:
     assert names(IDS, MASK, extra=MORE, inputs="extra ids") == {"extra": [True], "ids": [1, 2]}
 
 
-def test_an_input_without_a_tensor_is_an_error_that_names_it() -> None:
+def test_input_without_tensor_raises_error_with_its_name() -> None:
     with pytest.raises(UsageError, match="none for other"):
         names(IDS, MASK, inputs="other")
 

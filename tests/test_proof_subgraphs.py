@@ -1,4 +1,4 @@
-"""Copies of nodes under other names, whatever stands inside them."""
+"""Subgraphs: the values that a node captures, and copies of nodes with other names."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def loop() -> onnx.NodeProto:
     return node
 
 
-def test_a_node_captures_what_its_subgraphs_read_from_outside_at_any_depth(loop: onnx.NodeProto) -> None:
+def test_node_captures_outer_values_read_at_any_depth(loop: onnx.NodeProto) -> None:
     assert set(captured(loop)) == {"o"}
     assert set(captured(dict(subgraphs_proto(loop))["body"].node[2])) == {"t", "o"}
     assert captured(dict(subgraphs_proto(loop))["body"].node[0]) == []
 
 
-def test_values_from_outside_are_renamed_at_any_depth_and_those_of_the_bodies_are_not(loop: onnx.NodeProto) -> None:
+def test_outer_values_alone_are_renamed_at_any_depth(loop: onnx.NodeProto) -> None:
     copy = renamed(loop, {"x": "X", "o": "O", "y": "Y", "v": "no", "t": "no", "r": "no"})
     body = dict(subgraphs_proto(copy))["body"]
     assert (list(copy.input), list(copy.output)) == (["n", "", "X"], ["Y"])
@@ -45,7 +45,7 @@ def test_the_node_itself_stays_as_it_was(loop: onnx.NodeProto) -> None:
     assert loop.SerializeToString() == before
 
 
-def test_references_to_a_calls_attributes_are_resolved_and_those_to_none_dropped() -> None:
+def test_attribute_references_are_resolved_or_dropped() -> None:
     node = helper.make_node("Gemm", ["a", "b"], ["c"], transA=1)
     for name in ("alpha", "beta"):
         node.attribute.add(name=name, ref_attr_name=f"given_{name}", type=onnx.AttributeProto.FLOAT)

@@ -90,7 +90,7 @@ def test_a_python_number_may_be_any_scalar_that_it_fits() -> None:
 
 
 @pytest.mark.parametrize("inference", [False, True])
-def test_the_state_of_a_tensor_changes_when_it_is_written_to(inference: bool) -> None:
+def test_version_changes_when_tensor_is_written_to(inference: bool) -> None:
     with torch.inference_mode(inference):
         tensor = torch.zeros(3)
         before = version_of(tensor)
@@ -99,7 +99,7 @@ def test_the_state_of_a_tensor_changes_when_it_is_written_to(inference: bool) ->
         assert version_of(tensor) != before
 
 
-def test_a_tensor_without_storage_has_a_state_in_inference_mode_too() -> None:
+def test_tensor_without_storage_has_version_in_inference_mode() -> None:
     with torch.inference_mode():
         assert version_of(torch.empty(2, device="meta")) is None
 

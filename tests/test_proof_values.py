@@ -29,13 +29,13 @@ def is_found(first: NDArray[Any], second: NDArray[Any], dtype: str = "", **toler
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_a_tensor_is_found_again_within_the_rounding_of_its_dtype(dtype: Any) -> None:
+def test_tensor_is_found_within_rounding_of_its_dtype(dtype: Any) -> None:
     first = numbers(3, 4, dtype=dtype)
     assert is_found(first, (first * (1 + 2 * np.finfo(dtype).eps)).astype(dtype))
     assert not is_found(first, (first * 1.1).astype(dtype))
 
 
-def test_a_bfloat16_tensor_comes_as_float32_and_is_compared_as_what_it_is() -> None:
+def test_bfloat16_tensor_held_as_float32_has_bfloat16_tolerance() -> None:
     first = numbers(3, 4).astype(ml_dtypes.bfloat16).astype(np.float32)
     assert is_found(first, first * np.float32(1.01), "bfloat16")
     assert not is_found(first, first * np.float32(1.01))
@@ -61,7 +61,7 @@ def test_another_tensor_is_not_found(second: NDArray[Any]) -> None:
 
 
 @pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf, LOWEST])
-def test_what_is_no_ordinary_number_must_stand_in_the_same_places(special: float) -> None:
+def test_special_numbers_must_have_the_same_places(special: float) -> None:
     first, moved = numbers(2, 3), numbers(2, 3)
     first[0, 1] = special
     moved[1, 1] = special
@@ -69,7 +69,7 @@ def test_what_is_no_ordinary_number_must_stand_in_the_same_places(special: float
     assert not is_found(first, moved)
 
 
-def test_a_masks_huge_numbers_do_not_hide_the_others() -> None:
+def test_huge_numbers_of_mask_do_not_hide_others() -> None:
     first = numbers(4, 4)
     first[np.triu_indices(4, 1)] = LOWEST
     second = first.copy()
@@ -77,13 +77,13 @@ def test_a_masks_huge_numbers_do_not_hide_the_others() -> None:
     assert not is_found(first, second)
 
 
-def test_noughts_of_either_sign_are_one_value() -> None:
+def test_zeros_of_either_sign_are_one_value() -> None:
     values = Values()
     assert values.add(fingerprint(np.array([0.0, 1.0]))) == values.add(fingerprint(np.array([-0.0, 1.0])))
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8, np.bool_])
-def test_integers_and_booleans_are_equal_in_every_element_or_not_at_all(dtype: Any) -> None:
+def test_integers_and_booleans_must_be_equal_everywhere(dtype: Any) -> None:
     first = np.array([[1, 0], [1, 1]], dtype)
     second = first.copy()
     second[0, 1] = 1
@@ -91,7 +91,7 @@ def test_integers_and_booleans_are_equal_in_every_element_or_not_at_all(dtype: A
     assert not is_found(first, second)
 
 
-def test_values_of_one_run_are_the_same_only_where_every_element_is() -> None:
+def test_values_of_one_run_need_equal_elements() -> None:
     values = Values()
     first = numbers(8)
     near = values.add(fingerprint(first * np.float32(1 + 1e-6)))
@@ -99,7 +99,7 @@ def test_values_of_one_run_are_the_same_only_where_every_element_is() -> None:
     assert values.add(fingerprint(first.copy())) == 1
 
 
-def test_of_two_near_values_the_nearer_is_meant() -> None:
+def test_nearer_of_two_near_values_is_found() -> None:
     values = Values({"float32": 0.1})
     first = numbers(8)
     one, other = values.add(fingerprint(first)), values.add(fingerprint(first * np.float32(1.05)))
@@ -107,14 +107,14 @@ def test_of_two_near_values_the_nearer_is_meant() -> None:
     assert values.find(fingerprint(first * np.float32(1.049))) == {other}
 
 
-def test_two_values_that_rounding_cannot_tell_apart_are_both_meant() -> None:
+def test_two_values_within_rounding_are_both_found() -> None:
     values = Values()
     first = numbers(8)
     both = {values.add(fingerprint(first)), values.add(fingerprint(first * np.float32(1 + 1e-6)))}
     assert values.find(fingerprint(first * np.float32(1 + 3e-7))) == both
 
 
-def test_a_large_tensor_is_kept_small_and_told_from_others() -> None:
+def test_large_tensor_has_small_fingerprint_of_its_own() -> None:
     first = numbers(3 * KEPT + 7)
     kept = fingerprint(first).numbers
     assert kept is not None
@@ -141,7 +141,7 @@ def test_a_large_tensor_is_kept_small_and_told_from_others() -> None:
         (np.zeros(3, ml_dtypes.int4), True),
     ],
 )
-def test_a_tensor_of_one_and_the_same_element_says_nothing(array: NDArray[Any], constant: bool) -> None:
+def test_tensor_with_equal_elements_is_constant(array: NDArray[Any], constant: bool) -> None:
     assert fingerprint(array).constant is constant
 
 

@@ -47,7 +47,7 @@ class World:
 
 
 def origins(text: str) -> Origins:
-    """Read `a b`, `a+b` (fused) or nothing; `/` stands for the root."""
+    """Read `a b`, `a+b` (fused) or nothing; `/` is the root."""
     evidence = Evidence.FUSED if "+" in text else Evidence.TRACED
     return tuple(Origin(name.strip("/"), evidence) for name in text.replace("+", " ").split())
 
@@ -205,7 +205,7 @@ def test_fused_input_that_others_read_is_dissolved_too() -> None:
     ("tags", "inputs"),
     [
         pytest.param("a b", "y", id="without a fusion"),
-        pytest.param("b", "y", id="without the maker"),
+        pytest.param("b", "y", id="without the giver"),
         pytest.param("a+b", "x", id="with an input that is there"),
     ],
 )

@@ -7,7 +7,7 @@ hides all that is computed from it:
     graph   noise = RandomUniformLike(x)    i = TopK(noise)    h = Gather(x, i)
     eager   torch.rand_like(x) is given the graph's noise, topk its i; h is then equal in both
 
-ViT-MAE needs the random numbers (its mask); RT-DETR and RT-DETRv2 need the orders (the best of equal anchors).
+ViT-MAE (its mask) and VITS (its noise) need the random numbers, RT-DETR and RT-DETRv2 the orders of equal anchors.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import copy
 import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property, wraps
 from typing import Any, Protocol
@@ -73,7 +73,8 @@ class EagerCall:
     effects: frozenset[int]
     """Tensors in arguments, caches and captured attributes when the call ended, and the numbers that it returned."""
     settings: frozenset[int] = frozenset()
-    """The inputs that are Python numbers alone: no call returned them, and most are no value of the graph."""
+    """The inputs that are Python numbers alone. A fusion cannot remove them: otherwise a flag that the call was given
+    would excuse a wrong tag (a counterexample of MUST-007)."""
 
     @cached_property
     def given(self) -> frozenset[int]:
@@ -147,16 +148,6 @@ def _run(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 @dataclass
-class _Entered:
-    start: int
-    in_body: bool
-    inputs: dict[int, str]
-    settings: frozenset[int]
-    holders: tuple[Any, ...]
-    modules: list[torch.nn.Module]
-
-
-@dataclass
 class _Watcher:
     """Takes the fingerprints while the model runs: a tensor may be changed in place right afterwards."""
 
@@ -165,7 +156,7 @@ class _Watcher:
     calls: list[EagerCall] = field(default_factory=list)
     _begun: int = 0
     _bodies: int = 0
-    _open: dict[str, _Entered] = field(default_factory=dict)
+    _open: dict[str, tuple[EagerCall, Any, list[torch.nn.Module]]] = field(default_factory=dict)
     _seen: Any = field(default_factory=WeakIdKeyDictionary)
     _unchanged: Any = field(default_factory=WeakIdKeyDictionary)
     _below: dict[str, list[torch.nn.Module]] = field(default_factory=dict)
@@ -202,18 +193,17 @@ class _Watcher:
         captured = self._captured(modules)
         inputs = self._numbers_of(held) | captured
         settings = frozenset(inputs.keys() - self._tensors_of(held).keys() - captured.keys())
-        self._open[call.name] = _Entered(self._begun, self._bodies > 0, inputs, settings, (args, kwargs), modules)
+        seen = EagerCall(call, self._begun, self._bodies > 0, inputs, {}, frozenset(), settings)
+        self._open[call.name] = seen, (args, kwargs), modules
         self._begun += 1
 
     def left(self, call: Call, output: Any) -> None:
         """Record the outputs of a call."""
-        entered = self._open.pop(call.name)
+        seen, holders, modules = self._open.pop(call.name)
         returned = self._tensors_of(walk(output))
         left = self._numbers_of((label, part) for label, part in walk(output) if not isinstance(part, torch.Tensor))
-        effects = frozenset((*left, *self._tensors_of(walk(entered.holders)), *self._captured(entered.modules)))
-        self.calls.append(
-            EagerCall(call, entered.start, entered.in_body, entered.inputs, returned, effects, entered.settings)
-        )
+        effects = frozenset((*left, *self._tensors_of(walk(holders)), *self._captured(modules)))
+        self.calls.append(replace(seen, returned=returned, effects=effects))
 
     def _captured(self, modules: list[torch.nn.Module]) -> dict[int, str]:
         """Return the tensors on the call's module or below it that this run has put there or changed."""

@@ -37,14 +37,17 @@ def _lost(
         if number in seen.settings or number in runs.folded or number in runs.reads(call):
             continue
         for giver in _givers(runs, call, number, partners):
-            # Where several calls were fused into one node, the giver may itself have lost the input made of the value.
+            # D-FINE: where several calls were fused into one node, the giver may have lost its own input to it.
             further = giver not in through and any(_lost(runs, giver, partners, value, through | {call}))
             if further or runs.computes_with(giver, value):
                 yield number, giver
 
 
 def _givers(runs: BothRuns, call: str, number: int, partners: Sequence[Owner]) -> Iterator[str]:
-    """Yield the partners that gave an input; if no call returned it, the nearest call above that was not given it."""
+    """Yield the partners that gave an input; if no call returned it, the nearest call above that was not given it.
+
+    GPT-2 needs the call above: its attention transposes by an operation of its own.
+    """
     givers = runs.givers.get(number)
     if givers:
         yield from (giver for giver in givers if any(giver in partner.calls for partner in partners))

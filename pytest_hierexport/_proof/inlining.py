@@ -8,7 +8,7 @@ entered: their node has the origins of all nodes inside it.
     after   y/then_branch/p = Relu(t)                    key y/then_branch/p, holder y
             y = If (c) <as before>                       returned y/then_branch/p
 
-onnx's own inliner does the functions alone, and gives nodes names from which their keys cannot be told.
+onnx's own inliner inlines functions alone, and its names do not lead back to the keys of the nodes.
 """
 
 from __future__ import annotations

@@ -147,10 +147,6 @@ class Graph:
         stored = (value for node in self.nodes if node.operator == "Constant" for value in node.outputs)
         return frozenset((*self.initializers, *stored))
 
-    def outside(self, node: Node, call: str) -> Iterator[Owner]:
-        """Yield the owners of a node that do not lie in a call."""
-        return (owner for owner in node.owners if call not in owner.calls)
-
     def fused_with(self, node: Node, call: str) -> Iterator[Owner]:
         """Yield the owners outside a call that a fusion gave the node together with the call."""
         fused = [owner for owner in node.owners if owner.origin.evidence is Evidence.FUSED]
@@ -159,7 +155,7 @@ class Graph:
 
 
 def _holders(key: str) -> Iterator[str]:
-    """Yield the keys of the nodes whose subgraphs a node stands in, the outermost first."""
+    """Yield the keys of the nodes whose subgraphs contain a node, the outermost first."""
     start = key.rfind("//") + 2 if "//" in key else 0
     at = key.find("/", start)
     while at >= 0:

@@ -8,7 +8,6 @@ u = Add(z, w)                own 1e-4, inherited 1e-2
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 
 import numpy as np
 import onnx
@@ -24,7 +23,6 @@ def dtype_name(code: int) -> str:
     return str(np.dtype(onnx.helper.tensor_dtype_to_np_dtype(code)).name)
 
 
-@dataclass
 class Rounding:
     """The tolerances of a graph's values; asking for them in the order of the nodes takes linear time.
 
@@ -33,19 +31,15 @@ class Rounding:
         tolerances: Tolerances by dtype name, in place of the dtypes' own.
     """
 
-    graph: onnx.GraphProto
-    tolerances: Mapping[str, float]
-    own: dict[str, float] = field(init=False)
-    """The tolerance of each value itself; that of its dtype, where the graph states it."""
-    _coarsest: dict[str, float] = field(default_factory=dict)
-    _next: int = 0
-
-    def __post_init__(self) -> None:
-        stated = (*self.graph.value_info, *self.graph.output)
-        codes = {value.name: value.type.tensor_type.elem_type for value in stated}
-        self.own = {name: tolerance_of(dtype_name(code), self.tolerances) for name, code in codes.items() if code}
-        self._nodes = [(list(_inputs(node)), list(filter(None, node.output))) for node in self.graph.node]
+    def __init__(self, graph: onnx.GraphProto, tolerances: Mapping[str, float]) -> None:
+        """Begin with the tolerances of the dtypes that the graph states."""
+        codes = {value.name: value.type.tensor_type.elem_type for value in (*graph.value_info, *graph.output)}
+        self.own = {name: tolerance_of(dtype_name(code), tolerances) for name, code in codes.items() if code}
+        """The tolerance of each value itself."""
+        self._nodes = [(list(_inputs(node)), list(filter(None, node.output))) for node in graph.node]
         self._producer = {value: i for i, (_, outputs) in enumerate(self._nodes) for value in outputs}
+        self._coarsest: dict[str, float] = {}
+        self._next = 0
 
     def inherited(self, value: str) -> float:
         """Return the largest tolerance of what a value is computed from."""

@@ -1,4 +1,4 @@
-"""Describes one run of a node: the functions and branches that it stands in, and its origins there."""
+"""Describes one run of a node: the functions and branches around it, and its origins there."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Step:
     node: onnx.NodeProto
     """The node, with the names that its values have in this run."""
     holders: tuple[Step, ...] = ()
-    """The `If` nodes that it stands in, the outermost first."""
+    """The `If` nodes around it, the outermost first."""
     site: Site | None = None
-    """The call of the function that it stands in."""
+    """The call of the function around it."""
     returned: tuple[str, ...] = ()
     """The values that its own branch returns to it."""
     inside: tuple[str, ...] = ()

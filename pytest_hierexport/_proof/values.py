@@ -26,10 +26,10 @@ Candidates = tuple[frozenset[int], ...]
 COARSEST = 1e-2
 """The largest tolerance, relative to magnitude, that a finer dtype gets in the coarser retry."""
 _HARDLY = 0.02
-"""The distance, as a share of the tolerance, within which values are not told apart."""
+"""The distance, as a share of the tolerance, within which values are not distinguished."""
 _TIMES = 4.0
 """How many times as far as the nearest value another may lie and still be a candidate. Without these two, two near
-values of random architectures are told apart by rounding errors alone (seeds 91 and 179 of the benchmark)."""
+values of random architectures are distinguished by rounding errors alone (seeds 91 and 179 of the benchmark)."""
 _MEANS = 1e-6
 """The relative rounding error of a weighted mean."""
 

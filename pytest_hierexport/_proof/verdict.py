@@ -154,10 +154,8 @@ class _Call:
 
         Merged nodes need it: the mask of layer 0 and layer 1 leaves layer 0 for layer 1, which owns it as well.
         """
-        return any(
-            all(self.runs.gave(call, value) for call in owner.calls - consumer)
-            for owner in self.runs.graph.outside(producer, self.name)
-        )
+        outside = (owner.calls for owner in producer.owners if self.name not in owner.calls)
+        return any(all(self.runs.gave(call, value) for call in calls - consumer) for calls in outside)
 
     def _dissolved(self, node: Node, value: str) -> Verdict | None:
         """Return the input that the call lost to the fusion at a node, where that explains what the node reads."""
