@@ -105,6 +105,20 @@ def _is_there(page: Path, path: str, heading: str) -> bool:
     return heading in {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
 
 
+def test_a_room_imports_only_rooms_before_it() -> None:
+    rooms = re.findall(r"^\| `(_[a-z]+)` \|", (DOCS / "architecture.md").read_text(encoding="utf-8"), re.MULTILINE)
+    package = ROOT / "pytest_hierexport"
+    assert set(rooms) == {file.parent.name for file in package.glob("_*/__init__.py")}
+    wrong = [
+        f"{file.relative_to(package)} imports {other}"
+        for position, room in enumerate(rooms)
+        for file in (package / room).rglob("*.py")
+        for other in re.findall(r"(?:from|import) pytest_hierexport\.(\w+)", file.read_text(encoding="utf-8"))
+        if other in rooms[position + 1 :] or other in {"assertions", "cli", "plugin"}
+    ]
+    assert not wrong
+
+
 def test_the_example_of_the_architecture_gives_what_is_shown() -> None:
     (code,) = blocks("architecture.md", "python")
     (snapshot,) = (block for block in blocks("architecture.md", "text") if block.startswith("/Net"))
