@@ -101,11 +101,9 @@ def replace_files(folder: Path, files: Sequence[Path], owner: str) -> None:
         OSError: They cannot be written.
     """
     listed, names = read_list(folder), [path.name for path in files]
-    foreign = [
-        folder / name for name in names if os.path.lexists(folder / name) and not _is_listed(folder, name, listed)
-    ]
-    if foreign:
-        raise ForeignFileError(foreign[0])
+    for name in names:
+        if os.path.lexists(folder / name) and not _is_listed(folder, name, listed):
+            raise ForeignFileError(folder / name)
     made = dict.fromkeys(names, (owner,))
     # Listed before they are written, so that a crash leaves no file that is not on the list.
     write_list(folder, {**listed, **made})
