@@ -1,4 +1,4 @@
-"""Defines the errors that a user can mend, and puts the errors of other code into words."""
+"""Defines the errors that a user can fix, and puts the errors of other code into words."""
 
 from __future__ import annotations
 
@@ -149,10 +149,10 @@ def in_words(error: BaseException) -> str:
 def _place(error: BaseException) -> str:
     """Return the innermost line of the user's code; the empty text where only exporters' code ran."""
     folders = [_folder(name) for name in _MACHINERY]
-    ours = Path(__file__).parent
+    package = Path(__file__).parent
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         file = Path(frame.filename)
-        if ours in file.parents:
+        if package in file.parents:
             break
         if file.is_absolute() and not any(folder in file.parents for folder in folders if folder is not None):
             return f" ({file.name}, line {frame.lineno})"

@@ -172,7 +172,7 @@ def test_a_dynamic_axis_that_an_input_does_not_have_is_told_with_its_shape() -> 
 def test_a_dynamic_shape_of_no_input_is_told_with_those_there_are(name: str) -> None:
     with pytest.raises(CollectError) as caught:
         case(lambda: (Halver(), (X,)), dynamic_shapes={name: {0: "batch"}}).load()
-    assert (caught.value.found, "that it is given: x" in caught.value.expected) == (name, True)
+    assert (caught.value.found, "for its inputs: x" in caught.value.expected) == (name, True)
 
 
 @pytest.mark.parametrize("inputs", [((X, X, X),), ((), {"q": X}), ()], ids=["too many", "no such name", "none"])

@@ -89,7 +89,7 @@ def write_own_code(folder: Path) -> None:
 def test_a_checkpoint_s_own_code_is_not_run(tmp_path: Path) -> None:
     write_own_code(tmp_path / "own")
     (case,) = select(["./own"], tmp_path)
-    with pytest.raises(CollectError, match=r"brings its own code(.|\n)*trust_remote_code = true"):
+    with pytest.raises(CollectError, match=r"with its own code(.|\n)*trust_remote_code = true"):
         case.load()
 
 

@@ -1,1 +1,1 @@
-"""Calls, tags, names, the module tree and the attribution; knows neither torch nor ONNX."""
+"""Describes calls, tags, names, the module tree and the attribution. Knows neither torch nor ONNX."""

@@ -1,4 +1,4 @@
-"""Which calls every node and initializer of a graph comes from, and how well that is known."""
+"""Records the calls that each node and initializer of a graph comes from, with the evidence for each."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ __all__ = ["Attribution", "Evidence", "Origin", "Origins", "Primary", "order_ori
 
 
 class Evidence(str, Enum):
-    """How an origin is known, the strongest first."""
+    """The kinds of evidence for an origin, the strongest first."""
 
     TRACED = "traced"
     """Recorded while the model was captured."""
     MERGED = "merged"
-    """An optimizer replaced this call's equal operation by the node."""
+    """An optimizer replaced an equal operation of this call with the node (common subexpression elimination)."""
     FUSED = "fused"
-    """An optimizer made the node of several, this call's among them."""
+    """An optimizer made the node from several operations, one of them of this call."""
     FOLDED = "folded"
-    """The call's operations were computed ahead of time; their result is the initializer."""
+    """Constant folding turned operations of the call into the initializer."""
     DERIVED = "derived"
-    """Placed by its neighbours: a fallback, counted and shown as one."""
+    """Guessed from the neighbours of the node: a fallback, counted and shown as one."""
 
     @property
     def strength(self) -> int:
@@ -47,7 +47,7 @@ class Origin:
 
 Origins = tuple[Origin, ...]
 Primary = str | Callable[[Hierarchy, Sequence[Origin]], Origin]
-"""How the first of several origins is chosen: `"first"`, `"ancestor"` or a function of the user's."""
+"""The choice of the first of several origins: `"first"`, `"ancestor"` or a function."""
 
 
 def order_origins(hierarchy: Hierarchy, origins: Iterable[Origin], primary: Primary = "first") -> Origins:
@@ -55,13 +55,13 @@ def order_origins(hierarchy: Hierarchy, origins: Iterable[Origin], primary: Prim
 
     Args:
         hierarchy: The calls.
-        origins: In any order, calls repeated or not.
-        primary: `"first"`: the first call in execution order. `"ancestor"`: the nearest call that all of the
-            origins were made below, with the evidence of the first. A function: what it returns.
+        origins: In any order; a call may occur several times.
+        primary: `"first"`: the first call in execution order. `"ancestor"`: the nearest common ancestor of the
+            calls, with the evidence of the first. A function: the origin that it returns.
 
     Raises:
-        KeyError: An origin's call is not of this hierarchy.
-        UsageError: `primary` is none of these, or a function that returns no origin of this hierarchy.
+        KeyError: The hierarchy lacks the call of an origin.
+        UsageError: `primary` is none of these, or a function that returns something else.
     """
     if isinstance(primary, str) and primary not in _POLICIES:
         raise _unknown_policy(primary)
@@ -73,15 +73,14 @@ def order_origins(hierarchy: Hierarchy, origins: Iterable[Origin], primary: Prim
     ordered = tuple(Origin(call, strongest[call]) for call in sorted(strongest, key=hierarchy.position.__getitem__))
     if len(ordered) < 2 or primary == "first":
         return ordered
-    chosen = _common_ancestor(hierarchy, ordered) if primary == "ancestor" else _ask(primary, hierarchy, ordered)
+    if primary == "ancestor":
+        chosen = Origin(hierarchy.common(origin.call for origin in ordered), ordered[0].evidence)
+    else:
+        chosen = _choose(primary, hierarchy, ordered)
     return (chosen, *(origin for origin in ordered if origin.call != chosen.call))
 
 
-def _common_ancestor(hierarchy: Hierarchy, origins: Sequence[Origin]) -> Origin:
-    return Origin(hierarchy.common(origin.call for origin in origins), origins[0].evidence)
-
-
-def _ask(primary: Primary, hierarchy: Hierarchy, origins: Sequence[Origin]) -> Origin:
+def _choose(primary: Primary, hierarchy: Hierarchy, origins: Sequence[Origin]) -> Origin:
     if not callable(primary):
         raise _unknown_policy(primary)
     chosen = primary(hierarchy, origins)
@@ -107,7 +106,7 @@ class Attribution:
     """The origins of every node of a graph, its subgraphs and functions included, and of every initializer.
 
     Nodes and initializers are named by their keys (see :mod:`pytest_hierexport._onnx.graph`). The first origin of each
-    is its primary. A node of which nothing is known has no origins; such an initializer is not listed.
+    is its primary. A node may have no origins; an initializer without origins is not listed.
     """
 
     hierarchy: Hierarchy
@@ -115,9 +114,9 @@ class Attribution:
     initializers: Mapping[str, Origins] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Leave out what says nothing, so that equal knowledge makes equal attributions."""
-        known = {key: origins for key, origins in self.initializers.items() if origins}
-        object.__setattr__(self, "initializers", known)
+        """Drop initializers without origins, so that attributions that say the same are equal."""
+        listed = {key: origins for key, origins in self.initializers.items() if origins}
+        object.__setattr__(self, "initializers", listed)
 
     def tag(self, node: str) -> str:
         """Return the primary tag of a node.

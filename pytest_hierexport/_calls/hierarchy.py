@@ -1,8 +1,15 @@
-"""The calls of a forward pass, the tags people read, and the tree of modules.
+"""Holds the calls of one forward pass, and gives each a tag that people can read.
 
-Nothing here knows torch or ONNX: names and classes come in as text. A *path* is the dotted attribute path of
-a module instance, a *call name* is a path with `@k` for the run after the first under that path, and the
-root's call name is the empty string. :mod:`pytest_hierexport._calls.names` says how these are written.
+Names and classes come in as text. A *path* is the dotted attribute path of a module instance, a *call name* is a path
+with `@k` for each further run under that path, and the root's call name is the empty string; see
+:mod:`pytest_hierexport._calls.names`.
+
+    call name        class                  tag
+    ""               m.Net                  /Net
+    layers           torch.nn.ModuleList    /Net
+    layers.0         m.Layer                /Net/Layer.0
+    layers.0.linear  torch.nn.Linear        /Net/Layer.0
+    layers.0@1       m.Layer                /Net/Layer.0@1
 """
 
 from __future__ import annotations
@@ -49,7 +56,7 @@ def element_count(shape: Iterable[int]) -> int:
     """Return the number of elements of a tensor of that shape.
 
     Raises:
-        ValueError: No tensor has this shape: a dimension is negative, or the elements exceed 64 bits.
+        ValueError: A dimension is negative, or the elements exceed 64 bits.
     """
     dimensions = list(shape)
     if any(dimension < 0 for dimension in dimensions):
@@ -116,11 +123,11 @@ class Hierarchy(Mapping[str, Call]):
 
     Args:
         calls: Every call after its parent, the root's first.
-        keep: Qualified `torch.nn` classes that shall appear in tags all the same.
+        keep: Qualified `torch.nn` classes that appear in tags nevertheless.
 
     Raises:
-        ValueError: Two calls of one name, a call before its parent, or a call other than the root's first that
-            nothing made.
+        ValueError: Two calls have one name, a call comes before its parent, or a call other than the first has no
+            parent.
     """
 
     def __init__(self, calls: Iterable[Call], keep: Iterable[str] = ()) -> None:
@@ -152,7 +159,7 @@ class Hierarchy(Mapping[str, Call]):
         return len(self._calls)
 
     def __eq__(self, other: object) -> bool:
-        """Equal where the calls, their order and the kept classes are."""
+        """Whether the calls, their order and the kept classes are equal."""
         if not isinstance(other, Hierarchy):
             return NotImplemented
         return self.keep == other.keep and list(self._calls.items()) == list(other._calls.items())
@@ -161,7 +168,7 @@ class Hierarchy(Mapping[str, Call]):
 
     @cached_property
     def position(self) -> Mapping[str, int]:
-        """The place of every call in execution order."""
+        """The position of every call in execution order."""
         return {name: i for i, name in enumerate(self._calls)}
 
     @cached_property
@@ -185,7 +192,7 @@ class Hierarchy(Mapping[str, Call]):
         return ancestor in self.lineage(name)
 
     def common(self, names: Iterable[str]) -> str:
-        """Return the nearest call that all of these are or were made below; the root where there are none."""
+        """Return the nearest common ancestor of these calls, themselves included; the root for no calls."""
         lineages = [list(self.lineage(name)) for name in names]
         if not lineages:
             return ROOT
@@ -193,7 +200,7 @@ class Hierarchy(Mapping[str, Call]):
         return next(call for call in lineages[0] if call in shared)
 
     def is_kept(self, name: str) -> bool:
-        """Whether the call has a segment of its own in tags: its class is not from `torch.nn`, or is kept."""
+        """Whether the call has a segment in tags: its class is kept, or not from `torch.nn`."""
         return self._kept[name] == name
 
     def kept(self, name: str) -> str | None:
@@ -232,7 +239,7 @@ class Hierarchy(Mapping[str, Call]):
         return None if parent is None else self._kept[parent]
 
     def resolve(self, tag: str) -> Call:
-        """Return the one call that a tag stands for.
+        """Return the one call of a tag.
 
         Raises:
             KeyError: No call has this tag.

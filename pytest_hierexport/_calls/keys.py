@@ -1,4 +1,4 @@
-"""The part of a tag's segment that tells one instance from the others of its class name.
+"""Computes the key of a module instance: the part of a tag's segment that distinguishes it from others of its class.
 
     model                       segments below /Net
     layer.0, layer.1: Layer     Layer.0, Layer.1                  all in one list: the index
@@ -7,10 +7,9 @@
     shared: Norm                Layer.0/Norm..shared              called by a module that does not hold it: `.` and
                                                                   the path from the root
 
-An instance's key depends on the instances of its class name that the same module holds, and on nothing else: neither
-on who calls them nor on the order of the calls. The four forms cannot read alike: none is empty but that of the only
-one, none is a bare number but an index, and none starts with a dot but a path from the root. So no two models that
-hold an instance alike give its tag to another instance.
+An instance's key depends only on the instances of its class name that the same module holds, not on callers or the
+order of calls. The four forms are distinct: only that of the single instance is empty, only an index is a number, only
+a path from the root starts with a dot. So a tag never moves to another instance while its own stays in its place.
 """
 
 from __future__ import annotations
@@ -46,12 +45,12 @@ class Keys:
         Args:
             path: The instance's path.
             class_name: Its class's name.
-            caller: The path of the module whose segment stands before; None where none does.
+            caller: The path of the module of the segment before; None for the first segment.
         """
         return self._keys[path, class_name] if caller == self._holder(path) else _from_root(path)
 
     def _holder(self, path: str) -> str | None:
-        """Return the path of the nearest instance with a segment that holds this one; None where none does."""
+        """Return the path of the nearest instance with a segment that holds this one; None where there is none."""
         while path:
             path = path.rpartition(".")[0]
             if path in self._paths:
@@ -63,8 +62,8 @@ def sibling_keys(class_name: str, holder: str, paths: Collection[str]) -> dict[s
     """Return the key of each of the instances that share a class name and a holder.
 
     Args:
-        class_name: Their class's name; an empty one never says enough.
-        holder: The holder's path; the root's where they have none.
+        class_name: Their class's name; an empty one always needs a key.
+        holder: The holder's path; the root's without a holder.
         paths: The instances' paths.
     """
     names = {path: path.rpartition(".")[2] for path in paths}
@@ -78,10 +77,10 @@ def sibling_keys(class_name: str, holder: str, paths: Collection[str]) -> dict[s
 
 
 def _is_index(name: str) -> bool:
-    """Whether this is the name of a list's item: lists alone name their items by position."""
+    """Whether this is the name of a list's item: only lists name their items by position."""
     return name.isascii() and name.isdecimal()
 
 
 def _from_root(path: str) -> str:
-    """Return a key that stands for this path alone, whatever holds it."""
+    """Return the key made of the whole path, which no other instance has."""
     return f".{path}"

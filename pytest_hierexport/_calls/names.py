@@ -1,7 +1,11 @@
-"""Names as data: what makes paths, call names, classes and tags split back into what they were made from.
+"""Encodes names so that paths, call names, classes and tags split back into their parts, and shows text safely.
 
-A module or a class may have any name. :func:`encode` makes the characters that separate names safe; everything
-that joins names here takes or gives encoded ones. :func:`one_line` and :func:`printable` show any text to people.
+A module or a class may have any name. :func:`encode` percent-encodes separators; the functions that join names take or
+return encoded ones. :func:`one_line` and :func:`printable` escape control characters for people.
+
+    encode("a.b")               a%2Eb
+    join_path(("layers", "0"))  layers.0
+    call_name("layers.0", 1)    layers.0@1
 """
 
 from __future__ import annotations
@@ -22,44 +26,44 @@ __all__ = [
     "split_call_name",
 ]
 
-# The C0 and C1 controls; what breaks a line or turns its direction; invisible characters that join nothing (of the
-# zero-width ones, scripts need the joiners); lone surrogates, which no UTF-8 text can hold. Ranges rather than
-# `str.isprintable`, which changes with Python's Unicode tables.
+# The C0 and C1 controls; line separators and direction marks; invisible characters except the joiners that scripts
+# need; lone surrogates, which UTF-8 cannot encode. Ranges, because `str.isprintable` changes with Python's Unicode
+# tables.
 _CONTROLS = (
     "\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
     "\U000e0000-\U000e007f"
 )
 _CONTROL = re.compile(f"[{_CONTROLS}]")
 _UNSAFE = re.compile(f"[/.@%{_CONTROLS}]")
-# What separates the operators of a module in a snapshot, beside an operator from its domain.
+# The separators between operators in a snapshot, and between an operator and its domain.
 _UNSAFE_IN_OPERATOR = re.compile(rf"[\s,:%{_CONTROLS}]")
 _ENCODED = re.compile("(?:%[0-9A-Fa-f]{2})+")
-# Where PyTorch defines the building blocks that every model shares: they say what is computed, not where.
+# The modules where PyTorch defines the layers that every model uses.
 _BUILDING_BLOCKS = ("torch.nn.", "torch.ao.nn.", "torch._C.")
 
 
 def encode(name: str) -> str:
     """Percent-encode the separators `/ . @ %` and control characters of one attribute or class name."""
-    # An identifier holds none of them and is found to be one in a quarter of the time.
+    # An identifier has no such character; checking that takes a quarter of the time.
     return name if name.isidentifier() else _UNSAFE.sub(_encode_character, name)
 
 
 def encode_operator(domain: str, op_type: str) -> str:
-    """Return the text that stands for an operator: `Add`, or `domain::Name` outside ONNX's own domain.
+    """Return an operator as text: `Add`, or `domain::Name` outside ONNX's own domain.
 
-    It holds no white space, comma or control character, and splits back into the two, whatever they hold.
+    It has no white space, comma or control character, and splits back into domain and name.
     """
     name = _UNSAFE_IN_OPERATOR.sub(_encode_character, op_type)
     return name if domain in {"", "ai.onnx"} else f"{_UNSAFE_IN_OPERATOR.sub(_encode_character, domain)}::{name}"
 
 
 def one_line(text: str) -> str:
-    r"""Return text that a terminal shows on one line as it stands, its control characters escaped: `\x1b`, `\n`."""
+    r"""Return text that a terminal shows on one line, its control characters escaped: `\x1b`, `\n`."""
     return text if text.isascii() and text.isprintable() else _CONTROL.sub(_escape_character, text)
 
 
 def printable(text: str) -> str:
-    """Return text of several lines with all control characters but the line feeds escaped; see :func:`one_line`."""
+    """Return text of several lines, each as :func:`one_line` returns it."""
     return "\n".join(one_line(line) for line in text.split("\n"))
 
 
@@ -108,11 +112,11 @@ def split_call_name(name: str) -> tuple[str, int]:
 
 
 def qualified_class(module: str, qualname: str, name: str) -> str:
-    """Return the text that stands for a class: its module, its scope and its encoded `__name__`.
+    """Return a class as text: its module, its scope and its encoded `__name__`.
 
-    The part after the last dot is always the class's name, even where that name holds a dot itself.
+    The part after the last dot is always the class's name, also for a name with a dot in it.
     """
-    # A class that was renamed without its `__qualname__` has no scope that we could tell from its old name.
+    # A class that was renamed without its `__qualname__` has a scope that cannot be separated from its old name.
     scope = qualname[: -len(name)] if name and f".{qualname}".endswith(f".{name}") else ""
     return f"{module}.{scope}{encode(name)}"
 

@@ -1,4 +1,4 @@
-"""Models with their inputs, and what may be asked for to get them."""
+"""Turns selectors into cases: models with example inputs, and the options of their export."""
 
 from __future__ import annotations
 

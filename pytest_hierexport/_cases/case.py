@@ -1,4 +1,4 @@
-"""A case: a model with its example inputs, as something that can be made again and again."""
+"""Defines a case: a factory of a model and its example inputs, which is called anew for each use."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _PROMISE = "a model, (model, args), (model, args, kwargs), a mapping with these 
 
 @dataclass
 class Example:
-    """A model and the inputs to run it on."""
+    """A model and its example inputs."""
 
     model: torch.nn.Module
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     dynamic_shapes: Any = None
-    """As for `torch.onnx.export`; a plain dict of input name to dimension names will do."""
+    """As for `torch.onnx.export`; a plain dict of input name to dimension names is enough."""
 
 
 @dataclass(frozen=True)
 class KnownFailure:
-    """A rule that a model is known to break: it fails when the rule passes, and from the day after it expires."""
+    """A rule that a model is known to break. An error where the rule passes, or after the last day."""
 
     rule: str
     until: dt.date
@@ -57,35 +57,35 @@ class Case:
 
     name: str
     factory: Callable[[], object]
-    """Makes the model and its inputs; imports what it needs when it is called."""
+    """Makes the model and its inputs; heavy imports happen in the call."""
     source: str
     """The selector that gives this case."""
     anchor: Path | None = None
-    """The manifest or the factory's file; None where there is neither."""
+    """The manifest or the factory's file, if any."""
     manifest: Path | None = None
     """The manifest that states the case."""
     exporter: str = "auto"
     opset: int | None = None
     dynamic_shapes: Any = None
     randomise: bool = True
-    """Whether weights are made generic: stock initialisation makes equal values, and equal values prove nothing."""
+    """Whether weights are made generic: PyTorch's initialisation makes equal values, which prove nothing."""
     tolerances: Mapping[str, float] = field(default_factory=dict)
-    """Relative tolerance by dtype (`float32`), where the rules' own shall not hold."""
+    """Relative tolerance by dtype (`float32`), instead of the rules' defaults."""
     allow_derived: int = 0
-    """How many nodes may have a `derived` origin."""
+    """The number of nodes that may have a `derived` origin."""
     known_failures: tuple[KnownFailure, ...] = ()
     strict: bool | None = None
-    """Whether `auto` fails where it would fall back to an exporter that records one run; None leaves it to the run."""
+    """Whether `auto` fails instead of falling back to an exporter that records one run; None: as the run says."""
     keep: tuple[str, ...] = ()
-    """`torch.nn` classes that shall appear in tags, as `package.Class`."""
+    """`torch.nn` classes that appear in tags, as `package.Class`."""
     files: tuple[Path, ...] = ()
-    """Files beside the project's code that the model is made of."""
+    """Files besides Python code that the model is built from."""
 
     def load(self) -> Example:
-        """Build the model and its inputs under a fixed seed, its weights generic where `randomise` says so.
+        """Build the model and its inputs under a fixed seed, with generic weights if `randomise` is set.
 
         Raises:
-            CollectError: The factory fails or gives something that is no model.
+            CollectError: The factory fails or returns something that is no model.
         """
         with _seeded():
             try:
@@ -96,7 +96,7 @@ class Case:
                 raise CollectError(
                     f"the factory of {self.name} ({self.source}) to make a model",
                     found=gist(error),
-                    do="call the factory by itself, without arguments, and mend what it raises",
+                    do="call the factory without arguments, and fix the error that it raises",
                 ) from error
             example = self._as_example(made)
             if self.randomise:
@@ -106,7 +106,7 @@ class Case:
         return example
 
     def known_failure(self, rule: str) -> KnownFailure | None:
-        """Return what is known of this rule's failure on this case, expired or not."""
+        """Return the known failure of a rule on this case, expired or not; None if there is none."""
         return next((known for known in self.known_failures if known.rule == rule), None)
 
     def _as_example(self, made: object) -> Example:
@@ -122,7 +122,7 @@ class Case:
         return Example(model, args, kwargs, self._shapes_of_all(shapes, self._bound(model, args, kwargs)))
 
     def _inputs(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Take a bare tensor for the only argument and a bare mapping for keyword arguments."""
+        """Take a bare tensor as the only argument and a bare mapping as keyword arguments."""
         if not isinstance(kwargs, (Mapping, NoneType)):
             raise CollectError(
                 f"the keyword inputs of {self.name} ({self.source}) as a mapping",
@@ -136,7 +136,7 @@ class Case:
     def _bound(
         self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> inspect.BoundArguments | None:
-        """Return the inputs by the names that forward has for them; None where something may still change them."""
+        """Bind the inputs to the parameters of `forward`; None where that cannot be known: hooks may change inputs."""
         try:
             signature = inspect.signature(model.forward)
             return None if model._forward_pre_hooks else signature.bind(*args, **kwargs)
@@ -147,11 +147,11 @@ class Case:
             raise CollectError(
                 f"inputs of {self.name} that {type(model).__name__}.forward takes",
                 found=f"{error}; given are: {given or 'none'}",
-                do=f"give those of forward{signature}",
+                do=f"give the inputs of forward{signature}",
             ) from None
 
     def _shapes_of_all(self, shapes: Any, inputs: inspect.BoundArguments | None) -> Any:
-        """Name every input in shapes that are stated by name: torch wants to be told of static ones too."""
+        """Add the static inputs to shapes that are stated by name: torch requires an entry for each input."""
         if inputs is None:
             return shapes
         kinds = {parameter.kind for parameter in inputs.signature.parameters.values()}
@@ -160,7 +160,7 @@ class Case:
         unknown = [str(name) for name in shapes if name not in inputs.arguments]
         if unknown:
             raise CollectError(
-                f"dynamic shapes of {self.name} for inputs that it is given: {', '.join(inputs.arguments)}",
+                f"dynamic shapes of {self.name} for its inputs: {', '.join(inputs.arguments)}",
                 found=", ".join(unknown),
                 do="name inputs as forward names them",
             )
@@ -181,7 +181,7 @@ class Case:
 
 
 def parts_of(made: object) -> dict[str, Any]:
-    """Return what a factory gave by name; empty where it is none of the things that a factory may give."""
+    """Return the parts of a factory's result by name; empty for a result of no known form."""
     if isinstance(made, Example):
         return {name: getattr(made, name) for name in _PARTS}
     if isinstance(made, Mapping):
@@ -201,11 +201,11 @@ def _describe(made: object) -> str:
 
 @contextmanager
 def _seeded() -> Iterator[None]:
-    """Draw the same random numbers each time, and leave everybody's generators as they were."""
+    """Seed all random number generators; restore their states at the end."""
     import numpy as np
     import torch
 
-    states = random.getstate(), np.random.get_state()  # noqa: NPY002  # the state that a factory may draw from
+    states = random.getstate(), np.random.get_state()  # noqa: NPY002  # a factory may use the global state
     with torch.random.fork_rng(devices=[]):
         random.seed(SEED)
         np.random.seed(SEED)  # noqa: NPY002

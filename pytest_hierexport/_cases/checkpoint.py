@@ -1,4 +1,4 @@
-"""A transformers checkpoint as a case: a folder that `save_pretrained` wrote, or its `config.json` alone."""
+"""Makes a case of a transformers checkpoint: a folder that `save_pretrained` wrote, or its `config.json` alone."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _WEIGHTS = ("*.safetensors", "*.bin")
 
 
 def checkpoint_case(path: Path, source: str) -> Case:
-    """Return the case of a checkpoint folder, or of the configuration file of one.
+    """Return the case of a checkpoint folder, or of its configuration file.
 
-    A folder with weights keeps them; a configuration alone gives a model with random ones.
+    The weights of a folder are kept; a configuration alone gives random weights.
 
     Raises:
         UsageError: The path is no such folder.
@@ -44,7 +44,7 @@ def checkpoint_case(path: Path, source: str) -> Case:
 
 
 def with_remote_code(case: Case) -> Case | None:
-    """Return the case with the checkpoint's own code allowed to run; None where it is no checkpoint's."""
+    """Return the case with permission to run the checkpoint's code; None for a case of another kind."""
     factory = case.factory
     if not isinstance(factory, partial) or factory.func is not load_checkpoint:
         return None
@@ -52,10 +52,10 @@ def with_remote_code(case: Case) -> Case | None:
 
 
 def load_checkpoint(folder: Path, *, weights: bool, trust_remote_code: bool = False) -> Example:
-    """Load the model of a checkpoint and make inputs that it runs on; nothing is downloaded.
+    """Load the model of a checkpoint and find inputs that it runs on; nothing is downloaded.
 
     Raises:
-        CollectError: transformers is missing or cannot load the folder, or no inputs were found that the model takes.
+        CollectError: transformers is missing or cannot load the folder, or the model runs on no inputs that were tried.
     """
     try:
         import transformers
@@ -73,7 +73,7 @@ def load_checkpoint(folder: Path, *, weights: bool, trust_remote_code: bool = Fa
 
 
 def _model(transformers: Any, config: Any, folder: Path, *, weights: bool, trust_remote_code: bool) -> Any:
-    """Load the class that the configuration names; AutoModel's choice where transformers has none of that name."""
+    """Load the class that the configuration names; if transformers lacks it, the one that AutoModel chooses."""
     stated = _stated_class(transformers, config)
     if stated is not None:
         return stated.from_pretrained(folder, config=config, local_files_only=True) if weights else stated(config)
@@ -84,7 +84,7 @@ def _model(transformers: Any, config: Any, folder: Path, *, weights: bool, trust
 
 
 def _stated_class(transformers: Any, config: Any) -> Any:
-    """Return the class that the configuration names, public or beside the one that AutoModel would take."""
+    """Return the class that the configuration names, from transformers or the module of AutoModel's choice."""
     beside = None
     if type(config) in transformers.MODEL_MAPPING:
         beside = sys.modules[transformers.MODEL_MAPPING[type(config)].__module__]
@@ -94,7 +94,7 @@ def _stated_class(transformers: Any, config: Any) -> Any:
 
 
 def _auto_class(transformers: Any, config: Any, *, trust_remote_code: bool) -> Any:
-    """Return the auto class that the checkpoint maps its own code to, AutoModel where it maps none."""
+    """Return the auto class that the checkpoint maps its code to; AutoModel by default."""
     mapped = getattr(config, "auto_map", None) or {}
     if not trust_remote_code or "AutoModel" in mapped:
         return transformers.AutoModel
@@ -106,13 +106,13 @@ def _not_loaded(folder: Path, error: Exception, *, trust_remote_code: bool) -> C
     if _has_code(folder) and not trust_remote_code:
         return CollectError(
             f"a model of transformers in {folder}",
-            found="a checkpoint that brings its own code, which is not run",
+            found="a checkpoint with its own code, which is not run",
             do="read that code, then state trust_remote_code = true for it in a manifest (models.toml)",
         )
     return CollectError(
         f"transformers to load {folder}",
         found=in_words(error),
-        do="mend the checkpoint, or write a factory that loads it",
+        do="repair the checkpoint, or write a factory that loads it",
     )
 
 

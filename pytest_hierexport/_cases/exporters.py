@@ -1,4 +1,4 @@
-"""The exporter that a case asks for: one of this package, or a function of the project's own."""
+"""Checks the exporter that a case names: one of this package, or a function of the project."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["check_exporter"]
 
 
 def check_exporter(exporter: str, root: Path) -> str:
-    """Return an exporter that may be asked for as it is.
+    """Return a valid exporter unchanged.
 
     Args:
         exporter: One of this package's, or `package.module:function`.
-        root: Where that module is looked for beside `sys.path`.
+        root: A folder to search for that module besides `sys.path`.
 
     Raises:
-        UsageError: There is none of this name, or no such module.
+        UsageError: No exporter has this name, or the module does not exist.
     """
     if is_own(exporter):
         _check_module(exporter, root)

@@ -1,4 +1,4 @@
-"""From a case at hand to its tagged file, by this package's exporters or by one of the project's own."""
+"""Exports a case to a tagged file, by an exporter of this package or by a function of the project."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ __all__ = ["Exported", "export_case", "own_exporter"]
 
 @dataclass(frozen=True)
 class Exported:
-    """What is known of a file that an export wrote."""
+    """The result of an export to a file."""
 
     exporter: str
-    """The capture that served, or `package.module:function`."""
+    """The capture that succeeded, or `package.module:function`."""
     attribution: Attribution
     operators: Mapping[str, str]
     """The operator of every node, by node key."""
     notes: tuple[str, ...] = ()
-    """What the user should know."""
+    """Facts that the user should know."""
     warnings: tuple[str, ...] = ()
-    """What may make the graph another than the model."""
+    """Reasons why the graph may compute something else than the model."""
 
 
 def export_case(case: Case, example: Example, path: Path, **options: Any) -> Exported:
@@ -43,7 +43,7 @@ def export_case(case: Case, example: Example, path: Path, **options: Any) -> Exp
         case: The case.
         example: Its model and inputs.
         path: The file to write.
-        options: Further ones of :func:`pytest_hierexport._export.export`; an exporter of the project's own has none.
+        options: Further options of :func:`pytest_hierexport.export`; a function of the project takes none.
 
     Raises:
         HierexportError: It cannot be exported or written.
@@ -80,9 +80,9 @@ def _by_capture(case: Case, example: Example, path: Path, options: Mapping[str, 
 
 
 def _by_own(case: Case, example: Example, path: Path) -> Exported:
-    """Call a project's own exporter as `function(model, args, kwargs, path)`, and read back the tags that it wrote.
+    """Call a function of the project as `function(model, args, kwargs, path)`, and read the tags that it wrote.
 
-    What a case states beyond that goes to it by name: `opset`, `dynamic_shapes`.
+    If the case states an `opset` or `dynamic_shapes`, these are passed by name.
     """
     import torch
 
@@ -105,13 +105,13 @@ def _by_own(case: Case, example: Example, path: Path) -> Exported:
                 raise ExportError(
                     f"{case.exporter} to export {case.name}",
                     found=gist(error),
-                    do="call it by itself on the same model and inputs, and mend what it raises",
+                    do="call it on the same model and inputs, and fix the error that it raises",
                 ) from error
         if not made.is_file():
             raise ExportError(
                 f"{case.exporter} to write {path.name}",
                 found="no such file after it returned",
-                do="write the tagged model to the path that it is given",
+                do="write the tagged model to the given path",
             )
         attribution, used = storage.read(made), operators(storage.load_proto(made))
     notes = (WAS_TRAINING,) if trained else ()
@@ -120,7 +120,7 @@ def _by_own(case: Case, example: Example, path: Path) -> Exported:
 
 @contextmanager
 def _landing(path: Path) -> Iterator[Path]:
-    """Give a place to write a file and what belongs to it; all of it takes the place of the old once it is whole."""
+    """Give a path for a new file; at the end it and the files beside it replace the old ones atomically."""
     from pytest_hierexport._files.atomic import staged
     from pytest_hierexport._onnx.storage import sidecar_path
 
@@ -140,7 +140,7 @@ def own_exporter(name: str) -> Callable[..., object]:
     """
     try:
         found: Any = pkgutil.resolve_name(name)
-    except (Exception, SystemExit) as error:  # importing runs the project's code
+    except (Exception, SystemExit) as error:  # the import runs code of the project
         raise UsageError(
             f"an exporter {name}",
             found=gist(error),
@@ -157,15 +157,17 @@ def _check_signature(name: str, function: Callable[..., object], options: Mappin
     except TypeError as error:
         taken = ", ".join(["model, args, kwargs, path", *(f"{option}=" for option in options)])
         raise UsageError(
-            f"{name} to take ({taken})", found=str(error), do="let it take them, or do not ask for what it cannot do"
+            f"{name} to take ({taken})",
+            found=str(error),
+            do="add these parameters, or leave out the options that it does not support",
         ) from None
     except ValueError:
-        return  # a function without a signature to read; its call will tell
+        return  # a function without a signature; calling it shows whether it takes them
 
 
 @contextmanager
 def _no_logs() -> Iterator[None]:
-    """Keep back what torch logs while it fails: tracebacks of its own, of which the error says the gist."""
+    """Silence logging: torch logs tracebacks of errors that this package reports."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

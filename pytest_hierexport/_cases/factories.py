@@ -1,4 +1,4 @@
-"""The function behind `file.py::factory` and `package.module:factory`, found without importing it."""
+"""Finds the function of `file.py::factory` or `package.module:factory` without an import, and calls it later."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ __all__ = [
 ]
 
 _BY_OTHER_MEANS = frozenset({"globals", "locals", "vars", "setattr", "exec", "eval"})
-"""What a module that makes names without spelling them uses."""
+"""Builtins with which a module can define names that its source does not spell."""
 
 
 @dataclass(frozen=True)
 class FoundModule:
-    """Where a module would be imported from."""
+    """A module that an import would find."""
 
     file: Path | None
-    """None for a module that is no Python file."""
+    """None for a module without a Python file."""
 
 
 def find_module(name: str, root: Path) -> FoundModule | None:
-    """Look for a module on `sys.path`, then in `root`, importing neither it nor the packages above it."""
+    """Find a module on `sys.path`, then in `root`, without importing it or its parent packages."""
     spec = _find(name, None) or _find(name, [str(root)])
     if spec is None:
         return None
@@ -71,7 +71,7 @@ def _ask_finders(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
 
 
 def bring_in_reach(module: str, root: Path) -> bool:
-    """Let Python find a module in a folder, where `sys.path` does not have it; return whether it is found at all."""
+    """Add `root` to `sys.path` if the module is only found there; return whether it is found at all."""
     if _find(module, None) is None and _find(module, [str(root)]) is not None:
         sys.path.append(str(root))
     return _find(module, None) is not None
@@ -83,7 +83,7 @@ def load_from_module(module: str, name: str, root: Path | None) -> object:
     Args:
         module: The module's dotted name.
         name: The function's name; dotted for one inside a class.
-        root: A folder to import from where `sys.path` does not have the module.
+        root: A folder to import from if `sys.path` does not have the module.
     """
     if root is not None:
         bring_in_reach(module, root)
@@ -96,7 +96,7 @@ def load_from_file(path: Path, name: str) -> object:
 
 
 def _import_file(path: Path) -> ModuleType:
-    # The module that the project itself imports the file as, if it does: its classes must not exist twice.
+    # The project may have imported the file under another name; its classes must not exist twice.
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
         if isinstance(file, str) and absolute(file) == path:
@@ -111,7 +111,7 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _import_name(path: Path) -> tuple[Path, str]:
-    """Return the folder to import from, above the packages that the file lies in, and the dotted name from there."""
+    """Return the folder above the packages of a file, and the dotted name of its module from there."""
     folder, parts = path.parent, [path.stem]
     while (folder / "__init__.py").is_file():
         parts.insert(0, folder.name)
@@ -120,9 +120,9 @@ def _import_name(path: Path) -> tuple[Path, str]:
 
 
 def _import_alone(path: Path) -> ModuleType:
-    """Import a file whose own name belongs to another module.
+    """Import a file whose module name is already taken by another file.
 
-    Its classes bear that name all the same: what a file calls them must not hang on what was imported before it.
+    Its classes get that module name nevertheless: it must not depend on what was imported before.
     """
     name = f"{path.stem}_{hashlib.sha256(bytes(path)).hexdigest()[:8]}"
     spec = importlib.util.spec_from_file_location(_import_name(path)[1], path)
@@ -142,7 +142,7 @@ def call_by_name(module: ModuleType, name: str) -> object:
     """Call the function of that name in a module.
 
     Raises:
-        CollectError: The module has none, with the nearest names.
+        CollectError: The module has no such function; the message names the nearest.
     """
     target: Any = module
     for part in name.split("."):
@@ -164,20 +164,20 @@ def call_by_name(module: ModuleType, name: str) -> object:
 
 
 def functions_of(path: Path) -> list[str]:
-    """Return the functions that a file defines, without importing it."""
+    """Return the names of the functions that a file defines, without importing it."""
     return [node.name for node in _definitions(path)]
 
 
 def check_defined(path: Path, name: str, what: str) -> None:
-    """Find out before anything is imported that a file cannot give a function.
+    """Check, without an import, that a file can define a function.
 
     Args:
         path: The file.
         name: The function's name; dotted for one inside a class.
-        what: What the function is for, up to its name: `a factory named`.
+        what: The begin of the message, up to the name: `a factory named`.
 
     Raises:
-        UsageError: It has no such name, with the nearest.
+        UsageError: It cannot; the message names the nearest functions.
     """
     if not may_define(path, name):
         raise UsageError(
@@ -188,12 +188,12 @@ def check_defined(path: Path, name: str, what: str) -> None:
 
 
 def may_define(path: Path, name: str) -> bool:
-    """Whether importing a file can give it a name, as far as reading it shows."""
+    """Whether importing a file may define a name; False is certain."""
     try:
         source = importlib.util.decode_source(path.read_bytes())
         table, tree = symtable.symtable(source, str(path), "exec"), ast.parse(source)
     except (OSError, SyntaxError, ValueError):
-        return True  # what importing it says of that is more than we know
+        return True  # the import will raise the error
     symbols = {symbol.get_name(): symbol for symbol in table.get_symbols()}
     first = name.partition(".")[0]
     if first in symbols and (symbols[first].is_assigned() or symbols[first].is_imported()):
@@ -202,7 +202,7 @@ def may_define(path: Path, name: str) -> bool:
 
 
 def _may_bind(node: ast.AST, name: str) -> bool:
-    """Whether a node may give the module a name without spelling it at its top level."""
+    """Whether a node may define a name of the module other than by an assignment at the top level."""
     if isinstance(node, ast.ImportFrom):
         return any(alias.name == "*" for alias in node.names)
     if isinstance(node, ast.Global):
@@ -215,7 +215,7 @@ def _may_bind(node: ast.AST, name: str) -> bool:
 
 
 def line_of(path: Path, name: str) -> int:
-    """Return the line of a function's definition, 1 where it is not found."""
+    """Return the line of a function's definition, 1 if it is not found."""
     return next((node.lineno for node in _definitions(path) if node.name == name), 1)
 
 

@@ -1,4 +1,4 @@
-"""Inputs for a model that comes without any: stated by shape, or found by trying."""
+"""Makes inputs for a model that has none: from a stated shape, or by trials."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_TRIES = 200
 
 @dataclass(frozen=True)
 class InputSpec:
-    """An input by its shape."""
+    """An input that is stated by its shape."""
 
     shape: tuple[int, ...]
     dtype: str = "float32"
@@ -51,20 +51,20 @@ class InputSpec:
 
 
 def example_inputs(model: torch.nn.Module, name: str) -> dict[str, Any]:
-    """Return keyword inputs that the model runs on.
+    """Return the first keyword inputs that the model runs on.
 
-    Its own `dummy_inputs` are tried first, then tensors for the inputs that its forward must have, in the shapes that
-    its configuration speaks of. The first that the model runs on are taken.
+    Its `dummy_inputs` are tried first, then tensors for the required parameters of its forward, in shapes from its
+    configuration.
 
     Raises:
-        CollectError: None of them.
+        CollectError: The model runs on none of them.
     """
     first: Exception | None = None
     for kwargs in itertools.islice(_candidates(model), _MOST_TRIES):
         try:
             _run(model, kwargs)
-        except Exception as error:  # noqa: BLE001  # whatever a model says of inputs that do not suit it
-            # The plainest inputs come first: what the model says of them tells most.
+        except Exception as error:  # noqa: BLE001  # a model may raise anything on unsuitable inputs
+            # The simplest inputs come first, so the first error is the most useful one.
             first = first or error
         else:
             return kwargs
@@ -121,13 +121,13 @@ def _input_sets(model: torch.nn.Module, parameters: Mapping[str, inspect.Paramet
 
 
 def _more(parameters: Mapping[str, inspect.Parameter], least: Iterable[str]) -> list[tuple[str, ...]]:
-    """Return further inputs to add: one that is a sequence of ids or of values, then two of them."""
+    """Return optional inputs to add: each one whose name says ids, values or features, then each pair."""
     others = [name for name in parameters if name not in least and name.endswith(("_ids", "_values", "_features"))]
     return [*((name,) for name in others), *itertools.combinations(others, 2)]
 
 
 def _specs(parameter: inspect.Parameter, sizes: _Sizes) -> list[InputSpec]:
-    """Return the tensors to try: whole numbers where the annotation or the name says so, else floats."""
+    """Return the tensors to try: integers if the annotation or the name says so, else floats."""
     annotation = str(parameter.annotation)
     whole = [InputSpec((_BATCH, _LENGTH), "int64", 1, max(2, sizes.vocabulary))]
     mask = [InputSpec((_BATCH, _LENGTH), "int64", 1, 2)]
@@ -139,18 +139,18 @@ def _specs(parameter: inspect.Parameter, sizes: _Sizes) -> list[InputSpec]:
 
 
 class _Sizes:
-    """The sizes that a configuration and the configurations inside it speak of."""
+    """The sizes in a configuration and its nested configurations."""
 
     def __init__(self, config: object) -> None:
         self._configs = list(_nested(config))
 
     @property
     def vocabulary(self) -> int:
-        """The smallest vocabulary: an id below it is an id of every part."""
+        """The smallest vocabulary: ids below it are valid in every part."""
         return min(self._all("vocab_size"), default=2)
 
     def float_shapes(self) -> list[tuple[int, ...]]:
-        """Return the shapes to try for an input of floats: images, videos, spectra, waves, states."""
+        """Return the shapes to try for a float input: images, videos, spectra, waves, states."""
         return [*self._images(), *self._spectra(), *self._waves(), *self._states()]
 
     def _images(self) -> Iterator[tuple[int, ...]]:
@@ -204,7 +204,7 @@ def _integers(value: object) -> Iterator[int]:
 
 
 def _nested(config: object, depth: int = 3) -> Iterator[object]:
-    """Yield a configuration and those that it holds."""
+    """Yield a configuration and its nested configurations."""
     if config is None or depth == 0:
         return
     yield config

@@ -1,4 +1,4 @@
-"""Cases written down: `models.toml`. docs/manifest.md describes the format."""
+"""Reads a manifest (`models.toml`) into cases. docs/manifest.md describes the format."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def read_manifest(path: Path, source: str, select: Select) -> list[Case]:
     Args:
         path: The manifest.
         source: The selector that named it.
-        select: What gives the cases of the selectors in it, its folder being the root.
+        select: Returns the cases of selectors, given the folder that relative paths start from.
 
     Raises:
-        CollectError: The manifest cannot be read, or states something that it may not.
-        UsageError: A model that it names does not exist.
+        CollectError: The manifest cannot be read, or has an invalid entry.
+        UsageError: A model in it does not exist.
     """
     models = _load(path).get("models")
     if not isinstance(models, dict) or not models:
@@ -66,14 +66,14 @@ def _load(path: Path) -> dict[str, Any]:
     try:
         loaded: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
-        raise CollectError(f"{path} to be TOML", found=str(error), do="mend that line") from None
+        raise CollectError(f"{path} to be TOML", found=str(error), do="correct that line") from None
     except (OSError, UnicodeDecodeError) as error:
         raise CollectError(f"{path} to be a readable UTF-8 file", found=str(error), do="name another file") from None
     return loaded
 
 
 class _Table:
-    """A table of the manifest that knows its place, for messages."""
+    """A table of the manifest with its place, for messages."""
 
     def __init__(self, path: Path, place: str, values: object) -> None:
         if not isinstance(values, dict):
@@ -81,7 +81,7 @@ class _Table:
         self.path, self.place, self.values = path, place, values
 
     def check(self, fields: Mapping[str, type], required: Iterable[str] = ()) -> None:
-        """Hold the table to its fields and their types."""
+        """Check the names and types of the entries."""
         for key, value in self.values.items():
             if key not in fields:
                 raise self.wrong(key, f"one of {', '.join(fields)}", f"{key} (nearest: {nearest(key, fields)})")
@@ -96,7 +96,7 @@ class _Table:
 
 
 def _wrong(path: Path, place: str, expected: str, found: str) -> CollectError:
-    return CollectError(f"{expected} at {place} in {path}", found=found, do="mend the manifest")
+    return CollectError(f"{expected} at {place} in {path}", found=found, do="correct the manifest")
 
 
 _WRITTEN: Mapping[type, str] = {
@@ -107,7 +107,7 @@ _WRITTEN: Mapping[type, str] = {
     dict: "a table",
     dt.date: "a date (2030-01-31)",
 }
-"""What the types of values are in TOML."""
+"""Types in the words of TOML, for messages."""
 
 
 def _case(table: _Table, name: str, source: str, select: Select) -> Case:
@@ -147,7 +147,7 @@ def _check_choices(table: _Table) -> None:
 
 
 def _model(table: _Table, name: str, select: Select) -> Case:
-    """Return the one case that the entry's own selector stands for; its paths start at the manifest."""
+    """Return the case of the entry's selector, whose paths start at the manifest."""
     from pytest_hierexport._cases.checkpoint import with_remote_code
 
     selector = table.values["model"]
@@ -168,7 +168,7 @@ def _model(table: _Table, name: str, select: Select) -> Case:
 
 
 def _with_inputs(factory: Any, inputs: Mapping[str, InputSpec]) -> object:
-    """Make the model and give it the inputs that the manifest states instead of its own."""
+    """Make the model, with the inputs of the manifest instead of the factory's."""
     made = factory()
     model = parts_of(made).get("model", made)
     return Example(model, (), {name: spec.tensor(f"the input {name}") for name, spec in inputs.items()})
@@ -187,7 +187,7 @@ def _input_spec(table: _Table, name: str, spec: object) -> InputSpec:
 
 
 def _dynamic(table: _Table, inputs: tuple[str, ...]) -> dict[str, dict[int, str] | None] | None:
-    """Return the dynamic dimensions by input; torch wants every input named, so those without get None."""
+    """Return the dynamic dimensions by input, None for a static input: torch requires an entry for each."""
     stated = table.values.get("dynamic")
     if not stated:
         return None

@@ -1,4 +1,4 @@
-"""What the model of a case may be: a module of which Python runs every call."""
+"""Checks that the model of a case is a module whose calls Python runs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ __all__ = ["check_model"]
 
 
 def check_model(model: object, expected: str, found: str) -> torch.nn.Module:
-    """Return a model whose calls Python runs.
+    """Return the model of a case, checked.
 
     Args:
-        model: What may be one.
-        expected: What was asked for.
-        found: What was given, in words.
+        model: The candidate.
+        expected: What was expected, for the message.
+        found: What was found, for the message.
 
     Raises:
-        CollectError: It is something else.
+        CollectError: It is no module, or a compiled or exported one, whose calls cannot be observed.
     """
     import torch
 
@@ -29,10 +29,10 @@ def check_model(model: object, expected: str, found: str) -> torch.nn.Module:
         return model
     do = "return a torch.nn.Module with the inputs to run it on"
     if isinstance(model, torch.jit.ScriptModule):
-        found = f"{found}; TorchScript compiled the model, so that its calls cannot be seen"
+        found = f"{found}; TorchScript compiled the model, so that its calls cannot be observed"
         do = _ORIGINAL.format("scripted or traced")
     if isinstance(model, torch.export.ExportedProgram):
-        found = f"{found}; a program has no modules left whose calls the rules could run"
+        found = f"{found}; a program has no modules whose calls the rules can run"
         do = _ORIGINAL.format("exported") + " (`pytest_hierexport.export()` takes the program itself)"
     raise CollectError(expected, found=found, do=do)
 

@@ -1,4 +1,4 @@
-"""What a model selector may be, and the cases that it stands for."""
+"""Resolves model selectors (zoo names, factories, manifests, checkpoints) to cases, without importing a model."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def split(text: str) -> list[str]:
 
 
 def select(selectors: Sequence[str], root: Path) -> list[Case]:
-    """Return the cases that the selectors stand for, in their order, without importing a model.
+    """Return the cases of the selectors, in their order, without importing a model.
 
     Args:
         selectors: Zoo names and globs, `family:NAME`, `all`, `file.py::factory`, `package.module:factory`,
@@ -37,7 +37,7 @@ def select(selectors: Sequence[str], root: Path) -> list[Case]:
         root: The folder that relative paths start from.
 
     Raises:
-        UsageError: A selector stands for nothing (with the nearest names), or two cases share a name.
+        UsageError: A selector matches nothing (the message names the nearest), or two cases share a name.
         CollectError: A manifest cannot be read.
     """
     if not selectors:
@@ -58,18 +58,17 @@ def _add(cases: dict[str, Case], case: Case) -> None:
     if known is case or (known.source, known.anchor) == (case.source, case.anchor):
         return
     raise UsageError(
-        "every selected model to have a name of its own",
+        "a different name for each selected model",
         found=f"two models named {case.name}: {known.source} and {case.source}",
         do="rename one factory, or name the models in a manifest (models.toml)",
     )
 
 
 def _cases(selector: str, root: Path) -> list[Case]:
-    for stands, make in _KINDS:
-        if stands(selector):
+    for matches, make in _KINDS:
+        if matches(selector):
             return make(selector, root)
-    path = root / selector
-    if is_folder(path) and not _from_zoo(selector):
+    if is_folder(root / selector) and not _from_zoo(selector):
         return _checkpoint(selector, root)
     if ":" in selector and not selector.startswith(_FAMILY):
         return _module_factory(selector, root)
@@ -151,7 +150,7 @@ _KINDS: tuple[tuple[Callable[[str], bool], Callable[[str, Path], list[Case]]], .
 
 
 def _from_zoo(selector: str) -> list[Entry]:
-    """Return the zoo's entries that a selector names, in the zoo's order."""
+    """Return the zoo's entries that match a selector, in the zoo's order."""
     from pytest_hierexport._cases.zoo import ZOO
 
     if selector == EVERYTHING:

@@ -1,8 +1,7 @@
-"""Weights that tell every value from every other.
+"""Randomises weights, so that no two values of a model are equal by initialisation.
 
-Stock initialisation makes equal biases, unit norms, zero tables and layer scales of a millionth, and equal values
-prove nothing: a tag on the wrong layer would pass. :func:`randomise` makes every floating value generic and keeps
-the model's numbers sane.
+PyTorch's initialisation makes equal biases, unit norms, zero tables and layer scales of 1e-6. With equal values a tag
+on the wrong layer would be proven. :func:`randomise` makes each floating value generic and keeps activations in range.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ if TYPE_CHECKING:
 __all__ = ["randomise"]
 
 _JITTER = 0.1
-"""How far, relative to it, a value that must keep its sign and meaning may move."""
+"""The largest relative change of a value that keeps its sign and meaning."""
 _SMALL = 0.05
-"""The spread of values that stood at zero: small beside activations of order one, large beside rounding."""
+"""The spread of values that were zero: small against activations of order one, large against rounding."""
 _NEGLIGIBLE = _SMALL / 10
-"""Parameters nearer to zero than this would switch off what they scale."""
+"""Parameters nearer to zero than this make the output of their layer vanish."""
 _MATRIX = 2
 """From this rank on a parameter mixes features; below it, it scales or shifts them."""
 
@@ -29,20 +28,20 @@ _MATRIX = 2
 def randomise(model: torch.nn.Module, seed: int = 0) -> None:
     """Make every floating parameter and buffer of a model generic, in place.
 
-    What a tensor is for is read from its rank, signs and present values alone:
+    Only the rank, the signs and the present values of a tensor decide:
 
-    - a parameter of rank two or more with values of both signs is drawn anew, with the mean and spread that it has,
-      or a spread of one over the root of its fan-in where that is larger;
-    - a buffer with different values keeps each up to a relative jitter, zeros and infinities included, so that a
-      table of frequencies or a mask stays one;
-    - all else is jittered too, with zeros (and parameters next to zero) becoming small values of either sign: a norm's
-      weight stays near one and a variance positive.
+    - a parameter of rank two or more with values of both signs is drawn anew, with its mean and its spread, the spread
+      at least one over the root of its fan-in;
+    - a buffer with different values gets a relative jitter, which keeps zeros and infinities: a table of frequencies or
+      a mask keeps its meaning;
+    - all other tensors get the jitter too, and their zeros (and parameters next to zero) become small values of either
+      sign: a norm's weight stays near one and a variance positive.
 
-    Integers, booleans and complex numbers stay as they are, and so does what has no storage (the meta device).
+    Integers, booleans, complex numbers and tensors without storage (the meta device) are unchanged.
 
     Args:
-        model: Left in its mode and on its device. A tensor under two names is changed once.
-        seed: Equal seeds give equal weights, whatever device the model is on and whatever else draws numbers.
+        model: Its mode and device are unchanged. A tensor under two names is changed once.
+        seed: Equal seeds give equal weights, on any device.
     """
     import torch
 
@@ -66,7 +65,7 @@ def _floating_tensors(model: torch.nn.Module) -> Iterator[tuple[torch.Tensor, bo
 
 
 def _unexpanded(tensor: torch.Tensor) -> torch.Tensor:
-    """Keep one of the elements that `expand` shows many times over: torch refuses to write to all of them."""
+    """Return one of each element that `expand` repeats: torch refuses to write to repeated ones."""
     for dim, stride in enumerate(tensor.stride()):
         if stride == 0:
             tensor = tensor.narrow(dim, 0, 1)
@@ -80,7 +79,7 @@ def _parameter(values: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
 
 
 def _buffer(values: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
-    # A zero in a table or mask means something; a buffer of zeros alone is a statistic that nobody has gathered yet.
+    # A zero in a table or mask has a meaning; a buffer of zeros alone is a statistic before training.
     constant = bool((values == values.flatten()[0]).all())
     return _jittered(values, noise, negligible=0 if constant else -1)
 

@@ -1,1 +1,1 @@
-"""Files of any kind: digests, one atomic write, and which files are ours; knows nothing of models."""
+"""Handles files of any kind: digests, atomic writes, temporary folders, ownership. Knows nothing of models."""

@@ -1,4 +1,4 @@
-"""Files that land whole or not at all."""
+"""Writes files atomically: each place has its old file or the whole new one, also after a crash."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Staged", "staged", "staging", "write_atomically"]
 
 
 class Staged:
-    """A private folder beside the place where files shall land, on the same file system."""
+    """A private folder beside the target, on the same file system, whose files are moved into the target."""
 
     def __init__(self, folder: Path, target: Path) -> None:
         """Stage files in `folder` for `target`."""
@@ -24,10 +24,10 @@ class Staged:
         self._target = target
 
     def land(self, names: Sequence[str]) -> None:
-        """Move the staged files to their places, one by one in this order.
+        """Move the staged files into the target, one by one in this order.
 
-        Each is on the disk before the first one moves, and has moved on the disk before the next one does: a
-        crash at any point leaves each place with its old file or its new one, and the places in this order.
+        All are flushed to the disk before the first moves, and each move is flushed before the next. So a crash leaves
+        each place with its old or its new file, and never a later file without those before it.
         """
         for name in names:
             if (self._target / name).is_dir():
@@ -42,7 +42,7 @@ class Staged:
 
 @contextmanager
 def staging(target: Path) -> Iterator[Staged]:
-    """Give a place to write files that belong into the folder `target`; whatever has not landed is removed.
+    """Give a folder for files that go into the folder `target`; files that were not moved are removed.
 
     Raises:
         OSError: The folder does not exist or cannot be written, or a file could not be.
@@ -52,10 +52,10 @@ def staging(target: Path) -> Iterator[Staged]:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a text file so that a reader sees all of it or what stood there before.
+    """Write a text file so that other processes see the old content or all of the new.
 
     Raises:
-        OSError: It cannot be written; what stood there is left as it was.
+        OSError: It cannot be written; the old file is unchanged.
     """
     with staging(path.parent) as stage:
         (stage.folder / path.name).write_text(text, encoding="utf-8", newline="\n")
@@ -64,7 +64,7 @@ def write_atomically(path: Path, text: str) -> None:
 
 @contextmanager
 def staged(path: Path) -> Iterator[Staged]:
-    """Give a place to write the files that belong at and beside `path`; whatever has not landed is removed.
+    """As :func:`staging`, for the files at and beside `path`, with an error for the user.
 
     Raises:
         ExportError: The folder of `path` does not exist or cannot be written, or a file could not be.
@@ -81,7 +81,7 @@ def staged(path: Path) -> Iterator[Staged]:
 
 
 def _to_disk(path: Path) -> None:
-    """Wait until a file's content, or a folder's entries, are on the disk."""
+    """Flush a file's content, or a folder's entries, to the disk."""
     if path.is_dir() and os.name != "posix":
         return  # only POSIX opens folders
     descriptor = os.open(path, os.O_RDONLY if os.name == "posix" else os.O_RDWR)

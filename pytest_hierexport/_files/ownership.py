@@ -1,7 +1,7 @@
-"""Which files in a folder of the project are ours: only these may be replaced or removed.
+"""Keeps a list of the files that this package wrote into a folder: only these are replaced or removed.
 
-A folder that we write into holds `.hierexport.json`, the list of the files that we wrote there and of what asked for
-each. It names files of that folder alone; whatever is not on it, is a link or is a folder belongs to the user.
+The list is `.hierexport.json` in that folder: each file with its owners, the tests or options that asked for it. Files
+that are not on the list, links and folders belong to the user.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from pytest_hierexport._files.atomic import staging, write_atomically
 __all__ = ["GENERATOR", "LIST", "ForeignFileError", "make_folder", "read_list", "remove", "replace_files", "write_list"]
 
 GENERATOR = "pytest-hierexport"
-"""What a file of ours says it was made by, where its format has a place for that."""
+"""The generator that files of this package name, where their format has a field for it."""
 LIST = ".hierexport.json"
 
 Owners = Mapping[str, tuple[str, ...]]
-"""What asked for each file of a folder, by the file's name."""
+"""The owners of each file of a folder, by the file's name."""
 
 
 class ForeignFileError(FileExistsError):
-    """A file of the user's stands where one of ours belongs."""
+    """A file of the user has the path of a file to write."""
 
     def __init__(self, path: Path) -> None:
         """Name the file."""
         super().__init__(errno.EEXIST, "pytest-hierexport did not write it; move it away", str(path))
 
     def __str__(self) -> str:
-        """Return what a user reads."""
+        """Return the message for the user."""
         return f"{self.filename}: {self.strerror}"
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder that git ignores; one that is there already is left as it is.
+    """Make a folder that git ignores; an existing folder is unchanged.
 
     Raises:
         OSError: It cannot be made.
@@ -55,13 +55,13 @@ def make_folder(folder: Path) -> None:
         try:
             made.rename(folder)
         except OSError:
-            # Another process of the run may have been first.
+            # Another process of the run may have made it.
             if not folder.is_dir():
                 raise
 
 
 def read_list(folder: Path) -> dict[str, tuple[str, ...]]:
-    """Return what asked for each of our files in a folder; nothing where there is no list, or a damaged one."""
+    """Return the listed files of a folder with their owners; empty without a list, or with a damaged one."""
     try:
         content = json.loads((folder / LIST).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -73,10 +73,10 @@ def read_list(folder: Path) -> dict[str, tuple[str, ...]]:
 
 
 def write_list(folder: Path, files: Owners) -> None:
-    """Write the list of our files in a folder, unless it stands there already.
+    """Write the list of a folder, if it differs from the present one.
 
     Raises:
-        ForeignFileError: A file of the user's has the list's name.
+        ForeignFileError: A file of the user has the list's name.
         OSError: It cannot be written.
     """
     path = folder / LIST
@@ -88,24 +88,24 @@ def write_list(folder: Path, files: Owners) -> None:
 
 
 def _as_text(files: Owners) -> str:
-    """Return a list as JSON, a line per file: lists of snapshots are committed, and merged."""
+    """Return a list as JSON, a line per file, so that git can merge committed lists."""
     lines = [f"  {json.dumps(name)}: {json.dumps(sorted(owners))}" for name, owners in sorted(files.items())]
     return "\n".join(["{", f' "generator": "{GENERATOR}",', ' "files": {', ",\n".join(lines), " }", "}", ""])
 
 
 def replace_files(folder: Path, files: Sequence[Path], owner: str) -> None:
-    """Copy files into a folder, in place of the files of ours that are there; what is not ours stays.
+    """Copy files into a folder, replace its listed files with them; files of the user are unchanged.
 
     Raises:
-        ForeignFileError: A file of the user's has the name of one of them; nothing was written.
+        ForeignFileError: A file of the user has the name of one of them; nothing was written.
         OSError: They cannot be written.
     """
     listed, names = read_list(folder), [path.name for path in files]
-    foreign = [folder / name for name in names if os.path.lexists(folder / name) and not _is_ours(folder, name, listed)]
-    if foreign:
-        raise ForeignFileError(foreign[0])
+    for name in names:
+        if os.path.lexists(folder / name) and not _is_listed(folder, name, listed):
+            raise ForeignFileError(folder / name)
     made = dict.fromkeys(names, (owner,))
-    # Listed before they are there: a crash on the way leaves no file that we would not know again.
+    # Listed before they are written, so that a crash leaves no file that is not on the list.
     write_list(folder, {**listed, **made})
     with staging(folder) as stage:
         for path in files:
@@ -118,23 +118,23 @@ def replace_files(folder: Path, files: Sequence[Path], owner: str) -> None:
 def remove(folder: Path, names: Iterable[str]) -> list[str]:
     """Remove those of the named files that are on a folder's list; return their names."""
     listed = read_list(folder)
-    ours = sorted(name for name in names if _is_ours(folder, name, listed))
-    for name in ours:
+    removed = sorted(name for name in names if _is_listed(folder, name, listed))
+    for name in removed:
         (folder / name).unlink()
-    return ours
+    return removed
 
 
-def _is_ours(folder: Path, name: str, listed: Owners) -> bool:
+def _is_listed(folder: Path, name: str, listed: Owners) -> bool:
     return name in listed and _is_file(folder / name)
 
 
 def _is_list(path: Path) -> bool:
-    """Whether a file is a list of ours, be it cut or with the marks of a merge in it."""
+    """Whether a file is such a list, perhaps cut or with conflict markers."""
     return _is_file(path) and f'"generator": "{GENERATOR}"' in path.read_text(encoding="utf-8", errors="replace")[:300]
 
 
 def _is_file(path: Path) -> bool:
-    """Whether there is a file, links not followed."""
+    """Whether a path is a regular file, links not followed."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except OSError:
@@ -142,5 +142,5 @@ def _is_file(path: Path) -> bool:
 
 
 def _is_plain(name: str, owners: object) -> bool:
-    """Whether an entry of a list names a file of the folder itself: a list may come from anywhere."""
+    """Whether an entry names a file of the folder itself: a list is untrusted input."""
     return isinstance(owners, list) and name not in {"", ".", ".."} and Path(name).name == name

@@ -1,1 +1,1 @@
-"""ONNX graphs and files: node keys, operators, tags in the file, the sidecar; knows no torch."""
+"""Lists, tags, writes and reads ONNX graphs and files: node keys, operators, tags, the sidecar. Knows no torch."""

@@ -1,4 +1,4 @@
-"""Tags in a model in memory (onnx_ir)."""
+"""Writes tags into a model in memory (onnx_ir)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Parts = Inventory[ir.Node, ir.Value, ir.Graph]
 
 
 def write(model: ir.Model, attribution: Attribution, tags: codec.Tags) -> None:
-    """Replace all tags in a model, and the exporters' own metadata, by those of an attribution."""
+    """Replace all tags in a model, and the exporters' metadata, with the tags of an attribution."""
     parts = inventory_ir(model)
     _clear(model, parts, every_doc_string=tags in codec.WITH_DOC_STRINGS)
     if tags == "none":
@@ -45,7 +45,7 @@ def _write_nodes(parts: Parts, attribution: Attribution, writer: codec.Writer, t
 
 
 def _write_initializers(parts: Parts, attribution: Attribution, writer: codec.Writer) -> None:
-    """Write on the tensors: entries of their own on values would add value infos to the graph."""
+    """Write entries on tensors: entries on values would add value infos to the graph."""
     tagged: set[int] = set()
     for key, value in parts.initializers:
         origins = attribution.initializers.get(key)
@@ -58,7 +58,7 @@ def _write_initializers(parts: Parts, attribution: Attribution, writer: codec.Wr
 
 
 def _alias(tensor: ir.TensorProtocol, name: str | None) -> ir.TensorProtocol:
-    """Return the same tensor as another object: one that two initializers share can hold but one tag."""
+    """Return a second object for a tensor that two initializers share, so that each has its tag."""
     shape = ir.Shape(list(tensor.shape.numpy()))
     if isinstance(tensor, ir.StringTensor):
         return ir.StringTensor(tensor.string_data(), shape=shape, name=name)
@@ -90,7 +90,7 @@ def _clear_tensor(tensor: ir.TensorProtocol | None) -> None:
         return
     _drop(tensor.metadata_props, codec.is_replaced)
     if isinstance(tensor, serde.TensorProtoTensor) and tensor.raw.metadata_props:
-        # onnx_ir writes the message that it read with its entries, and those of the tensor once more.
+        # onnx_ir writes the entries of the message that it read, and adds those of the tensor.
         del tensor.raw.metadata_props[:]
 
 

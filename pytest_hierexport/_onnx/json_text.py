@@ -1,4 +1,4 @@
-"""JSON in a file's tags: written in one way, and read with one error for all that may be wrong with it."""
+"""Encodes and parses the JSON of tags; text that cannot be parsed raises a TagError."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pytest_hierexport._errors import TagError
 
 __all__ = ["compact", "parse_json", "refuse", "refusing_deep_json"]
 
-# ASCII alone: a class may live in a module whose name no UTF-8 text can hold.
+# ASCII alone: the name of a class's module may hold characters that UTF-8 cannot encode.
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 def compact(value: object) -> str:
-    """Return JSON without spaces, its keys in the order they stand in."""
+    """Return JSON without spaces, keys in their given order."""
     return _ENCODER.encode(value)
 
 
@@ -24,7 +24,7 @@ def parse_json(text: str, where: str) -> Any:
     """Parse JSON.
 
     Raises:
-        TagError: It is none; the error says where it stood.
+        TagError: The text is not JSON; the error says where it was.
     """
     try:
         return json.loads(text)
@@ -34,10 +34,10 @@ def parse_json(text: str, where: str) -> Any:
 
 @contextmanager
 def refusing_deep_json(where: str) -> Iterator[None]:
-    """Refuse JSON that could just be parsed but nests too deeply to be looked at: no part of the format nests so.
+    """Refuse JSON that was parsed but nests too deeply for recursion; no part of the format does.
 
     Raises:
-        TagError: It does.
+        TagError: It nests too deeply.
     """
     try:
         yield
@@ -46,7 +46,7 @@ def refusing_deep_json(where: str) -> Iterator[None]:
 
 
 def refuse(expected: str, found: str, do: str = "export the model again: these tags were changed by hand") -> NoReturn:
-    """Raise the TagError for tags that cannot be read, what was found shortened."""
+    """Raise the TagError for tags that cannot be read; `found` is shortened."""
     raise TagError(expected, found=_shorten(found), do=do)
 
 

@@ -1,4 +1,4 @@
-"""An ONNX model wherever it is: a file, a protobuf message, or a model in memory (onnx_ir)."""
+"""Converts an ONNX model, given as a path, a protobuf message or an onnx_ir model, to a message or an onnx_ir model."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Model: TypeAlias = Union[str, Path, "onnx.ModelProto", "ir.Model"]
 """The path of an ONNX file, a protobuf message, or an onnx_ir model."""
 
 _LARGE = 1 << 29
-"""From this many bytes of weights on, a model goes through a file: a message ends at 2 GiB."""
+"""From this many bytes of weights on, a model is converted through a file: a message is limited to 2 GiB."""
 
 
 def as_ir(model: Model) -> ir.Model:
-    """Return a model in memory; external data stays where it is until a tensor is read.
+    """Return an onnx_ir model; external data is read when a tensor is.
 
     Raises:
         UsageError: There is no such file, or it is not ONNX.
@@ -42,7 +42,7 @@ def as_ir(model: Model) -> ir.Model:
 
 @contextmanager
 def as_proto(model: Model) -> Iterator[tuple[onnx.ModelProto, Path | None]]:
-    """Give a message that may be changed, and the folder where its external data lies, if it has any outside.
+    """Give a message that the caller may change, and the folder of its external data; None without external data.
 
     Raises:
         UsageError: There is no such file, or it is not ONNX.

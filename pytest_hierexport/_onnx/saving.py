@@ -1,4 +1,4 @@
-"""The model, its external data and its sidecar on the disk."""
+"""Saves a model, its external data and its sidecar, each file atomically and the sidecar last."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
 __all__ = ["save_model", "save_proto"]
 
-# Beyond this a message nears protobuf's limit of 2 GiB; torch's exporter draws the line at the same size.
+# Protobuf's limit is 2 GiB; torch's exporter uses external data from the same size on.
 _EXTERNAL_ABOVE = 1536 * 1024 * 1024
-# Smaller tensors stay in the model, as onnx_ir has it.
+# Smaller tensors stay in the model, as in onnx_ir's default.
 _INLINE_UP_TO = 256
 
 Beside = Callable[["onnx.ModelProto", str], sidecar.Sidecar]
-"""Makes the sidecar of a model, given the SHA-256 of its file."""
+"""Composes the sidecar of a model, given the SHA-256 of its file."""
 
 
 def save_model(model: ir.Model, path: Path, beside: Beside, *, external_data: bool | None) -> None:
     """Write a model in memory, its external data and its sidecar, each atomically and in this order.
 
-    Readers hold a sidecar against the model, which comes first: a crash on the way leaves either all files old or
-    a sidecar that does not fit.
+    Reading compares the sidecar with the model. A crash in between leaves all files old, or a sidecar that is found
+    not to fit.
 
     Raises:
-        ExportError: A file cannot be written, or a tensor does not give its data.
+        ExportError: A file cannot be written, or a tensor's data cannot be read.
     """
     size = sum(_bytes(value.const_value) for graph in model.graphs() for value in graph.initializers.values())
     external = size > _EXTERNAL_ABOVE if external_data is None else external_data
@@ -45,7 +45,7 @@ def save_model(model: ir.Model, path: Path, beside: Beside, *, external_data: bo
 
 
 def save_proto(proto: onnx.ModelProto, path: Path, beside: Beside | None) -> None:
-    """Write a message, whose external data stays as it is, and a sidecar if any, each atomically and in this order.
+    """Write a message and its sidecar, if any, each atomically and in this order; external data is unchanged.
 
     Raises:
         ExportError: A file cannot be written.
@@ -77,7 +77,7 @@ def _to_bytes(proto: onnx.ModelProto) -> bytes:
 
 
 def _serialise(model: ir.Model, folder: Path, data: str | None) -> onnx.ModelProto:
-    """Return the model as a message, its tensors in it or in the file `data`; the model stays as it is."""
+    """Return the model as a message, its tensors in it or in the file `data`; the model is unchanged."""
     import onnx_ir as ir
 
     values = [
@@ -89,7 +89,7 @@ def _serialise(model: ir.Model, folder: Path, data: str | None) -> onnx.ModelPro
         return ir.to_proto(model)
     except OSError:
         raise
-    except Exception as error:  # a tensor may come from anywhere and fail to give its data in any way
+    except Exception as error:  # a lazy tensor runs code outside this package, which may raise anything
         raise _too_large(cause(error)) from error
     finally:
         for value, tensor in zip(values, tensors, strict=True):
@@ -97,7 +97,7 @@ def _serialise(model: ir.Model, folder: Path, data: str | None) -> onnx.ModelPro
 
 
 def _place(values: list[ir.Value], folder: Path, data: str | None) -> None:
-    """Move large tensors to the file `data`, and those that lie in files elsewhere into the model or there."""
+    """Move large tensors, and those in other external files, to the file `data`; the rest go into the model."""
     import onnx_ir as ir
 
     outside = [value for value in values if data is not None and _bytes(value.const_value) > _INLINE_UP_TO]
@@ -113,12 +113,12 @@ def _place(values: list[ir.Value], folder: Path, data: str | None) -> None:
 
 
 def _bytes(tensor: ir.TensorProtocol | None) -> int:
-    """Return how much of a tensor could lie in another file: ONNX keeps strings in the model."""
+    """Return the bytes of a tensor that external data could hold; ONNX keeps strings in the model."""
     return 0 if tensor is None or tensor.dtype.name == "STRING" else tensor.nbytes
 
 
 def _replace(value: ir.Value, tensor: ir.TensorProtocol) -> None:
-    """Give a value the same tensor in another place, its tags included."""
+    """Give a value its tensor as another object, with the tags of the old one."""
     if value.const_value is not None:
         tensor.metadata_props.update(value.const_value.metadata_props)
     value.const_value = tensor

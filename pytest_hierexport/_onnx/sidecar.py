@@ -1,4 +1,4 @@
-"""The sidecar `NAME.hierarchy.json`: what the tags in the file say, and more, beside the file."""
+"""Composes, writes and reads the sidecar `NAME.hierarchy.json`: the tags of an ONNX file and its module tree."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Sidecar", "check_fits", "compose", "parse", "read_sidecar", "schema", "sidecar_beside", "sidecar_path"]
 
-# What may have a hand in a file, by its distribution's name.
-_MAKERS = ("pytest-hierexport", "torch", "transformers", "onnx", "onnx-ir", "onnxscript")
+# The distributions whose version may change a file.
+_DISTRIBUTIONS = ("pytest-hierexport", "torch", "transformers", "onnx", "onnx-ir", "onnxscript")
 _SUFFIX = ".onnx"
 
 
 @dataclass(frozen=True)
 class Sidecar:
-    """What a sidecar says of its ONNX file."""
+    """The content of a sidecar."""
 
     attribution: Attribution
     modules: tuple[Module, ...]
@@ -46,11 +46,11 @@ class Sidecar:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     versions: Mapping[str, str]
-    """Distribution → version, of what made the file."""
+    """Distribution → version, for the packages that took part in the export."""
     sha256: str
     """Of the ONNX file, its external data left out, in lower-case hexadecimal."""
     exporter: str
-    """The capture that served; empty where it is not known."""
+    """The capture that succeeded; empty where it is not known."""
 
 
 def sidecar_path(path: str | Path) -> Path:
@@ -79,8 +79,7 @@ def compose(
 
 @lru_cache(maxsize=1)
 def _versions() -> Mapping[str, str]:
-    found = {maker: next((d.version for d in metadata.distributions(name=maker)), None) for maker in _MAKERS}
-    return {maker: version for maker, version in found.items() if version is not None}
+    return {name: found.version for name in _DISTRIBUTIONS for found in [*metadata.distributions(name=name)][:1]}
 
 
 def to_text(sidecar: Sidecar) -> str:
@@ -129,14 +128,9 @@ def _module_to_json(module: Module) -> dict[str, Any]:
 
 
 def _parameter_to_json(parameter: Parameter) -> dict[str, Any]:
+    fields = {"name": parameter.name, "shape": parameter.shape, "dtype": parameter.dtype}
     shared = {} if parameter.shared is None else {"shared": parameter.shared}
-    return {
-        "name": parameter.name,
-        "shape": parameter.shape,
-        "dtype": parameter.dtype,
-        "trainable": parameter.trainable,
-        **shared,
-    }
+    return {**fields, "trainable": parameter.trainable, **shared}
 
 
 def read_sidecar(path: str | Path) -> Sidecar:
@@ -146,7 +140,7 @@ def read_sidecar(path: str | Path) -> Sidecar:
         path: The ONNX file; neither its tags nor its external data are read.
 
     Raises:
-        TagError: There is no sidecar, it is of another file or an unknown format, or breaks its schema.
+        TagError: There is no sidecar, it belongs to another file, has an unknown format, or breaks its schema.
     """
     sidecar = sidecar_beside(path)
     check_fits(path, sidecar)
@@ -154,10 +148,10 @@ def read_sidecar(path: str | Path) -> Sidecar:
 
 
 def sidecar_beside(path: str | Path) -> Sidecar:
-    """Read what lies beside an ONNX file as its sidecar, whether it is of that file or not.
+    """Read the sidecar of an ONNX file, without a check that it belongs to this version of the file.
 
     Raises:
-        TagError: There is no sidecar, it is of an unknown format, or breaks its schema.
+        TagError: There is no sidecar, it has an unknown format, or breaks its schema.
     """
     beside = sidecar_path(path)
     try:
@@ -169,10 +163,10 @@ def sidecar_beside(path: str | Path) -> Sidecar:
 
 
 def check_fits(path: str | Path, sidecar: Sidecar) -> None:
-    """Hold a sidecar to its ONNX file.
+    """Check that a sidecar belongs to an ONNX file.
 
     Raises:
-        TagError: It is of another file.
+        TagError: It belongs to another file.
     """
     try:
         found = sha256(Path(path))
@@ -198,7 +192,7 @@ def parse(text: str, where: str = "the sidecar") -> Sidecar:
     """Undo :func:`to_text`.
 
     Raises:
-        TagError: The text is not JSON, of an unknown format, or breaks the schema or itself.
+        TagError: The text is not JSON, has an unknown format, breaks the schema, or contradicts itself.
     """
     document = parse_json(text, where)
     with refusing_deep_json(where):
@@ -238,7 +232,7 @@ def _module(module: Mapping[str, Any], where: str) -> Module:
 
 
 def _parameter(parameter: Mapping[str, Any], where: str) -> Parameter:
-    # JSON Schema takes 2.0 and 1e300 for integers.
+    # For JSON Schema, 2.0 and 1e300 are integers.
     shape = tuple(int(dimension) for dimension in parameter["shape"])
     try:
         element_count(shape)

@@ -1,6 +1,6 @@
-"""Tags inside an ONNX file and in the sidecar beside it: written, read back, removed.
+"""Attaches, saves, reads, rewrites and removes the tags of an ONNX model, in the file and in the sidecar beside it.
 
-Reading looks at a file's structure alone: external data is never opened.
+External data is never opened for reading.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import Module
 from pytest_hierexport._errors import TagError, UsageError
 from pytest_hierexport._files.paths import exists
-from pytest_hierexport._onnx import codec
-from pytest_hierexport._onnx.codec import Tags
+from pytest_hierexport._onnx.codec import PLACES, Tags, check_origins
 from pytest_hierexport._onnx.sidecar import Sidecar, compose, read_sidecar, sidecar_path
 
 if TYPE_CHECKING:
@@ -39,27 +38,27 @@ __all__ = [
     "strip_tags",
 ]
 
-# Doc strings first: they outlive more tools, and are read in a fifth of the time.
+# Doc strings first: more tools keep them, and reading them takes a fifth of the time.
 _IN_FILE = ("doc_string", "metadata")
 _SOURCES = ("auto", *_IN_FILE, "sidecar")
 
 
 def attach(model: ir.Model, attribution: Attribution, tags: Tags = "both") -> None:
-    """Write tags into a model, in place of any that are there and of the exporters' own metadata.
+    """Write tags into a model; they replace its present tags and the exporters' metadata.
 
     Args:
-        model: The model that the attribution is of; nothing but metadata and node doc strings changes.
-        attribution: The origins to write; nodes and initializers without any get none.
-        tags: `both`, `metadata`, `doc_string`, or `none`, which removes what is there.
+        model: The model of the attribution; only metadata and the doc strings of nodes change.
+        attribution: The origins to write; a node or initializer without origins gets no tag.
+        tags: `both`, `metadata`, `doc_string`, or `none`, which removes all tags.
 
     Raises:
         UsageError: `tags` is none of these.
-        TagError: An origin is no call of the attribution's hierarchy; the model is left as it was.
+        TagError: An origin is no call of the attribution's hierarchy; the model is unchanged.
     """
     from pytest_hierexport._onnx import ir_tags
 
     check_tags(tags)
-    codec.check_origins(attribution)
+    check_origins(attribution)
     ir_tags.write(model, attribution, tags)
 
 
@@ -68,12 +67,12 @@ def attach_proto(proto: onnx.ModelProto, attribution: Attribution, tags: Tags = 
     from pytest_hierexport._onnx.proto_tags import TaggedProto
 
     check_tags(tags)
-    codec.check_origins(attribution)
+    check_origins(attribution)
     TaggedProto(proto).write(attribution, tags)
 
 
 def strip_tags(proto: onnx.ModelProto) -> None:
-    """Remove from a protobuf message all that :func:`attach` replaces: tags, exporters' metadata, node doc strings."""
+    """Remove all that :func:`attach` replaces from a message: tags, exporters' metadata, node doc strings."""
     from pytest_hierexport._onnx.proto_tags import TaggedProto
 
     TaggedProto(proto).strip()
@@ -92,17 +91,17 @@ def save(
 
     Args:
         model: A model whose tags are attached.
-        attribution: What was attached, or would have been.
-        path: Where the ONNX file shall be; external data lands in `PATH.data`, the sidecar at :func:`sidecar_path`.
+        attribution: The attribution of the model, for the sidecar.
+        path: The ONNX file; external data is written to `PATH.data`, the sidecar to :func:`sidecar_path`.
         modules: The module tree, for the sidecar.
-        exporter: The capture that served, for the sidecar.
-        external_data: Whether tensors go to a file of their own; None: where they exceed 1.5 GiB.
+        exporter: The capture that succeeded, for the sidecar.
+        external_data: Whether tensors are written to a separate file; None: if they exceed 1.5 GiB.
 
     Returns:
         The path of the ONNX file.
 
     Raises:
-        ExportError: A file cannot be written; no part of one is left behind.
+        ExportError: A file cannot be written; no partial file remains.
     """
     from pytest_hierexport._onnx.saving import save_model
 
@@ -119,11 +118,11 @@ def save(
 def rewrite(
     path: str | Path, change: Callable[[Attribution], Attribution], *, tags: Tags = "both", source: str = "auto"
 ) -> Attribution:
-    """Replace the tags of an ONNX file by what a function makes of them; a sidecar that fits is replaced too.
+    """Replace the tags of an ONNX file with those that a function computes from them, in its sidecar too.
 
     Args:
         path: The file; its external data is neither read nor written.
-        change: From the attribution as read to the one to write.
+        change: Maps the attribution that was read to the one to write.
         tags: Where to write: `both`, `metadata`, `doc_string` or `none`.
         source: Where to read: `auto`, `doc_string`, `metadata` or `sidecar`.
 
@@ -132,7 +131,7 @@ def rewrite(
 
     Raises:
         ExportError: A file cannot be written.
-        TagError: The file holds no tags there, or tags of an unknown format.
+        TagError: The file has no tags there, or tags of an unknown format.
         UsageError: An option that does not exist, or a file that is not ONNX.
     """
     from pytest_hierexport._onnx.proto_tags import TaggedProto
@@ -157,7 +156,7 @@ def read(path: str | Path, source: str = "auto") -> Attribution:
 
     Args:
         path: The file; its external data is not read.
-        source: `doc_string`, `metadata` or `sidecar`; `auto` takes the first of these that is there.
+        source: `doc_string`, `metadata` or `sidecar`; `auto` takes the first of these that has tags.
 
     Raises:
         TagError: There are no tags, or tags of an unknown format, or broken ones.
@@ -171,11 +170,11 @@ def read(path: str | Path, source: str = "auto") -> Attribution:
 
 
 def read_proto(proto: onnx.ModelProto, source: str = "auto") -> Attribution:
-    """Read the attribution that a protobuf message holds.
+    """Read the attribution of a protobuf message.
 
     Args:
         proto: The message.
-        source: `doc_string` or `metadata`; `auto` takes the first of these that is there.
+        source: `doc_string` or `metadata`; `auto` takes the first of these that has tags.
 
     Raises:
         TagError: There are no tags, or tags of an unknown format, or broken ones.
@@ -213,8 +212,12 @@ def load_proto(path: str | Path) -> onnx.ModelProto:
 
 
 def check_tags(tags: Tags) -> None:
-    """Raise a UsageError where `tags` is no place for tags."""
-    _check_choice("tags", tags, codec.PLACES)
+    """Check that `tags` is one of the places for tags.
+
+    Raises:
+        UsageError: It is not.
+    """
+    _check_choice("tags", tags, PLACES)
 
 
 def _check_choice(option: str, value: str, choices: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""A hierarchy as the text that is committed, and what changed from one text to another."""
+"""Writes a hierarchy as the text of a snapshot, and compares two such texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changed between two snapshots, module by module."""
+"""Compares two snapshots, module by module."""
 
 from __future__ import annotations
 
@@ -28,15 +28,14 @@ class _Module:
 
 
 def diff(old: str, new: str, limit: int = 20) -> list[str]:
-    """Return what changed, one line per module: `-` gone, `+` new, `~` other operators.
+    """Return the changes, one line per module: `-` removed, `+` added, `~` other operators.
 
-    A run that was folded on one side and is not on the other is compared member by member, so one changed layer of
-    twelve is one change.
+    A run that is folded on one side alone is compared member by member, so one changed layer of twelve is one change.
 
     Args:
         old: The text of the committed snapshot.
-        new: The text of the model as it is.
-        limit: How many changes are shown; the rest are counted. Nothing is returned for equal texts.
+        new: The text of the present model.
+        limit: The number of changes that are shown; the rest are counted.
     """
     if old == new:
         return []
@@ -49,7 +48,7 @@ def diff(old: str, new: str, limit: int = 20) -> list[str]:
 
 
 def _different(old: list[str], new: list[str]) -> tuple[dict[str, _Module], dict[str, _Module]]:
-    """Return the modules of each side by tag, folded runs unfolded where the other side has some of their members."""
+    """Return the modules of each side by tag; runs that differ from the other side's are unfolded."""
     before, after = [_parse(line) for line in old], [_parse(line) for line in new]
     if sum(_members_of(module.tag) for module in (*before, *after)) > _MOST_MODULES:
         return {module.tag: module for module in before}, {module.tag: module for module in after}
@@ -66,7 +65,7 @@ def _parse(line: str) -> _Module:
 
 
 def _members_of(tag: str) -> int:
-    """Count the tags that a folded one stands for."""
+    """Count the tags of a folded one."""
     size = 1
     for run in _RUN.finditer(tag):
         size *= max(0, int(run[3]) - int(run[2]) + 1)
@@ -83,7 +82,7 @@ def _unfolded(modules: list[_Module], others: list[_Module], shared: set[str]) -
 
 
 def members(tag: str) -> Iterator[str]:
-    """Yield the tags that a folded one stands for."""
+    """Yield the tags of a folded one: `Layer.{0..1}` gives `Layer.0` and `Layer.1`."""
     pieces: list[list[str]] = []
     end = 0
     for run in _RUN.finditer(tag):
@@ -107,7 +106,7 @@ def _changes(before: Mapping[str, _Module], after: Mapping[str, _Module]) -> Ite
 
 
 def _in_order(before: Mapping[str, _Module], after: Mapping[str, _Module]) -> Iterator[str]:
-    """Yield every tag once, as both sides run them: what is gone stands where it was."""
+    """Yield every tag once, in the order of both sides; a removed one keeps its position."""
     matcher = difflib.SequenceMatcher(None, list(before), list(after), autojunk=False)
     left, right = list(before), list(after)
     seen: set[str] = set()
@@ -125,7 +124,7 @@ def _counts(old: Mapping[str, int], new: Mapping[str, int]) -> str:
 
 
 def _moves(old: str, new: str) -> Iterator[str]:
-    """Return the lines that moved, where the modules are the same and only their order is not."""
+    """Return the lines that moved, where only the order of the modules differs."""
     yield "the same modules in another order:"
     for line in difflib.unified_diff(old.splitlines(), new.splitlines(), n=0, lineterm=""):
         if not line.startswith(("---", "+++", "@@")):

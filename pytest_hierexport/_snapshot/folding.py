@@ -27,7 +27,7 @@ class Segment:
     children: tuple[Segment, ...]
     times: int = 1
     marks: str = ""
-    """What stands for the run in its segment, empty for a single call."""
+    """The text of the run in its segment, empty for a single call."""
 
     @property
     def segment(self) -> str:
@@ -46,7 +46,7 @@ def fold(node: Segment) -> Segment:
 
 
 def _run(siblings: list[Segment]) -> list[Segment]:
-    """Return the first sibling and those after it that are equal to it but for a number that goes up by one."""
+    """Return the first sibling and the following ones that equal it except for a number, which rises by one."""
     run = siblings[:1]
     first: tuple[object, ...] | None = None
     for sibling in siblings[1:]:
@@ -65,7 +65,7 @@ def _same_step(run: list[Segment], sibling: Segment) -> bool:
 
 
 def _repeats(run: list[Segment], sibling: Segment) -> bool:
-    """Whether a sibling is the next call under the very name that every call of the run has."""
+    """Whether a sibling is the next call under the same name as every call of the run."""
     last = run[-1]
     return run[0].name == last.name == sibling.name and sibling.index == last.index + 1
 
@@ -95,7 +95,7 @@ def _as_one(run: list[Segment]) -> Segment:
 
 
 def _content(node: Segment) -> tuple[object, ...]:
-    """What makes siblings equal: operators and all that is below, call indices counted from the first."""
+    """Return the content that equal siblings share: operators and children, call indices relative to the first."""
     lowest = _lowest(node)
     return (node.operators, tuple(_shape(_relative(child, lowest)) for child in node.children))
 

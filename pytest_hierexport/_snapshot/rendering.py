@@ -1,8 +1,8 @@
-"""A hierarchy as text: one line per module, with its tag and its operators.
+"""Renders a hierarchy as text: one line per module, with its tag and its operators, runs of equal siblings folded.
 
-Runs of equal siblings are folded: twelve equal layers read `BertLayer.{0..11} ×12`, a layer that runs twelve times
-reads `AlbertLayer.0@{0..11} ×12`. Below a folded run, `@k` counts within one of its members. There is no node name,
-version, path or number from a weight in the text, so it changes only when the hierarchy or its operators do.
+    /BertModel/BertEncoder/BertLayer.{0..11} ×12: Add 2, MatMul 6
+
+The text has no node name, version, path or weight, so it changes only with the hierarchy or its operators.
 """
 
 from __future__ import annotations
@@ -20,16 +20,15 @@ from pytest_hierexport._snapshot.folding import Segment, fold
 __all__ = ["is_snapshot", "text"]
 
 UNTAGGED = "(untagged)"
-# The marks that a merge leaves are part of a snapshot: an update is how its conflict is resolved.
+# A snapshot with the conflict markers of a merge is one still: an update resolves the conflict.
 _LINE_STARTS = ("/", UNTAGGED, "<<<<<<< ", "||||||| ", "=======", ">>>>>>> ")
 
 _DEEPEST = 300
-"""Levels of modules that are folded, by recursion: Python itself runs modules no deeper than its limit of 1,000 frames,
-three per call, allows."""
+"""Folding is recursive. Modules nest no deeper than this: Python allows 1,000 frames, and each call takes three."""
 
 
 def is_snapshot(path: Path) -> bool:
-    """Whether a file holds a hierarchy as text, whole or cut, or nothing at all."""
+    """Whether a file holds a snapshot, perhaps cut, or is empty."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError):
@@ -41,7 +40,7 @@ def text(attribution: Attribution, operators: Mapping[str, str]) -> str:
     """Return the hierarchy as text.
 
     Args:
-        attribution: The origins; each node counts for its primary alone.
+        attribution: The origins; each node counts for its primary origin alone.
         operators: The operator of every node, by node key.
 
     Raises:
@@ -64,7 +63,7 @@ def _operators(counts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
 
 
 def _tree(hierarchy: Hierarchy, counts: Mapping[str | None, Mapping[str, int]]) -> Segment:
-    """Return the calls that have a segment, each below the nearest one above it."""
+    """Return the tree of the calls that have a segment."""
     callers = {name: hierarchy.kept_above(name) or ROOT for name in hierarchy if hierarchy.is_kept(name)}
     callers.pop(ROOT, None)
     _check_depth(callers)

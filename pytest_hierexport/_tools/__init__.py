@@ -1,1 +1,1 @@
-"""What people do with a tagged file: one module for each tool."""
+"""Works on tagged files: a module for each tool."""

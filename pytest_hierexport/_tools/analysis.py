@@ -1,4 +1,4 @@
-"""What a tagged ONNX file and its sidecar hold, module by module."""
+"""Counts the nodes and parameters of a tagged ONNX file, module by module."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Analysis", "ModuleFigures", "analyze"]
 
 @dataclass(frozen=True)
 class ModuleFigures:
-    """A module instance that has a segment in tags, below the one that calls it, with all its calls taken together."""
+    """The figures of a module instance that has a segment in tags, summed over its calls."""
 
     segment: str
     """Its part of the tag, without a call's index."""
@@ -31,11 +31,11 @@ class ModuleFigures:
     cls: str
     calls: int
     nodes: int
-    """Nodes of its own: those whose primary tag is this module's."""
+    """The nodes whose primary tag is this module's."""
     parameters: int
-    """Elements of the parameters that it declares, with those of its `torch.nn` modules, as the sidecar has them: a
-    parameter that several modules share counts for the first of them that is called. Where there is no sidecar,
-    elements of the initializers whose primary origin it is, as they are or folded."""
+    """Elements of the parameters that it and its `torch.nn` modules declare in the sidecar; a shared parameter counts
+    for the first of its modules that is called. Without a sidecar, elements of the initializers whose primary origin it
+    is."""
     all_nodes: int
     """Its own nodes and those of all modules below it."""
     all_parameters: int
@@ -47,7 +47,7 @@ class ModuleFigures:
         """Yield the module and those below it, each with its level and before its children.
 
         Args:
-            depth: How many levels below this module are given; all where it is None.
+            depth: The number of levels below this module; None for all.
         """
         pending = [(0, self)]
         while pending:
@@ -71,22 +71,21 @@ class Analysis:
     opsets: Mapping[str, int]
     """Operator set versions by domain."""
     exporter: str
-    """The capture that served; empty where no sidecar tells."""
+    """The capture that succeeded; empty without a sidecar."""
     sidecar: str
-    """`fits`, `missing`, or what is wrong with it."""
+    """`fits`, `missing`, or the reason why it is not used."""
     declared: bool
-    """Whether parameters are those that modules declare; else they are the tensors that the file holds, after what an
-    optimizer folded or merged."""
+    """Whether parameters are counted as modules declare them; else as the tensors in the file, after an optimizer."""
     modules: ModuleFigures
     """The root, with all modules below it."""
 
 
 def analyze(path: str | Path) -> Analysis:
-    """Count what an ONNX file holds, by the tags in it or in its sidecar; external data is not read.
+    """Count the parts of an ONNX file, by the tags in it or in its sidecar; external data is not read.
 
     Raises:
-        TagError: The file has no tags, or tags that cannot be read.
-        UsageError: The file is not ONNX, or holds a tensor that no file can hold.
+        TagError: The file has no tags, or tags that cannot be parsed.
+        UsageError: The file is not ONNX, or has a tensor with an impossible shape.
     """
     path = Path(path)
     proto = storage.load_proto(path)
@@ -125,8 +124,7 @@ def _sidecar(path: Path) -> tuple[str, str, tuple[Module, ...]]:
 def _declared(hierarchy: Hierarchy, modules: Iterable[Module]) -> list[tuple[str, int]]:
     """Return the elements of each trainable tensor, once, with the first call of the module that it counts for.
 
-    Of the modules that declare a tensor this is the first that is called; where none is, the nearest one above the
-    first of them that is.
+    This is the first called module of those that declare the tensor, or the nearest called one above the first of them.
     """
     calls: dict[str, str] = {}
     for name, call in hierarchy.items():
@@ -184,7 +182,7 @@ def _modules(attribution: Attribution, parameters: Iterable[tuple[str, int]]) ->
 
 
 class _Instances:
-    """The module instances that have segments in tags, by number: the root's is 0, a caller's is below its callees'."""
+    """The module instances with segments in tags, by number: the root is 0, a caller comes before its callees."""
 
     def __init__(self, hierarchy: Hierarchy) -> None:
         self._hierarchy = hierarchy
@@ -194,14 +192,14 @@ class _Instances:
         self._count_calls()
 
     def sums(self, call: str) -> _Sums:
-        """Return where to count for a call: its own instance, or that of the nearest call above it that has one."""
+        """Return the sums of the instance of a call, or of the nearest call above it that has an instance."""
         return self._sums[self._number(self._hierarchy.kept(call))]
 
     def _number(self, kept: str | None) -> int:
         return 0 if kept is None else self._of_call[kept]
 
     def _count_calls(self) -> None:
-        """Number every instance at its first call: all calls by one caller under one segment are of one."""
+        """Number every instance at its first call: the calls by one caller under one segment are one instance."""
         numbers: dict[tuple[int, str], int] = {}
         self._sums[0].calls = 1
         for name, call in self._hierarchy.items():
@@ -216,7 +214,7 @@ class _Instances:
             self._sums[number].calls += 1
 
     def figures(self) -> ModuleFigures:
-        """Return the figures of the root, made from the leaves up: an instance has a higher number than its caller."""
+        """Return the figures of the root, computed from the leaves up: callers have lower numbers than callees."""
         below: list[list[ModuleFigures]] = [[] for _ in self._sums]
         for number in range(len(self._sums) - 1, 0, -1):
             below[self._callers[number]].append(_figures(self._sums[number], below[number]))

@@ -1,7 +1,6 @@
-"""An analysis for people and for programs: lines of text, or an object for JSON.
+"""Renders an analysis as lines of text for people, or as an object for JSON.
 
-Neither grows with the depth of the hierarchy other than by a row per module: a file may hold any number of calls,
-one within another.
+Both take hierarchies of any depth, without recursion.
 """
 
 from __future__ import annotations
@@ -20,22 +19,22 @@ if TYPE_CHECKING:
 __all__ = ["as_dict", "as_lines", "coverage_line"]
 
 _DEEPEST_NESTING = 200
-"""Levels of modules in JSON. Each is an object in a list; Python's own parser stops at 490 of them, others earlier."""
+"""Levels of modules in JSON, each an object in a list. Python's parser fails at 490 levels, others earlier."""
 _DEEPEST_INDENT = 40
 """Levels that are shown by indentation; below them the level is a number before the name."""
 _WIDEST_NAME = 100
-"""How far a long name moves the figures of all other rows to the right."""
+"""The width of the first column at most, so that one long name does not widen all rows."""
 
 
 def as_dict(analysis: Analysis, depth: int | None = None) -> dict[str, object]:
-    """Return the analysis for JSON, its modules one within another.
+    """Return the analysis as an object for JSON, with nested modules.
 
     Args:
         analysis: The analysis.
-        depth: How many levels of modules below the root are given; all where it is None.
+        depth: The number of levels below the root; None for all.
 
     Raises:
-        UsageError: The modules nest deeper than parsers of JSON read.
+        UsageError: The modules nest deeper than JSON parsers allow.
     """
     return {**_attributes(analysis), "modules": _nested(analysis.modules, depth)}
 
@@ -62,12 +61,12 @@ def _nested(root: ModuleFigures, depth: int | None) -> dict[str, object]:
 
 
 def as_lines(analysis: Analysis, name: str, depth: int | None = None, width: int | None = None) -> Iterator[str]:
-    """Yield the table of modules, then what the file holds as a whole.
+    """Yield the table of modules, then the totals of the file.
 
     Args:
         analysis: The analysis.
         name: The file's name.
-        depth: How many levels of modules below the root are shown; all where it is None.
+        depth: The number of levels below the root; None for all.
         width: Columns of the terminal, to which names are cut; None keeps them whole.
     """
     yield from _table(analysis, depth, width)
@@ -79,17 +78,17 @@ def as_lines(analysis: Analysis, name: str, depth: int | None = None, width: int
     yield f"opsets: {opsets}"
     yield f"sidecar of {name}: {analysis.sidecar}"
     if not analysis.declared:
-        yield "numbers held: in the file's tensors, after folds and merges; no sidecar tells the parameters"
+        yield "numbers held: in the file's tensors, after folds and merges; parameters are unknown without a sidecar"
 
 
 def coverage_line(nodes: int, coverage: Mapping[str, int]) -> str:
-    """Return how many nodes there are and by which evidence they are known."""
+    """Return the number of nodes in words, and by evidence."""
     shown = ", ".join(f"{kind} {count:,}" for kind, count in coverage.items() if count)
     return f"{nodes:,} nodes: {shown}" if shown else f"{nodes:,} nodes"
 
 
 def _table(analysis: Analysis, depth: int | None, width: int | None) -> Iterator[str]:
-    """Yield the heading and a line per module; the modules are walked twice rather than kept as text."""
+    """Yield the heading and a line per module. Rows are generated twice, which saves keeping them in memory."""
     from rich.cells import cell_len, set_cell_size
 
     titles = ("module", "calls", "nodes", "own nodes", "parameters" if analysis.declared else "numbers held")

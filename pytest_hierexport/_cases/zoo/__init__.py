@@ -1,6 +1,6 @@
-"""The built-in cases: small random-weight models of many families, built from configurations and downloaded never.
+"""Lists the built-in cases: small random-weight models of many families, built from configurations.
 
-This table imports neither torch nor transformers: a factory's module is imported when the factory is called.
+Nothing is downloaded. A factory's module, with torch and transformers, is imported when the factory is called.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Entry:
     name: str
     family: str
     factory: str
-    """`package.module:function`, without arguments, giving an :class:`~pytest_hierexport._cases.Example`."""
+    """`package.module:function`, which takes no arguments and returns an :class:`~pytest_hierexport._cases.Example`."""
 
 
 ZOO: Mapping[str, Entry] = MappingProxyType(
     {name: Entry(name, family, f"{__name__}.{family}:{name}") for family, names in _FACTORIES.items() for name in names}
 )
-"""Every case by its name, families side by side."""
+"""Every case by its name, ordered by family."""

@@ -1,4 +1,4 @@
-"""Example inputs: the same at every call, and no two values of them alike by accident."""
+"""Makes example inputs: equal at every call, and with generic values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BATCH = 2
 
 
 def tokens(length: int = LENGTH, seed: int = 0) -> torch.Tensor:
-    """Return token ids, int64 `[2, length]`; the lowest ids are left out, for models give them a meaning."""
+    """Return token ids, int64 `[2, length]`; without the lowest ids, which have special meanings."""
     return torch.randint(5, VOCABULARY, (_BATCH, length), generator=torch.Generator().manual_seed(seed))
 
 

@@ -1,4 +1,4 @@
-"""Models of sound."""
+"""Builds audio models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decoders of text, without their caches."""
+"""Builds text decoders, without caches."""
 
 from __future__ import annotations
 
@@ -55,18 +55,18 @@ def gpt2() -> Example:
 
 
 def llama() -> Example:
-    """Rotary tables computed under a disabled autocast and handed to every layer; grouped heads."""
+    """Rotary tables computed under a disabled autocast and passed to every layer; grouped heads."""
     return _example(LlamaForCausalLM(LlamaConfig(**_SIZES)))
 
 
 def qwen3() -> Example:
-    """Norms inside the attention, heads wider than the hidden size says; no head on top."""
+    """Norms inside the attention, heads wider than the hidden size implies; no head on top."""
     return _example(Qwen3Model(Qwen3Config(**_SIZES, head_dim=16)))
 
 
 def gemma3() -> Example:
-    """Attention in a sliding window, with a mask of its own; a scaled embedding."""
-    # Of one kind alone: over several the model's forward goes in the order of a set, another in every process.
+    """Attention in a sliding window, with its own mask; a scaled embedding."""
+    # One kind alone: with several, the model's forward iterates over a set, whose order differs by process.
     kinds = ["sliding_attention"] * 3
     sizes = {**_SIZES, "num_hidden_layers": len(kinds)}
     config = Gemma3TextConfig(**sizes, head_dim=8, sliding_window=6, layer_types=kinds)
@@ -75,6 +75,6 @@ def gemma3() -> Example:
 
 def mixtral() -> Example:
     """A mixture of experts: tokens routed by value, weights of all experts in one tensor."""
-    # The other implementations loop over the experts that were hit, or need a kernel that ONNX has not.
+    # The other implementations loop over the routed experts, or need a kernel that ONNX lacks.
     config = MixtralConfig(**_SIZES, num_local_experts=4, num_experts_per_tok=2, experts_implementation="batched_mm")
     return _example(MixtralForCausalLM(config))

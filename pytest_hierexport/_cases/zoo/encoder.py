@@ -1,4 +1,4 @@
-"""Encoders of text."""
+"""Builds text encoders."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def distilbert() -> Example:
 
 
 def albert() -> Example:
-    """Shared layers: one instance runs three times, and every run is a call of its own."""
+    """Shared layers: one instance runs three times, and each run is a separate call."""
     config = AlbertConfig(**{**_SIZES, "num_hidden_layers": 3}, embedding_size=16)
     model = AlbertModel(config).eval()
     return Example(model, kwargs={"input_ids": tokens(), "attention_mask": padding(), "token_type_ids": _segments()})

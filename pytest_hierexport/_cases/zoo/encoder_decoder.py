@@ -1,4 +1,4 @@
-"""Encoders with a decoder behind them."""
+"""Builds encoder-decoder models."""
 
 from __future__ import annotations
 

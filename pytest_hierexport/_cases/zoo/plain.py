@@ -1,4 +1,4 @@
-"""Models of no library: what people write themselves."""
+"""Builds models without a library, as users write them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pytest_hierexport._cases.zoo._inputs import numbers
 
 
 class Gate(nn.Module):
-    """Scales its input by a value between nought and one, computed from the input itself."""
+    """Scales its input by a value between zero and one, computed from the input."""
 
     def __init__(self, width: int, activation: nn.Module) -> None:
-        """Take the activation from outside: one object serves every gate."""
+        """Take the activation as an argument: all gates share one object."""
         super().__init__()
         self.score = nn.Linear(width, width)
         self.activation = activation
@@ -27,7 +27,7 @@ class Block(nn.Module):
     """Two branches by name, in a dict, and a residual around them."""
 
     def __init__(self, width: int, activation: nn.Module) -> None:
-        """Make the branches; one of them is a torch.nn.Sequential that holds a module of our own."""
+        """Make the branches; one of them is a torch.nn.Sequential that holds a custom module."""
         super().__init__()
         self.branches = nn.ModuleDict(
             {
@@ -44,7 +44,7 @@ class Block(nn.Module):
 
 
 class Nested(nn.Module):
-    """Lists in a list, a block in two of their places, a module that runs thrice and one that never does."""
+    """Lists in a list, a block in two of their places, a module with three calls and one without."""
 
     def __init__(self, width: int) -> None:
         """Make stages of two blocks; the second stage ends with the first one's first block."""
@@ -77,7 +77,7 @@ def nested() -> Example:
 
 
 def sequential() -> Example:
-    """A root that is torch.nn's own: nothing of the user's to name, so that every tag is `/`."""
+    """A root of a torch.nn class without custom modules, so that every tag is `/`."""
     convolution = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU())
     model = nn.Sequential(convolution, nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8 * 4 * 4, 10), nn.Softmax(dim=-1))
     return Example(model.eval(), (numbers(2, 3, 8, 8),))

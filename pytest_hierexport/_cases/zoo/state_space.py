@@ -1,4 +1,4 @@
-"""State space models."""
+"""Builds state space models."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from pytest_hierexport._cases.zoo._inputs import VOCABULARY, tokens
 
 
 def mamba() -> Example:
-    """A scan unrolled over the sequence: hundreds of operations that look alike in one module."""
+    """A scan unrolled over the sequence: hundreds of similar operations in one module."""
     config = MambaConfig(vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=2, state_size=4, use_cache=False)
     return Example(MambaModel(config).eval(), kwargs={"input_ids": tokens(length=6)})

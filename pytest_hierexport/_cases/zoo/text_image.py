@@ -1,4 +1,4 @@
-"""Models of text and images together."""
+"""Builds models of text and images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models of images."""
+"""Builds vision models."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def convnext() -> Example:
 
 
 def resnet() -> Example:
-    """Batch norms that are folded into the convolutions before them; shortcuts that are nothing but their input."""
+    """Batch norms that are folded into the convolutions before them; shortcuts that return their input."""
     config = ResNetConfig(embedding_size=16, hidden_sizes=[16, 32], depths=[2, 2], layer_type="basic")
     return Example(ResNetModel(config).eval(), kwargs={"pixel_values": numbers(2, 3, 32, 32)})
 
