@@ -82,7 +82,7 @@ def _building_block(tag: str, hierarchy: Hierarchy) -> tuple[str, str] | None:
 
 
 def _class_of(tag: str, segment: str, hierarchy: Hierarchy) -> str | None:
-    """Return the class that a segment stands for: of its call, else of a call of that class name, else torch's own."""
+    """Return the class that a segment names: of its call, else of a call of that class name, else of `torch.nn`."""
     try:
         return hierarchy.resolve(tag).cls
     except KeyError:

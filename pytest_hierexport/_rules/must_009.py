@@ -1,7 +1,7 @@
 """MUST-009: the file and its sidecar say the same, and the sidecar follows its schema.
 
-The tags of the file are stripped from a copy of it and written anew from the sidecar's attribution; then every text
-must be the one that stands in the file.
+The tags of the file are stripped from a copy of it and written again from the sidecar's attribution; then every text
+must be equal to that in the file.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _in_interface(graph: onnx.GraphProto, beside: Sidecar) -> Iterator[Differenc
 
 
 def _in_keys(proto: onnx.ModelProto, beside: Sidecar) -> Iterator[Difference]:
-    """Compare what there is: every node on both sides, every attributed initializer in the file."""
+    """Compare keys: every node on both sides, every attributed initializer in the file."""
     parts, said = inventory_proto(proto), beside.attribution
     nodes, initializers = (dict.fromkeys(key for key, _ in part) for part in (parts.nodes, parts.initializers))
     for key in [key for key in said.nodes if key not in nodes]:
@@ -103,9 +103,9 @@ def _in_texts(proto: onnx.ModelProto, beside: Sidecar) -> Iterator[Difference]:
 
 
 def _places(proto: onnx.ModelProto) -> codec.Tags:
-    """Return where the tags of a file stand."""
+    """Return the places in which a file has tags."""
     parts = inventory_proto(proto)
-    messages = (message for _, message in (*parts.nodes, *parts.initializers))
+    messages: list[Any] = [message for _, message in (*parts.nodes, *parts.initializers)]
     metadata = any(entry.key == codec.TAG for message in messages for entry in message.metadata_props)
     listed = any(entry.key == codec.INITIALIZERS for entry in proto.metadata_props)
     if listed or any(codec.is_our_doc(node.doc_string) for _, node in parts.nodes):
