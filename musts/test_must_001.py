@@ -32,7 +32,7 @@ from pytest_hierexport._cases import Case, Example, select
 from pytest_hierexport._onnx.storage import attach
 from pytest_hierexport._rules.base import ExportedCase, Exporter
 from pytest_hierexport._rules.hardcoded import exporter_sources, violations
-from pytest_hierexport._rules.renamed_export import differences
+from pytest_hierexport._rules.renamed_export import renaming_violations
 from pytest_hierexport._rules.source import words_of
 from toys import breaks, exported
 
@@ -144,7 +144,7 @@ def run_as_exporter(folder: Path, line: str) -> list[str]:
 
     case = exported(folder, exporter=call)
     again = ExportedCase(case.case, case.path, case.example, exporter_source=source_file, exporter=call)
-    return [f"{v.where}: {v.found}" for v in differences(again, exporter_sources(again))]
+    return [f"{v.where}: {v.found}" for v in renaming_violations(again, exporter_sources(again))]
 
 
 @pytest.mark.parametrize("pair", ASKING, ids=[pair.title for pair in ASKING])

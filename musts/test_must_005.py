@@ -2,26 +2,36 @@
 
 But for its tags the file is, byte for byte, the one that the plain exporter gives with the same options: metadata
 entries and node doc_strings stripped from both, serialised deterministically. The peer is code that calls torch (or
-transformers) alone and imports nothing of ours.
+transformers) alone, in a process that cannot import our exporter. A model that no plain exporter takes is neither
+kept nor broken.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
+import torch
+from torch import nn
 
+import plain_models
+import toy_models
+from pytest_hierexport._cases import Example
+from pytest_hierexport._cases.exporting import export_case
+from pytest_hierexport._errors import NoVerdictError
 from pytest_hierexport._onnx.storage import load_proto
 from pytest_hierexport._rules import peer
 from pytest_hierexport._rules.base import ExportedCase
 from pytest_hierexport._rules.graph_diff import bare, differences
-from toys import breaks, damaged, exported, with_metadata
+from pytest_hierexport._rules.plain import PlainProcess
+from toys import breaks, case_of, damaged, exported, with_metadata
 
 
 @pytest.fixture(scope="module")
@@ -155,3 +165,58 @@ def test_the_peer_runs_in_a_process_that_never_sees_us(tmp_path: Path, monkeypat
     plain, found = bare(load_proto(tmp_path / "plain.onnx"), tmp_path), bare(load_proto(ours.path), ours.path.parent)
     assert not list(differences(plain, found))
     assert plain.SerializeToString(deterministic=True) == found.SerializeToString(deterministic=True)
+
+
+def of_torchscript(folder: Path, factory: Callable[[], object]) -> ExportedCase:
+    case = dataclasses.replace(case_of(factory, opset=17), exporter="torchscript")
+    example, path = case.load(), folder / "model.onnx"
+    export_case(case, example, path)
+    return ExportedCase(case, path, example, "torchscript")
+
+
+def test_model_that_only_our_help_exports_has_no_plain_peer(tmp_path: Path) -> None:
+    with pytest.raises(NoVerdictError, match=r"no plain peer: UnsupportedOperatorError: .*aten::diff"):
+        breaks("MUST-005", of_torchscript(tmp_path, plain_models.composed))
+
+
+def test_model_that_plain_torchscript_exports_passes(tmp_path: Path) -> None:
+    assert not breaks("MUST-005", of_torchscript(tmp_path, plain_models.spelled_out))
+
+
+@pytest.fixture
+def process() -> Iterator[PlainProcess]:
+    process = PlainProcess()
+    yield process
+    process.close()
+
+
+def example_of(factory: Callable[[], object]) -> Example:
+    return case_of(factory).load()
+
+
+@pytest.mark.parametrize("factory", [plain_models.alone, toy_models.build], ids=lambda factory: factory.__name__)
+def test_plain_process_imports_nothing_of_ours(
+    factory: Callable[[], object], process: PlainProcess, tmp_path: Path
+) -> None:
+    assert process.export("dynamo", example_of(factory), {}, tmp_path / "plain.onnx") == ""
+    assert onnx.load(tmp_path / "plain.onnx").graph.node
+
+
+def test_plain_process_serves_on_after_failed_examples(process: PlainProcess, tmp_path: Path) -> None:
+    path = tmp_path / "plain.onnx"
+    assert "_export" in process.export("dynamo", example_of(plain_models.reaching), {}, path)
+    local = Example(nn.Sequential(nn.ReLU()), (torch.ones(2),))
+    local.model.register_forward_hook(lambda *_: None)
+    assert "pickle" in process.export("dynamo", local, {}, path)
+    with pytest.raises(NoVerdictError, match="no plain peer: its process ended with 7"):
+        process.export("dynamo", example_of(plain_models.ending), {}, path)
+    assert process.export("dynamo", example_of(toy_models.build), {}, path) == ""
+
+
+def test_model_that_cannot_be_sent_is_compared_in_this_process(tmp_path: Path) -> None:
+    def hooked() -> object:
+        model, args = toy_models.build()
+        model.register_forward_hook(lambda *_: None)
+        return model, args
+
+    assert not breaks("MUST-005", exported(tmp_path, hooked))

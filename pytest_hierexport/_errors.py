@@ -17,6 +17,7 @@ __all__ = [
     "DiskFullError",
     "ExportError",
     "HierexportError",
+    "NoVerdictError",
     "TagError",
     "UsageError",
     "cause",
@@ -75,6 +76,10 @@ class DiskFullError(HierexportError):
 
 class CrashError(HierexportError):
     """A process of the run ended while it worked on a model."""
+
+
+class NoVerdictError(HierexportError):
+    """A rule is neither kept nor broken: there is nothing to compare the export with."""
 
 
 class TagError(HierexportError):

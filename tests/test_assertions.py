@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pytest_hierexport import assertions, export
-from pytest_hierexport._errors import UsageError
+from pytest_hierexport._errors import NoVerdictError, UsageError
 from pytest_hierexport._rules import registry
 from pytest_hierexport._rules.base import Rule, Violation
 from pytest_hierexport.assertions import assert_every_node_attributed, assert_no_torch_nn_tags, assert_rule
@@ -56,6 +56,15 @@ def test_a_broken_rule_says_where_what_and_what_to_do(file: Path, monkeypatch: p
         "  found     that",
         "  to do     mend it",
     ]
+
+
+def test_rule_without_a_verdict_warns(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(_: object) -> list[Violation]:
+        raise NoVerdictError("a peer", found="no plain peer", do="nothing")
+
+    monkeypatch.setattr(registry, "rules", lambda _: [Rule("MUST-002", "kept", check)])
+    with pytest.warns(UserWarning, match="MUST-002 is neither kept nor broken: no plain peer"):
+        assert_rule(file, "MUST-002")
 
 
 def test_a_rule_that_needs_the_model_says_so_of_a_file(file: Path) -> None:

@@ -55,6 +55,25 @@ def test_a_rule_of_the_project_s_own_runs_after_ours_and_fails_like_them(project
     assert "conftest.py:" not in result.stdout.str()
 
 
+def test_rule_without_a_verdict_is_skipped_with_a_note(project: Project) -> None:
+    project.write(
+        "conftest.py",
+        """
+        from pytest_hierexport._errors import NoVerdictError
+        from pytest_hierexport._rules.base import Rule
+
+        def compare(exported):
+            raise NoVerdictError("a peer", found="no plain peer: it failed", do="nothing")
+
+        def pytest_hierexport_rules(config):
+            return [Rule("OWN-001", "equal to its peer", compare)]
+        """,
+    )
+    result = project.run(MODELS, "-k", "OWN-001")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["build: OWN-001 is neither kept nor broken: no plain peer: it failed"])
+
+
 def test_a_rule_that_takes_the_id_of_ours_is_a_usage_error(project: Project) -> None:
     project.write(
         "conftest.py",

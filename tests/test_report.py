@@ -49,6 +49,14 @@ def test_cardinal_rules_that_did_not_run_are_named_by_model() -> None:
     assert cardinal_line(Results(RULES, (ran, *many))).endswith("m0, m1, m2, m3, m4 and 4 more")
 
 
+def test_skipped_rule_is_a_note_with_its_reason() -> None:
+    results = Results(RULES, (model("a", MUST_004=Verdict.SKIPPED, snapshot=Verdict.SKIPPED),))
+    note = "a: MUST-004 is neither kept nor broken: why | <b>"
+    assert as_lines(results)[2] == note
+    assert note in as_markdown(results).replace("`", "")
+    assert html.escape(note) in as_html(results)
+
+
 def test_names_and_messages_are_data_in_markdown_and_html() -> None:
     results = Results(RULES, (model("<script>|", MUST_001=Verdict.FAILED),))
     markdown, page = as_markdown(results), as_html(results)

@@ -10,7 +10,7 @@ from torch import nn
 from pytest_hierexport._cases import Case
 from pytest_hierexport._cases.exporting import export_case
 from pytest_hierexport._rules.base import ExportedCase
-from pytest_hierexport._rules.renamed_export import differences
+from pytest_hierexport._rules.renamed_export import renaming_violations
 
 REGISTRY: dict[str, float] = {}
 
@@ -85,7 +85,7 @@ def found(folder: Path, model: nn.Module) -> list[tuple[str, str]]:
     example = case.load()
     export_case(case, example, folder / "model.onnx")
     exported = ExportedCase(case, folder / "model.onnx", example)
-    return [(violation.where, violation.found) for violation in differences(exported)]
+    return [(violation.where, violation.found) for violation in renaming_violations(exported)]
 
 
 def test_a_model_that_does_not_care_about_names_shows_no_difference(tmp_path: Path) -> None:

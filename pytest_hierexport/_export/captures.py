@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_hierexport._errors import ExportError, HierexportError, UsageError, cause
 from pytest_hierexport._export import transformers
@@ -13,13 +13,12 @@ from pytest_hierexport._export.choices import EXPORTERS
 from pytest_hierexport._export.dynamo import capturer as dynamo
 from pytest_hierexport._export.faults import fault_in
 from pytest_hierexport._export.torchscript import capturer as torchscript
-from pytest_hierexport._export.torchscript.parts import in_parts
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     import torch
 
-__all__ = ["AIDS", "CAPTURES", "Served", "capture_with"]
+__all__ = ["CAPTURES", "Served", "capture_with"]
 
 CAPTURES: Mapping[str, Capturer] = {
     "dynamo": dynamo.capture,
@@ -27,12 +26,6 @@ CAPTURES: Mapping[str, Capturer] = {
     "torchscript": torchscript.capture,
 }
 """Every capture by name, in the order in which `auto` tries them."""
-AIDS: Mapping[str, Callable[[Callable[[], Any]], Any]] = {
-    "transformers": transformers.of_what_there_is,
-    "torchscript": in_parts,
-}
-"""How a capture helps the exporter underneath to what it cannot export alone: it runs an export and returns what that
-does."""
 
 
 @dataclass(frozen=True)

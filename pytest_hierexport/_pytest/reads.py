@@ -187,7 +187,8 @@ def _library() -> str:
 
 def _is_own_program(args: Sequence[object]) -> bool:
     command = args[1] if len(args) > 1 else ()
-    return isinstance(command, (list, tuple)) and any(str(part).startswith("pytest_hierexport.") for part in command)
+    own = ("pytest_hierexport.", f"{Path(__file__).parents[1]}{os.sep}")
+    return isinstance(command, (list, tuple)) and any(str(part).startswith(own) for part in command)
 
 
 def _source_of(path: Path) -> Path:

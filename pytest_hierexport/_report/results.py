@@ -130,8 +130,14 @@ def _listed(names: Sequence[str], total: int, most: int) -> str:
 
 
 def notes_of(results: Results) -> Iterable[str]:
-    """Return what people should know of an export, one line each, bounded in length."""
-    return (_line(model, note) for model in results.models for note in model.notes)
+    """Return what people should know of an export and its checks, one line each, bounded in length."""
+    for model in results.models:
+        skipped = (
+            f"{rule.id} is neither kept nor broken: {model.checks[rule.id].message}"
+            for rule in results.rules
+            if model.verdict(rule.id) is Verdict.SKIPPED
+        )
+        yield from (_line(model, note) for note in (*model.notes, *skipped))
 
 
 def warnings_of(results: Results) -> list[str]:

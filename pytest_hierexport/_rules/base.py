@@ -1,4 +1,4 @@
-"""What a rule is, what it sees, and what it says."""
+"""Defines a rule, the exported case that it checks, and the violations that it returns."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Violation:
     expected: str
     found: str
     do: str
-    """What to do next."""
+    """The next step for the user."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Rule:
     id: str
     """`MUST-001`, or what a project calls its own."""
     promise: str
-    """What holds, in a few words that follow the id."""
+    """The property that holds, in a few words that follow the id."""
     check: Callable[[ExportedCase], Iterable[Violation]]
     """Gives every violation; none where the promise holds."""
     cardinal: bool = False

@@ -1,4 +1,4 @@
-"""What differs between two ONNX messages, named by node, tensor and field."""
+"""Compares two ONNX messages field by field; differences are named by node, tensor and field."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Difference:
 
 
 def bare(proto: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
-    """Take everything from a message that no graph is made of, in place, and return it.
+    """Strip a message, in place, of everything that is not the graph, and return it.
 
     Metadata entries and the doc strings of nodes go; the data of an initializer is replaced by its digest, wherever
     it lies.
@@ -68,7 +68,7 @@ def _digest(tensor: onnx.TensorProto, folder: Path) -> None:
 
 
 def differences(plain: onnx.ModelProto, found: onnx.ModelProto) -> Iterator[Difference]:
-    """Yield where two messages differ, the graph's nodes in order, then what stands around them."""
+    """Yield where two messages differ, the graph's nodes in order, then the rest of the graph and of the model."""
     if plain.SerializeToString(deterministic=True) == found.SerializeToString(deterministic=True):
         return
     yield from _repeated("node", plain.graph.node, found.graph.node)

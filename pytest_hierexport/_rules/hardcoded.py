@@ -22,7 +22,7 @@ __all__ = ["exporter_sources", "hardcoded_names", "violations"]
 def hardcoded_names(exported: ExportedCase) -> Iterator[Violation]:
     """Yield each place in an exporter of the project's own where a name of the case's model decides something.
 
-    This package's own source is no matter of the user's: its tests hold it against every model of the zoo.
+    This package's own exporters are left out: its tests check their source against every model of the zoo.
 
     Raises:
         UsageError: The exporter's source is out of reach.

@@ -1,4 +1,4 @@
-"""What a file says of the machine that it was made on."""
+"""Finds paths, users and hosts of this machine in an ONNX file and its sidecar."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ __all__ = ["Leak", "Machine", "leaks_in_message", "leaks_in_text"]
 _TOKEN = re.compile(r"""[^\s"'<>()\[\]{},;|]+""")
 """A run of characters that an address may consist of."""
 _BEFORE, _BEHIND = r"(?:(?<=file://)|(?<![\w.~/\\-]))", r"""(?=[/\\]|[^\w.-]|$)[^\s"'<>|,;]*"""
-"""What stands around a folder's path, or the beginning of a path into that folder."""
+"""Patterns for the text before and behind a folder's path, which may go on into the folder."""
 _LEAST = 3
-"""How long a folder's path is at least that is worth looking for: `/` is everywhere."""
+"""The least length of a folder's path to look for: `/` is everywhere."""
 _DATA = frozenset(("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data"))
 """The fields of tensors that hold numbers."""
 
 
 @dataclass(frozen=True)
 class Leak:
-    """A text that tells of the machine."""
+    """A text that reveals something about the machine."""
 
     where: str
     found: str
     """The path or address."""
-    tells: str
-    """What it gives away: `the home folder`, `the user's name`."""
+    reveals: str
+    """The thing that it reveals: `the home folder`, `the user's name`."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What must not be told.
+    """The folders and names that must not appear.
 
     Attributes:
-        folders: What each folder is, by its absolute path.
-        names: Whose each name is, by the name.
+        folders: A description of each folder, by its absolute path.
+        names: A description of each name, by the name.
     """
 
     folders: Mapping[str, str]
@@ -66,8 +66,8 @@ class Machine:
             {name: what for what, name in _names() if name and name != "localhost"},
         )
 
-    def told_by(self, text: str, *, is_name: bool = False) -> Iterator[tuple[str, str]]:
-        """Yield the paths and addresses in a text that tell of the machine, each with what it gives away.
+    def revealed_by(self, text: str, *, is_name: bool = False) -> Iterator[tuple[str, str]]:
+        """Yield the paths and addresses in a text that reveal the machine, each with the thing that it reveals.
 
         Args:
             text: Any text.
@@ -96,7 +96,7 @@ class Machine:
 
     @cached_property
     def _words(self) -> tuple[str, ...]:
-        """What stands in every text that tells anything."""
+        """Words of which every text that reveals anything holds one."""
         return tuple({*self.names, *(form for folder in self.folders for form in _forms(folder))})
 
     @cached_property
@@ -134,7 +134,7 @@ def _names() -> Iterator[tuple[str, str]]:
     try:
         yield "the user's name", getpass.getuser()
     except (OSError, KeyError, ImportError):
-        # A process may run under a number that nobody has a name for.
+        # A process may run under a user id without a name.
         return
 
 
@@ -145,11 +145,11 @@ def _exists(path: str) -> bool:
 
 
 def leaks_in_message(proto: Any, machine: Machine, known: Container[str]) -> Iterator[Leak]:
-    """Yield what an ONNX message tells, wherever a text stands in it.
+    """Yield the leaks in every text of an ONNX message.
 
     Args:
         proto: The model.
-        machine: What must not be told.
+        machine: The folders and names that must not appear.
         known: Tags, call names and the like: texts that look like paths and are none.
     """
     parts = inventory_proto(proto)
@@ -177,7 +177,7 @@ def _in_fields(
                 if field.name not in {"g", "graphs"}:
                     yield from _in_fields(inner, item, machine, known, leave_out=leave_out)
             elif isinstance(item, (str, bytes)):
-                # A graph is named once, by whoever writes the file; nodes and values by the paths of modules, too.
+                # The tool that writes the file names the graph; nodes and values may be named by the paths of modules.
                 is_name = field.name in {"name", "input", "output"} and message.DESCRIPTOR.name != "GraphProto"
                 text = item if isinstance(item, str) else item.decode("utf-8", "replace")
                 yield from leaks_in_text(inner, text, machine, known, is_name=is_name)
@@ -186,7 +186,7 @@ def _in_fields(
 def leaks_in_text(
     where: str, text: str, machine: Machine, known: Container[str], *, is_name: bool = False
 ) -> Iterator[Leak]:
-    """Yield what a text tells: what the texts in it tell where it is JSON."""
+    """Yield the leaks in a text; where it is JSON, in the texts within."""
     if text in known:
         return
     if text.startswith(("{", "[")):
@@ -196,19 +196,19 @@ def leaks_in_text(
             pass
         else:
             return
-    for found, what in machine.told_by(text, is_name=is_name):
+    for found, what in machine.revealed_by(text, is_name=is_name):
         yield Leak(where, found, what)
 
 
 def _in_json(where: str, value: Any, machine: Machine, known: Container[str]) -> Iterator[Leak]:
-    """Yield what the texts of a JSON document tell, its keys among them."""
+    """Yield the leaks in the texts of a JSON document, its keys included."""
     if isinstance(value, str):
         if value not in known:
-            yield from (Leak(where, found, what) for found, what in machine.told_by(value))
+            yield from (Leak(where, found, what) for found, what in machine.revealed_by(value))
     elif isinstance(value, Mapping):
         for key, part in value.items():
             if key not in known:
-                yield from (Leak(where, found, what) for found, what in machine.told_by(key, is_name=True))
+                yield from (Leak(where, found, what) for found, what in machine.revealed_by(key, is_name=True))
             yield from _in_json(f"{where}, {key}", part, machine, known)
     elif isinstance(value, list):
         for part in value:

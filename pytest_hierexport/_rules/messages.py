@@ -1,4 +1,4 @@
-"""What a broken rule says, the same in an item of ours and in an assertion."""
+"""Formats the violations of a rule, for test items and assertions."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["aligned", "broken"]
 
 def broken(rule: Rule, name: str, violations: Sequence[Violation], most: int = 10) -> str:
     """Return the rule, its promise, and where the model of that name breaks it; equal findings are listed once."""
-    alike: dict[tuple[str, str, str], list[str]] = {}
+    equal: dict[tuple[str, str, str], list[str]] = {}
     for violation in violations:
-        alike.setdefault((violation.expected, violation.found, violation.do), []).append(violation.where)
+        equal.setdefault((violation.expected, violation.found, violation.do), []).append(violation.where)
     places = "1 place" if len(violations) == 1 else f"{len(violations)} places"
     lines = [f"{rule.id} {rule.promise}: {one_line(name)} breaks it in {places}"]
-    for (expected, found, do), wheres in list(alike.items())[:most]:
+    for (expected, found, do), wheres in list(equal.items())[:most]:
         parts = [("where", _listed(wheres)), ("expected", expected), ("found", found), ("to do", do)]
         lines += [*aligned(parts), ""]
-    if len(alike) > most:
-        lines += [f"  … and {sum(map(len, list(alike.values())[most:]))} more places", ""]
+    if len(equal) > most:
+        lines += [f"  … and {sum(map(len, list(equal.values())[most:]))} more places", ""]
     return "\n".join(lines[:-1])
 
 

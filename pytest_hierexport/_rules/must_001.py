@@ -11,10 +11,10 @@ __all__ = ["RULE"]
 
 def _check(exported: ExportedCase) -> Iterator[Violation]:
     from pytest_hierexport._rules.hardcoded import exporter_sources, hardcoded_names
-    from pytest_hierexport._rules.renamed_export import differences
+    from pytest_hierexport._rules.renamed_export import renaming_violations
 
     yield from at_most(hardcoded_names(exported))
-    yield from at_most(differences(exported, exporter_sources(exported)))
+    yield from at_most(renaming_violations(exported, exporter_sources(exported)))
 
 
 RULE = Rule("MUST-001", "no hardcoded names", _check, cardinal=True)

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._calls.hierarchy import decode, is_torch_nn
 from pytest_hierexport._errors import TagError
+from pytest_hierexport._onnx import codec
+from pytest_hierexport._onnx.graph import inventory_proto
 from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, at_most
 
 if TYPE_CHECKING:
+    import onnx
+
     from pytest_hierexport._calls.hierarchy import Hierarchy
 
 __all__ = ["RULE"]
 
 
 def _check(exported: ExportedCase) -> Iterator[Violation]:
-    from pytest_hierexport._rules.written import hierarchy_of
-
     try:
-        hierarchy = hierarchy_of(exported.proto)
+        hierarchy = codec.hierarchy_from_entries(_entries(exported.proto))
     except TagError as error:
         yield Violation(exported.path.name, error.expected, error.found, error.do)
         return
@@ -27,25 +30,49 @@ def _check(exported: ExportedCase) -> Iterator[Violation]:
 
 
 def _violations(exported: ExportedCase, hierarchy: Hierarchy) -> Iterator[Violation]:
-    from pytest_hierexport._rules.written import written_tags
-
     found: dict[str, tuple[str, str] | None] = {}
-    for written in written_tags(exported.proto):
-        if written.tag not in found:
-            found[written.tag] = _building_block(written.tag, hierarchy)
-        block = found[written.tag]
+    for where, tag in _tags(exported.proto):
+        if tag not in found:
+            found[tag] = _building_block(tag, hierarchy)
+        block = found[tag]
         if block is not None:
             segment, cls = block
             yield Violation(
-                f"{written.where} ({written.tag})",
+                f"{where} ({tag})",
                 "a tag without classes of torch.nn: they say what is computed, not where",
                 f"the segment {segment}, which is {cls}",
                 "leave out calls whose class is defined in torch.nn, or state the class in `keep`",
             )
 
 
+def _tags(proto: onnx.ModelProto) -> Iterator[tuple[str, str]]:
+    """Yield every tag in the file and its place: of nodes, in both places, and of initializers, valid or not."""
+    parts = inventory_proto(proto)
+    for key, node in parts.nodes:
+        if codec.TAG in (entries := _entries(node)):
+            yield f"node {key}", entries[codec.TAG]
+        if codec.is_our_doc(node.doc_string):
+            yield from ((f"node {key}, doc_string", tag) for tag in dict.fromkeys(_tags_in(node.doc_string)))
+    for key, tensor in parts.initializers:
+        if codec.TAG in (entries := _entries(tensor)):
+            yield f"initializer {key}", entries[codec.TAG]
+
+
+def _entries(message: Any) -> dict[str, str]:
+    return {entry.key: entry.value for entry in message.metadata_props}
+
+
+def _tags_in(doc_string: str) -> Iterator[str]:
+    try:
+        document = json.loads(doc_string)
+    except (ValueError, RecursionError):
+        return  # MUST-003 reads doc strings and says what is wrong with this one.
+    path, tags = document.get("hierarchy_path"), document.get("hierarchy_tags")
+    yield from (tag for tag in (path, *(tags if isinstance(tags, list) else ())) if isinstance(tag, str))
+
+
 def _building_block(tag: str, hierarchy: Hierarchy) -> tuple[str, str] | None:
-    """Return the first segment of a tag that resolves to a class of `torch.nn` that nobody asked to keep."""
+    """Return the first segment of a tag that resolves to a class of `torch.nn` that is not among the kept ones."""
     segments = [segment for segment in tag.split("/") if segment]
     for depth, segment in enumerate(segments, 1):
         cls = _class_of("/" + "/".join(segments[:depth]), segment, hierarchy)
@@ -55,7 +82,7 @@ def _building_block(tag: str, hierarchy: Hierarchy) -> tuple[str, str] | None:
 
 
 def _class_of(tag: str, segment: str, hierarchy: Hierarchy) -> str | None:
-    """Return the class that a segment stands for: of its call, else of a call of that class name, else torch's own."""
+    """Return the class that a segment names: of its call, else of a call of that class name, else of `torch.nn`."""
     try:
         return hierarchy.resolve(tag).cls
     except KeyError:

@@ -40,7 +40,7 @@ def _check(exported: ExportedCase) -> Iterator[Violation]:
 
 
 def _read(exported: ExportedCase, place: str) -> Attribution | None:
-    """Return what stands in one place; None where no node has anything there."""
+    """Return the attribution in one place; None where no node has any there."""
     from pytest_hierexport._onnx.proto_tags import TaggedProto
 
     return TaggedProto(exported.proto).read(place)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["RULE"]
 
 _SAME = "the same from a second process, under another hash seed"
-_DO = "look for what hangs on the order of a set, on hash() or id(), on the time, or on random numbers without a seed"
+_DO = "look for what depends on the order of a set, on hash() or id(), on the time, or on random numbers without a seed"
 
 
 def _check(exported: ExportedCase) -> Iterator[Violation]:

@@ -1,15 +1,31 @@
-"""MUST-009: the file and its sidecar say the same, and the sidecar follows its schema."""
+"""MUST-009: the file and its sidecar say the same, and the sidecar follows its schema.
+
+The tags of the file are stripped from a copy of it and written again from the sidecar's attribution; then every text
+must be equal to that in the file.
+"""
 
 from __future__ import annotations
 
+import json
+from collections import defaultdict
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import TagError
+from pytest_hierexport._onnx import codec, sidecar
+from pytest_hierexport._onnx.graph import inventory_proto
 from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, at_most
+from pytest_hierexport._rules.graph_diff import Difference
+
+if TYPE_CHECKING:
+    import onnx
+
+    from pytest_hierexport._onnx.sidecar import Sidecar
 
 __all__ = ["RULE"]
 
 _LONGEST = 300
+_NOTHING = "nothing"
 
 
 def _check(exported: ExportedCase) -> Iterator[Violation]:
@@ -17,27 +33,116 @@ def _check(exported: ExportedCase) -> Iterator[Violation]:
 
 
 def _violations(exported: ExportedCase) -> Iterator[Violation]:
-    from pytest_hierexport._onnx.sidecar import check_fits, sidecar_beside
-    from pytest_hierexport._onnx.storage import sidecar_path
-    from pytest_hierexport._rules.agreement import disagreements
-
-    path = sidecar_path(exported.path)
+    path = sidecar.sidecar_path(exported.path)
     try:
-        beside = sidecar_beside(exported.path)
+        beside = sidecar.sidecar_beside(exported.path)
     except TagError as error:
         yield Violation(path.name, error.expected, error.found, error.do)
         return
     try:
-        check_fits(exported.path, beside)
+        sidecar.check_fits(exported.path, beside)
     except TagError as error:
         yield Violation(path.name, error.expected, error.found, error.do)
-    for found in disagreements(exported.proto, beside, path.read_text(encoding="utf-8")):
+    for difference in _differences(exported.proto, beside, path.read_text(encoding="utf-8")):
         yield Violation(
-            found.where,
-            f"what {path.name} says: {found.beside[:_LONGEST]}",
-            found.found[:_LONGEST],
+            difference.where,
+            f"what {path.name} says: {difference.plain[:_LONGEST]}",
+            difference.found[:_LONGEST],
             "export again, and change tags through pytest_hierexport.rewrite alone",
         )
+
+
+def _differences(proto: onnx.ModelProto, beside: Sidecar, text: str) -> Iterator[Difference]:
+    """Yield every difference between a file and its sidecar, whose text is given too."""
+    yield from _in_interface(proto.graph, beside)
+    yield from _in_keys(proto, beside)
+    yield from _in_texts(proto, beside)
+    yield from _in_modules(beside)
+    if json.loads(text) != json.loads(sidecar.to_text(beside)):
+        yield Difference("the sidecar", "what follows from its own calls, origins and modules", "something else")
+
+
+def _in_interface(graph: onnx.GraphProto, beside: Sidecar) -> Iterator[Difference]:
+    initializers = {tensor.name for tensor in graph.initializer}
+    inputs = [value.name for value in graph.input if value.name not in initializers]
+    outputs = [value.name for value in graph.output]
+    for kind, said, found in (("inputs", beside.inputs, inputs), ("outputs", beside.outputs, outputs)):
+        if list(said) != found:
+            yield Difference(f"the graph's {kind}", ", ".join(said), ", ".join(found))
+
+
+def _in_keys(proto: onnx.ModelProto, beside: Sidecar) -> Iterator[Difference]:
+    """Compare keys: every node on both sides, every attributed initializer in the file."""
+    parts, said = inventory_proto(proto), beside.attribution
+    nodes, initializers = (dict.fromkeys(key for key, _ in part) for part in (parts.nodes, parts.initializers))
+    for key in [key for key in said.nodes if key not in nodes]:
+        yield Difference(f"node {key}", "a node of that key", _NOTHING)
+    for key in [key for key in nodes if key not in said.nodes]:
+        yield Difference(f"node {key}", _NOTHING, "a node of that key")
+    for key in [key for key in said.initializers if key not in initializers]:
+        yield Difference(f"initializer {key}", "an initializer of that key", _NOTHING)
+
+
+def _in_texts(proto: onnx.ModelProto, beside: Sidecar) -> Iterator[Difference]:
+    """Compare every text of ours with the one that the sidecar's attribution gives, where this file has tags at all."""
+    from pytest_hierexport._onnx.storage import attach_proto
+
+    tags, said = _places(proto), type(proto)()
+    said.CopyFrom(proto)
+    attach_proto(said, beside.attribution, tags)
+    # Others may write namespaces where we do not.
+    shared = {codec.NAMESPACE} if tags in codec.WITH_METADATA else set()
+    for (where, message), (_, anew) in zip(_tagged(proto), _tagged(said), strict=True):
+        found, wanted = (_entries(each, shared) for each in (message, anew))
+        for key in sorted(found.keys() | wanted.keys()):
+            if found.get(key) != wanted.get(key):
+                yield Difference(f"{where}, {key}", _shown(wanted.get(key)), _shown(found.get(key)))
+        doc, doc_anew = (getattr(each, "doc_string", "") for each in (message, anew))
+        if doc != doc_anew:
+            yield Difference(f"{where}, doc_string", doc_anew or _NOTHING, doc or _NOTHING)
+
+
+def _places(proto: onnx.ModelProto) -> codec.Tags:
+    """Return the places in which a file has tags."""
+    parts = inventory_proto(proto)
+    messages: list[Any] = [message for _, message in (*parts.nodes, *parts.initializers)]
+    metadata = any(entry.key == codec.TAG for message in messages for entry in message.metadata_props)
+    listed = any(entry.key == codec.INITIALIZERS for entry in proto.metadata_props)
+    if listed or any(codec.is_our_doc(node.doc_string) for _, node in parts.nodes):
+        return "both" if metadata else "doc_string"
+    return "metadata" if metadata else "none"
+
+
+def _tagged(proto: onnx.ModelProto) -> Iterator[tuple[str, Any]]:
+    """Yield every message that may have tags, named."""
+    parts = inventory_proto(proto)
+    yield "the model", proto
+    yield from ((f"node {key}", node) for key, node in parts.nodes)
+    yield from ((f"initializer {key}", tensor) for key, tensor in parts.initializers)
+
+
+def _entries(message: Any, shared: set[str]) -> dict[str, list[str]]:
+    """Return the values of a message's metadata entries that are ours, by key: a damaged file may repeat one."""
+    entries: dict[str, list[str]] = defaultdict(list)
+    for entry in message.metadata_props:
+        if entry.key.startswith("hierexport.") or entry.key in shared:
+            entries[entry.key].append(entry.value)
+    return entries
+
+
+def _shown(values: list[str] | None) -> str:
+    if not values:
+        return _NOTHING
+    return values[0] if len(values) == 1 else f"{len(values)} entries: {', '.join(values)}"
+
+
+def _in_modules(beside: Sidecar) -> Iterator[Difference]:
+    """Compare the calls with the module tree, where the export had one."""
+    classes = {module.path: module.cls for module in beside.modules}
+    for name, call in beside.attribution.hierarchy.items() if classes else ():
+        if classes.get(call.path) != call.cls:
+            found = classes.get(call.path, _NOTHING)
+            yield Difference(f"the module of call {name!r}", f"{call.cls} among the calls", f"{found} in the tree")
 
 
 RULE = Rule("MUST-009", "file and sidecar agree", _check)

@@ -1,4 +1,4 @@
-"""MUST-010: neither the file nor its sidecar tells of the machine that they were made on."""
+"""MUST-010: neither the file nor its sidecar names the machine that they were made on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _check(exported: ExportedCase) -> Iterator[Violation]:
         Violation(
             leak.where,
             "no path, user or host of the machine that exports",
-            f"{leak.found}, which tells {leak.tells}",
+            f"{leak.found}, which reveals {leak.reveals}",
             "find who writes it: an exporter's metadata, a stack trace, a path in a class or a constant of the model",
         )
         for leak in _leaks(exported)

@@ -1,4 +1,4 @@
-"""What answers to the old names of a renamed model, and which lines of an exporter ask for them."""
+"""Resolves the old names of a renamed model, and records the lines of an exporter that ask for them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Asked:
 class Watch:
     """Notes each line of some files that asks for an old name.
 
-    A line of the model's own code, or of what that calls, is the model's affair, also where both stand in one file.
+    Lines of the model's own code, and of code that it calls, are ignored, even in a file of the exporter.
 
     Args:
         files: The exporter's files.
@@ -116,10 +116,10 @@ def _enclosed(function: Any) -> Iterator[Any]:
 
 
 class OldName:
-    """An attribute's old name: it asks for the new one, from the top.
+    """A descriptor for an attribute's old name: it looks up the new name on the module.
 
-    torch's tracers follow paths by the names that modules are asked for. What a module holds under the old name in its
-    own `__dict__` goes before this.
+    torch's tracers follow paths by the names of attribute accesses. An entry of the module's own `__dict__` goes
+    first.
     """
 
     def __init__(self, old: str, new: str, note: Callable[[str], None] | None) -> None:

@@ -1,7 +1,9 @@
-"""The plain export that ours is compared with: this file calls torch, or transformers, alone.
+"""The plain export that MUST-005 compares with: this file calls torch, or transformers, alone.
 
-It imports nothing of the package that it stands in, so that it also runs as a file by itself, in a process of its own:
+It imports nothing of the package that it lies in, and is run as a file, in a process of its own. MUST-005 starts it
+isolated and sends it examples on standard input; by hand it exports what a factory returns:
 
+    python -I peer.py --serve
     python peer.py package.module:factory OUT.onnx [--exporter dynamo] [--opset N]
 
 where the factory returns `(model, args, kwargs)`.
@@ -14,10 +16,14 @@ import contextlib
 import copy
 import inspect
 import io
+import json
 import logging
+import os
 import pkgutil
+import queue
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -29,7 +35,7 @@ from torch.utils import _pytree as pytree
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["PEERS", "plain_export", "plain_torchscript_export", "plain_transformers_export"]
+__all__ = ["PEERS", "plain_export", "plain_torchscript_export", "plain_transformers_export", "save"]
 
 
 def plain_export(
@@ -39,9 +45,6 @@ def plain_export(
     *,
     opset: int | None = None,
     dynamic_shapes: Any = None,
-    input_names: Sequence[str] | None = None,
-    output_names: Sequence[str] | None = None,
-    optimize: bool = True,
 ) -> ir.Model:
     """Return what `torch.onnx.export(dynamo=True)` gives, as does each peer, for a model in eval mode.
 
@@ -51,9 +54,6 @@ def plain_export(
         kwargs: Its keyword inputs.
         opset: The ONNX opset; None takes the exporter's own choice.
         dynamic_shapes: As for `torch.onnx.export`.
-        input_names: Names for the graph's inputs.
-        output_names: Names for the graph's outputs.
-        optimize: Whether the exporter's own optimizer runs.
 
     Raises:
         RuntimeError: Torch gave no program.
@@ -65,12 +65,9 @@ def plain_export(
             (*args, {}) if args and isinstance(args[-1], dict) and not kwargs else tuple(args),
             kwargs=dict(kwargs or {}),
             dynamo=True,
-            optimize=optimize,
             verbose=False,
             opset_version=opset,
             dynamic_shapes=dynamic_shapes,
-            input_names=input_names,
-            output_names=output_names,
         )
     if program is None:
         raise RuntimeError("torch.onnx.export gave no program")
@@ -84,25 +81,18 @@ def plain_transformers_export(
     *,
     opset: int | None = None,
     dynamic_shapes: Any = None,
-    input_names: Sequence[str] | None = None,
-    output_names: Sequence[str] | None = None,
-    optimize: bool = True,
 ) -> ir.Model:
     """Return what transformers' own ONNX exporter gives; arguments as for :func:`plain_export`."""
     from transformers.exporters import exporter_onnx
 
     config = exporter_onnx.OnnxConfig(  # type: ignore[attr-defined]  # it is theirs, though they re-export it silently
-        opset_version=opset, optimize=optimize, dynamic=dynamic_shapes is not None, dynamic_shapes=dynamic_shapes
+        opset_version=opset, dynamic=dynamic_shapes is not None, dynamic_shapes=dynamic_shapes
     )
     inputs = {**dict(zip(inspect.signature(model.forward).parameters, args, strict=False)), **(kwargs or {})}
     with _plainly(model), contextlib.redirect_stdout(io.StringIO()):
         exported: Any = exporter_onnx.OnnxExporter().export(model, inputs, config=config)
     # Until 5.23 they returned torch's program as it is.
-    program: ir.Model = exported.model if isinstance(exported, torch.onnx.ONNXProgram) else exported.program
-    for values, names in ((program.graph.inputs, input_names), (program.graph.outputs, output_names)):
-        for value, name in zip(values, names or (), strict=False):
-            value.name = name
-    return program
+    return exported.model if isinstance(exported, torch.onnx.ONNXProgram) else exported.program
 
 
 def plain_torchscript_export(
@@ -218,19 +208,69 @@ def _plainly(model: torch.nn.Module) -> Iterator[None]:
             module.training = was_training
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Export what a factory makes."""
+def save(model: ir.Model, path: Path) -> None:
+    """Write a model, its data beside it: the message of a large one would have no room for it."""
     import onnx_ir as ir
 
+    ir.save(model, path, external_data=f"{path.name}.data")
+
+
+def serve() -> None:
+    """Answer requests, a line of JSON each, until standard input ends; see :func:`_answer`."""
+    # What a model prints must not be taken for an answer.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    requests: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=_receive, args=(requests,), daemon=True).start()
+    while True:
+        answer = _answer(**json.loads(requests.get()))
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+def _receive(requests: queue.SimpleQueue[str]) -> None:
+    """Pass requests on; end this process with the one that sent them, also in the middle of an export."""
+    for request in sys.stdin:
+        requests.put(request)
+    os._exit(0)
+
+
+def _answer(path: Sequence[str], without: Sequence[str], exporter: str, example: str, onnx: str) -> str:
+    """Export an example; return what went wrong, the empty text where nothing did.
+
+    Args:
+        path: The `sys.path` to import the example's classes from.
+        without: Modules that must not be imported, not even by the example's own.
+        exporter: The name of the plain exporter.
+        example: A file of `torch.save` that holds the model, its inputs, and the options by name.
+        onnx: Where to write the ONNX file.
+    """
+    sys.path[:] = path
+    # Python's own way to make an import fail.
+    sys.modules.update(dict.fromkeys(without))  # type: ignore[arg-type]
+    try:
+        model, args, kwargs, options = torch.load(example, weights_only=False)
+        save(PEERS[exporter](model, args, kwargs, **options), Path(onnx))
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # an example runs code of any kind
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Export what a factory makes, or serve."""
     parser = argparse.ArgumentParser(description="Export a model with the plain exporter.")
-    parser.add_argument("factory", help="package.module:function; returns (model, args, kwargs)")
-    parser.add_argument("path", help="where to write the ONNX file")
+    parser.add_argument("factory", nargs="?", help="package.module:function; returns (model, args, kwargs)")
+    parser.add_argument("path", nargs="?", type=Path, help="where to write the ONNX file")
     parser.add_argument("--exporter", choices=list(PEERS), default="dynamo")
     parser.add_argument("--opset", type=int)
+    parser.add_argument("--serve", action="store_true", help="export the examples that standard input names")
     options = parser.parse_args(arguments)
+    if options.serve:
+        serve()
+    if options.path is None:
+        parser.error("a factory and a path, or --serve")
     sys.path.insert(0, "")
     model, args, kwargs = pkgutil.resolve_name(options.factory)()
-    ir.save(PEERS[options.exporter](model, args, kwargs, opset=options.opset), options.path)
+    save(PEERS[options.exporter](model, args, kwargs, opset=options.opset), options.path)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The rules there are, and which of them run."""
+"""Lists the built-in rules and selects those that run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def rules(ids: Iterable[str] | None = None, extra: Iterable[Rule] = ()) -> list[
     """Return the rules to run, the project's own after the built-in ones.
 
     Args:
-        ids: Those to run; None for all. The cardinal ones run whatever is asked for.
+        ids: Those to run; None for all. The cardinal ones always run.
         extra: The project's own rules.
 
     Raises:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 
-__all__ = ["differences"]
+__all__ = ["renaming_violations"]
 
 _DO = "find what looks at the names: the exporter, or code of the model's own that finds its parts by name"
 
@@ -33,7 +33,7 @@ class _ChangedError(Exception):
         self.violation = violation
 
 
-def differences(exported: ExportedCase, files: Iterable[Path] = ()) -> Iterator[Violation]:
+def renaming_violations(exported: ExportedCase, files: Iterable[Path] = ()) -> Iterator[Violation]:
     """Rename every class and attribute of the case's model, export it again, and yield what is not just renamed.
 
     Args:
@@ -42,11 +42,11 @@ def differences(exported: ExportedCase, files: Iterable[Path] = ()) -> Iterator[
     """
     watch = Watch(files, exported.example.model) if files else None
     try:
-        violations = list(_differences(exported, watch, printed=True))
+        violations = list(_compared(exported, watch, printed=True))
     except _ChangedError:
         # A model may look itself up by what its class prints, which says nothing of the exporter.
         try:
-            violations = list(_differences(exported, watch, printed=False))
+            violations = list(_compared(exported, watch, printed=False))
         except _ChangedError as changed:
             violations = [changed.violation]
     yield from map(_of_asked, sorted(watch.asked) if watch else ())
@@ -62,7 +62,7 @@ def _of_asked(asked: Asked) -> Violation:
     )
 
 
-def _differences(exported: ExportedCase, watch: Watch | None, *, printed: bool) -> Iterator[Violation]:
+def _compared(exported: ExportedCase, watch: Watch | None, *, printed: bool) -> Iterator[Violation]:
     note = None if watch is None else watch.note
     with temporary_folder() as folder:
         try:
@@ -135,7 +135,7 @@ class _Pair:
         try:
             hierarchy = renaming.hierarchy(self._found)
         except ValueError:
-            # Old names and new ones stand side by side, and fall together.
+            # A mixture of old and new names can map two calls to one name.
             return ""
         return f", for {_text([Origin(renaming.call_name(o.call), o.evidence) for o in found], hierarchy)}"
 

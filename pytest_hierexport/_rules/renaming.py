@@ -1,7 +1,7 @@
 """A model under other names: every class and every attribute of the author's own, renamed and put back.
 
-What renames nothing that computes leaves the graph as it was. So an exporter that knows no model gives the same
-graph with the tags renamed, and one that decides by a name gives itself away.
+Renaming changes no computation. So an exporter that knows no model gives the same graph with renamed tags; one that
+decides by a name gives another graph or other tags.
 
 A class is renamed through a generated subclass, an attribute by its key in the module's registries, which still
 answer to the old name. What keeps its name:
@@ -41,7 +41,7 @@ class CannotRenameError(HierexportError):
 
 @dataclass(frozen=True)
 class Renaming:
-    """What was renamed, old to new."""
+    """A map of every renamed path, class and tensor, old to new."""
 
     paths: Mapping[str, str]
     """Every encoded path of a module instance."""
@@ -86,7 +86,7 @@ def renamed(
         model: Any module; it computes the same under its new names, and nothing is copied.
         printed: Whether `str(type(module))` shows the new name too. Some models look themselves up by what their
             class prints; False leaves that as it was, and renames `__name__` and `__qualname__` alone.
-        note: Called with each old name that the model is asked for.
+        note: Called with each old name that is looked up in the model.
 
     Raises:
         CannotRenameError: A class forbids subclasses; the model is left as it was.
@@ -233,7 +233,7 @@ def _is_compiled(module: torch.nn.Module) -> bool:
 
 
 def _finds_by_registry(module: torch.nn.Module) -> bool:
-    """Whether a module gives what stands in its registries, by any name."""
+    """Whether a module returns every entry of its registries by attribute access."""
     held = vars(module)["_modules"]
     name = "a name that no module has"
     vars(module)["_modules"] = {**held, name: module}

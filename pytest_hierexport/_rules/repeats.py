@@ -1,7 +1,7 @@
-"""Exports made once more in a second process: one process per run, started when the first of them is asked for.
+"""Repeats exports in a second process: one process per run, started at the first request.
 
-A run announces its cases; whoever asks for one of them first, in whatever process, starts the second process for all,
-and everybody waits for the one it asked for alone. A case that nobody announced gets a process of its own.
+A run announces its cases. The first request, in any process of the run, starts the second process for all of them; each
+request waits for its own case alone. A case that was not announced gets a process of its own.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ _PAUSE = 0.05
 
 @dataclass(frozen=True)
 class Repeat:
-    """What a second process made of a case."""
+    """The result of a case in the second process."""
 
     folder: Path
-    """Holds its files, as long as nobody found them to be the same."""
+    """Holds its files, until they are found to be the same."""
     files: Mapping[str, str]
     """The SHA-256 of each, by its name."""
     state: str = ""
     """The digest of the model and its inputs."""
     error: str = ""
-    """Why there are no files."""
+    """The reason why there are no files; empty where there are."""
 
 
 def announce(cases: Sequence[Case], folder: Path) -> None:
-    """Say which cases will be asked for, in this process and in all others that announce the same.
+    """Announce the cases that will be repeated, in this process and in all others that announce the same.
 
     Args:
         cases: The cases.
-        folder: Where their exports shall lie; it is made when the first is asked for.
+        folder: The folder for their exports; made at the first request.
     """
     global _announced  # noqa: PLW0603  # a rule is a function of the case alone: the run speaks to it from here
     _announced = Repeats(cases, folder)
@@ -89,7 +89,7 @@ class Repeats:
     """
 
     name = "model.onnx"
-    """What the ONNX file of an export is called."""
+    """The name of the ONNX file of an export."""
 
     def __init__(self, cases: Sequence[Case], folder: Path) -> None:
         """Start nothing yet."""
@@ -157,7 +157,7 @@ class Repeats:
         try:
             self._export_missing(first)
         except OSError:
-            # A run that is over takes its folder with it, and nobody waits for what is left.
+            # The folder goes when the run ends; no request waits for the rest then.
             if self._folder.is_dir():
                 raise
         finally:
@@ -180,7 +180,7 @@ class Repeats:
             self._write(died, {"error": f"the process ended with {ended.returncode}: {lines[-1]}"})
 
     def _order(self, key: str) -> Order | None:
-        """Return what the second process needs to export a case; None, and a record, where it cannot be told."""
+        """Return what the second process needs to export a case; None, and a record, where it cannot be pickled."""
         case = self._cases[key]
         try:
             return Order(key, self.name, self._task(case))
@@ -196,7 +196,7 @@ class Repeats:
 
 
 class _Single(Repeats):
-    """The second export of a case that nobody announced: exported by whatever exported it first."""
+    """The second export of a case that was not announced, by the exporter that exported it first."""
 
     def __init__(self, exported: ExportedCase, folder: Path) -> None:
         # The capture that served: another one would give another graph.

@@ -41,7 +41,7 @@ class Order:
     key: str
     """Names its folder and its record."""
     name: str
-    """What the ONNX file shall be called."""
+    """The name of the ONNX file."""
     task: bytes
     """The case and the exporter of its own, if it has one, pickled by themselves: a task that cannot be read must not
     keep the others from being done."""
@@ -52,7 +52,7 @@ def main(folder: Path) -> None:
     path, orders = pickle.loads((folder / CASES).read_bytes())  # noqa: S301  # written by the process that started us
     sys.path[:] = path
     for order in orders:
-        # What the model prints is nobody's.
+        # Standard output is not for what the model prints.
         with contextlib.redirect_stdout(sys.stderr):
             record = _record(order, folder / order.key)
         write_atomically(folder / f"{order.key}.json", json.dumps(record))
@@ -70,7 +70,7 @@ def _record(order: Order, folder: Path) -> dict[str, Any]:
 
 
 def _failure(error: Exception) -> dict[str, Any]:
-    """Return the record of an export that failed; a full disk is told apart, since it says nothing of the case."""
+    """Return the record of an export that failed; a full disk is marked, for it says nothing about the case."""
     try:
         raise_if_disk_full(error)
     except DiskFullError as full:
@@ -90,7 +90,7 @@ def _export(case: Case, exporter: Exporter | None, path: Path) -> dict[str, Any]
 
 
 def _end_with(parent: int) -> None:
-    """End this process when the one that started it has ended: nobody waits for the export that it is at."""
+    """End this process, also in the middle of an export, when the one that started it has ended."""
     while os.getppid() == parent:
         time.sleep(_PAUSE)
     os._exit(1)

@@ -1,0 +1,80 @@
+"""Models for the plain exporter's own process, where nothing of ours can be imported."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import torch
+from torch import nn
+
+__all__ = ["alone", "composed", "ending", "reaching", "spelled_out"]
+
+X = torch.ones(2, 4)
+
+
+class Alone(nn.Module):
+    """Prints, and refuses to run under a tracer beside any module of ours."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        print("not an answer")  # noqa: T201  # what a model prints must not be taken for an answer
+        ours = [name for name, module in sys.modules.items() if module and name.startswith("pytest_hierexport")]
+        if ours:
+            raise RuntimeError(f"beside {ours}")
+        return x + 1
+
+
+class Reaching(nn.Module):
+    """Imports our exporter while it runs."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        from pytest_hierexport._export import pipeline
+
+        return x + len(pipeline.__name__)
+
+
+class Ending(nn.Module):
+    """Ends its process."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        os._exit(7)
+        return x
+
+
+class Composed(nn.Module):
+    """Uses an operator that TorchScript cannot translate at opset 17, though it can each of its parts."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.diff()
+
+
+class SpelledOut(nn.Module):
+    """Computes the same from the parts."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[:, 1:] - x[:, :-1]
+
+
+def alone() -> object:
+    """Return a model that exports where nothing of ours is imported."""
+    return Alone(), (X,)
+
+
+def reaching() -> object:
+    """Return a model that exports where our exporter can be imported."""
+    return Reaching(), (X,)
+
+
+def ending() -> object:
+    """Return a model that ends its process."""
+    return Ending(), (X,)
+
+
+def composed() -> object:
+    """Return a model that TorchScript exports with our help alone."""
+    return Composed(), (X,)
+
+
+def spelled_out() -> object:
+    """Return its twin, which TorchScript exports by itself."""
+    return SpelledOut(), (X,)

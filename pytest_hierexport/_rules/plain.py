@@ -1,0 +1,173 @@
+"""Runs the plain exporter for MUST-005 in a process that this package's exporter has no part in.
+
+One process serves all models that this one checks: it imports torch once, receives each example as a file of
+`torch.save`, and ends with this process. An example that cannot be sent (a class inside a function, a lambda in the
+model, a module that cannot be imported by its name), or that fails there, is exported by the same file in this process,
+without any of our patches.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_hierexport._errors import NoVerdictError, in_words, raise_if_disk_full
+
+if TYPE_CHECKING:
+    import onnx
+
+    from pytest_hierexport._cases import Example
+    from pytest_hierexport._rules.base import ExportedCase
+
+__all__ = ["PlainProcess", "plain_process", "plain_proto"]
+
+_OURS = ("pytest_hierexport._export",)
+"""The modules that the process refuses to import. An example may be built by others of this package, as the zoo is."""
+_NAME = "plain.onnx"
+
+
+def plain_proto(exported: ExportedCase) -> onnx.ModelProto:
+    """Export with the plain exporter beneath the capture that served, and return the bare message.
+
+    For an exporter of the project's own that is `torch.onnx.export(dynamo=True)`.
+
+    Raises:
+        NoVerdictError: The plain exporter cannot export the model.
+        DiskFullError: There is no room for the file.
+    """
+    from pytest_hierexport._files.paths import temporary_folder
+    from pytest_hierexport._onnx.storage import load_proto
+    from pytest_hierexport._rules.graph_diff import bare
+    from pytest_hierexport._rules.peer import PEERS
+
+    exporter = exported.exporter_name if exported.exporter_name in PEERS else "dynamo"
+    options = _options(exported, exporter)
+    with temporary_folder() as folder:
+        path = Path(folder) / _NAME
+        if plain_process().export(exporter, exported.example, options, path):
+            _export_here(exporter, exported.example, options, path)
+        return bare(load_proto(path), path.parent)
+
+
+def _export_here(exporter: str, example: Example, options: dict[str, Any], path: Path) -> None:
+    """Export in this process, and leave the model as it was."""
+    from pytest_hierexport._export.state import as_found
+    from pytest_hierexport._rules.peer import PEERS, save
+
+    try:
+        with as_found(example.model):
+            save(PEERS[exporter](example.model, example.args, example.kwargs, **options), path)
+    except Exception as error:
+        raise_if_disk_full(error)
+        raise _no_peer(exporter, in_words(error)) from error
+
+
+def _no_peer(exporter: str, why: str) -> NoVerdictError:
+    return NoVerdictError(
+        f"the plain {exporter} exporter to export the model too",
+        found=f"no plain peer: {why}",
+        do="nothing: the model exports with the help of this package alone, and there is no plain graph of it",
+    )
+
+
+def _options(exported: ExportedCase, exporter: str) -> dict[str, Any]:
+    from pytest_hierexport._files.paths import temporary_home
+
+    options = {"opset": exported.case.opset, "dynamic_shapes": exported.example.dynamic_shapes}
+    if exporter == "torchscript":
+        options |= {**_interface(exported.proto.graph), "folder": temporary_home()}
+    return options
+
+
+def _interface(graph: onnx.GraphProto) -> dict[str, Any]:
+    """Return the names of inputs, outputs and dynamic axes, for an exporter that knows inputs by name alone."""
+    initializers = {tensor.name for tensor in graph.initializer}
+    inputs = [value for value in graph.input if value.name not in initializers]
+    axes = {
+        value.name: {axis: dim.dim_param for axis, dim in enumerate(value.type.tensor_type.shape.dim) if dim.dim_param}
+        for value in inputs
+    }
+    return {
+        "dynamic_shapes": {name: dims for name, dims in axes.items() if dims} or None,
+        "input_names": [value.name for value in inputs],
+        "output_names": [value.name for value in graph.output],
+    }
+
+
+class PlainProcess:
+    """An isolated Python process that runs `peer.py`; started at the first request, and again after it has died."""
+
+    def __init__(self) -> None:
+        """Start nothing yet."""
+        self._process: subprocess.Popen[str] | None = None
+
+    def export(self, exporter: str, example: Example, options: dict[str, Any], path: Path) -> str:
+        """Export an example; return why there is no file, the empty text where there is one.
+
+        Raises:
+            NoVerdictError: The export ended the process; here it would do the same.
+            DiskFullError: There is no room for the example.
+        """
+        import torch
+
+        sent = path.with_suffix(".pt")
+        try:
+            torch.save((example.model, example.args, example.kwargs, options), sent)
+        except Exception as error:  # noqa: BLE001  # what cannot be pickled says so in many ways
+            raise_if_disk_full(error)
+            return in_words(error)
+        request = {
+            "path": [folder for folder in sys.path if isinstance(folder, str)],
+            "without": _OURS,
+            "exporter": exporter,
+            "example": str(sent),
+            "onnx": str(path),
+        }
+        answer = self._ask(json.dumps(request))
+        sent.unlink()
+        if not answer:
+            raise _no_peer(exporter, f"its process ended with {self.close()}")
+        return str(json.loads(answer))
+
+    def _ask(self, request: str) -> str:
+        """Return the answer to a request; the empty text where the process has ended."""
+        process = self._started()
+        try:
+            print(request, file=process.stdin, flush=True)
+            return next(iter(process.stdout or ()), "")
+        except BrokenPipeError:
+            return ""
+
+    def _started(self) -> subprocess.Popen[str]:
+        if self._process is None:
+            from pytest_hierexport._rules import peer
+
+            self._process = subprocess.Popen(  # noqa: S603  # our own file
+                [sys.executable, "-I", str(peer.__file__), "--serve"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                encoding="utf-8",
+            )
+        return self._process
+
+    def close(self) -> int | None:
+        """End the process and return its exit code; None where there is no process."""
+        process, self._process = self._process, None
+        if process is None:
+            return None
+        process.communicate()
+        return process.returncode
+
+
+@cache
+def plain_process() -> PlainProcess:
+    """Return the one process that serves this one."""
+    process = PlainProcess()
+    atexit.register(process.close)
+    return process
