@@ -1,4 +1,4 @@
-"""The way from a model to a tagged graph: capture, carry, attach."""
+"""Turns a model into a tagged graph: capture, carry, attach."""
 
 from __future__ import annotations
 
