@@ -1,4 +1,4 @@
-"""What every capture is asked and what it gives: the whole contract between `export()` and an exporter."""
+"""Defines the contract between `export()` and an exporter: the request, the capture and the protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which capture serves a request, and what is said when none does."""
+"""Chooses the capture that serves a request, and explains why none does."""
 
 from __future__ import annotations
 

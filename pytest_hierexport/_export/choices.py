@@ -1,4 +1,4 @@
-"""What an export may be asked for, checked before anything heavy is imported: the exporter and the opset."""
+"""Checks the exporter and the opset of an export before anything heavy is imported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the module instances of a model are called, and what they are."""
+"""Names the module instances of a model and describes them."""
 
 from __future__ import annotations
 

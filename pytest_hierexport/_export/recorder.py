@@ -1,4 +1,4 @@
-"""The calls of a forward pass, named while the model runs.
+"""Names the calls of a forward pass while the model runs.
 
 The same recorder serves a capture, where torch runs the model on fake tensors, and an eager run, so that both
 know a call by the same name.

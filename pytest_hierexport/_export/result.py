@@ -1,4 +1,4 @@
-"""What an export gives."""
+"""Holds the result of an export."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leaving a model exactly as it was found."""
+"""Restores a model after an export or a proof to exactly the state in which it was found."""
 
 from __future__ import annotations
 

@@ -1,8 +1,18 @@
-"""What torch computes twice and drops once: a call whose result nobody reads is gone before there is an ONNX graph.
+"""Notes the calls of fx nodes that dead code elimination (DCE) drops on kept nodes that give the same values.
 
-Where another call computes the very same, the value is in the graph all the same, and both calls gave it. So the
-stacks of what is dropped are noted on what gives the same values and stays: a graph from which something is dropped
-is run once on random numbers.
+torch drops a call whose result is unused before there is an ONNX graph. Where another call computes the same, the
+value is in the graph, and both calls own it:
+
+    before DCE                       kept                     noted
+    a = linear(x)   # first                                   -
+    b = linear(x)   # second         b = linear(x)            first, on b
+    y = tanh(b)                      y = tanh(b)
+
+Equal values are found by a trial run on random numbers (:mod:`trial_run
+<pytest_hierexport._export.dynamo.trial_run>`), not by value numbering: random model trees drop nodes that equal kept
+ones only behind dropouts and copies, or on a transposed layout. The trial runs where a kept node has the type, shape
+and sources of a dropped one: in 52 of 183 random model trees that drop nodes, 3 of 28 types of transformers and 1 of
+19 zoo models.
 """
 
 from __future__ import annotations
@@ -11,13 +21,13 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Container, Hashable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from functools import reduce
+from typing import Any
+
+import torch
 
 from pytest_hierexport._export.dynamo.scopes import STACK, Stack
 from pytest_hierexport._export.dynamo.trial_run import contents_of, needed_for, size_of, tensors_of
-
-if TYPE_CHECKING:
-    import torch
 
 __all__ = ["noting_dropped", "stacks"]
 
@@ -58,13 +68,15 @@ def _note(graph: torch.fx.Graph, dropped: list[torch.fx.Node], live: set[torch.f
     tensors = {node: kind for node in dropped if (kind := _kind(node)) is not None}
     if not tensors:
         return
-    varying = _varying(graph)
-    lost = {node: kind for node, kind in tensors.items() if node in varying}
-    kinds = set(lost.values())
-    alike = [node for node in live & varying if _kind(node) in kinds] if kinds else []
-    if not alike:
+    sources = _sources(graph)
+    signatures = {node: (sources[node], kind) for node, kind in tensors.items() if sources[node]}
+    wanted = set(signatures.values())
+    rivals = [node for node in live if (sources[node], _kind(node)) in wanted] if wanted else []
+    if not rivals:
         return
-    asked = {*lost, *alike}
+    found = {(sources[node], _kind(node)) for node in rivals}
+    lost = [node for node, signature in signatures.items() if signature in found]
+    asked = {*lost, *rivals}
     contents = contents_of(graph, asked)
     survivors: dict[Hashable, torch.fx.Node] = {}
     for node in reversed(graph.nodes):
@@ -138,21 +150,30 @@ def _likenesses(node: torch.fx.Node, contents: Mapping[torch.fx.Node, Hashable])
     yield (contents[node],)
 
 
-def _varying(graph: torch.fx.Graph) -> set[torch.fx.Node]:
-    """The nodes that hang on an input or a parameter."""
-    varying: set[torch.fx.Node] = set()
+def _sources(graph: torch.fx.Graph) -> Mapping[torch.fx.Node, int]:
+    """Return the inputs and parameters that each node depends on, as the bits of a number: equal values share them."""
+    sources: dict[torch.fx.Node, int] = {}
+    placeholders = 0
     for node in graph.nodes:
-        if node.op == "placeholder" or any(source in varying for source in node.all_input_nodes):
-            varying.add(node)
-    return varying
+        if node.op == "placeholder":
+            sources[node] = 1 << placeholders
+            placeholders += 1
+        else:
+            sources[node] = reduce(operator.or_, map(sources.__getitem__, node.all_input_nodes), 0)
+    return sources
 
 
 def _kind(node: torch.fx.Node) -> Hashable | None:
-    """Return what equal results have in common; None for what is no tensors of a call, or a single number."""
+    """Return the types and shapes of a call's tensors; None where equal numbers would prove nothing.
+
+    That is so for Booleans and single numbers.
+    """
     if node.op != "call_function" or not node.meta.get(STACK):
         return None
     tensors = tensors_of(node.meta.get("val"))
     shapes = [tuple(map(size_of, tensor.shape)) for tensor in tensors]
+    if any(tensor.dtype == torch.bool for tensor in tensors):
+        return None
     if any(None in shape or math.prod(shape) < 2 for shape in shapes):
         return None
     return tuple((tensor.dtype, shape) for tensor, shape in zip(tensors, shapes, strict=True)) or None

@@ -1,4 +1,4 @@
-"""The call of every fx node, from the module stacks that torch keeps.
+"""Finds the call of every fx node in the module stacks that torch keeps.
 
 torch stamps each node that it traces with the stack of the modules that are open. The innermost entry tells the call:
 its key is the path by which the module was reached, with `@k` for a repeated call. It is matched with the calls that

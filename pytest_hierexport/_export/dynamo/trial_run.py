@@ -1,4 +1,4 @@
-"""What the nodes of a graph of torch's give on random numbers, to tell which of them give the same."""
+"""Runs nodes of an fx graph on random numbers, to find those that give equal values."""
 
 from __future__ import annotations
 

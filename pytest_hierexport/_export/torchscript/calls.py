@@ -1,4 +1,4 @@
-"""The call of every node of the ONNX graph that torch makes of a trace.
+"""Finds the call of every node of the ONNX graph that torch makes of a trace.
 
 The conversion is followed node by node: what stands at the end of the growing graph after a node of the trace was
 converted was made of that node.

@@ -1,4 +1,4 @@
-"""What the nodes of torch's graph read and give, and which of them a pass merged."""
+"""Records the inputs and outputs of the nodes of a torch graph, and finds those that a pass merged."""
 
 from __future__ import annotations
 

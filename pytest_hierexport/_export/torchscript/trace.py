@@ -1,4 +1,4 @@
-"""The calls of every node of a trace.
+"""Finds the calls of every node of a trace.
 
 torch's own scopes tell neither the run of a module nor a call of its `forward`. So each beginning and end of a call
 puts a mark into the trace, which stands there until the trace is turned into ONNX: what lies between two marks is one
