@@ -40,7 +40,7 @@ def plain_proto(exported: ExportedCase) -> onnx.ModelProto:
         NoVerdictError: The plain exporter cannot export the model.
         DiskFullError: There is no room for the file.
     """
-    from pytest_hierexport._files.paths import temporary_folder
+    from pytest_hierexport._files.temporary import temporary_folder
     from pytest_hierexport._onnx.storage import load_proto
     from pytest_hierexport._rules.graph_diff import bare
     from pytest_hierexport._rules.peer import PEERS
@@ -76,7 +76,7 @@ def _no_peer(exporter: str, why: str) -> NoVerdictError:
 
 
 def _options(exported: ExportedCase, exporter: str) -> dict[str, Any]:
-    from pytest_hierexport._files.paths import temporary_home
+    from pytest_hierexport._files.temporary import temporary_home
 
     options = {"opset": exported.case.opset, "dynamic_shapes": exported.example.dynamic_shapes}
     if exporter == "torchscript":
