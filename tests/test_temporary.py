@@ -10,7 +10,7 @@ import pytest
 
 from projects import Project
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._pytest.temporary import use_folder_with_room
+from pytest_hierexport._pytest.scratch import use_folder_with_room
 
 MODELS = "--hierexport-models=my_model.py::build"
 
