@@ -33,7 +33,7 @@ class Crash:
     process: str
     """The name of the process: `worker gw0`."""
     ending: str
-    """How it ended, see :func:`ending`."""
+    """The words of :func:`ending`."""
 
     def error(self, repeat: str) -> CrashError:
         """Return the error that the model's tests show.

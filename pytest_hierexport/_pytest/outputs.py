@@ -15,7 +15,7 @@ __all__ = ["check_folder", "check_output", "write_output"]
 
 _MARK = re.compile(rf"\bgenerator\W+(?:content\W+)?{GENERATOR}\b")
 _HEAD = 300
-"""How far into a file its mark may stand."""
+"""The number of characters at the beginning of a file that are searched for its mark."""
 
 
 def check_output(path: Path) -> None:

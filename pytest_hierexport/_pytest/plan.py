@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Plan", "selected_cases"]
 
 _TITLED = 8
-"""How many models the title names."""
+"""The number of models that the title names."""
 
 
 def selected_cases(settings: Settings) -> tuple[Case, ...]:

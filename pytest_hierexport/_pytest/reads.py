@@ -47,7 +47,7 @@ class Reads:
         """Record nothing yet."""
         self.outside = list(outside)
         self.programs = 0
-        """How often another program was started or another machine connected to."""
+        """The number of programs started and connections opened."""
         self._files: dict[Path, Signature | None] = {}
         self._folders: set[Path] = set()
 

@@ -29,7 +29,7 @@ class Summary:
 
     recording: Recording
     warnings: list[str] = field(default_factory=list)
-    """What the run could not do beside its checks."""
+    """Failures of the run outside its checks, such as a report that was not written."""
     orphans: list[Path] = field(default_factory=list)
     """The snapshots of models that are gone and were not removed."""
     removed: list[str] = field(default_factory=list)

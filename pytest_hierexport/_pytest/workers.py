@@ -22,7 +22,7 @@ __all__ = ["RUN_ID", "WorkersPlugin", "is_worker"]
 RUN_ID = "hierexport"
 """The key of the run's id in a worker's input."""
 _WAIT = 5.0
-"""How many seconds a worker has to end after its connection did."""
+"""The seconds that a worker has to end after its connection did."""
 
 
 def is_worker(config: pytest.Config) -> bool:

@@ -14,7 +14,7 @@ SNAPSHOT = "snapshot"
 
 
 class Status(str, Enum):
-    """How a check ended."""
+    """The status of a check."""
 
     PASSED = "passed"
     FAILED = "failed"
