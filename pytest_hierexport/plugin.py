@@ -1,13 +1,15 @@
-"""pytest's door to the package: options, fixtures, and nothing else until models are asked for.
+"""Connects pytest to the package: options, fixtures, and no more until models are selected.
 
-It imports pytest and the standard library alone, so that a project which has it installed and unused pays nothing.
+It imports pytest and the standard library alone, so that it costs nothing where it is installed and unused.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+
+from pytest_hierexport._pytest.declarations import OPTIONS, Hooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,50 +22,14 @@ if TYPE_CHECKING:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options, each with its ini twin."""
-    group = parser.getgroup("hierexport", "PyTorch to ONNX with every node tagged, held to the MUST rules")
-    _list_option(
-        parser,
-        group,
-        "models",
-        "SELECTORS",
-        "models to export and test, comma-separated: zoo names and globs, family:NAME, all, file.py::factory, "
-        "package.module:factory, a manifest (models.toml), a checkpoint folder",
-    )
-    _list_option(parser, group, "rules", "IDS", "rules to run, comma-separated; the cardinal ones always run")
-    _option(parser, group, "exporter", "NAME", "the exporter; auto takes the first that can")
-    _option(parser, group, "opset", "N", "the ONNX opset", type=int)
-    _option(parser, group, "cache", "FOLDER", "keep exports and verdicts there from run to run")
-    _list_option(parser, group, "report", "FILE", "write a report: .html or .json")
-    _option(parser, group, "summary", "FILE", "write a summary in Markdown")
-    _flag(parser, group, "strict", "fail where auto would fall back to an exporter that records one run of the model")
-    _flag(parser, group, "require-snapshots", "a missing snapshot fails, and so does one of a model that is gone")
-
-
-def _option(parser: pytest.Parser, group: pytest.OptionGroup, name: str, metavar: str, text: str, **more: Any) -> None:
-    key = f"hierexport_{name}"
-    group.addoption(f"--hierexport-{name}", dest=key, metavar=metavar, default=None, help=text, **more)
-    parser.addini(key, text, type="string", default="")
-
-
-def _list_option(parser: pytest.Parser, group: pytest.OptionGroup, name: str, metavar: str, text: str) -> None:
-    key = f"hierexport_{name}"
-    group.addoption(
-        f"--hierexport-{name}", dest=key, metavar=metavar, action="append", default=None, help=f"{text} (repeatable)"
-    )
-    parser.addini(key, text, type="linelist", default=[])
-
-
-def _flag(parser: pytest.Parser, group: pytest.OptionGroup, name: str, text: str) -> None:
-    key = f"hierexport_{name.replace('-', '_')}"
-    group.addoption(f"--hierexport-{name}", dest=key, action="store_true", default=False, help=text)
-    parser.addini(key, text, type="bool", default=False)
+    group = parser.getgroup("hierexport", "PyTorch to ONNX with every node tagged, checked against the MUST rules")
+    for option in OPTIONS:
+        option.declare(parser, group)
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     """Declare the hook by which projects add rules."""
-    from pytest_hierexport._pytest import hooks
-
-    pluginmanager.add_hookspecs(hooks)
+    pluginmanager.add_hookspecs(Hooks)
 
 
 @pytest.hookimpl(tryfirst=True)

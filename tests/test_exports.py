@@ -41,13 +41,13 @@ class Counted:
 def test_a_case_is_exported_once_for_all_who_ask_in_a_run(tmp_path: Path) -> None:
     factory = Counted()
     stores = [ExportStore(tmp_path, "run") for _ in range(2)]
-    entries = [store.entry(factory.case()) for store in stores for _ in range(2)]
+    outcomes = [store.outcome(factory.case()) for store in stores for _ in range(2)]
     assert factory.calls == 1
-    assert {entry.path for entry in entries} == {entries[0].path}
-    assert entries[0].path.exists()
-    assert entries[0].hierarchy == "/Doubler: Add 1\n"
-    assert entries[0].coverage["traced"] == 1
-    assert entries == [entries[0]] * 4
+    assert {outcome.path for outcome in outcomes} == {outcomes[0].path}
+    assert outcomes[0].path.exists()
+    assert outcomes[0].hierarchy == "/Doubler: Add 1\n"
+    assert outcomes[0].coverage["traced"] == 1
+    assert outcomes == [outcomes[0]] * 4
 
 
 def test_an_export_that_ended_its_process_is_not_begun_again_in_the_run(tmp_path: Path) -> None:
@@ -55,11 +55,11 @@ def test_an_export_that_ended_its_process_is_not_begun_again_in_the_run(tmp_path
     child = os.fork()
     if child == 0:
         try:
-            ExportStore(tmp_path, "run").entry(factory.case())
+            ExportStore(tmp_path, "run").outcome(factory.case())
         finally:
             os._exit(70)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
-    error = ExportStore(tmp_path, "run").entry(factory.case()).error
+    error = ExportStore(tmp_path, "run").outcome(factory.case()).error
     assert isinstance(error, CrashError)
     assert error.found == "a process of this run ended while it exported it"
     assert factory.calls == 0
@@ -68,9 +68,9 @@ def test_an_export_that_ended_its_process_is_not_begun_again_in_the_run(tmp_path
 def test_processes_that_ask_at_once_wait_for_one_export(tmp_path: Path) -> None:
     factory = Counted()
     with ThreadPoolExecutor(4) as pool:
-        entries = list(pool.map(lambda _: ExportStore(tmp_path, "run").entry(factory.case()), range(4)))
+        outcomes = list(pool.map(lambda _: ExportStore(tmp_path, "run").outcome(factory.case()), range(4)))
     assert factory.calls == 1
-    assert all(entry.error is None for entry in entries)
+    assert all(outcome.error is None for outcome in outcomes)
 
 
 def test_who_exported_hands_the_model_on_and_who_did_not_builds_it_again(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_who_exported_hands_the_model_on_and_who_did_not_builds_it_again(tmp_pat
 
 def test_other_options_are_another_export(tmp_path: Path) -> None:
     store, factory = ExportStore(tmp_path, "run"), Counted()
-    assert store.entry(factory.case()).path != store.entry(factory.case(opset=20)).path
+    assert store.outcome(factory.case()).path != store.outcome(factory.case(opset=20)).path
 
 
 def test_a_failing_export_is_remembered_with_its_words(tmp_path: Path) -> None:
@@ -103,11 +103,11 @@ def test_what_a_model_cannot_do_is_an_error_of_ours(tmp_path: Path) -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x @ torch.ones(3, 3)
 
-    entry = ExportStore(tmp_path, "run").entry(Counted(lambda: (Broken(), (torch.ones(2),))).case())
-    assert isinstance(entry.error, ExportError)
+    outcome = ExportStore(tmp_path, "run").outcome(Counted(lambda: (Broken(), (torch.ones(2),))).case())
+    assert isinstance(outcome.error, ExportError)
     line = Broken.forward.__code__.co_firstlineno + 1
-    assert f"(test_exports.py, line {line})" in entry.error.found
-    assert "in forward" in (entry.folder / "traceback.txt").read_text()
+    assert f"(test_exports.py, line {line})" in outcome.error.found
+    assert "in forward" in (outcome.folder / "traceback.txt").read_text()
 
 
 def test_what_nobody_foresaw_is_one_too_and_leaves_its_traceback(
@@ -117,10 +117,10 @@ def test_what_nobody_foresaw_is_one_too_and_leaves_its_traceback(
         raise ZeroDivisionError("a bug")
 
     monkeypatch.setattr("pytest_hierexport._cases.exporting.export_case", explode)
-    entry = ExportStore(tmp_path, "run").entry(Counted().case())
-    assert isinstance(entry.error, ExportError)
-    assert entry.error.found == "ZeroDivisionError: a bug"
-    assert "in explode" in (entry.folder / "traceback.txt").read_text()
+    outcome = ExportStore(tmp_path, "run").outcome(Counted().case())
+    assert isinstance(outcome.error, ExportError)
+    assert outcome.error.found == "ZeroDivisionError: a bug"
+    assert "in explode" in (outcome.folder / "traceback.txt").read_text()
 
 
 @contextmanager
@@ -137,11 +137,11 @@ def store_with_cache(home: Path, run: str) -> Iterator[ExportStore]:
 def test_another_run_exports_again_unless_there_is_a_cache(tmp_path: Path) -> None:
     factory = Counted()
     for run, calls in [("1", 1), ("2", 2)]:
-        ExportStore(tmp_path, run).entry(factory.case())
+        ExportStore(tmp_path, run).outcome(factory.case())
         assert factory.calls == calls
     for run in ("3", "4"):
         with store_with_cache(tmp_path, run) as store:
-            store.entry(factory.case())
+            store.outcome(factory.case())
         assert factory.calls == 3
 
 
@@ -149,7 +149,7 @@ def test_a_failure_does_not_outlast_its_run(tmp_path: Path) -> None:
     factory = Counted(lambda: None)
     for run in ("1", "2"):
         with store_with_cache(tmp_path, run) as store:
-            assert store.entry(factory.case()).error is not None
+            assert store.outcome(factory.case()).error is not None
     assert factory.calls == 2
 
 
@@ -186,7 +186,7 @@ def test_a_lasting_export_ends_with_a_change_of_what_the_model_was_made_of(
             patch.setattr(sys, "path", [*sys.path])
             (case,) = select(["lasting.py::build"], project)
             with store_with_cache(tmp_path, run) as store:
-                assert store.entry(case).error is None
+                assert store.outcome(case).error is None
         return len((project / "log.txt").read_text())
 
     assert [exports("1"), exports("2")] == [1, 1]
@@ -210,7 +210,7 @@ class Checked:
 
 
 def verdict(store: ExportStore, case: Case, checked: Checked) -> list[Violation]:
-    return store.verdict(case, checked.rule, lambda: checked.check(store.exported(case)))
+    return store.violations(case, checked.rule)
 
 
 def test_without_a_cache_a_rule_is_checked_in_every_run(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a kept export is found again by: it must not be, once anything that made it has changed."""
+"""The identity of a cached export changes with the code that makes it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_any_file_of_this_package_counts(package: Path, monkeypatch: pytest.Monk
 
 def test_this_package_is_the_whole_of_it() -> None:
     assert Path(pytest_hierexport.__file__) == identity._PACKAGE
-    assert {"exporter", "_carry", "proof"} <= {path.name for path in identity._PACKAGE.parent.iterdir()}
+    assert {"_export", "_carry", "_proof"} <= {path.name for path in identity._PACKAGE.parent.iterdir()}
 
 
 def test_any_file_of_an_own_exporter_s_package_counts(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:

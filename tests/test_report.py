@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 
 from pytest_hierexport._calls.names import one_line
 from pytest_hierexport._report import as_html, as_json, as_lines, as_markdown
-from pytest_hierexport._report.results import Check, Model, Results, RuleText, Verdict, cardinal_line
+from pytest_hierexport._report.results import Check, Model, Results, RuleText, Status, cardinal_line
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 RULES = (RuleText("MUST-001", "no hardcoded names", cardinal=True), RuleText("MUST-004", "the checker passes"))
 
 
-def model(name: str, **checks: Verdict) -> Model:
+def model(name: str, **checks: Status) -> Model:
     made = {check.replace("_", "-"): Check(verdict, "why | <b>") for check, verdict in checks.items()}
     return Model(name, name, "anchor", "file", checks=made, exporter="dynamo", coverage={"traced": 4})
 
@@ -29,8 +29,8 @@ def test_the_table_has_a_word_for_every_verdict_in_aligned_columns() -> None:
     results = Results(
         RULES,
         (
-            model("a", MUST_001=Verdict.PASSED, MUST_004=Verdict.FAILED, snapshot=Verdict.SKIPPED),
-            model("longer", MUST_001=Verdict.PASSED, MUST_004=Verdict.KNOWN),
+            model("a", MUST_001=Status.PASSED, MUST_004=Status.FAILED, snapshot=Status.SKIPPED),
+            model("longer", MUST_001=Status.PASSED, MUST_004=Status.KNOWN),
         ),
     )
     assert as_lines(results) == [
@@ -41,16 +41,16 @@ def test_the_table_has_a_word_for_every_verdict_in_aligned_columns() -> None:
 
 
 def test_cardinal_rules_that_did_not_run_are_named_by_model() -> None:
-    ran, left = model("ran", MUST_001=Verdict.PASSED), model("left", MUST_004=Verdict.PASSED)
+    ran, left = model("ran", MUST_001=Status.PASSED), model("left", MUST_004=Status.PASSED)
     assert cardinal_line(Results(RULES, (ran,))) == ""
     assert cardinal_line(Results(RULES, (ran, left))) == "cardinal rules not run: MUST-001 on left"
-    many = tuple(model(f"m{i}", MUST_004=Verdict.PASSED) for i in range(9))
+    many = tuple(model(f"m{i}", MUST_004=Status.PASSED) for i in range(9))
     assert cardinal_line(Results(RULES, many)) == "cardinal rules not run: MUST-001 on all 9 models"
     assert cardinal_line(Results(RULES, (ran, *many))).endswith("m0, m1, m2, m3, m4 and 4 more")
 
 
 def test_skipped_rule_is_a_note_with_its_reason() -> None:
-    results = Results(RULES, (model("a", MUST_004=Verdict.SKIPPED, snapshot=Verdict.SKIPPED),))
+    results = Results(RULES, (model("a", MUST_004=Status.SKIPPED, snapshot=Status.SKIPPED),))
     note = "a: MUST-004 is neither kept nor broken: why | <b>"
     assert as_lines(results)[2] == note
     assert note in as_markdown(results).replace("`", "")
@@ -58,7 +58,7 @@ def test_skipped_rule_is_a_note_with_its_reason() -> None:
 
 
 def test_names_and_messages_are_data_in_markdown_and_html() -> None:
-    results = Results(RULES, (model("<script>|", MUST_001=Verdict.FAILED),))
+    results = Results(RULES, (model("<script>|", MUST_001=Status.FAILED),))
     markdown, page = as_markdown(results), as_html(results)
     assert "| `<script>\\|` |" in markdown
     assert "<summary><code>&lt;script&gt;|</code>: MUST-001</summary>" in markdown
@@ -87,7 +87,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_model_s_name_is_text_in_markdown_whatever_it_holds(name: str) -> None:
-    failed = replace(model(name, MUST_001=Verdict.FAILED), notes=(f"{name} was exported",))
+    failed = replace(model(name, MUST_001=Status.FAILED), notes=(f"{name} was exported",))
     markdown = as_markdown(Results(RULES, (failed,)))
     tokens = list(_flat(MarkdownIt("commonmark").enable("table").parse(markdown)))
     assert not {token.type for token in tokens} & {"link_open", "image", "html_inline", "strong_open", "em_open"}
@@ -102,7 +102,7 @@ def test_a_model_s_name_is_text_in_markdown_whatever_it_holds(name: str) -> None
 
 @pytest.mark.parametrize("name", ["tower", "bert_dynamic", "MUST-001", "Modell für alle"])
 def test_an_ordinary_name_stands_in_markdown_as_it_is(name: str) -> None:
-    markdown = as_markdown(Results(RULES, (model(name, MUST_001=Verdict.FAILED),)))
+    markdown = as_markdown(Results(RULES, (model(name, MUST_001=Status.FAILED),)))
     assert f"| {name} |" in markdown
     assert f"<summary>{name}: MUST-001</summary>" in markdown
 
@@ -115,7 +115,7 @@ def _flat(tokens: Iterable[Token]) -> Iterator[Token]:
 
 @pytest.mark.parametrize("name", ["\x1b]0;x\x07", "\u202eevil", "\ud800", "a\nb"])
 def test_reports_hold_any_name_and_json_keeps_it(name: str) -> None:
-    results = Results(RULES, (model(name, MUST_001=Verdict.FAILED),))
+    results = Results(RULES, (model(name, MUST_001=Status.FAILED),))
     for text in (as_json(results), as_html(results), as_markdown(results), *as_lines(results)):
         text.encode("utf-8")
         assert all(character.isprintable() for line in text.split("\n") for character in line)
@@ -125,5 +125,5 @@ def test_reports_hold_any_name_and_json_keeps_it(name: str) -> None:
 
 
 def test_a_fence_in_a_message_does_not_end_the_block_that_shows_it() -> None:
-    broken = Model("a", "a", "anchor", "file", checks={"MUST-001": Check(Verdict.FAILED, "```\ncode\n```")})
+    broken = Model("a", "a", "anchor", "file", checks={"MUST-001": Check(Status.FAILED, "```\ncode\n```")})
     assert "````text\n```\ncode\n```\n````" in as_markdown(Results(RULES, (broken,)))

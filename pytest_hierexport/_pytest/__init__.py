@@ -1,1 +1,1 @@
-"""What pytest runs: a class per model, a test per rule, a snapshot test, and the run that they share."""
+"""Takes part in pytest: a class per model, a test per rule, a snapshot test, and the run that they share."""

@@ -1,9 +1,12 @@
-"""Results of earlier runs, for as long as nothing changed that they depend on.
+"""Keeps results for later runs and finds those whose inputs are unchanged.
 
-A result is a folder `QUESTION-START-DIGEST`. The question is what it answers: the export of a case, or a rule on it.
-The start is the session before the first model is built: its options, plugins and versions, and the files that it has
-read. The digest is that of the record in the folder, which holds the digests of the other files. So a result never
-changes, sessions cannot write over each other's, and damage of any kind shows before it is used: it counts as a miss.
+A result is a folder `QUESTION-START-DIGEST`, each part a SHA-256 or its first 16 digits:
+
+    QUESTION  what the result answers: the export of a case, or a rule on it
+    START     the session before the first model is built: options, plugins, versions, the files that it has read
+    DIGEST    the record in the folder, which holds the digests of the other files
+
+Entries are content-addressed: no session overwrites another's, and damage is detected before use and counts as a miss.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from typing import Any
 
 from pytest_hierexport._files.ownership import make_folder
 from pytest_hierexport._files.paths import digest
-from pytest_hierexport._pytest.kept import RECORD, Kept, copied, encoded, is_whole, read, remove
+from pytest_hierexport._pytest.cached_result import RECORD, CachedResult, copied, encoded, is_whole, read, remove
 from pytest_hierexport._pytest.reads import Reads, unrecorded
 
 __all__ = ["Cache"]
@@ -33,20 +36,20 @@ _RESULT = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}-[0-9a-f]{64}")
 _STAGED = ".hierexport-staged-"
 _KEY = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}")
 _PER_QUESTION = 4
-"""How many results of one question are kept: enough to go back and forth between branches."""
+"""The number of results that are kept of one question: enough for switching between branches."""
 _ABANDONED = 24 * 3600
-"""After how many seconds a staged result or a lock is one that a killed session left."""
+"""The age in seconds from which a staged result or a lock is taken for one of a killed session."""
 
 
 class Cache:
     """The results in a folder.
 
     Args:
-        folder: Where they lie; it is made when the first is kept.
-        reads: What this process has read.
-        facts: Gives what else decides about results, as JSON can hold it.
+        folder: The folder; it is made when the first result is kept.
+        reads: The files that this process has read.
+        facts: Returns what else identifies the session, as JSON can hold it.
         warn: Takes the reason why results are not kept.
-        say: Takes what a user who waits should know.
+        say: Takes a message for a user who waits.
     """
 
     def __init__(
@@ -64,15 +67,15 @@ class Cache:
         self._sure = True
 
     def begin(self) -> None:
-        """Fix what all results of this session have in common: what it is, and what it has read until now."""
+        """Identify the session by its facts and by what it has read so far, for all results of this session."""
         with unrecorded():
             inputs = self._reads.inputs()
             # No other session starts with a file that has changed since this one read it.
             common = os.urandom(16).hex() if inputs is None else asdict(inputs)
             self._start = _short_digest([_FORMAT, self._facts(), common])
 
-    def find(self, question: str, about: str, into: Path | None = None) -> Kept | None:
-        """Return a result that still holds, None where there is none; remove those that are damaged.
+    def find(self, question: str, about: str, into: Path | None = None) -> CachedResult | None:
+        """Return a result that still holds, None where there is none; remove damaged ones.
 
         Args:
             question: What it answers.
@@ -81,38 +84,27 @@ class Cache:
         """
         with unrecorded():
             for path in self._results(self._name(question)):
-                kept = read(path)
-                if kept is None:
+                result = read(path)
+                if result is None:
                     remove(path)
-                elif kept.about == about and kept.inputs.hold():
-                    if into is None or copied(kept, path, into):
-                        _touch(path)
-                        return kept
-                    if not is_whole(kept, path):
-                        remove(path)
+                elif result.about == about and result.inputs.hold() and _is_taken(result, path, into):
+                    return result
         return None
 
-    def keep(
-        self,
-        question: str,
-        about: str,
-        value: Mapping[str, Any],
-        files: Sequence[Path] = (),
-    ) -> str:
-        """Keep a result; return its name, or the empty text where it is not sure to hold or cannot be written.
+    def keep(self, question: str, about: str, value: Mapping[str, Any], files: Sequence[Path] = ()) -> str:
+        """Keep a result; return its name, empty where its inputs are not known or it cannot be written.
 
         Args:
             question: What it answers.
             about: What it depends on that is no file.
-            value: What the answer is, as JSON can hold it.
+            value: The answer, as JSON can hold it.
             files: The files that belong to it.
         """
         inputs = self._reads.inputs() if self._sure else None
         if inputs is None:
             return ""
         with unrecorded():
-            kept = Kept("", about, value, {path.name: digest(path) for path in files}, inputs)
-            record = encoded(kept)
+            record = encoded(CachedResult("", about, value, {path.name: digest(path) for path in files}, inputs))
             path = self.folder / f"{self._name(question)}-{hashlib.sha256(record).hexdigest()}"
             try:
                 self._write(path, record, files)
@@ -124,10 +116,10 @@ class Cache:
 
     @contextmanager
     def computing(self, files: Iterable[Path] = ()) -> Iterator[None]:
-        """Watch a result being computed: where another program takes part, what it reads is not known.
+        """Watch the computation of a result: what another program reads for it is not known.
 
         Args:
-            files: What the result depends on though Python may not be what opens it.
+            files: Inputs that native code may open, which the audit hook does not see.
         """
         before = self._reads.programs
         self._reads.expect(files)
@@ -137,11 +129,11 @@ class Cache:
 
     @contextmanager
     def alone(self, question: str, what: str) -> Iterator[None]:
-        """Hold the right to answer a question; where another session has it, say so and wait.
+        """Lock a question while it is answered; where another session holds the lock, say so and wait.
 
         Args:
             question: The question.
-            what: What is done to answer it, for the message.
+            what: The work, for the message: `export bert`.
         """
         from filelock import FileLock, Timeout
 
@@ -156,7 +148,7 @@ class Cache:
                 self._say(f"waiting for another session, {_text(holder) or 'which did not say who it is'}, to {what}")
                 lock.acquire()
             except (OSError, NotImplementedError):
-                pass  # It cannot be written: each session then works for itself.
+                pass  # The folder cannot be written: sessions share nothing then.
             with suppress(OSError):
                 holder.write_text(f"process {os.getpid()} in {Path.cwd()}", encoding="utf-8")
         try:
@@ -172,7 +164,7 @@ class Cache:
         return f"{_short_digest(question)}-{self._start}"
 
     def _results(self, name: str) -> list[Path]:
-        """Return the results of that name or question, the one used last first."""
+        """Return the results whose names begin so, most recently used first."""
         results = [path for path in self._listed() if path.name.startswith(f"{name}-") and _RESULT.fullmatch(path.name)]
         return sorted(results, key=_used, reverse=True)
 
@@ -196,7 +188,7 @@ class Cache:
             shutil.rmtree(staged, ignore_errors=True)
 
     def _prune(self, question: str) -> None:
-        """Remove the results of a question that were used longest ago, and what killed sessions left."""
+        """Remove the least recently used results of a question, and what killed sessions left."""
         for path in self._results(_short_digest(question))[_PER_QUESTION:]:
             remove(path)
         abandoned = time.time() - _ABANDONED
@@ -211,13 +203,19 @@ class Cache:
             self._warn(reason)
 
 
-def _touch(path: Path) -> None:
-    with suppress(OSError):
-        os.utime(path)
+def _is_taken(result: CachedResult, path: Path, into: Path | None) -> bool:
+    """Copy a result where that is asked for, and mark it as used; remove it where its files are damaged."""
+    if into is None or copied(result, path, into):
+        with suppress(OSError):
+            os.utime(path)
+        return True
+    if not is_whole(result, path):
+        remove(path)
+    return False
 
 
 def _used(path: Path) -> float:
-    """Return when a result was used last, zero for what is gone."""
+    """Return when a result was last used, zero where it is gone."""
     with suppress(OSError):
         return path.lstat().st_mtime
     return 0

@@ -1,4 +1,4 @@
-"""Items without a test file: they hang on an anchor, a class per case."""
+"""Collects items without a test file: a class per case, below the case's anchor."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pytest_hierexport._pytest.ids import escape
 
 if TYPE_CHECKING:
     from pytest_hierexport._cases import Case
-    from pytest_hierexport._pytest.run import Run
+    from pytest_hierexport._pytest.plan import Plan
 
 __all__ = [
     "CaseClass",
@@ -33,7 +33,7 @@ __all__ = [
 
 
 class CasesFile(pytest.Module):
-    """The models that hang on one anchor; its module is the packaged suite, so the anchor is never imported."""
+    """The models of one anchor; its module is the packaged suite, so the anchor is never imported."""
 
     cases: tuple[Case, ...]
 
@@ -60,50 +60,50 @@ class CaseClass(pytest.Class):
 
 
 class Relay(pytest.Collector):
-    """Stands for the anchors that pytest would not reach, or whose items it would not let be named by id.
+    """Collects the anchors that pytest would not reach, or whose items it could not name by id.
 
-    It is no `pytest.File`, which `--lf` would skip for having no failures itself.
+    It is no `pytest.File`: `--lf` skips files without failures of their own.
     """
 
     anchors: Mapping[Path, tuple[Case, ...]]
 
     def collect(self) -> Iterator[CaseClass]:
-        """Yield the classes themselves: an id's first name after the path is the model's."""
+        """Yield the classes themselves, so that the model's name follows the path in an id."""
         for anchor, cases in self.anchors.items():
             yield from cases_file(self, anchor, cases).collect()
 
 
 def cases_file(parent: pytest.Collector, anchor: Path, cases: tuple[Case, ...]) -> CasesFile:
-    """Return the collector of the cases that hang on an anchor."""
+    """Return the collector of an anchor's cases."""
     file = CasesFile.from_parent(parent, path=anchor)
     file.cases = cases
     return file
 
 
 def relay(parent: pytest.Collector, path: Path, anchors: Mapping[Path, tuple[Case, ...]]) -> Relay:
-    """Return the collector that stands for these anchors."""
+    """Return the collector of these anchors."""
     node = Relay.from_parent(parent, name=path.name, path=path)
     node.anchors = anchors
     return node
 
 
-def relayed(run: Run) -> dict[Path, tuple[Case, ...]]:
-    """Return the anchors that go by the relay, with their cases.
+def relayed(plan: Plan) -> dict[Path, tuple[Case, ...]]:
+    """Return the anchors that the relay collects, with their cases.
 
-    An id cannot start with a folder, so the root directory does. So does a file that a walk from the root would
-    ignore: pytest drops the arguments that lie below another one and walks there by itself. So does a file whose
-    path holds `[`, which begins the parameters of a test in an argument.
+    - The root directory: an id cannot start with a folder.
+    - A file that a walk from the root would ignore: pytest drops an argument below another one and walks instead.
+    - A file whose path holds `[`, which begins the parameters of a test in an argument.
     """
-    root, here = run.config.rootpath, run.config.invocation_params.dir
+    root, here = plan.config.rootpath, plan.config.invocation_params.dir
     return {
         anchor: cases
-        for anchor, cases in run.anchors.items()
-        if anchor == root or "[" in _argument(anchor, here) or _is_ignored(run.config, anchor)
+        for anchor, cases in plan.anchors.items()
+        if anchor == root or "[" in _argument(anchor, here) or _is_ignored(plan.config, anchor)
     }
 
 
 def _argument(path: Path, here: Path) -> str:
-    """Return a path as an argument of pytest: from the folder that it was started in, whose name may hold `[`."""
+    """Return a path as an argument of pytest, relative to the folder it was started in, whose name may hold `[`."""
     try:
         return os.path.join(os.curdir, os.path.relpath(path, here))  # noqa: PTH118  # Path drops the leading dot
     except ValueError:  # another drive
@@ -116,45 +116,45 @@ def _is_ignored(config: pytest.Config, anchor: Path) -> bool:
 
 
 def split_argument(argument: str, here: Path) -> tuple[Path, str]:
-    """Split a command line's argument into its path and what follows the path: `::bert::test_must[MUST-001]`."""
+    """Split an argument of pytest into its path and the rest: `::bert::test_must[MUST-001]`."""
     path, colons, rest = argument.partition("::")
     return absolute(here / path), colons + rest
 
 
-def named_anchors(run: Run) -> dict[Path, str]:
-    """Return the anchors that arguments name, with what follows the path; a folder is named by an id alone."""
-    named = (split_argument(argument, run.config.invocation_params.dir) for argument in run.config.args)
-    return {path: rest for path, rest in named if path in run.anchors and (rest or path.is_file())}
+def named_anchors(plan: Plan) -> dict[Path, str]:
+    """Return the anchors that arguments name, with the rest of each argument; only an id names a folder."""
+    named = (split_argument(argument, plan.config.invocation_params.dir) for argument in plan.config.args)
+    return {path: rest for path, rest in named if path in plan.anchors and (rest or path.is_file())}
 
 
-def arguments(run: Run) -> list[str]:
-    """Return pytest's arguments with every anchor among them; where an item is named by its id, with that alone."""
-    here, named, by_relay = run.config.invocation_params.dir, named_anchors(run), relayed(run)
-    split = [(argument, *split_argument(argument, here)) for argument in run.config.args]
-    given = [f"{run.relay}{rest}" if rest and path in by_relay else argument for argument, path, rest in split]
+def arguments(plan: Plan) -> list[str]:
+    """Return pytest's arguments with every anchor added, or none where an argument is an item's id."""
+    here, named, by_relay = plan.config.invocation_params.dir, named_anchors(plan), relayed(plan)
+    split = [(argument, *split_argument(argument, here)) for argument in plan.config.args]
+    given = [f"{plan.relay}{rest}" if rest and path in by_relay else argument for argument, path, rest in split]
     if any(named.values()):
         return given
-    if run.config.args_source is run.config.ArgsSource.INVOCATION_DIR:
+    if plan.config.args_source is plan.config.ArgsSource.INVOCATION_DIR:
         given = [os.curdir]
     added = [
-        str(run.relay) if anchor in by_relay else _argument(anchor, here)
-        for anchor in run.anchors
+        str(plan.relay) if anchor in by_relay else _argument(anchor, here)
+        for anchor in plan.anchors
         if anchor not in named
     ]
     return [*given, *dict.fromkeys(added)]
 
 
-def replaces_module(run: Run, path: Path) -> bool:
-    """Whether pytest would import an anchor as a test module only because we named it.
+def replaces_module(plan: Plan, path: Path) -> bool:
+    """Whether pytest would import an anchor as a test module only because it is among our arguments.
 
     The file of a factory is imported when its model is built, not while tests are collected.
     """
-    patterns = run.config.getini("python_files")
+    patterns = plan.config.getini("python_files")
     if any(path.match(pattern) for pattern in patterns):
         return False
-    names = {escape(case.name) for case in run.anchors.get(path, ())}
-    for argument in run.config.invocation_params.args:
-        named, rest = split_argument(argument, run.config.invocation_params.dir)
+    names = {escape(case.name) for case in plan.anchors.get(path, ())}
+    for argument in plan.config.invocation_params.args:
+        named, rest = split_argument(argument, plan.config.invocation_params.dir)
         if named == path and rest.removeprefix("::").partition("::")[0] not in names:
             return False
-    return path in run.anchors
+    return path in plan.anchors

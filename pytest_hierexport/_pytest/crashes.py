@@ -1,7 +1,7 @@
-"""Models that ended a process of the run: written by the process that hears of it, read by all others.
+"""Records the models that ended a process of the run, for all its processes.
 
-A worker that dies leaves no verdict. The controller learns from xdist which test it ran, and writes the model into
-the run folder; whoever comes to the model's other tests finds it there, and does not build the model again.
+A worker that dies reports nothing. The controller learns from xdist which test it ran and writes a crash marker into
+the run folder; the model's other tests find the marker, fail at once and do not build the model again.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Crash:
     model: str
     test: str
     process: str
-    """What the process is called: `worker gw0`."""
+    """The name of the process: `worker gw0`."""
     ending: str
-    """How it ended, see :func:`ending`."""
+    """The words of :func:`ending`."""
 
     def error(self, repeat: str) -> CrashError:
-        """Return what the model's tests show.
+        """Return the error that the model's tests show.
 
         Args:
             repeat: The command that runs the test again.
@@ -52,7 +52,7 @@ class Crashes:
     """The crashes of a run.
 
     Args:
-        folder: Where they are written; every process of the run is given the same.
+        folder: The folder of the markers, the same in every process of the run.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -60,7 +60,7 @@ class Crashes:
         self._folder = folder
 
     def add(self, crash: Crash) -> None:
-        """Write a crash for all processes of the run; the first of a model stays."""
+        """Write the marker of a crash; the first of a model stays."""
         if self.of(crash.model) is None:
             self._folder.mkdir(exist_ok=True)
             write_atomically(self._file(crash.model), json.dumps(asdict(crash)))

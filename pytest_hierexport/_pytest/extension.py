@@ -1,4 +1,4 @@
-"""Snapshots of hierarchies for syrupy: a folder of our own, a text file per model, differences by module."""
+"""Extends syrupy by snapshots of hierarchies: a folder of our own, a text file per model, differences by module."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FOLDER = "__hierexport__"
 
 
 def snapshot_file(anchor: Path, name: str) -> Path:
-    """Return the snapshot of the model of that name whose items hang on the anchor."""
+    """Return the snapshot of the model of that name with that anchor."""
     return _folder(anchor) / f"{file_name(name)}.txt"
 
 
@@ -36,7 +36,7 @@ def _folder(anchor: Path) -> Path:
 
 
 def hierarchy_text(data: object) -> str:
-    """Return the hierarchy of an export, or of a tagged ONNX file by its path, as text; a text stands for itself.
+    """Return the text of a hierarchy: of an export, of a tagged ONNX file by its path, or the given text.
 
     Raises:
         TagError: The file holds no tags.
@@ -65,18 +65,18 @@ class HierarchySnapshotExtension(SingleFileSnapshotExtension):
     file_extension = "txt"
 
     def serialize(self, data: SerializableData, **_: Any) -> SerializedData:
-        """Return the text of an export or of a tagged ONNX file; a text stands for itself."""
+        """Return the text of the hierarchy."""
         return hierarchy_text(data)
 
     @classmethod
     def dirname(cls, *, test_location: PyTestLocation) -> str:
-        """Return the folder of the test's snapshots, apart from syrupy's own: runs without models must not see them."""
+        """Return the folder of the test's snapshots, not syrupy's own: runs without models must not see them."""
         folder = _folder(Path(test_location.filepath))
         return str(folder if _model(test_location) is not None else folder / test_location.basename)
 
     @classmethod
     def get_file_basename(cls, *, test_location: PyTestLocation, index: SnapshotIndex) -> str:
-        """Name the file after the model; after the test, as syrupy does, where a test of the project's own asks."""
+        """Name the file after the model, or after the test where the project's own test asks, as syrupy does."""
         model = _model(test_location)
         return (
             super().get_file_basename(test_location=test_location, index=index) if model is None else file_name(model)
@@ -96,14 +96,14 @@ class HierarchySnapshotExtension(SingleFileSnapshotExtension):
 
     @classmethod
     def write_snapshot_collection(cls, *, snapshot_collection: SnapshotCollection, **_: Any) -> None:
-        """Write a snapshot whole or not at all, and over nothing but a snapshot."""
+        """Write a snapshot atomically, in the place of none or of a snapshot."""
         path = Path(os.path.realpath(snapshot_collection.location))
         if path.exists() and not is_snapshot(path):
             raise ForeignFileError(path)
         write_atomically(path, str(next(iter(snapshot_collection)).data))
 
     def discover_snapshots(self, **_: Any) -> SnapshotCollections:
-        """Show syrupy nothing but what a test asserts: what it does not see it neither reports unused nor deletes."""
+        """Return no snapshots: syrupy then neither reports nor deletes any as unused."""
         return SnapshotCollections()
 
     def diff_lines(self, serialized_data: SerializedData, snapshot_data: SerializedData) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What stands behind the plugin's fixtures."""
+"""Implements the plugin's fixtures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pytest_hierexport._cases.models import check_model
 from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._pytest.failures import CheckFailed
 from pytest_hierexport._pytest.ids import file_name
-from pytest_hierexport._pytest.items import RUN
+from pytest_hierexport._pytest.messages import crash_error
+from pytest_hierexport._pytest.run import RUN
 
 if TYPE_CHECKING:
     import pytest
@@ -25,7 +26,7 @@ __all__ = ["exported", "exporter", "selected", "snapshot"]
 
 def selected(config: pytest.Config) -> tuple[Case, ...]:
     """Return the selected cases, none where no models are asked for."""
-    return config.stash[RUN].cases if RUN in config.stash else ()
+    return config.stash[RUN].plan.cases if RUN in config.stash else ()
 
 
 def exported(config: pytest.Config, case: Case) -> ExportedCase:
@@ -34,7 +35,7 @@ def exported(config: pytest.Config, case: Case) -> ExportedCase:
     run = config.stash[RUN]
     crash = run.crashes.of(case.name)
     if crash is not None:
-        raise CheckFailed(str(crash.error(run.repeat(case, crash.test, "-n0"))))
+        raise CheckFailed(str(crash_error(run, case, crash)))
     try:
         return run.store.exported(case)
     except HierexportError as error:
@@ -80,7 +81,7 @@ def exporter(request: pytest.FixtureRequest) -> Callable[..., ExportedCase]:
             check_model(model, "a model to export and run", f"a {type(model).__name__}")
             return _exported(case, example, _free_folder(folder, case.name))
         except HierexportError as error:
-            # The test's own line is what the user can mend; the frames below it are not.
+            # The user can correct the test's own line, not the frames below it.
             raise error.with_traceback(None) from None
 
     return hierexport

@@ -1,4 +1,4 @@
-"""Names of models in node ids and file names."""
+"""Turns names of models into parts of test ids and into file names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["escape", "file_name"]
 
 # Beside letters and digits: harmless in ids, in file names and within a shell's quotes.
 _KEPT = frozenset(" _-+,=@~.")
-# Windows takes these for devices, whatever follows the first dot.
+# Names of devices on Windows, with any ending.
 _DEVICE = re.compile(r"(?:con|prn|aux|nul|(?:com|lpt)[0-9¹²³]) *(?:\.|$)", re.IGNORECASE)
 # With an ending, or a temporary file's prefix and random part, a name stays below the 143 bytes that the strictest
 # file systems take (eCryptfs; most take 255).
@@ -19,16 +19,16 @@ _LONGEST_STEM = 60
 
 
 def escape(name: str) -> str:
-    """Percent-encode what separates the parts of a node id or of a path, and what no file name may hold."""
+    """Percent-encode the characters that separate parts of a test id or path, or that no file name may hold."""
     escaped = "".join(c if c.isalnum() or c in _KEPT else _encoded(c) for c in name)
     return escaped if escaped.strip(". ") else "".join(map(_encoded, name))
 
 
 def file_name(name: str) -> str:
-    """Return the file name, without an ending, that stands for a model's name and for no other's on any system.
+    """Return a file name, without an ending, that differs for each model's name on every system.
 
-    A name that is long, or that another one equals on a system which ignores case or composes characters, is
-    followed by `#` and a digest; no other name holds a `#` here. It does not depend on the other models of a run.
+    A long name, and one that equals another where case is ignored or characters are composed, ends with `#` and a
+    digest; no other name holds a `#` here. The file name does not depend on the other models of a run.
     """
     portable = _without_edges(escape(name))
     if len(portable.encode()) <= _LONGEST and name == name.casefold() == unicodedata.normalize("NFKC", name):
@@ -39,7 +39,7 @@ def file_name(name: str) -> str:
 
 
 def _without_edges(escaped: str) -> str:
-    """Encode a first character that hides a file or begins a device's name, and a last one that Windows drops."""
+    """Encode a first character that hides a file or begins a device's name, and a last one that Windows removes."""
     first, rest = escaped[:1], escaped[1:]
     if first in {".", " "} or _DEVICE.match(escaped):
         first = _encoded(first)

@@ -1,4 +1,4 @@
-"""Files and folders as they were when a result was computed from them, and whether they still are."""
+"""Fingerprints the files and folders that a result was computed from, and compares them with the present ones."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from pytest_hierexport._files.paths import digest
 __all__ = ["Inputs", "Signature", "signature"]
 
 Signature = tuple[int, ...]
-"""What the file system changes whenever a file changes: it costs a thousandth of a digest."""
+"""Identity, size and times of a file, which change with its content: a thousandth of the cost of a digest."""
 
 _IMPORTABLE = tuple(importlib.machinery.all_suffixes())
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a result depends on."""
+    """The inputs of a result, by path."""
 
     files: Mapping[str, str]
     """The SHA-256 of each file; empty for one that was looked for and absent."""
@@ -34,7 +34,7 @@ class Inputs:
 
     @classmethod
     def of(cls, files: Iterable[Path], listed: Iterable[Path], searched: Iterable[Path]) -> Inputs:
-        """Take the files and folders as they are now."""
+        """Fingerprint the files and folders as they are now."""
         return cls(
             {str(path): _content(str(path)) for path in sorted(files)},
             {str(path): _names(str(path)) for path in sorted(listed)},
@@ -42,7 +42,7 @@ class Inputs:
         )
 
     def hold(self) -> bool:
-        """Whether every file and folder is as it was."""
+        """Whether every file and folder is unchanged."""
         return (
             all(_content(path) == known for path, known in self.files.items())
             and all(_names(path) == known for path, known in self.listed.items())
@@ -51,7 +51,7 @@ class Inputs:
 
 
 def signature(path: str | Path) -> Signature | None:
-    """Return what tells a file from its later versions, None for what is no regular file."""
+    """Return the signature of a regular file, None for anything else."""
     try:
         status = os.stat(path)  # noqa: PTH116  # called for every file that Python opens
     except (OSError, ValueError):

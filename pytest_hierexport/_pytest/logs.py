@@ -1,4 +1,4 @@
-"""What pytest captures of torch's logging."""
+"""Filters torch's trace of a capture out of the logs that pytest shows."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _TRACE = "torch.__trace"
 
 
 def quiet_torch_trace(config: pytest.Config) -> None:
-    """Hold torch's trace of a capture to the level that applies to every other logger.
+    """Apply the level of every other logger to torch's trace of a capture.
 
-    The logger is always at DEBUG and does not propagate: it is meant for a file of torch's own (`TORCH_TRACE`), which
-    it still reaches. pytest attaches its handlers to it all the same, so that a failing test shows every step of torch.
-    Whoever asks for that level, by `log_level`, `caplog.set_level` or on the root logger, gets the lines.
+    Its logger is always at DEBUG and does not propagate: it writes to a file of torch's own (`TORCH_TRACE`), which is
+    unchanged. pytest attaches its handlers to it, too, so a failing test would show every step of torch. A test that
+    asks for DEBUG, by `log_level`, `caplog.set_level` or on the root logger, still gets the lines.
     """
     plugin = config.pluginmanager.get_plugin("logging-plugin")
     for handler in vars(plugin).values() if plugin else ():

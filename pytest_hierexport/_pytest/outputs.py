@@ -1,4 +1,4 @@
-"""The files that a run writes where the user says: reports and the summary."""
+"""Checks and writes the files that a run puts where the user says: reports, the summary, the cache's folder."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pathlib import Path
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._files.atomic import write_atomically
 from pytest_hierexport._files.ownership import GENERATOR, ForeignFileError
-from pytest_hierexport._files.paths import absolute
+from pytest_hierexport._files.paths import absolute, exists, is_folder
 
-__all__ = ["check_output", "write_output"]
+__all__ = ["check_folder", "check_output", "write_output"]
 
 _MARK = re.compile(rf"\bgenerator\W+(?:content\W+)?{GENERATOR}\b")
 _HEAD = 300
-"""How far into a file its mark may stand."""
+"""The number of characters at the beginning of a file that are searched for its mark."""
 
 
 def check_output(path: Path) -> None:
-    """Find out before the run, not after it, that a file would have to be written in the place of something else.
+    """Check before the run that a file can be written without replacing something of the user's.
 
     Raises:
         UsageError: A folder or a file of the user's is in the way.
@@ -33,15 +33,30 @@ def check_output(path: Path) -> None:
         raise _refused(path, "a file that pytest-hierexport did not write")
 
 
-def write_output(path: Path, text: str) -> None:
-    """Write a file in the place of nothing, or of one that an earlier run wrote.
-
-    What is no regular file (a pipe, a terminal) and the summary of a step on GitHub, which all commands of the step
-    share, are written to and not replaced.
+def check_folder(folder: Path) -> None:
+    """Check that a folder for the cache exists or can be made; one that cannot be written can still be read.
 
     Raises:
-        ForeignFileError: A file of the user's stands there.
-        OSError: It cannot be written; what stood there is left as it was.
+        UsageError: It can be neither.
+    """
+    existed = exists(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        found = f"a file, {folder}" if exists(folder) and not is_folder(folder) else str(error)
+        raise UsageError("a folder for the cache that can be written", found=found, do="name another folder") from None
+    if not existed:
+        folder.rmdir()
+
+
+def write_output(path: Path, text: str) -> None:
+    """Write a new file, or replace one that an earlier run wrote.
+
+    A pipe, a terminal and the summary of a GitHub step, which all commands of the step share, are appended to.
+
+    Raises:
+        ForeignFileError: A file of the user's has this path.
+        OSError: It cannot be written; the old file is unchanged.
     """
     if _is_stream(path):
         with path.open("a", encoding="utf-8", newline="\n") as file:
@@ -49,7 +64,7 @@ def write_output(path: Path, text: str) -> None:
         return
     if _is_foreign(path):
         raise ForeignFileError(path)
-    # A link is the user's: the file that it leads to is replaced, not the link.
+    # A link belongs to the user: its target is replaced, not the link.
     target = Path(os.path.realpath(path))
     target.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(target, text)
@@ -61,7 +76,7 @@ def _is_stream(path: Path) -> bool:
 
 
 def _is_foreign(path: Path) -> bool:
-    """Whether a file holds something that no report or summary of ours begins with."""
+    """Whether a file has content without the mark of our reports and summaries."""
     if not path.is_file() or _is_stream(path):
         return False
     try:

@@ -1,7 +1,7 @@
-"""What a process has read so far: the inputs that a cached result depends on.
+"""Records the files that a process reads: the inputs that a cached result depends on.
 
-A Python audit hook notes every file that is opened or imported and every folder that is listed, from before the first
-`conftest.py` is loaded. It notes for the process as a whole, not for a model: a module or an `lru_cache` that two
+A Python audit hook (PEP 578) records every file that is opened or imported and every folder that is listed, from before
+the first `conftest.py` is loaded. It records for the whole process, not per model: a module or an `lru_cache` that two
 models share is read once, and the results of both depend on it.
 """
 
@@ -26,13 +26,13 @@ _FILE_EVENTS: Mapping[str, int] = {"open": 0, "import": 1, "ctypes.dlopen": 0, "
 """The audit events that name a file, with the position of its path."""
 _LISTING_EVENTS = frozenset({"os.listdir", "os.scandir"})
 _TEMPORARY_EVENTS = frozenset({"tempfile.mkstemp", "tempfile.mkdtemp", "os.mkdir"})
-"""The audit events that name a file or folder of this process alone; `os.mkdir`, below the system's own for them."""
+"""The audit events that name a temporary file or folder; `os.mkdir` does so below the system's temporary folder."""
 _PROGRAM_EVENTS = frozenset({"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "socket.connect"})
-"""The audit events after which a result depends on what another program or machine did."""
+"""The audit events after which a result depends on another program or machine."""
 _FINDERS = frozenset({"importlib", "importlib_metadata", "_pytest"})
-"""The packages that list folders to find modules, distributions and tests: what they find is noted when it is used."""
+"""The packages that list folders to find modules, distributions and tests, which are recorded when they are used."""
 _NATIVE = "*.safetensors"
-"""The files that native code opens unseen: those beside a file that was seen count as read."""
+"""The files that native code opens without an audit event: those beside a recorded file count as read."""
 _CACHE_TAG = f".{sys.implementation.cache_tag}"
 
 
@@ -40,79 +40,79 @@ class Reads:
     """The files and folders that this process reads from :meth:`start` on.
 
     Args:
-        outside: Folders that do not count: what the run writes for itself.
+        outside: Folders that do not count: those that the run itself writes.
     """
 
     def __init__(self, outside: Iterable[Path] = ()) -> None:
-        """Note nothing yet."""
+        """Record nothing yet."""
         self.outside = list(outside)
         self.programs = 0
-        """How often another program was started or another machine connected to."""
+        """The number of programs started and connections opened."""
         self._files: dict[Path, Signature | None] = {}
         self._folders: set[Path] = set()
 
     def start(self) -> None:
-        """Note what is read from now on."""
-        # What these two open themselves must not reach the hook.
+        """Record what is read from now on."""
+        # The files that these two open must not reach the hook.
         _installed_folders()
         _temporary_folder()
         _install_hook()
         _active.append(self)
 
     def stop(self) -> None:
-        """Note nothing more."""
+        """Record nothing more."""
         _active.remove(self)
 
     def expect(self, files: Iterable[Path]) -> None:
-        """Note files that are about to be read by something else than Python."""
+        """Record files that native code is about to read."""
         for file in files:
-            self._note_file(file)
+            self._add_file(file)
 
     def inputs(self) -> Inputs | None:
-        """Return what was read so far, None where a file has changed since it was read."""
+        """Return the inputs so far, None where a file has changed since it was read."""
         with unrecorded():
             return self._inputs()
 
     def _inputs(self) -> Inputs | None:
-        noted = {path: before for path, before in list(self._files.items()) if self._counts(path)}
-        if any(signature(path) != before for path, before in noted.items()):
+        recorded = {path: before for path, before in list(self._files.items()) if self._counts(path)}
+        if any(signature(path) != before for path, before in recorded.items()):
             return None
         loaded = {path for path in _loaded_files() if self._counts(path)}
-        native = {path for folder in {Path.cwd(), *(path.parent for path in noted)} for path in folder.glob(_NATIVE)}
-        sources = {path for path in {*noted, *loaded} if path.suffix == ".py"}
+        native = {path for folder in {Path.cwd(), *(path.parent for path in recorded)} for path in folder.glob(_NATIVE)}
+        sources = {path for path in {*recorded, *loaded} if path.suffix == ".py"}
         searched = {folder for folder in {*_search_path(), *(path.parent for path in sources)} if self._counts(folder)}
         listed = {folder for folder in list(self._folders) if self._counts(folder)}
-        taken = Inputs.of({*noted, *loaded, *native}, listed, searched)
+        taken = Inputs.of({*recorded, *loaded, *native}, listed, searched)
         # Taking the digests takes time, too.
-        return taken if all(signature(path) == before for path, before in noted.items()) else None
+        return taken if all(signature(path) == before for path, before in recorded.items()) else None
 
     def _counts(self, path: Path) -> bool:
         return not is_installed(path) and not any(path.is_relative_to(folder) for folder in self.outside)
 
-    def note(self, event: str, args: Sequence[object]) -> None:
-        """Note an audit event."""
+    def record(self, event: str, args: Sequence[object]) -> None:
+        """Record an audit event."""
         if event in _FILE_EVENTS:
             if event != "open" or not _only_writes(args):
-                self._note_file(_path(args[_FILE_EVENTS[event]]))
+                self._add_file(_path(args[_FILE_EVENTS[event]]))
         elif event in _LISTING_EVENTS:
-            self._note_folder(_path(args[0] or "."))
+            self._add_folder(_path(args[0] or "."))
         elif event in _TEMPORARY_EVENTS:
-            self._note_temporary(event, _path(args[0]))
+            self._add_temporary(event, _path(args[0]))
         elif not _is_own_program(args):
             self.programs += 1
 
-    def _note_file(self, path: Path | None) -> None:
+    def _add_file(self, path: Path | None) -> None:
         source = None if path is None else _source_of(path)
         if source is not None and source not in self._files and not is_installed(source):
             self._files[source] = signature(source)
 
-    def _note_temporary(self, event: str, path: Path | None) -> None:
+    def _add_temporary(self, event: str, path: Path | None) -> None:
         if path is None or not self._counts(path):
             return
         if event != "os.mkdir" or (path.is_relative_to(_temporary_folder()) and not path.exists()):
             self.outside.append(path)
 
-    def _note_folder(self, path: Path | None) -> None:
+    def _add_folder(self, path: Path | None) -> None:
         if path is not None and path not in self._folders and not is_installed(path) and not _is_search():
             self._folders.add(path)
 
@@ -123,7 +123,7 @@ class _Pause(threading.local):
 
 @contextmanager
 def unrecorded() -> Iterator[None]:
-    """Do what no result depends on: nothing that this thread reads meanwhile is noted."""
+    """Record nothing that this thread reads meanwhile: no result depends on it."""
     _pause.depth += 1
     try:
         yield
@@ -145,7 +145,7 @@ def _install_hook() -> None:
 def _hook(event: str, args: tuple[object, ...]) -> None:
     if _active and event in _EVENTS and not _pause.depth:
         for reads in _active:
-            reads.note(event, args)
+            reads.record(event, args)
 
 
 def _path(value: object) -> Path | None:
@@ -160,7 +160,7 @@ def _only_writes(args: Sequence[object]) -> bool:
 
 
 def _is_search() -> bool:
-    """Whether the folder whose listing is being noted is searched for modules, distributions or tests."""
+    """Whether the current listing of a folder is a search for modules, distributions or tests."""
     frame = sys._getframe(1)
     while frame.f_back is not None and _lists_for_others(frame.f_code.co_filename):
         frame = frame.f_back
@@ -174,7 +174,7 @@ def _is_finder(file: str) -> bool:
 
 
 def _lists_for_others(file: str) -> bool:
-    """Whether a file is this one, or of the library and no finder itself: `os`, `pathlib`, `glob`."""
+    """Whether a file is this one, or of the standard library and no finder: `os`, `pathlib`, `glob`."""
     if file in {__file__, "<frozen os>"}:
         return True
     return file.startswith(_library()) and "site-packages" not in file and not _is_finder(file)
@@ -192,7 +192,7 @@ def _is_own_program(args: Sequence[object]) -> bool:
 
 
 def _source_of(path: Path) -> Path:
-    """Return the file that bytecode was compiled from: importing a module may open nothing but that."""
+    """Return the source of a bytecode file: importing a module may open its bytecode alone."""
     stem, tag, _ = path.name.rpartition(_CACHE_TAG)
     if not tag or path.suffix != ".pyc":
         return path
@@ -217,7 +217,7 @@ def _temporary_folder() -> Path:
 
 
 def is_installed(path: Path) -> bool:
-    """Whether a path belongs to Python, to an installed package or to the system: their versions stand for it."""
+    """Whether a path belongs to Python, an installed package or the system, whose versions identify it."""
     return f"{path}{os.sep}".startswith(_installed_folders())
 
 

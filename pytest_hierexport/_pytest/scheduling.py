@@ -1,4 +1,4 @@
-"""The tests of a run on xdist's workers: a model's on one, every other test wherever there is room."""
+"""Schedules tests on xdist's workers: a model's tests on one worker, every other test on any."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class ByScope(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no type
 
     Its `remove_node` requeues what the dead worker had finished, as empty units that no worker ever completes
     (pytest-dev/pytest-xdist 1323, 1363, 1378), and the test that the worker died of, which ends the next worker
-    as well (1371). It also hands tests to a replacement that is still collecting (1362), and leaves one with a
+    as well (1371). It also assigns tests to a replacement that is still collecting (1362), and leaves one with a
     single test, for which it waits forever, because a worker starts a test only when it knows the next (1327).
-    Remove these methods when a release mends all of it.
+    Remove these methods when a release corrects all of it.
     """
 
     def remove_node(self, node: WorkerController) -> str | None:
         """Forget a worker; put the tests that it did not begin at the head of the queue.
 
-        Nothing is handed out here: the worker that takes the tests must find what is written of the crash.
-        Every worker that may take more has two tests or more waiting, and asks again when it finishes one.
+        No tests are assigned here: the worker that runs them must find the crash marker. Every worker that may take
+        more has at least two tests waiting, and asks again when it finishes one.
 
         Returns:
             The id of the test that the worker died of; None where it had none left.
@@ -68,13 +68,13 @@ class ByScope(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no type
             super()._reschedule(node)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        # The worker may have died and the news not have come: `remove_node` requeues what it was given.
+        # The worker may have died before xdist noticed: `remove_node` requeues its tests.
         with suppress(OSError):
             super()._assign_work_unit(node)
 
 
 class ByModel(ByScope):
-    """Groups by model: its export is made, and its graph loaded, once. All other tests go one by one."""
+    """Groups tests by model, so that it is exported and loaded once; all other tests are scheduled one by one."""
 
     def _split_scope(self, nodeid: str) -> str:
         scope, _, test = nodeid.rpartition("::")

@@ -1,10 +1,10 @@
-"""The run folder: a folder in TMPDIR for what a run writes for itself, and a lock that lasts as long as its session.
+"""Makes and removes the run folder, which holds a run's temporary files.
 
-    hierexport-RUN.lock   locked by the session, before the folder is there
+    hierexport-RUN.lock   locked by the session, before the folder is made
     hierexport-RUN/       the exports, the second exports, the crashes, temporary files
 
-A session that is killed cannot remove its folder. The next one does: it takes every lock that nobody holds, and
-removes the folder that belongs to it. A folder without a lock file of this form is not ours.
+A killed session cannot remove its run folder. The next session does: it acquires each lock that no process holds and
+removes the folder beside it. A folder without a lock file of this form is not ours.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _LOCK = re.compile(r"hierexport-[0-9a-f]{32}\.lock")
 
 
 def run_folder(run: str) -> Path:
-    """Return the folder of a run; 32 hexadecimal digits tell it from others."""
+    """Return the folder of a run with this id of 32 hexadecimal digits."""
     return Path(tempfile.gettempdir()) / f"hierexport-{run}"
 
 
 class RunFolder:
-    """The folder of a living session."""
+    """The folder of a living session, which it removes at its end: a plugin of pytest."""
 
     def __init__(self, path: Path) -> None:
         """Lock and make the folder.
@@ -76,5 +76,5 @@ def _remove(folder: Path, lock: BaseFileLock) -> None:
         shutil.rmtree(folder, ignore_errors=True)
     lock.release()
     if not folder.exists():
-        # Nobody takes the name again: it was made for one run.
+        # No other run takes the same name, so the lock can go after its release.
         Path(lock.lock_file).unlink(missing_ok=True)

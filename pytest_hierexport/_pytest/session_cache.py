@@ -1,4 +1,4 @@
-"""The cache of a session: from when it watches, what it compares, what it tells the user."""
+"""Connects the cache to a session of pytest: when recording starts, what identifies the session, what users see."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_hierexport._pytest.cache import Cache
-from pytest_hierexport._pytest.facts import early_plugins, facts_of
+from pytest_hierexport._pytest.identity import early_plugins, session_facts
 from pytest_hierexport._pytest.reads import Reads
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _WARNING = "cache-warning.txt"
 
 
 def watch(config: pytest.Config) -> None:
-    """Note what is read from now on, and which plugins of the project came before."""
+    """Record what is read from now on, and which plugins of the project were loaded before."""
     config.stash[_EARLY] = early_plugins(config.pluginmanager)
     config.stash[_READS] = reads = Reads()
     reads.start()
@@ -34,12 +34,12 @@ def watch(config: pytest.Config) -> None:
 
 
 def cache_of(config: pytest.Config, folder: Path, scratch: Path, outputs: Sequence[Path]) -> Cache | None:
-    """Return the cache of a session, None where it cannot be known what the session reads.
+    """Return the cache of a session, None where what the session reads was not recorded from the start.
 
     Args:
         config: The session's configuration.
-        folder: Where the results lie.
-        scratch: A folder of the run's own, where workers leave what the user should know.
+        folder: The folder of the cache.
+        scratch: The run folder, where workers leave warnings.
         outputs: Files and folders that the run writes, beside these two.
     """
     early = config.stash.get(_EARLY, ["this plugin, by a conftest.py,"])
@@ -50,11 +50,11 @@ def cache_of(config: pytest.Config, folder: Path, scratch: Path, outputs: Sequen
     reads.outside += [folder, scratch, *outputs]
     if config.pluginmanager.has_plugin("cacheprovider"):
         reads.outside.append(config.rootpath / config.getini("cache_dir"))
-    return Cache(folder, reads, partial(facts_of, config), partial(_warn, scratch), partial(_say, config))
+    return Cache(folder, reads, partial(session_facts, config), partial(_warn, scratch), partial(_say, config))
 
 
 def warning(scratch: Path) -> str:
-    """Return why results were not kept, in this process or in a worker; empty where they were."""
+    """Return the warning that results are not kept, from this process or a worker; empty where they are."""
     with suppress(OSError):
         return (scratch / _WARNING).read_text(encoding="utf-8")
     return ""
@@ -68,7 +68,7 @@ def _warn(scratch: Path, reason: str) -> None:
 
 
 def _say(config: pytest.Config, text: str) -> None:
-    """Tell the user at once, whatever captures what tests print."""
+    """Show the user a message at once, also while output is captured."""
     capture = config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled() if capture else nullcontext():
         print(f"\nhierexport: {text}", file=sys.stderr, flush=True)  # noqa: T201  # a worker has no terminal reporter

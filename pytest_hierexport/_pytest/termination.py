@@ -1,4 +1,4 @@
-"""SIGTERM ends a session as Ctrl-C does, so that it removes what it wrote; pytest by itself has no handler."""
+"""Ends a session at SIGTERM as at Ctrl-C, so that it removes its temporary files; pytest itself has no handler."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Terminated(KeyboardInterrupt):
 
 
 class TerminationPlugin:
-    """Handles SIGTERM from now until the session is over, unless somebody else does."""
+    """Handles SIGTERM until the session is over, unless another handler is installed."""
 
     def __init__(self, first: Callable[[], None]) -> None:
         """Install the handler.
 
         Args:
-            first: What is done before the session ends.
+            first: Called before the session ends.
         """
         self._first = first
         self._terminated = False

@@ -1,4 +1,4 @@
-"""xdist's workers, as the process that started them sees them: what they share, how they end."""
+"""Connects the controller to xdist's workers: the run that they share, the scheduler, the cause of their end."""
 
 from __future__ import annotations
 
@@ -8,30 +8,34 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_hierexport._pytest.crashes import Crash, ending
-from pytest_hierexport._pytest.run import failure
+from pytest_hierexport._pytest.messages import crash_error, error_message
+from pytest_hierexport._pytest.recording import mark
 
 if TYPE_CHECKING:
     from xdist.scheduler import Scheduling
     from xdist.workermanage import WorkerController
 
-    from pytest_hierexport._pytest.recording import Recording
     from pytest_hierexport._pytest.run import Run
 
-__all__ = ["RUN_ID", "WorkersPlugin"]
+__all__ = ["RUN_ID", "WorkersPlugin", "is_worker"]
 
 RUN_ID = "hierexport"
 """The key of the run's id in a worker's input."""
 _WAIT = 5.0
-"""How many seconds a worker has to end after its connection did."""
+"""The seconds that a worker has to end after its connection did."""
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Whether this process is a worker of xdist."""
+    return hasattr(config, "workerinput")
 
 
 class WorkersPlugin:
     """The hooks of xdist in the process that starts the workers."""
 
-    def __init__(self, run: Run, recording: Recording) -> None:
+    def __init__(self, run: Run) -> None:
         """Serve the run."""
         self.run = run
-        self.recording = recording
         self._workers: list[WorkerController] = []
 
     @pytest.hookimpl(optionalhook=True)
@@ -49,17 +53,16 @@ class WorkersPlugin:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport) -> None:
-        """Write that a model ended a worker, and fail the test that did with the cause."""
-        found = self.run.check_of(crashitem)
+        """Record that a model ended a worker, and fail its test with the cause."""
+        found = self.run.plan.check_of(crashitem)
         if found is None:
             return
         case, test, check = found
         node: WorkerController = report.node
         crash = Crash(case.name, test, f"worker {node.gateway.id}", ending(_exit_code(node)))
         self.run.crashes.add(crash)
-        error = crash.error(self.run.repeat(case, test, "-n0"))
-        report.longrepr = failure(self.run, case, test, "ended its process", error)
-        self.recording.mark(report, case, check, report.longrepr)
+        report.longrepr = error_message(self.run, case, test, "ended its process", crash_error(self.run, case, crash))
+        mark(report, case, check, report.longrepr)
 
     def terminate(self) -> None:
         """End the workers at once."""
@@ -70,7 +73,7 @@ class WorkersPlugin:
 
 
 def _process(node: WorkerController) -> subprocess.Popen[bytes] | None:
-    """Return a worker's process, which execnet does not give away; None where it runs on another machine."""
+    """Return a worker's process, for which execnet has no public name; None where it runs on another machine."""
     process = getattr(getattr(node.gateway, "_io", None), "popen", None)
     return process if isinstance(process, subprocess.Popen) else None
 

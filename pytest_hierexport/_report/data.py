@@ -1,4 +1,4 @@
-"""The results as JSON."""
+"""Formats the results as JSON."""
 
 from __future__ import annotations
 
@@ -7,42 +7,29 @@ from dataclasses import asdict
 from typing import Any
 
 from pytest_hierexport._files.ownership import GENERATOR
-from pytest_hierexport._report.results import Model, Results, Verdict
+from pytest_hierexport._report.results import Model, Results, Status
 
-__all__ = ["as_dict", "as_json"]
+__all__ = ["as_json"]
 
-FORMAT = 1
+_FORMAT = 1
 
 
 def as_json(results: Results) -> str:
     """Return the results as a JSON text; docs/pytest.md describes its keys."""
-    # In ASCII: JSON's own escapes keep every name whole, those included that no UTF-8 text can hold.
-    return json.dumps(as_dict(results), indent=2) + "\n"
-
-
-def as_dict(results: Results) -> dict[str, Any]:
-    """Return what :func:`as_json` writes."""
-    return {
+    content = {
         "generator": GENERATOR,
-        "format": FORMAT,
+        "format": _FORMAT,
         "rules": [asdict(rule) for rule in results.rules],
         "models": [_model(results, model) for model in results.models],
-        "verdicts": {verdict.value: results.count(verdict) for verdict in Verdict},
+        "verdicts": {status.value: results.count(status) for status in Status},
         "cardinal_rules_not_run": results.cardinal_not_run(),
         "orphaned_snapshots": list(results.orphans),
     }
+    # In ASCII: JSON's escapes represent any name, also one with lone surrogates, which UTF-8 cannot.
+    return json.dumps(content, indent=2) + "\n"
 
 
 def _model(results: Results, model: Model) -> dict[str, Any]:
-    checks = {
-        column: {"verdict": model.verdict(column).value}
-        | (
-            {"message": model.checks[column].message, "seconds": round(model.checks[column].seconds, 3)}
-            if column in model.checks
-            else {}
-        )
-        for column in results.columns
-    }
     return {
         "name": model.name,
         "source": model.source,
@@ -52,6 +39,14 @@ def _model(results: Results, model: Model) -> dict[str, Any]:
         "warnings": list(model.warnings),
         "nodes": model.nodes,
         "coverage": model.coverage,
-        "checks": checks,
+        "checks": {column: _check(model, column) for column in results.columns},
         "hierarchy": model.hierarchy,
     }
+
+
+def _check(model: Model, column: str) -> dict[str, Any]:
+    verdict = {"verdict": model.status(column).value}
+    if column not in model.checks:
+        return verdict
+    check = model.checks[column]
+    return {**verdict, "message": check.message, "seconds": round(check.seconds, 3)}

@@ -1,4 +1,4 @@
-"""The results as one self-contained page of HTML."""
+"""Formats the results as one self-contained page of HTML."""
 
 from __future__ import annotations
 
@@ -6,15 +6,7 @@ import html
 
 from pytest_hierexport._calls.names import one_line, printable
 from pytest_hierexport._files.ownership import GENERATOR
-from pytest_hierexport._report.results import (
-    Model,
-    Results,
-    Verdict,
-    cardinal_line,
-    notes_of,
-    orphans_line,
-    warnings_of,
-)
+from pytest_hierexport._report.results import Model, Results, Status, remarks_of, warnings_of
 
 __all__ = ["as_html"]
 
@@ -32,16 +24,15 @@ td.known { background: #fdf3d8; } td.skipped, td.not { color: #6b7280; }
 
 def as_html(results: Results) -> str:
     """Return a page that needs no other file: the table, the failures, the hierarchy of every model."""
-    remarks = [*notes_of(results), *filter(None, (cardinal_line(results), orphans_line(results)))]
     parts = [
         "<!doctype html>",
         f'<html lang="en"><head><meta charset="utf-8"><meta name="generator" content="{GENERATOR}">',
         "<title>hierexport</title>",
         f"<style>{_STYLE}</style></head><body>",
         "<h1>hierexport</h1>",
-        f"<p>{_escape(', '.join(f'{results.count(v)} {v.value}' for v in Verdict if results.count(v)))}</p>",
+        f"<p>{_escape(', '.join(f'{results.count(s)} {s.value}' for s in Status if results.count(s)))}</p>",
         *(f'<p class="warning">{_escape(warning)}</p>' for warning in warnings_of(results)),
-        *(f"<p>{_escape(remark)}</p>" for remark in remarks),
+        *(f"<p>{_escape(remark)}</p>" for remark in remarks_of(results)),
         _table(results),
         _rules(results),
         *(_failure(model, name, check.message) for model, name, check in results.failures()),
@@ -60,9 +51,10 @@ def _table(results: Results) -> str:
 def _row(results: Results, model: Model) -> str:
     cells = [f"<td>{_escape(model.name)}</td><td>{_escape(model.exporter)}</td><td>{model.nodes or ''}</td>"]
     for column in results.columns:
-        verdict = model.verdict(column).value
-        link = f'<a href="#{_escape(_anchor(model, column))}">{verdict}</a>' if verdict == "failed" else verdict
-        cells.append(f'<td class="{verdict}">{link}</td>')
+        status = model.status(column)
+        word = status.value
+        link = f'<a href="#{_escape(_anchor(model, column))}">{word}</a>' if status is Status.FAILED else word
+        cells.append(f'<td class="{word}">{link}</td>')
     return "".join(cells)
 
 
@@ -81,7 +73,7 @@ def _hierarchy(model: Model) -> str:
 
 
 def _escape(text: str) -> str:
-    """Return a line of text as HTML that shows it as it stands, its control characters escaped."""
+    """Return HTML that shows a line of text literally, its control characters escaped."""
     return html.escape(one_line(text))
 
 

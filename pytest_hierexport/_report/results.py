@@ -1,20 +1,20 @@
-"""What became of every check of a run, as the processes that ran it told."""
+"""Holds the results of a run: the status of every check on every model, and the lines below their table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from textwrap import shorten
 
-__all__ = ["SNAPSHOT", "Check", "Model", "Results", "RuleText", "Verdict"]
+__all__ = ["SNAPSHOT", "Check", "Model", "Results", "RuleText", "Status", "cardinal_line", "remarks_of", "warnings_of"]
 
 SNAPSHOT = "snapshot"
 """The name of the check that is no rule."""
 
 
-class Verdict(str, Enum):
-    """How a check ended."""
+class Status(str, Enum):
+    """The status of a check."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -27,15 +27,15 @@ class Verdict(str, Enum):
 class Check:
     """One rule, or the snapshot, on one model."""
 
-    verdict: Verdict
+    status: Status
     message: str = ""
-    """What the failure showed, or why it was skipped."""
+    """The message of a failure, or the reason for a skip."""
     seconds: float = 0.0
 
 
 @dataclass(frozen=True)
 class RuleText:
-    """A rule, as far as people read it."""
+    """A rule as reports show it."""
 
     id: str
     promise: str
@@ -44,25 +44,25 @@ class RuleText:
 
 @dataclass(frozen=True)
 class Model:
-    """What became of one model."""
+    """The results of one model."""
 
     name: str
     source: str
     anchor: str
     file: str
-    """The file that makes the model, relative to the root; the anchor where there is none."""
+    """The file that defines the model, relative to the root; the anchor where there is none."""
     line: int = 1
     checks: dict[str, Check] = field(default_factory=dict)
     exporter: str = ""
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    """What may make the exported graph another than the model: shown in red."""
+    """Why the exported graph may differ from the model: shown in red."""
     coverage: dict[str, int] = field(default_factory=dict)
     hierarchy: str = ""
 
-    def verdict(self, check: str) -> Verdict:
-        """Return how a check ended; `not run` where it did not begin."""
-        return self.checks[check].verdict if check in self.checks else Verdict.NOT_RUN
+    def status(self, check: str) -> Status:
+        """Return the status of a check."""
+        return self.checks[check].status if check in self.checks else Status.NOT_RUN
 
     @property
     def nodes(self) -> int:
@@ -93,7 +93,7 @@ class Results:
         """Return the cardinal rules that were left out, by model."""
         cardinal = [rule.id for rule in self.rules if rule.cardinal]
         left_out = {
-            model.name: [rule for rule in cardinal if model.verdict(rule) is Verdict.NOT_RUN] for model in self.models
+            model.name: [rule for rule in cardinal if model.status(rule) is Status.NOT_RUN] for model in self.models
         }
         return {name: rules for name, rules in left_out.items() if rules}
 
@@ -103,12 +103,12 @@ class Results:
             (model, name, check)
             for model in self.models
             for name, check in model.checks.items()
-            if check.verdict is Verdict.FAILED
+            if check.status is Status.FAILED
         ]
 
-    def count(self, verdict: Verdict) -> int:
-        """Count the checks that ended so."""
-        return sum(model.verdict(column) is verdict for model in self.models for column in self.columns)
+    def count(self, status: Status) -> int:
+        """Count the checks of that status."""
+        return sum(model.status(column) is status for model in self.models for column in self.columns)
 
 
 def cardinal_line(results: Results, most: int = 5) -> str:
@@ -129,23 +129,25 @@ def _listed(names: Sequence[str], total: int, most: int) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def notes_of(results: Results) -> Iterable[str]:
-    """Return what people should know of an export and its checks, one line each, bounded in length."""
-    for model in results.models:
-        skipped = (
-            f"{rule.id} is neither kept nor broken: {model.checks[rule.id].message}"
-            for rule in results.rules
-            if model.verdict(rule.id) is Verdict.SKIPPED
-        )
-        yield from (_line(model, note) for note in (*model.notes, *skipped))
+def _skipped(results: Results, model: Model) -> Iterator[str]:
+    """Yield a note for each rule that gave no verdict."""
+    for rule in results.rules:
+        if model.status(rule.id) is Status.SKIPPED:
+            yield f"{rule.id} is neither kept nor broken: {model.checks[rule.id].message}"
+
+
+def remarks_of(results: Results) -> list[str]:
+    """Return the lines below the table: notes on exports, cardinal rules that did not run, orphaned snapshots."""
+    notes = [_line(model, note) for model in results.models for note in (*model.notes, *_skipped(results, model))]
+    return [*notes, *filter(None, (cardinal_line(results), _orphans_line(results)))]
 
 
 def warnings_of(results: Results) -> list[str]:
-    """Return what may make an exported graph another than its model, one line each, bounded in length."""
+    """Return why exported graphs may differ from their models, one line each, bounded in length."""
     return [_line(model, warning) for model in results.models for warning in model.warnings]
 
 
-def orphans_line(results: Results, most: int = 5) -> str:
+def _orphans_line(results: Results, most: int = 5) -> str:
     """Return the line that names the snapshots of models that are gone; empty where there are none."""
     if not results.orphans:
         return ""

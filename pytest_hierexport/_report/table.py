@@ -1,4 +1,4 @@
-"""The table of models and rules, for the terminal and for Markdown."""
+"""Formats the table of models and rules, for the terminal and for Markdown."""
 
 from __future__ import annotations
 
@@ -8,49 +8,41 @@ from collections.abc import Sequence
 
 from pytest_hierexport._calls.names import one_line, printable
 from pytest_hierexport._files.ownership import GENERATOR
-from pytest_hierexport._report.results import (
-    Model,
-    Results,
-    Verdict,
-    cardinal_line,
-    notes_of,
-    orphans_line,
-    warnings_of,
-)
+from pytest_hierexport._report.results import Model, Results, Status, remarks_of, warnings_of
 
 __all__ = ["as_lines", "as_markdown"]
 
 _WORDS = {
-    Verdict.PASSED: "pass",
-    Verdict.FAILED: "FAIL",
-    Verdict.KNOWN: "known",
-    Verdict.SKIPPED: "skip",
-    Verdict.NOT_RUN: "-",
+    Status.PASSED: "pass",
+    Status.FAILED: "FAIL",
+    Status.KNOWN: "known",
+    Status.SKIPPED: "skip",
+    Status.NOT_RUN: "-",
 }
 _SIGNS = {
-    Verdict.PASSED: "✅",
-    Verdict.FAILED: "❌",
-    Verdict.KNOWN: "⚠️ known",
-    Verdict.SKIPPED: "skipped",
-    Verdict.NOT_RUN: "not run",
+    Status.PASSED: "✅",
+    Status.FAILED: "❌",
+    Status.KNOWN: "⚠️ known",
+    Status.SKIPPED: "skipped",
+    Status.NOT_RUN: "not run",
 }
-# Words, with the punctuation of prose after them: nothing that Markdown, or GitHub in it, makes something of.
+# Words, each with the punctuation of prose after it: none of it is syntax in Markdown or on GitHub.
 _PLAIN = re.compile(r"(?:\(?[^\W_]+(?:[-_'][^\W_]+)*[),;:.]*(?: |$))+")
 
 
 def as_lines(results: Results) -> list[str]:
-    """Return the table for a terminal, with what must be said below it but for warnings, which are red there."""
+    """Return the table for a terminal and the remarks below it; warnings, which are red there, are left out."""
     rows = [
         ["model", "exporter", "nodes", *_headings(results.columns)],
         *([one_line(cell) for cell in _row(results, model, _WORDS)] for model in results.models),
     ]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return [*lines, *_remarks(results)]
+    return [*lines, *remarks_of(results)]
 
 
 def as_markdown(results: Results) -> str:
-    """Return a summary for a pull request: the table, the failures, what must be said."""
+    """Return a summary for a pull request: the table, the failures, the warnings and remarks."""
     header = ["model", "exporter", "nodes", *results.columns]
     rows = [list(map(_cell, header)), ["---"] * len(header)]
     for model in results.models:
@@ -73,12 +65,12 @@ def as_markdown(results: Results) -> str:
             "",
         ]
     lines += [f"- 🔴 **{_inline(warning)}**" for warning in warnings_of(results)]
-    lines += [f"- {_inline(remark)}" for remark in _remarks(results)]
+    lines += [f"- {_inline(remark)}" for remark in remarks_of(results)]
     return "\n".join(lines).rstrip() + "\n"
 
 
 def _headings(columns: Sequence[str]) -> list[str]:
-    """Leave out what an id has in common with the one before it: ten rules fit a terminal's line."""
+    """Shorten ids that begin like the one before, so that ten rules fit a terminal's line."""
     families = [column.rpartition("-")[0] for column in columns]
     before = [None, *families]
     return [
@@ -87,13 +79,9 @@ def _headings(columns: Sequence[str]) -> list[str]:
     ]
 
 
-def _row(results: Results, model: Model, words: dict[Verdict, str]) -> list[str]:
-    verdicts = [words[model.verdict(column)] for column in results.columns]
+def _row(results: Results, model: Model, words: dict[Status, str]) -> list[str]:
+    verdicts = [words[model.status(column)] for column in results.columns]
     return [model.name, model.exporter or "-", str(model.nodes or "-"), *verdicts]
-
-
-def _remarks(results: Results) -> list[str]:
-    return [*notes_of(results), *filter(None, (cardinal_line(results), orphans_line(results)))]
 
 
 def _cell(text: str) -> str:
@@ -102,9 +90,9 @@ def _cell(text: str) -> str:
 
 
 def _inline(text: str) -> str:
-    """Return Markdown that shows text as it stands: as code, unless no character of it means anything.
+    """Return Markdown that shows text literally: as code, unless it is plain words.
 
-    In code there are no links, mentions, images or tags; backslashes would not keep an address from being one.
+    Code holds no links, mentions, images or tags; a backslash would not stop an address from becoming a link.
     """
     shown = one_line(text)
     if _PLAIN.fullmatch(shown):
@@ -115,7 +103,7 @@ def _inline(text: str) -> str:
 
 
 def _html(text: str) -> str:
-    """Return HTML that shows text as it stands, in the way of :func:`_inline`."""
+    """Return HTML that shows text literally, like :func:`_inline`."""
     shown = one_line(text)
     return shown if _PLAIN.fullmatch(shown) else f"<code>{html.escape(shown)}</code>"
 

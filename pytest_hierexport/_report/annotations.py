@@ -1,4 +1,4 @@
-"""Failures as GitHub Actions' workflow commands, which annotate the pull request."""
+"""Formats failures as GitHub Actions' workflow commands, which annotate the pull request."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__ = ["error_commands"]
 
 
 def error_commands(results: Results) -> Iterator[str]:
-    """Yield an `::error …` line per failure; one for a model whose checks all failed with the same words."""
-    said: set[tuple[str, str]] = set()
+    """Yield an `::error …` line per failure; equal messages of a model give one line."""
+    shown: set[tuple[str, str]] = set()
     for model, check, outcome in results.failures():
-        if (model.name, _gist(outcome.message)) in said:
+        if (model.name, _gist(outcome.message)) in shown:
             continue
-        said.add((model.name, _gist(outcome.message)))
+        shown.add((model.name, _gist(outcome.message)))
         properties = f"file={_property(model.file)},line={model.line},title={_property(f'{model.name}: {check}')}"
         yield f"::error {properties}::{_data(outcome.message)}"
 

@@ -1,0 +1,100 @@
+"""Words the messages of failing items, from what a check found to the command that repeats it.
+
+bert: could not be exported
+  expected  ...
+  found     ...
+  to do     ...
+  kept      .hierexport/bert/model.onnx
+  repeat    pytest --hierexport-models=bert .::bert::test_snapshot
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pytest_hierexport._calls.names import one_line
+from pytest_hierexport._errors import CrashError, HierexportError
+from pytest_hierexport._pytest.kept_files import keep_files
+from pytest_hierexport._rules.messages import aligned, broken
+
+if TYPE_CHECKING:
+    from pytest_hierexport._cases import Case
+    from pytest_hierexport._cases.case import KnownFailure
+    from pytest_hierexport._pytest.crashes import Crash
+    from pytest_hierexport._pytest.plan import Plan
+    from pytest_hierexport._pytest.run import Run
+    from pytest_hierexport._rules.base import Rule, Violation
+
+__all__ = [
+    "block",
+    "crash_error",
+    "error_message",
+    "known_failure_message",
+    "repeat_command",
+    "rule_message",
+    "update_command",
+]
+
+
+def repeat_command(plan: Plan, case: Case, test: str, *more: str) -> str:
+    """Return the command that runs one item again, from the folder that pytest was started in.
+
+    Args:
+        plan: The plan of the run.
+        case: The item's model.
+        test: The item's name.
+        more: Further options.
+    """
+    item = plan.item_id(case, test, plan.config.invocation_params.dir)
+    return shlex.join(["pytest", *more, *_options(plan, [case.source]), item])
+
+
+def update_command(plan: Plan) -> str:
+    """Return the command that updates all models' snapshots, removes orphans and keeps other tests' snapshots."""
+    return shlex.join(["pytest", *_options(plan, plan.settings.selectors), "-m", "hierexport", "--snapshot-update"])
+
+
+def _options(plan: Plan, selectors: Sequence[str]) -> list[str]:
+    file, root = plan.config.getoption("inifilename"), plan.config.getoption("rootdir")
+    own = [*(["-c", str(file)] if file else []), *([f"--rootdir={root}"] if root else [])]
+    return [*own, *plan.settings.arguments(selectors)]
+
+
+def block(run: Run, case: Case, test: str, parts: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the labelled lines of a failing item, with the files that are kept and the command that repeats it."""
+    ends = [("kept", keep_files(run, case)), ("repeat", repeat_command(run.plan, case, test))]
+    return aligned([*parts, *ends])
+
+
+def error_message(run: Run, case: Case, test: str, title: str, error: HierexportError) -> str:
+    """Return the message of an item whose check could not run."""
+    parts = [("expected", error.expected), ("found", error.found), ("to do", error.do)]
+    shown = [(label, one_line(text)) for label, text in parts]
+    return "\n".join([one_line(f"{case.name}: {title}"), *block(run, case, test, shown)])
+
+
+def crash_error(run: Run, case: Case, crash: Crash) -> CrashError:
+    """Return the error of the tests of a model that ended a process."""
+    return crash.error(repeat_command(run.plan, case, crash.test, "-n0"))
+
+
+def rule_message(run: Run, case: Case, rule: Rule, violations: Sequence[Violation]) -> str:
+    """Return the message of an item whose rule is broken."""
+    lines = [broken(rule, case.name, violations), ""]
+    known = case.known_failure(rule.id)
+    if known is not None and known.expired:
+        lines.append(f"  the known failure ({known.reason}) expired on {known.until}")
+    return "\n".join([*lines, *block(run, case, f"test_must[{rule.id}]", [])])
+
+
+def known_failure_message(plan: Plan, case: Case, known: KnownFailure) -> str:
+    """Return the message of an item whose rule passes although it is known to fail."""
+    parts = [
+        ("expected", f"{known.rule} to fail, as is known until {known.until}: {known.reason}"),
+        ("found", "it holds"),
+        ("to do", f"remove the known failure from {case.manifest}"),
+        ("repeat", repeat_command(plan, case, f"test_must[{known.rule}]")),
+    ]
+    return "\n".join([one_line(f"{case.name}: the known failure of {known.rule} is over"), *aligned(parts)])

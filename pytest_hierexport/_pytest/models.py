@@ -1,0 +1,140 @@
+"""Answers pytest's hooks in a session with models: collects their items, records their reports, ends the run."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_hierexport._calls.names import one_line, printable
+from pytest_hierexport._files.paths import absolute
+from pytest_hierexport._files.temporary import keep_temporary_files_in
+from pytest_hierexport._pytest import collection
+from pytest_hierexport._pytest.items import ModelSuite
+from pytest_hierexport._pytest.messages import known_failure_message
+from pytest_hierexport._pytest.recording import mark, message_of
+from pytest_hierexport._pytest.session_cache import warning
+from pytest_hierexport._pytest.snapshots import unused_ignored
+from pytest_hierexport._pytest.workers import is_worker
+from pytest_hierexport._report.results import SNAPSHOT
+from pytest_hierexport._rules.base import Rule
+
+if TYPE_CHECKING:
+    from pytest_hierexport._cases import Case
+    from pytest_hierexport._pytest.run import Run
+    from pytest_hierexport._pytest.summary import Summary
+
+__all__ = ["ModelsPlugin"]
+
+
+class ModelsPlugin:
+    """The hooks of a session that has models."""
+
+    def __init__(self, run: Run, summary: Summary) -> None:
+        """Serve the run."""
+        self.run, self.plan, self.summary = run, run.plan, summary
+        self.relayed = collection.relayed(run.plan)
+        self.by_id = any(collection.named_anchors(run.plan).values())
+        self._temporary_home = keep_temporary_files_in(run.folder)
+
+    def pytest_report_header(self) -> str:
+        """Name the models."""
+        return self.plan.title()
+
+    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+        """Collect the models of an anchor."""
+        path = absolute(file_path)
+        if path == self.plan.relay:
+            return collection.relay(parent, path, self.relayed)
+        cases = self.plan.anchors.get(path)
+        return collection.cases_file(parent, path, cases) if cases and path not in self.relayed else None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pycollect_makemodule(self, module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+        """Stop pytest from importing a factory's file as a test module because it is among our arguments."""
+        if collection.replaces_module(self.plan, module_path):
+            return collection.cases_file(parent, module_path, ())
+        return None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Check that every model was collected: a missing one would not be noticed."""
+        if config.getoption("lf", default=False) or self.by_id:
+            return
+        collected = {_case(item).name for item in items if _is_ours(item)}
+        missing = [case.name for case in self.plan.cases if case.name not in collected]
+        if missing:
+            raise pytest.UsageError(
+                f"hierexport: expected tests of {one_line(', '.join(missing))}; found none\n"
+                "to do: find the conftest or plugin that keeps pytest from collecting the file of the models"
+            )
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Announce the models that one second process exports once more; identify the session for the cache."""
+        from pytest_hierexport._rules import repeats
+        from pytest_hierexport._rules.must_008 import RULE
+
+        repeated = [_case(item) for item in session.items if _is_ours(item) and _rule(item) is RULE]
+        repeats.announce(repeated, self.run.folder / "repeats")
+        if self.run.store.cache is not None:
+            self.run.store.cache.begin()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Mark a report with its check, for the process that writes the summary."""
+        report = yield
+        if _is_ours(item):
+            error = call.excinfo.value if call.excinfo else None
+            case, rule = _case(item), _rule(item)
+            known = None if rule is None or error is not None else case.known_failure(rule.id)
+            if report.failed and known is not None:
+                # The rule passed; pytest's own message is "[XPASS(strict)]".
+                report.longrepr = printable(known_failure_message(self.plan, case, known))
+            mark(report, case, SNAPSHOT if rule is None else rule.id, message_of(report, error))
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Record a report of this process or a worker."""
+        self.summary.recording.add(report)
+
+    # Around syrupy's end of the session and inside the terminal's.
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None]:
+        """Write the reports; remove the snapshots of models that are no longer selected."""
+        with unused_ignored(session.config):
+            yield
+        if not is_worker(session.config):
+            self.summary.finish()
+            if self.summary.fails and session.exitstatus == pytest.ExitCode.OK:
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print the table of models and rules, and the cache's warning."""
+        if not is_worker(self.plan.config):
+            self.summary.print(terminalreporter)
+            if not_kept := warning(self.run.folder):
+                terminalreporter.write_line(f"hierexport: {not_kept}", yellow=True)
+
+    def pytest_unconfigure(self) -> None:
+        """Restore the folder for temporary files."""
+        keep_temporary_files_in(self._temporary_home)
+
+
+def _is_ours(item: pytest.Item) -> bool:
+    cls = getattr(item, "cls", None)
+    return isinstance(cls, type) and issubclass(cls, ModelSuite)
+
+
+def _case(item: pytest.Item) -> Case:
+    case: Case = item.cls.case  # type: ignore[attr-defined]  # one of ours has a class
+    return case
+
+
+def _rule(item: pytest.Item) -> Rule | None:
+    callspec = getattr(item, "callspec", None)
+    rule = None if callspec is None else callspec.params.get("must")
+    return rule if isinstance(rule, Rule) else None

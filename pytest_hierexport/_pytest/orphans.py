@@ -1,0 +1,147 @@
+"""Finds and removes orphans: snapshots of models that no selection states any more.
+
+Several selections may share a folder of snapshots: two configuration files, a manifest and a factory on the command
+line. The folder's list (see :mod:`pytest_hierexport._files.ownership`) names the selections that each snapshot was
+written for. A run judges its own selections alone, and only where it is complete:
+
+    list:  bert.txt: a.ini     t5.txt: a.ini, b.ini     gpt.txt: b.ini
+    a.ini states no model any more:   bert.txt is an orphan;  t5.txt and gpt.txt stay
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_hierexport._cases.selectors import EVERYTHING
+from pytest_hierexport._files import ownership
+from pytest_hierexport._pytest.snapshots import is_updating
+from pytest_hierexport._report.results import SNAPSHOT, Results, Status
+
+if TYPE_CHECKING:
+    from pytest_hierexport._cases import Case
+    from pytest_hierexport._pytest.plan import Plan
+
+__all__ = ["find_orphans", "is_complete", "removes_orphans", "update_lists"]
+
+_CHECKED = frozenset({Status.PASSED, Status.FAILED})
+
+
+def is_complete(plan: Plan, results: Results) -> bool:
+    """Whether the run checked the snapshot of every selected model: none filtered, deselected or skipped."""
+    option = plan.config.getoption
+    filtered = option("keyword") or option("markexpr") not in {"", "hierexport"} or option("lf", default=False)
+    ids = any("::" in argument for argument in option("file_or_dir") or ())
+    unused = not option("disable_unused_snapshots", default=False)
+    checked = all(model.status(SNAPSHOT) in _CHECKED for model in results.models)
+    return bool(checked and unused and not (filtered or ids))
+
+
+def removes_orphans(plan: Plan, results: Results) -> bool:
+    """Whether a complete run removes orphans: it updates snapshots, and nothing failed."""
+    option = plan.config.getoption
+    updates = option("update_snapshots", default=False) and not option("no_cleanup", default=False)
+    return bool(updates and not results.failures())
+
+
+def update_lists(plan: Plan, results: Results, *, remove: bool) -> list[str]:
+    """List the snapshots that a run updated; remove orphans and return their names.
+
+    Args:
+        plan: The plan of the plan.
+        results: The results of its checks: a snapshot that failed was not written.
+        remove: Whether to remove orphans.
+
+    Raises:
+        OSError: A list cannot be written, or a snapshot not removed.
+    """
+    if not is_updating(plan.config):
+        return []
+    passed = {model.name for model in results.models if model.status(SNAPSHOT) is Status.PASSED}
+    folders = _folders(plan, whole=remove)
+    return sorted(name for folder in folders for name in folder.update(passed))
+
+
+def find_orphans(plan: Plan) -> list[Path]:
+    """Return the orphans of a complete run."""
+    return sorted(file for folder in _folders(plan, whole=True) for file in folder.orphans())
+
+
+@dataclass(frozen=True)
+class _Folder:
+    """A folder of snapshots and the selections of a run."""
+
+    path: Path
+    cases: Mapping[str, Case]
+    """The run's case of each snapshot, by the file's name."""
+    selections: Mapping[str, tuple[str, ...]]
+    """The selections that state these cases, by the file's name."""
+    whole: frozenset[str]
+    """The selections of which the run selects every model."""
+
+    def orphans(self) -> list[Path]:
+        """Return the snapshots of no case that were written for whole selections and for no other that still exists."""
+        from pytest_hierexport._snapshot import is_snapshot
+
+        listed = ownership.read_list(self.path)
+        gone = [name for name, owners in listed.items() if self.whole.intersection(owners) and not self._others(owners)]
+        return [self.path / name for name in gone if name not in self.cases and is_snapshot(self.path / name)]
+
+    def update(self, passed: Iterable[str]) -> list[str]:
+        """Remove orphans, write the list anew and return the names of the removed."""
+        removed = ownership.remove(self.path, [file.name for file in self.orphans()])
+        files = {name: self._others(owners) for name, owners in ownership.read_list(self.path).items()}
+        for name, case in self.cases.items():
+            if case.name in passed:
+                files[name] = {*files.get(name, ()), *self.selections[name]}
+        ownership.write_list(self.path, {name: tuple(sorted(owners)) for name, owners in files.items() if owners})
+        return [Path(name).stem for name in removed]
+
+    def _others(self, owners: Iterable[str]) -> set[str]:
+        """Return the owners without the whole selections and without files that do not exist any more."""
+        return {owner for owner in owners if owner not in self.whole and not self._is_gone(owner)}
+
+    def _is_gone(self, owner: str) -> bool:
+        return owner.endswith((".toml", ".ini", ".cfg")) and not (self.path.parent / owner).exists()
+
+
+def _folders(plan: Plan, *, whole: bool) -> Iterator[_Folder]:
+    from pytest_hierexport._pytest.extension import snapshot_file
+
+    by_file = {snapshot_file(plan.anchor(case), case.name): case for case in plan.cases}
+    for folder in dict.fromkeys(file.parent for file in by_file):
+        cases = {file.name: case for file, case in by_file.items() if file.parent == folder}
+        selections = {name: _named(_selections_of(plan, case), folder) for name, case in cases.items()}
+        yield _Folder(folder, cases, selections, frozenset(_named(_whole(plan), folder) if whole else ()))
+
+
+def _named(selections: Iterable[Path | str], folder: Path) -> tuple[str, ...]:
+    """Return selections as a list names them: files by their path from the parent of the list's folder."""
+    return tuple(
+        Path(os.path.relpath(selection, folder.parent)).as_posix() if isinstance(selection, Path) else selection
+        for selection in selections
+    )
+
+
+def _selections_of(plan: Plan, case: Case) -> list[Path | str]:
+    """Return the selections that state a case: files, else its selector, else `all` where it is of the zoo."""
+    from pytest_hierexport._cases.zoo import ZOO
+
+    settings, ini = plan.settings, plan.config.inipath
+    by_ini = ini is not None and (settings.given.models is None or case.source in (settings.stated.models or ()))
+    files = [path for path in (case.manifest, ini if by_ini else None) if path is not None]
+    return [*files] or [EVERYTHING if case.source in ZOO else case.source]
+
+
+def _whole(plan: Plan) -> list[Path | str]:
+    """Return the selections of which a run selects every model."""
+    settings, ini = plan.settings, plan.config.inipath
+    overridden = any(text.startswith("hierexport_models") for text in plan.config.getoption("override_ini") or ())
+    stated = settings.stated.models
+    by_ini = settings.given.models is None or (stated and set(stated) <= set(settings.selectors))
+    whole: list[Path | str] = [case.manifest for case in plan.cases if case.manifest is not None]
+    whole += [ini] if ini is not None and by_ini and not overridden else []
+    return [*whole, EVERYTHING] if EVERYTHING in settings.selectors else whole

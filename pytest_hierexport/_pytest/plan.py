@@ -1,0 +1,134 @@
+"""Plans a run: from the options to the selected cases, the path that each case's items belong to, and the rules."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_hierexport._calls.names import one_line
+from pytest_hierexport._cases import Case, select
+from pytest_hierexport._errors import UsageError, nearest
+from pytest_hierexport._pytest.ids import escape
+from pytest_hierexport._pytest.settings import Settings
+from pytest_hierexport._report.results import SNAPSHOT
+
+if TYPE_CHECKING:
+    import pytest
+
+    from pytest_hierexport._rules.base import Rule
+
+__all__ = ["Plan", "selected_cases"]
+
+_TITLED = 8
+"""The number of models that the title names."""
+
+
+def selected_cases(settings: Settings) -> tuple[Case, ...]:
+    """Return the selected cases with the options applied: the command line, then the manifest, then the ini.
+
+    Raises:
+        HierexportError: A selector matches nothing.
+    """
+    given, stated = settings.given, settings.stated
+    return tuple(
+        replace(
+            case,
+            exporter=given.exporter or (case.exporter if case.exporter != "auto" else stated.exporter or "auto"),
+            opset=given.opset or case.opset or stated.opset,
+            strict=bool(given.strict or (stated.strict if case.strict is None else case.strict)),
+        )
+        for case in select(settings.selectors, settings.base)
+    )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The models of a session and the rules on them."""
+
+    config: pytest.Config
+    settings: Settings
+    cases: tuple[Case, ...]
+    relay: Path
+    """A file outside the project: pytest's argument for the anchors that it would not collect by their own path."""
+
+    @cached_property
+    def anchors(self) -> dict[Path, tuple[Case, ...]]:
+        """The cases by their anchor, the path that their items' ids begin with, in the order of the selectors."""
+        anchors: dict[Path, list[Case]] = {}
+        for case in self.cases:
+            anchors.setdefault(self.anchor(case), []).append(case)
+        return {anchor: tuple(cases) for anchor, cases in anchors.items()}
+
+    def anchor(self, case: Case) -> Path:
+        """Return the manifest, else the configuration file, else the factory's file, else the root directory.
+
+        A file outside the root directory cannot be an anchor: pytest would give its items ids without a path.
+        """
+        root = self.config.rootpath
+        candidates = (case.manifest, self.config.inipath, case.anchor)
+        return next((path for path in candidates if path is not None and path.is_relative_to(root)), root)
+
+    @cached_property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules of the run, the project's own after the built-in ones.
+
+        Raises:
+            UsageError: A rule that was asked for, or is known to fail, does not exist, or two share an id.
+        """
+        from pytest_hierexport._rules import registry
+
+        hook = self.config.hook.pytest_hierexport_rules
+        own = [rule for returned in hook(config=self.config) for rule in _checked_rules(returned)]
+        self._check_known_failures([rule.id for rule in registry.rules(None, own)])
+        return tuple(registry.rules(self.settings.rules, own))
+
+    def _check_known_failures(self, rules: Sequence[str]) -> None:
+        """Check that each known failure names an existing rule: else it would excuse nothing, unnoticed."""
+        unknown = ((case, known.rule) for case in self.cases for known in case.known_failures)
+        for case, rule in unknown:
+            if rule not in rules:
+                raise UsageError(
+                    f"the id of a rule at models.{case.name}.known_failures in {case.manifest}",
+                    found=repr(rule),
+                    do=f"choose from {nearest(rule, rules)}",
+                )
+
+    def item_id(self, case: Case, test: str, start: Path | None = None) -> str:
+        """Return the id of an item, its path relative to a folder: the root directory, as in pytest's own ids."""
+        anchor = Path(os.path.relpath(self.anchor(case), start or self.config.rootpath))
+        return f"{anchor.as_posix()}::{escape(case.name)}::{test}"
+
+    def check_of(self, item_id: str) -> tuple[Case, str, str] | None:
+        """Return the case, the test and the check of an item's id; None where it is no item of this run."""
+        tests = {"test_snapshot": SNAPSHOT, **{f"test_must[{rule.id}]": rule.id for rule in self.rules}}
+        found = ((case, test, check) for case in self.cases for test, check in tests.items())
+        return next((each for each in found if self.item_id(each[0], each[1]) == item_id), None)
+
+    def title(self) -> str:
+        """Return the line that pytest prints at the start of the run."""
+        names = ", ".join(case.name for case in self.cases[:_TITLED])
+        more = f" and {len(self.cases) - _TITLED} more" if len(self.cases) > _TITLED else ""
+        return one_line(f"hierexport: {names}{more}")
+
+
+def _checked_rules(returned: object) -> list[Rule]:
+    """Return the rules of one implementation of the hook.
+
+    Raises:
+        UsageError: It returned no list of rules.
+    """
+    from pytest_hierexport._rules.base import Rule
+
+    rules = returned if isinstance(returned, (list, tuple)) else [returned]
+    wrong = [rule for rule in rules if not isinstance(rule, Rule)]
+    if not wrong and rules is returned:
+        return list(rules)
+    raise UsageError(
+        "pytest_hierexport_rules to return a list of Rule",
+        found=f"{(wrong or rules)[0]!r}" + ("" if wrong else ", not in a list"),
+        do='return [Rule("TEAM-1", "what holds", check)]',
+    )
