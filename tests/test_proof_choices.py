@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from contextlib import nullcontext
 from functools import partial
 
@@ -16,9 +17,9 @@ from torch import nn
 from pytest_hierexport import export
 from pytest_hierexport._cases import Example
 from pytest_hierexport._cases.weights import randomise
-from pytest_hierexport._proof import Proof, VerdictKind, prove
+from pytest_hierexport._proof import Proof, VerdictKind, choices, prove
 from pytest_hierexport._proof.choices import following_choices
-from pytest_hierexport._proof.follower import Ranking
+from pytest_hierexport._proof.follower import ChoiceFollower, Ranking
 from pytest_hierexport._proof.session import run_graph
 from pytest_hierexport._proof.tolerance import Array
 
@@ -148,6 +149,23 @@ def test_no_choice_is_followed_when_every_call_is_proven(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(sys.modules[prove.__module__], "following_choices", following_nothing)
     assert not proof(Descending()).unproven
+
+
+def test_coarser_retry_follows_choices_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[int] = []
+
+    class Counting(ChoiceFollower):
+        def __init__(self, rankings: Iterable[Ranking], draws: Iterable[Array]) -> None:
+            kept = list(draws)
+            drawn.append(len(kept))
+            super().__init__(rankings, kept)
+
+    monkeypatch.setattr(choices, "ChoiceFollower", Counting)
+    model = Routed(Drawn()).eval()
+    exported = export(model, (X,))
+    other = Routed(Drawn()).eval()
+    assert prove(Example(other, (X,)), exported.model, exported.attribution).unproven
+    assert drawn == [1, 1]
 
 
 def test_order_of_torchscript_graph_is_followed() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -101,7 +101,8 @@ def _first_complete(proofs: Iterator[Proof]) -> Proof:
 
 
 _COARSER = 10
-"""The factor on the tolerances in the last retry: RT-DETR and RT-DETRv2 take a softmax of large numbers."""
+"""The factor on the tolerances in the last retry: RT-DETR takes a softmax of large numbers, VITS
+an exponential."""
 
 
 @dataclass(frozen=True)
@@ -133,12 +134,14 @@ class _Attempts:
         if not unproven:
             raise failure
         best = min(unproven, key=lambda mode: unproven[mode])
-        with suppress(ModelError), ExitStack() as stack:
-            if has_choices(self.proto):
-                run = partial(run_graph, self.proto, self.feeds, folder=self.folder)
-                stack.enter_context(following_choices(self.proto, self.feeds, run))
-                yield self._proof(best)
-            yield self._proof(best, _COARSER)
+        with suppress(ModelError):
+            for coarseness in (1, _COARSER) if has_choices(self.proto) else (_COARSER,):
+                yield self._proof_with_choices(best, coarseness)
+
+    def _proof_with_choices(self, mode: Mode, coarseness: float) -> Proof:
+        run = partial(run_graph, self.proto, self.feeds, folder=self.folder)
+        with following_choices(self.proto, self.feeds, run):
+            return self._proof(mode, coarseness)
 
     def _proof(self, mode: Mode, coarseness: float = 1) -> Proof:
         values = Values(self.tolerances, coarseness)
