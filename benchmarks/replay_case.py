@@ -108,15 +108,20 @@ class _Captured:
         )
 
 
-def _capture(case: Case, example: Example, blobs: Blobs) -> tuple[Capture, _Captured]:
-    """Capture an example with its case's options; return what the package made of it and what is stored of that."""
+def _capture(case: Case, example: Example) -> tuple[Capture, str]:
+    """Capture an example with its case's options; return the capture and the exporter that served."""
     shapes = example.dynamic_shapes
     request = Request(example.model, example.args, example.kwargs, opset=case.opset, dynamic_shapes=shapes)
+    served = capture_with(case.exporter, request)
+    return served.capture, served.exporter
+
+
+def _watched_capture(case: Case, example: Example, blobs: Blobs) -> tuple[Capture, _Captured]:
+    """Capture an example; return the capture and what is stored of it and of what it was given."""
     with _watching(blobs) as (graphs, drops):
-        served = capture_with(case.exporter, request)
-    capture = served.capture
+        capture, exporter = _capture(case, example)
     return capture, _Captured(
-        served.exporter,
+        exporter,
         [[call.path, call.index, call.cls, call.parent] for call in capture.calls],
         [[node.key, capture.nodes[node], *capture.also.get(node, ())] for node in capture.before.nodes],
         {name: list(paths) for name, paths in capture.owners.items()},
@@ -129,13 +134,19 @@ def _capture(case: Case, example: Example, blobs: Blobs) -> tuple[Capture, _Capt
 
 @contextlib.contextmanager
 def _watching(blobs: Blobs) -> Iterator[tuple[list[tuple[Flat, bytes]], dict[str, Notes]]]:
-    """Collect the graphs that captures copy before torch changes them, and fx graphs before something is dropped."""
+    """Collect the graphs that captures copy before torch changes them, and fx graphs before something is dropped.
+
+    Raises:
+        Exception: What went wrong here, at the end: inside an export it would make another capture serve.
+    """
     graphs: list[tuple[Flat, bytes]] = []
     drops: dict[str, Notes] = {}
+    failures: list[Exception] = []
 
     def copying(model: ir.Model) -> Flat:
         flat = flat_copy(model)
-        graphs.append((flat, pack(model, blobs)))
+        with _collected(failures):
+            graphs.append((flat, pack(model, blobs)))
         return flat
 
     def dropping(original: Any) -> Any:
@@ -144,7 +155,9 @@ def _watching(blobs: Blobs) -> Iterator[tuple[list[tuple[Flat, bytes]], dict[str
         def eliminate_dead_code(graph: torch.fx.Graph, *args: Any, **kwargs: Any) -> bool:
             if all(node.users for node in graph.nodes if node.op == "call_function"):
                 return bool(noting(graph, *args, **kwargs))
-            text = json.dumps(fx_to_json(graph))
+            text = ""
+            with _collected(failures):
+                text = json.dumps(fx_to_json(graph))
             had = {node: len(stacks(node)) for node in graph.nodes}
             dropped: bool = noting(graph, *args, **kwargs)
             drops[text] = {node.name: also for node in graph.nodes if (also := _ends(stacks(node)[had[node] :]))}
@@ -158,6 +171,16 @@ def _watching(blobs: Blobs) -> Iterator[tuple[list[tuple[Flat, bytes]], dict[str
         mock.patch.object(dynamo, noting_dropped.__name__, dropping),
     ):
         yield graphs, drops
+    if failures:
+        raise failures[0]
+
+
+@contextlib.contextmanager
+def _collected(failures: list[Exception]) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001  # raised by who collects it
+        failures.append(error)
 
 
 def record(name: str, case: Case, folder: Path) -> str:
@@ -168,7 +191,7 @@ def record(name: str, case: Case, folder: Path) -> str:
     """
     started = time.perf_counter()
     example, blobs = _built(case, folder)
-    capture, captured = _capture(case, example, blobs)
+    capture, captured = _watched_capture(case, example, blobs)
     seconds = time.perf_counter() - started
     exported = {_NOTED: captured.noted, **_origins(capture, *_carried(capture))}
     example, blobs = _built(case, folder)  # an export may leave something on its model
@@ -179,7 +202,7 @@ def record(name: str, case: Case, folder: Path) -> str:
     with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as stored:
         fields = {field: value for field, value in vars(captured).items() if not isinstance(value, bytes)}
         stored.writestr("captured.json", json.dumps(fields))
-        stored.writestr("observed.json", json.dumps(observed | _seen(captured), indent=0))
+        stored.writestr("observed.json", json.dumps(observed | _seen(capture, captured.exporter), indent=0))
         stored.writestr("before.onnx", captured.before)
         stored.writestr("after.onnx", captured.after)
     part.rename(path)
@@ -195,7 +218,7 @@ def check(name: str, case: Case, folder: Path, *, capture: bool) -> list[str]:
         name: The case's name in the folder.
         case: The case itself; its model is built again for the proof.
         folder: Where it was recorded.
-        capture: Whether to capture the model again as well.
+        capture: Whether to capture the model again as well, unwatched: watching must change nothing either.
     """
     with zipfile.ZipFile(folder / f"{name}.zip") as stored:
         fields = json.loads(stored.read("captured.json"))
@@ -204,7 +227,7 @@ def check(name: str, case: Case, folder: Path, *, capture: bool) -> list[str]:
     example, blobs = _built(case, folder)
     observed = _observe(case, example, blobs, captured)
     if capture:
-        observed |= _seen(_capture(case, example, blobs)[1])
+        observed |= _seen(*_capture(case, example))
     return list(_differences(recorded, json.loads(json.dumps(observed))))
 
 
@@ -252,13 +275,14 @@ def _carried(capture: Capture) -> tuple[Known, Attribution]:
     return before, carry_flat(before, flat_copy(capture.after))
 
 
-def _seen(captured: _Captured) -> Observed:
-    """Return what the capture itself gave."""
+def _seen(capture: Capture, exporter: str) -> Observed:
+    """Return what a capture itself gave."""
+    nodes = capture.before.nodes
     return {
-        "capture": {"exporter": captured.exporter},
-        "captured calls": {str(i): call for i, call in enumerate(captured.calls)},
-        "captured nodes": _numbered((key, calls) for key, *calls in captured.nodes),
-        "captured owners": captured.owners,
+        "capture": {"exporter": exporter},
+        "captured calls": {str(i): [c.path, c.index, c.cls, c.parent] for i, c in enumerate(capture.calls)},
+        "captured nodes": _numbered((n.key, [capture.nodes[n], *capture.also.get(n, ())]) for n in nodes),
+        "captured owners": {name: list(paths) for name, paths in capture.owners.items()},
     }
 
 

@@ -20,6 +20,7 @@ import onnx_ir as ir
 import torch
 from onnx_ir.tensor_adapters import TorchTensor
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._python_dispatch import _disable_current_modes
 
 __all__ = ["STACK", "Blobs", "fx_from_json", "fx_to_json", "pack", "unpack"]
 
@@ -113,7 +114,15 @@ def unpack(data: bytes, blobs: Blobs) -> ir.Model:
 
 
 def fx_to_json(graph: torch.fx.Graph) -> dict[str, Any]:
-    """Return operators, arguments, module stacks and value types of an fx graph, with its small constants."""
+    """Return operators, arguments, module stacks and value types of an fx graph, with its small constants.
+
+    It may be called while torch traces, of which it leaves no trace.
+    """
+    with torch._C.DisableTorchFunction(), _disable_current_modes():
+        return _fx_to_json(graph)
+
+
+def _fx_to_json(graph: torch.fx.Graph) -> dict[str, Any]:
     stacks: dict[str, dict[str, Any]] = {}
     nodes = []
     for node in graph.nodes:
@@ -249,13 +258,17 @@ def _decode_val(value: Any) -> Any:
         return torch.empty([env.create_unbacked_symint() if size is None else size for size in shape], dtype=dtype)
 
 
+_HOLDING = (torch.Tensor, torch.nn.Parameter)
+
+
 def _constant(node: torch.fx.Node) -> Any:
     """Return a tensor that the graph's module holds: a small one's elements, a large one's digest; None for others."""
     try:
         tensor = functools.reduce(getattr, str(node.target).split("."), node.graph.owning_module)
     except AttributeError:
         return None
-    if not isinstance(tensor, torch.Tensor) or isinstance(tensor, torch._subclasses.FakeTensor) or tensor.is_complex():
+    # A tensor of another class stands for one while torch traces, and holds no elements.
+    if not isinstance(tensor, torch.Tensor) or type(tensor) not in _HOLDING or tensor.is_complex():
         return None
     plain = tensor.detach()
     small = plain.numel() * plain.element_size() <= INLINE

@@ -148,6 +148,30 @@ def test_names_are_those_of_zoo_seeds_and_types() -> None:
     assert names == replay_case.all_names(seeds=2)
 
 
+def test_failure_to_keep_a_graph_does_not_change_the_capture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object) -> bytes:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(replay_case, "pack", failing)
+    with pytest.raises(OSError, match="no space left"):
+        replay_case.record(NAME, Case("toy", toy, "toy"), tmp_path)
+    assert replay.recorded(tmp_path) == []
+
+
+def test_constants_are_kept_while_torch_traces() -> None:
+    root = nn.Module()
+    root.register_buffer("kept", torch.ones(2))
+    with torch._subclasses.FakeTensorMode():
+        root.register_buffer("traced", torch.ones(2))
+    graph = torch.fx.Graph(owning_module=root)  # type: ignore[arg-type]  # it is only asked for attributes
+    graph.get_attr("kept")
+    graph.get_attr("traced")
+    with torch._subclasses.FakeTensorMode():
+        constants = fx_to_json(graph)["constants"]
+    assert constants["kept"]["elements"] == [1.0, 1.0]
+    assert constants["traced"] is None
+
+
 def test_fx_graph_is_the_same_after_json() -> None:
     program = torch.export.export(Toy(), toy()[1])
     stored = json.loads(json.dumps(fx_to_json(program.graph)))
