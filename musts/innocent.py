@@ -15,7 +15,7 @@ INNOCENT = {
     """,
     "a docstring": """
         def export(model):
-            '''Export a transformer: BertLayer, encoder and pooler alike.'''
+            '''Export a transformer: BertLayer, encoder and pooler.'''
             return model
     """,
     "a message": """

@@ -74,7 +74,7 @@ def test_the_forbidden_words_are_those_of_the_model_under_test(tmp_path: Path) -
 
 
 def move_tags(chosen: Callable[[Call], bool]) -> Exporter:
-    """Make an exporter that gives the nodes of chosen calls to whoever made the call."""
+    """Make an exporter that gives the nodes of chosen calls to the parent of the call."""
 
     def moved(case: Case, example: Example, path: Path) -> Export:
         made = export(example.model, example.args, example.kwargs, exporter=case.exporter)
@@ -104,7 +104,7 @@ class TestBehaviour:
         case = exported(tmp_path, exporter=move_tags(lambda call: call.class_name == "BertAttention"))
         assert in_behaviour(case)
 
-    def test_one_that_treats_classes_alike_is_not(self, tmp_path: Path) -> None:
+    def test_one_that_treats_all_classes_equally_is_not(self, tmp_path: Path) -> None:
         case = exported(tmp_path, exporter=move_tags(lambda call: call.index > 0))
         assert not in_behaviour(case)
 

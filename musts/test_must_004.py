@@ -21,7 +21,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> ExportedCase:
 
 
 def missing_input(proto: onnx.ModelProto) -> None:
-    proto.graph.node[3].input[0] = "nobody_makes_this"
+    proto.graph.node[3].input[0] = "no_node_gives_this"
 
 
 def wrong_type(proto: onnx.ModelProto) -> None:
@@ -36,7 +36,7 @@ def unknown_operator(proto: onnx.ModelProto) -> None:
     proto.graph.node[3].op_type = "Softmin"
 
 
-def two_makers(proto: onnx.ModelProto) -> None:
+def two_producers(proto: onnx.ModelProto) -> None:
     proto.graph.node[3].output[0] = proto.graph.node[2].output[0]
 
 
@@ -47,8 +47,8 @@ def wrong_order(proto: onnx.ModelProto) -> None:
 
 
 def unknown_domain(proto: onnx.ModelProto) -> None:
-    proto.graph.node[3].domain = "nobody.knows"
-    proto.opset_import.add(domain="nobody.knows", version=1)
+    proto.graph.node[3].domain = "unknown.domain"
+    proto.opset_import.add(domain="unknown.domain", version=1)
 
 
 def newest_format(proto: onnx.ModelProto) -> None:
@@ -60,7 +60,7 @@ DAMAGE = [
     wrong_type,
     wrong_shape,
     unknown_operator,
-    two_makers,
+    two_producers,
     wrong_order,
     unknown_domain,
     newest_format,

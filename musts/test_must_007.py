@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Layer(nn.Module):
-    """Scales by a factor that every layer computes alike, so that an optimizer merges the computations."""
+    """Scales by a factor that every layer computes by the same operations, so that CSE merges them."""
 
     def __init__(self, mix: nn.Module) -> None:
         super().__init__()

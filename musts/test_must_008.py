@@ -61,11 +61,11 @@ def scaled(factor: float) -> object:
     return model, (torch.ones(1, 2),)
 
 
-def with_weights_that_hang_on_a_hash() -> object:
+def with_weights_that_depend_on_a_hash() -> object:
     return scaled(float(hash("a") % 1000))
 
 
-def with_weights_that_hang_on_a_length() -> object:
+def with_weights_that_depend_on_a_length() -> object:
     return scaled(float(len("a")))
 
 
@@ -90,13 +90,13 @@ def dying_elsewhere() -> object:
 COUNTEREXAMPLES: dict[Callable[[], object], str] = {
     in_the_order_of_a_set: "relu",
     at_the_time_of_day: "parts.at",
-    with_weights_that_hang_on_a_hash: "the model and its inputs",
+    with_weights_that_depend_on_a_hash: "the model and its inputs",
     at_random_without_a_seed: "the model and its inputs",
     dying_elsewhere: "the process ended with 7",
 }
 REPAIRED = (
     in_the_order_of_a_sorted_set,
-    with_weights_that_hang_on_a_length,
+    with_weights_that_depend_on_a_length,
     at_random_with_the_cases_seed,
     toy_models.build,
 )

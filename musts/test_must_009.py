@@ -182,7 +182,7 @@ def the_digest_of_another_file(document: Any) -> None:
 
 
 def an_origin_that_is_no_call(document: Any) -> None:
-    next(iter(document["nodes"].values()))["origins"] = [["nobody", "traced"]]
+    next(iter(document["nodes"].values()))["origins"] = [["no_such_call", "traced"]]
 
 
 IN_SIDECAR: dict[Callable[[Any], None], str] = {
@@ -195,7 +195,7 @@ IN_SIDECAR: dict[Callable[[Any], None], str] = {
     no_versions: "versions",
     another_format: "format 2",
     the_digest_of_another_file: "SHA-256",
-    an_origin_that_is_no_call: "nobody",
+    an_origin_that_is_no_call: "no_such_call",
 }
 
 

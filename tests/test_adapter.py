@@ -69,7 +69,7 @@ def test_other_outputs_are_their_tensors_named_by_place() -> None:
     assert adapter.output_names == ["a", "b.1.rows"]
 
 
-def test_names_are_no_numbers_and_nobody_elses() -> None:
+def test_names_are_unique_and_not_numbers() -> None:
     adapter = Adapter(Model([X, [Y, {"first": Y}]]), (X,), {"a": Y})
     adapter(X, Y)
     assert adapter.output_names == ["output.0", "output.1.0", "output.1.1.first"]

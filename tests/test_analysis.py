@@ -75,7 +75,7 @@ def test_nodes_and_parameters_add_up_from_the_leaves_to_the_root(tmp_path: Path)
         "d": origins("layer.1", evidence=Evidence.FUSED),
         "e": (),
     }
-    weights = {"w": (6, origins("layer.0.fc")), "v": (4, origins("layer.0.norm")), "nobody's": (100, ())}
+    weights = {"w": (6, origins("layer.0.fc")), "v": (4, origins("layer.0.norm")), "unowned": (100, ())}
     write(tmp_path / "m.onnx", hierarchy, nodes, weights)
     analysis = analyze(tmp_path / "m.onnx")
     assert list(rows(analysis.modules)) == [
@@ -172,7 +172,7 @@ class TestHostileFiles:
         assert table[1 + 1_200].lstrip().startswith("[1200] Block..call1199 ")
         assert max(map(len, table)) < 200
 
-    def test_json_too_deep_for_parsers_is_refused_and_a_depth_mends_it(self, tmp_path: Path) -> None:
+    def test_json_too_deep_for_parsers_is_refused_without_a_depth(self, tmp_path: Path) -> None:
         write(tmp_path / "m.onnx", nested(1_200), {"x0": origins("")}, {})
         analysis = analyze(tmp_path / "m.onnx")
         with pytest.raises(UsageError, match="1,200 levels"):

@@ -45,7 +45,7 @@ def test_a_file_that_keeps_a_rule_passes(file: Path) -> None:
 
 
 def test_a_broken_rule_says_where_what_and_what_to_do(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rule = Rule("MUST-002", "never kept", lambda exported: [Violation(exported.path.name, "this", "that", "mend it")])
+    rule = Rule("MUST-002", "never kept", lambda exported: [Violation(exported.path.name, "this", "that", "fix it")])
     monkeypatch.setattr(registry, "rules", lambda _: [rule])
     with pytest.raises(AssertionError) as error:
         assert_no_torch_nn_tags(file)
@@ -54,7 +54,7 @@ def test_a_broken_rule_says_where_what_and_what_to_do(file: Path, monkeypatch: p
         "  where     halver.onnx",
         "  expected  this",
         "  found     that",
-        "  to do     mend it",
+        "  to do     fix it",
     ]
 
 

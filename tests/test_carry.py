@@ -86,7 +86,7 @@ def test_a_dropped_identity_owns_nothing_in_a_fusion_either() -> None:
     assert carried(before, after, m="a", i="b", y="c") == {"y": [("a", "fused"), ("c", "fused")]}
 
 
-def test_a_value_that_takes_the_name_of_a_dropped_output_stays_its_makers() -> None:
+def test_value_with_the_name_of_a_dropped_output_keeps_its_call() -> None:
     before = "g (float[2] x) => (float[2] y) { u = Relu(x) y = Cast<to = 1>(u) }"
     after = "g (float[2] x) => (float[2] y) { y = Relu(x) }"
     assert carried(before, after, u="a", y="b")["y"] == [("a", "traced")]
@@ -270,7 +270,7 @@ def test_a_lost_fusion_went_where_its_readers_did_and_not_into_an_equal_one_that
     assert owners == {"f": ["a", "b"], "v": ["a", "b"], "e": ["c"], "l": ["c"]}
 
 
-def test_a_turn_back_that_a_survivor_does_as_well_did_not_cancel_out() -> None:
+def test_inverse_that_a_survivor_computes_too_did_not_cancel() -> None:
     types = "<float[2, 3] u, float[3, 2] t, float[2, 3] v, float[2, 3] w>"
     before = f"""g (float[2, 3] x) => (float[3, 2] m, float[2, 3] p, float[2, 3] q) {types} {{
         u = Neg(x) t = Transpose<perm = [1, 0]>(u) m = Abs(t)
@@ -318,7 +318,7 @@ def test_an_attribute_that_says_what_its_absence_does_makes_no_other_operation()
     assert carried(before, after, u="a", y="b") == {"u": [("a", "traced")], "y": [("b", "traced")]}
 
 
-def test_a_fusion_is_owned_by_all_that_computed_it_also_where_a_name_is_handed_on() -> None:
+def test_fusion_behind_an_identity_belongs_to_all_fused_calls() -> None:
     before = """g (float[2] x) => (float[2] y, float[2] z) {
         y = Neg(x) p = Add(y, y) q = Neg(x) z = Add(q, q) }"""
     after = "g (float[2] x) => (float[2] y, float[2] z) { y = Neg(x) z = Mul(x, x) p = Identity(z) }"
@@ -368,7 +368,7 @@ def test_what_was_turned_by_one_call_and_back_by_the_next_is_owned_by_both() -> 
     assert found == {"u": [("a", "fused"), ("b", "fused"), ("c", "fused")], "y": [("d", "traced")]}
 
 
-def test_what_one_call_turned_and_turned_back_is_nobody_elses() -> None:
+def test_inverse_pair_inside_one_call_concerns_no_other_call() -> None:
     before = """g (float[2, 3] x) => (float[2, 3] y) {
         u = Relu(x) t = Transpose(u) b = Transpose(t) y = Exp(b) }"""
     after = "g (float[2, 3] x) => (float[2, 3] y) { u = Relu(x) y = Exp(u) }"
@@ -377,10 +377,10 @@ def test_what_one_call_turned_and_turned_back_is_nobody_elses() -> None:
 
 TURNED_WITHIN = """g (float[2, 3] x) => (float[2, 3] y, float[2, 3] z) {
     u = Relu(x) z = Sqrt(u) t = Transpose(u) b = Transpose(t) y = Exp(b) }"""
-"""A call gives a value to nobody as it is, turned to the root, which turns it back, and computed with to the model."""
+"""A call returns its value transposed to the root, which inverts that, and an element-wise result to the model."""
 
 
-def test_what_a_call_turned_and_its_parent_turned_back_is_owned_by_both() -> None:
+def test_inverse_pair_of_call_and_parent_is_owned_by_both() -> None:
     after = "g (float[2, 3] x) => (float[2, 3] y, float[2, 3] z) { u = Relu(x) z = Sqrt(u) y = Exp(u) }"
     found = carried(TURNED_WITHIN, after, u="a", z="a", t="a")
     assert found == {"u": [("", "fused"), ("a", "fused")], "z": [("a", "traced")], "y": [("", "traced")]}
@@ -391,14 +391,14 @@ def test_what_another_call_made_is_not_owned_by_those_who_turned_it_and_turned_i
     assert carried(TURNED_WITHIN, after, u="b", z="a", t="a")["u"] == [("b", "traced")]
 
 
-def test_what_hands_on_a_value_that_was_turned_and_turned_back_is_of_both() -> None:
+def test_identity_over_an_inverse_pair_belongs_to_both_calls() -> None:
     after = "g (float[2, 3] x) => (float[2, 3] y, float[2, 3] z) { u = Relu(x) z = Sqrt(u) b = Identity(u) y = Exp(b) }"
     found = carried(TURNED_WITHIN, after, u="a", z="a", t="a")
     assert found["u"] == [("a", "traced")]
     assert found["b"] == [("", "fused"), ("a", "fused")]
 
 
-def test_a_call_of_which_nothing_is_left_but_what_its_parent_turned_back_keeps_its_nodes() -> None:
+def test_call_left_with_an_inverted_value_alone_keeps_its_nodes() -> None:
     before = """g (float[2, 3] x) => (float[2, 3] y) {
         u = Relu(x) t = Transpose(u) b = Transpose(t) y = Exp(b) }"""
     after = "g (float[2, 3] x) => (float[2, 3] y) { u = Relu(x) y = Exp(u) }"
@@ -423,7 +423,7 @@ def test_what_gives_a_type_alone_takes_no_part_in_a_fusion() -> None:
     assert found["y"] == [("c", "fused")]
 
 
-def test_a_constant_is_computed_by_whoever_names_it_not_by_all_who_hold_its_like() -> None:
+def test_constant_belongs_to_the_call_of_its_name_not_to_all_equal() -> None:
     before = """g (float[2] x) => (float[2] y) {
         c = Constant<value_float = -1.0>() n = Neg(c) u = Mul(x, n)
         e = Constant<value_float = 1.0>() f = Abs(e) y = Add(u, f) }"""

@@ -125,7 +125,7 @@ def test_a_model_of_the_zoo_without_what_it_needs_is_told_how_to_get_it(monkeypa
     assert error.value.do == "pip install 'pytest-hierexport[zoo]'"
 
 
-def test_building_draws_the_same_numbers_each_time_and_disturbs_nobody() -> None:
+def test_building_draws_equal_numbers_and_keeps_the_global_state() -> None:
     def build() -> object:
         return Halver(), (torch.randn(1, 4) + random.random() + np.random.rand(),)  # noqa: NPY002
 

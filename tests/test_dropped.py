@@ -1,4 +1,4 @@
-"""Calls whose results nobody reads: torch drops them, and what gives the same is theirs too."""
+"""Calls with unused results: torch drops them, and the equal nodes that stay are theirs too."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_an_input_is_nobodys_though_a_dropped_call_hands_it_on() -> None:
     proven(Model(forward, linear=nn.Linear(8, 8), back=TurnedBack()))
 
 
-def test_what_gives_a_list_is_owned_by_whoever_lost_a_part_of_it() -> None:
+def test_node_that_gives_a_list_is_owned_by_calls_that_lost_a_part() -> None:
     def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
         m.norm(x)
         out: torch.Tensor = m.norm(m.drop(x)).tanh()

@@ -178,7 +178,7 @@ class TestCalls:
         gate.compile()
         assert calls_by_operator(exported(Sequence(lambda m, x: m.a(x), a=gate)), "Softmax") == ["a"]
 
-    def test_what_hooks_compute_belongs_to_the_call_that_they_hang_on(self) -> None:
+    def test_nodes_of_hooks_belong_to_the_hooked_call(self) -> None:
         gate = Gate()
         gate.register_forward_hook(lambda module, args, output: output * 3)
         result = exported(Sequence(lambda m, x: torch.relu(m.a(x)), a=gate))
@@ -262,7 +262,7 @@ class TestGraph:
         (origins,) = [o for key, o in result.attribution.nodes.items() if "sigmoid" in key]
         assert [(o.call, o.evidence) for o in origins] == [("a", Evidence.TRACED), ("b", Evidence.MERGED)]
 
-    def test_a_call_that_nobody_reads_owns_what_another_computes_alike(self) -> None:
+    def test_call_with_unused_result_owns_the_equal_node_of_another(self) -> None:
         def run(m: Any, x: torch.Tensor) -> torch.Tensor:
             m.a(x)
             return m.a(x)  # type: ignore[no-any-return]
@@ -271,7 +271,7 @@ class TestGraph:
         (origins,) = [o for key, o in result.attribution.nodes.items() if "softmax" in key]
         assert [(o.call, o.evidence) for o in origins] == [("a", Evidence.MERGED), ("a@1", Evidence.TRACED)]
 
-    def test_a_call_that_nobody_reads_owns_nothing_that_is_computed_otherwise(self) -> None:
+    def test_call_with_unused_result_owns_no_other_node(self) -> None:
         def run(m: Any, x: torch.Tensor) -> torch.Tensor:
             m.a(x + 1)
             torch.rand(2)

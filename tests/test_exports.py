@@ -110,9 +110,7 @@ def test_what_a_model_cannot_do_is_an_error_of_ours(tmp_path: Path) -> None:
     assert "in forward" in (outcome.folder / "traceback.txt").read_text()
 
 
-def test_what_nobody_foresaw_is_one_too_and_leaves_its_traceback(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unexpected_error_is_one_too_and_leaves_its_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def explode(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a bug")
 

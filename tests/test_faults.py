@@ -113,7 +113,7 @@ def test_an_older_transformers_without_an_exporter_is_said(monkeypatch: pytest.M
     assert "has no ONNX exporter" in told(hub(), "transformers")
 
 
-def test_what_the_machine_cannot_give_is_nobody_s_fault() -> None:
+def test_error_of_the_machine_is_no_fault() -> None:
     nested: list[Any] = []
     for _ in range(10_000):
         nested = [nested]

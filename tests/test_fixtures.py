@@ -89,7 +89,7 @@ def test_an_export_that_fails_fails_the_test_with_its_message(project: Project) 
     assert "Traceback" not in result.stdout.str()
 
 
-def test_a_hierarchy_is_held_to_a_snapshot_of_the_test_s_own(project: Project) -> None:
+def test_hierarchy_is_compared_with_a_snapshot_of_the_test(project: Project) -> None:
     own = project.write(
         "tests/test_own.py",
         """

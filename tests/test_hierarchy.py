@@ -133,7 +133,7 @@ class TestFilter:
         assert [hierarchy.tag(name) for name in hierarchy] == ["/", "/", "/Block.1"]
         assert hierarchy.resolve("/").name == ROOT
 
-    def test_a_slash_is_nobody_s_tag_where_the_root_has_its_own(self) -> None:
+    def test_slash_is_no_tag_where_the_root_has_a_segment(self) -> None:
         with pytest.raises(KeyError):
             Hierarchy(calls(("", "m.Net", None))).resolve("/")
 

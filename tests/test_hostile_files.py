@@ -1,4 +1,4 @@
-"""Files that nobody exported so: each ends in one error of ours, or in a correct answer of bounded size."""
+"""Files that no exporter writes: each ends in one error of ours, or in a correct answer of bounded size."""
 
 from __future__ import annotations
 

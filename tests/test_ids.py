@@ -12,7 +12,7 @@ from pytest_hierexport._cases.zoo import ZOO
 from pytest_hierexport._pytest.ids import escape, file_name
 
 # What systems without case take for one name, and what they compose.
-LIKENESS = st.text(st.sampled_from("aAßsSéÉe\u0301\u0131Ii.# %2Ee/\x1b"), min_size=1, max_size=6)
+SIMILAR = st.text(st.sampled_from("aAßsSéÉe\u0301\u0131Ii.# %2Ee/\x1b"), min_size=1, max_size=6)
 
 
 @pytest.mark.parametrize("name", ["bert", "bert-base_v1.5", "Modell für alle", "模型"])
@@ -33,7 +33,7 @@ def test_an_ordinary_name_in_lower_case_is_its_file_s(name: str) -> None:
     assert file_name(name) == name
 
 
-@given(st.text(min_size=1) | LIKENESS | st.text("x", min_size=90, max_size=400))
+@given(st.text(min_size=1) | SIMILAR | st.text("x", min_size=90, max_size=400))
 def test_a_file_name_is_portable(name: str) -> None:
     found = file_name(name)
     assert len(found.encode("utf-8")) <= 100
@@ -42,7 +42,7 @@ def test_a_file_name_is_portable(name: str) -> None:
     assert not re.match(r"(con|prn|aux|nul|com\d|lpt\d)(\.|$)", found, re.IGNORECASE)
 
 
-@given(st.lists(st.text(min_size=1, max_size=3) | LIKENESS, min_size=2, max_size=2, unique=True))
+@given(st.lists(st.text(min_size=1, max_size=3) | SIMILAR, min_size=2, max_size=2, unique=True))
 def test_two_names_have_two_files_on_any_system(names: list[str]) -> None:
     one, other = (unicodedata.normalize("NFKC", file_name(name)).casefold() for name in names)
     assert one != other
@@ -56,5 +56,5 @@ def test_a_device_s_name_is_no_file_s(name: str) -> None:
 @pytest.mark.parametrize(
     ("one", "other"), [("m" * 300, "m" * 301), ("Bert", "bert"), ("BERT", "Bert"), ("é", "e\u0301"), ("CON", "con")]
 )
-def test_names_that_are_alike_have_files_of_their_own(one: str, other: str) -> None:
+def test_similar_names_have_different_files(one: str, other: str) -> None:
     assert file_name(one).casefold() != file_name(other).casefold()

@@ -35,7 +35,7 @@ def read(home: Path, text: str) -> list[Case]:
     return select(["models.toml"], home)
 
 
-def test_a_manifest_s_models_keep_their_order_and_hang_on_it(home: Path) -> None:
+def test_models_of_a_manifest_keep_their_order_and_anchor(home: Path) -> None:
     cases = read(home, '[models.second]\nmodel = "adders.py::build"\n[models."a/b"]\nmodel = "bert"\n')
     assert [case.name for case in cases] == ["second", "a/b"]
     assert {(case.manifest, case.anchor, case.source) for case in cases} == {

@@ -47,7 +47,7 @@ def test_a_change_of_the_model_is_seen_through_the_cache(project: Project) -> No
     assert project.run(MODELS, *SOME).parseoutcomes()["failed"] == 1
 
 
-def test_a_run_survives_a_damaged_cache_and_mends_it(project: Project) -> None:
+def test_run_survives_a_damaged_cache_and_replaces_the_entry(project: Project) -> None:
     arguments = (MODELS, "--hierexport-cache=cache", *SOME)
     project.run(*arguments)
     for record in project.path.glob("cache/*/record.json"):

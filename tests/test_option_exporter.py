@@ -97,7 +97,7 @@ def own(project: Project) -> Project:
     return project
 
 
-def test_an_exporter_of_the_projects_own_is_held_to_the_same_rules(own: Project) -> None:
+def test_exporter_of_the_project_is_checked_by_the_same_rules(own: Project) -> None:
     result = own.run(MODELS, "--hierexport-exporter=own:export", "--hierexport-opset=20", "-k", "MUST")
     result.assert_outcomes(passed=10, deselected=1)
     result.stdout.fnmatch_lines(["build *own:export*pass*"])

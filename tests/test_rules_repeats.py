@@ -1,4 +1,4 @@
-"""Second exports: one process for all the cases of a run, whoever asks, and an answer whatever becomes of it."""
+"""Second exports: one process for all cases of a run and all that ask for one, with an answer also when it dies."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_another_process_of_the_run_reads_what_is_there(processes: Processes, tm
     assert len(processes.orders) == 1
 
 
-def test_while_another_process_has_one_running_nobody_starts_a_second(processes: Processes, tmp_path: Path) -> None:
+def test_only_one_process_starts_the_second_process(processes: Processes, tmp_path: Path) -> None:
     (case,) = cases("a")
     other = FileLock(tmp_path / ".lock")
     other.acquire()
@@ -124,7 +124,7 @@ def test_a_case_that_cannot_be_exported_says_why(processes: Processes, tmp_path:
     assert "expected a graph; found none" in Repeats([case], tmp_path).of(case).error
 
 
-def test_a_case_that_its_process_dies_of_keeps_nobody_waiting(processes: Processes, tmp_path: Path) -> None:
+def test_case_that_kills_its_process_ends_the_wait(processes: Processes, tmp_path: Path) -> None:
     wanted = cases("a", "deadly", "z")
     second = Repeats(wanted, tmp_path)
     assert second.of(wanted[1]).error == "the process ended with -11: Segmentation fault"

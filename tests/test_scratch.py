@@ -18,7 +18,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def abandoned(home: Path) -> Path:
-    """Make what a killed session leaves: a folder with files, and a lock that nobody holds."""
+    """Make what a killed session leaves: a folder with files, and a lock that no process holds."""
     folder = run_folder(RUN)
     (folder / "exports").mkdir(parents=True)
     (folder / "exports" / "model.onnx").touch()

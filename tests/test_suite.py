@@ -11,10 +11,10 @@ from pytest_hierexport._rules.base import Rule, Violation
 
 def pytest_hierexport_rules(config):
     return [
-        Rule("OWN-BROKEN", "never kept", lambda exported: [Violation("here", "this", "that", "mend it")]),
+        Rule("OWN-BROKEN", "never kept", lambda exported: [Violation("here", "this", "that", "fix it")]),
         Rule("OWN-KEPT", "always kept", lambda exported: []),
         Rule("OWN-MANY", "broken everywhere", lambda exported: [
-            Violation(f"place {i}", "this", "that" if i < 8 else f"that {i}", "mend it") for i in range(40)
+            Violation(f"place {i}", "this", "that" if i < 8 else f"that {i}", "fix it") for i in range(40)
         ]),
         Rule("OWN-LOST", "not checked", not_checked),
     ]

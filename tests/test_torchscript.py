@@ -90,7 +90,7 @@ class TestCalls:
         result = exported(Runs(lambda m, x: m.a(x), a=Gate()))
         assert (owners(result, "MatMul"), owners(result, "Softmax")) == ([["a.lin"]], [["a"]])
 
-    def test_a_repeated_call_is_told_from_an_attribute_that_torch_names_alike(self) -> None:
+    def test_repeated_call_differs_from_an_attribute_of_the_same_torch_name(self) -> None:
         result = exported(Runs(lambda m, x: m.lin_1(m.lin(m.lin(x))), lin=nn.Linear(4, 4), lin_1=nn.Linear(4, 4)))
         assert owners(result, "MatMul") == [["lin"], ["lin@1"], ["lin_1"]]
 

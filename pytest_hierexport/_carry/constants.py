@@ -97,7 +97,7 @@ def _stand_in(kind: _Type, unknown: _Type) -> Any:
 
 
 _STAND_INS: tuple[_Type, ...] = ((ir.DataType.FLOAT, ()), (ir.DataType.INT64, (1,)))
-"""What is taken for a type that is not known: what comes out duplicates of both does not hang on it."""
+"""Two types in place of an unknown one: a result that is the same for both does not depend on it."""
 
 
 def array_of(content: Any) -> Any:

@@ -159,7 +159,7 @@ def _failed(request: Request, failures: Sequence[_Failure]) -> ExportError:
         _expected(request),
         found=_told(failures),
         do="run the model once on the same inputs; if that works, try other inputs, dynamic_shapes or exporter, "
-        "or mend what the message names",
+        "or fix what the message names",
     )
 
 
@@ -167,7 +167,7 @@ def _forbidden(request: Request, failures: Sequence[_Failure], name: str) -> Exp
     return ExportError(
         f"{_expected(request)} without falling back to {name}, as strict demands",
         found=_told(failures),
-        do=f"mend what the message names (torch.cond keeps both branches); where one run is meant to be recorded, ask "
+        do=f"fix what the message names (torch.cond keeps both branches); where one run is meant to be recorded, ask "
         f"for exporter {name}; or drop strict",
     )
 

@@ -4,7 +4,7 @@ The innermost frame of a traceback decides, those of the standard library left o
 
     captures.py        ours    calls torch's exporter
     torch/onnx/...     torch   calls the model
-    my_model.py        model   raises: the model's, whoever called it
+    my_model.py        model   raises: the model's, whatever called it
 
 A function marked by :func:`calls_on` stands in for other code and calls it. What is raised in its own frame, by a
 builtin or for arguments that the callee does not take, is the callee's.
@@ -60,7 +60,7 @@ def fault_in(error: Exception, task: str) -> ExportError | None:
                 f"pytest-hierexport {task}",
                 found=f"a fault of its own: {in_words(link)} ({place})",
                 do="report it with this message and the versions of torch and transformers, and name another exporter "
-                "until it is mended",
+                "until it is fixed",
             )
     return None
 

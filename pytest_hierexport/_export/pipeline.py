@@ -129,5 +129,5 @@ def _check(tags: Tags, opset: int | None, keep: Sequence[str]) -> frozenset[str]
         return kept_classes(tuple(keep))
     except ValueError as error:
         raise UsageError(
-            "classes to keep, each importable as package.Class", found=str(error), do="mend or drop that name"
+            "classes to keep, each importable as package.Class", found=str(error), do="correct or drop that name"
         ) from None

@@ -85,7 +85,7 @@ def _compare(before: ExportedCase, after: ExportedCase, renaming: Renaming) -> I
     old, new = inventory_proto(before.proto), inventory_proto(after.proto)
     same: dict[str, str] = {}
     for (key, a), (_, b) in zip_longest(old.nodes, new.nodes, fillvalue=("the end of the graph", None)):
-        if a is None or b is None or not _alike(a, b, same):
+        if a is None or b is None or not _is_same_node(a, b, same):
             found = "no node" if b is None else f"{b.op_type}({', '.join(b.input)})"
             expected = "no node" if a is None else f"{a.op_type} as before"
             raise _ChangedError(Violation(before.node(key), f"{expected}, for only names were changed", found, _DO))
@@ -97,7 +97,7 @@ def _compare(before: ExportedCase, after: ExportedCase, renaming: Renaming) -> I
     yield from pair.calls()
 
 
-def _alike(a: onnx.NodeProto, b: onnx.NodeProto, same: dict[str, str]) -> bool:
+def _is_same_node(a: onnx.NodeProto, b: onnx.NodeProto, same: dict[str, str]) -> bool:
     """Whether two nodes do the same to the same values, whatever these are called."""
     if (a.domain, a.op_type, len(a.input), len(a.output)) != (b.domain, b.op_type, len(b.input), len(b.output)):
         return False

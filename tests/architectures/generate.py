@@ -43,10 +43,10 @@ ODD_ATTRIBUTES = ("0", "größe", "x/y", "a@1", "50%", "it's", "a b", "%41")
 KEYS = ("left", "right", "mean", "0", "x/y")
 NAMES = ("Layer", "Block", "Attention")
 ODD_NAMES = ("Größe", "a.b", "x/y@1", "<locals>")
-# Values that are equal by accident are nobody's. So nothing here flattens (what is done again and again would come to
-# one value, whatever it began with), gives back what it was given (the greater or the mean of two equals, a mean taken
-# off twice), or scales and shifts all alike (which a linear module may follow as well as precede, and a norm undoes);
-# and what takes two values bends one of them, for scales and shifts alone come to the same in more than one order.
+# Values that are equal by accident belong to no call. So no leaf flattens: repeated often enough, that gives one value,
+# whatever it began with. None gives back its input, as the maximum or the mean of two equal values does, and a mean that
+# is subtracted twice. None scales or shifts all elements equally, which a linear module may follow as well as precede,
+# and which a norm undoes. A leaf of two inputs bends one of them: scales and shifts alone commute.
 UNARY = (
     "torch.tanh({0}) + 0.4 * {0}",
     "0.5 * torch.sin({0}) + 0.1 * torch.arange(8).sin()",

@@ -32,7 +32,7 @@ LEAVES = (
 """Expressions, the simplest first: a failure shrinks towards it.
 
 None gives back some of what it is given, as a rectifier does positive numbers, nor undoes what another did, as a norm
-of the last axis undoes a batch norm of the one before: a value that is equal by accident is nobody's.
+of the last axis undoes a batch norm of the one before: a value that is equal by accident belongs to no call.
 """
 
 PRELUDE = {

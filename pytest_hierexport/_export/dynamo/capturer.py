@@ -88,7 +88,7 @@ class Watch:
         with contextlib.ExitStack() as stack:
             made = self._program_made(torch.onnx.ONNXProgram.__init__)
             stack.enter_context(replaced(torch.onnx.ONNXProgram, "__init__", made))
-            stack.enter_context(replaced(torch.fx.Node, "replace_all_uses_with", _handing_over(_REPLACE)))
+            stack.enter_context(replaced(torch.fx.Node, "replace_all_uses_with", _copying_stacks(_REPLACE)))
             dropping = noting_dropped(torch.fx.Graph.eliminate_dead_code)
             stack.enter_context(replaced(torch.fx.Graph, "eliminate_dead_code", dropping))
             shown = _of_the_model(_traceback._extract_symbolized_tb)
@@ -184,10 +184,10 @@ def _of_the_model(original: Callable[..., Any]) -> Callable[..., Any]:
 _REPLACE = torch.fx.Node.replace_all_uses_with
 
 
-def _handing_over(original: Callable[..., Any]) -> Callable[..., Any]:
-    """What a graph pass puts in the place of a node stands in that node's call, though few passes say so.
+def _copying_stacks(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a replacement of `replace_all_uses_with` that gives the new node the module stack of the old one.
 
-    Some put a number there, which stands in no call.
+    Few graph passes copy it. Some replace a node by a number, which has no stack.
     """
 
     @functools.wraps(original)

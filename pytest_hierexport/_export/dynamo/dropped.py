@@ -31,7 +31,7 @@ from pytest_hierexport._export.dynamo.trial_run import contents_of, needed_for, 
 
 __all__ = ["noting_dropped", "stacks"]
 
-_CUSTOM = "custom"  # the one entry of a node's metadata that torch hands on and leaves to others to fill
+_CUSTOM = "custom"  # the one entry of a node's metadata that torch copies and leaves to others to fill
 _ALSO = "hierexport.also"
 
 
@@ -81,13 +81,13 @@ def _note(graph: torch.fx.Graph, dropped: list[torch.fx.Node], live: set[torch.f
     survivors: dict[Hashable, torch.fx.Node] = {}
     for node in reversed(graph.nodes):
         if node in asked and node in live and node in contents:
-            survivors.update(dict.fromkeys(_likenesses(node, contents), node))
+            survivors.update(dict.fromkeys(_keys(node, contents), node))
     noted: set[tuple[torch.fx.Node, torch.fx.Node]] = set()
     for node in (node for node in lost if node in contents):
         survivor = _survivor(graph, node, contents, survivors)
         if survivor is not None:
             for pair in _pairs(node, survivor, live, contents, noted):
-                _hand_over(*pair)
+                _copy_stacks(*pair)
 
 
 def _survivor(
@@ -96,15 +96,15 @@ def _survivor(
     contents: Mapping[torch.fx.Node, Hashable],
     survivors: Mapping[Hashable, torch.fx.Node],
 ) -> torch.fx.Node | None:
-    """Return what stays for a dropped node: of those that have most in common with it the first."""
-    likenesses = list(_likenesses(node, contents))
-    if survivors.keys().isdisjoint(likenesses):
+    """Return the node that stays for a dropped one: the first of those with the closest key."""
+    keys = list(_keys(node, contents))
+    if survivors.keys().isdisjoint(keys):
         return None
     above = needed_for(graph, {node}) - {node}
     if any(contents.get(other) == contents[node] for other in above):
-        # It hands on what it was given: nothing but its very like does the same.
-        likenesses = likenesses[:1]
-    survivor = next((survivors[like] for like in likenesses if like in survivors), None)
+        # A pass-through: only a node with the same operator and inputs does the same.
+        keys = keys[:1]
+    survivor = next((survivors[key] for key in keys if key in survivors), None)
     return None if survivor in above else survivor
 
 
@@ -115,10 +115,9 @@ def _pairs(
     contents: Mapping[torch.fx.Node, Hashable],
     noted: set[tuple[torch.fx.Node, torch.fx.Node]],
 ) -> Iterator[tuple[torch.fx.Node, torch.fx.Node]]:
-    """Yield a dropped node with what stays for it, then what the two read likewise; no pair that is noted, and note it.
+    """Yield a dropped node with the one that stays for it, then the equal inputs of the two; note each pair, once.
 
-    Of several that give the same, each may have been the nearest to one node; what a call is said to have made has to
-    hang together all the same.
+    The nodes that a call is said to have computed must be connected: so the pairs follow the inputs.
     """
     at = [(node, survivor)]
     for lost, kept in at:
@@ -126,24 +125,24 @@ def _pairs(
             continue
         noted.add((lost, kept))
         yield lost, kept
-        # Of a list the parts that are taken are compared, and the two that give it are alike.
+        # Two nodes that take equal parts of lists: the nodes that give the lists are equal.
         taken = lost.target is operator.getitem
         for mine, other in zip(lost.all_input_nodes, kept.all_input_nodes, strict=False):
-            alike = taken or (mine in contents and contents[mine] == contents.get(other))
-            # What hands on what it was given did not make it.
+            equal = taken or (mine in contents and contents[mine] == contents.get(other))
+            # A pass-through did not compute the value that it gives.
             same = lost.target == kept.target and mine.target == other.target
-            if alike and same and mine not in live and other in live:
+            if equal and same and mine not in live and other in live:
                 at.append((mine, other))
 
 
-def _hand_over(node: torch.fx.Node, survivor: torch.fx.Node) -> None:
+def _copy_stacks(node: torch.fx.Node, survivor: torch.fx.Node) -> None:
     custom = dict(survivor.meta.get(_CUSTOM) or {})
     custom[_ALSO] = (*custom.get(_ALSO, ()), *stacks(node))
     survivor.meta[_CUSTOM] = custom
 
 
-def _likenesses(node: torch.fx.Node, contents: Mapping[torch.fx.Node, Hashable]) -> Iterator[tuple[Hashable, ...]]:
-    """Yield what a node has in common with those that give the same, the closest first."""
+def _keys(node: torch.fx.Node, contents: Mapping[torch.fx.Node, Hashable]) -> Iterator[tuple[Hashable, ...]]:
+    """Yield the keys that equal nodes share with a node, the closest first: contents, operator, inputs."""
     read = tuple(contents.get(source) for source in node.all_input_nodes)
     yield contents[node], node.target, read
     yield contents[node], node.target

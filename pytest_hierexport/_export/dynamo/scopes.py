@@ -37,7 +37,7 @@ class Scopes:
         """Begin without a call."""
         self.calls: dict[str, Call] = {}
         self.recorder: CallRecorder | None = None
-        # By the call that made it and what torch calls it: the latter is not always unique, and seldom another's.
+        # By the call that made it and what torch calls it: the latter is not always unique, and rarely another's.
         self._by_entry: dict[tuple[str | None, str, str], str] = {}
         # By all that was on torch's stack when the call began: where two entries have one name, that is all there is.
         self._by_stack: dict[tuple[tuple[str, str, str], ...], str] = {}

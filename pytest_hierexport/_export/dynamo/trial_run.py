@@ -28,7 +28,7 @@ def contents_of(graph: torch.fx.Graph, asked: set[torch.fx.Node]) -> Mapping[tor
     """Return what nodes give on random inputs: those asked for, and all that they are computed from."""
     needed = needed_for(graph, asked)
     sizes = (size_of(tensor.numel()) for node in needed for tensor in tensors_of(node.meta.get("val")))
-    # What hangs on the elements of another tensor has no size yet; of small random numbers it is small.
+    # A size that depends on the elements of another tensor is unknown yet; for small random numbers it is small.
     if sum(size or 0 for size in sizes) > _MOST_NUMBERS:
         return {}
     contents: dict[torch.fx.Node, Hashable] = {}
@@ -76,7 +76,7 @@ class _Unknown:
 
 
 def _value(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any], random: torch.Generator) -> Any:
-    """Return what a node gives, or stand-ins: the same for what is computed alike of the same."""
+    """Return the value of a node, or stand-ins: the same ones for the same operation on the same values."""
     if node.op == "placeholder":
         return _random(node.meta["val"], random)
     if node.op == "get_attr":
@@ -107,7 +107,7 @@ def _attribute(node: torch.fx.Node) -> Any:
 
 
 def _computed(function: Any, args: Any, kwargs: Any) -> Any:
-    # Laid out alike, equal tensors give equal ones to the last bit.
+    # With the same strides, equal tensors give results that are equal to the last bit.
     args, kwargs = pytree.tree_map_only(torch.Tensor, torch.Tensor.contiguous, (args, kwargs))
     if not isinstance(function, torch._ops.OpOverload):
         return function(*args, **kwargs)
@@ -153,7 +153,7 @@ def _stand_ins(made_by: tuple[Any, ...], like: Any) -> Any:
 
 
 def _seeded(made_by: tuple[Any, ...]) -> torch.Generator:
-    """Return random numbers that hang on what a value is made by alone."""
+    """Return a generator that depends only on the operation and the inputs of a value."""
     leaves = pytree.tree_leaves(made_by)
     parts = [_content(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
     digest = hashlib.sha256(repr(parts).encode()).digest()
@@ -180,7 +180,7 @@ def size_of(size: Any) -> Any:
 
 
 def _tells(value: torch.Tensor) -> bool:
-    """Whether the numbers differ, so that equal ones were computed alike."""
+    """Whether the numbers differ among each other, so that equal tensors are no accident."""
     if value.dtype == torch.bool or value.numel() == 0 or value.isnan().any():
         return False
     return bool((value != value.flatten()[0]).any())

@@ -43,8 +43,8 @@ class _Graft:
     def __init__(self, converted: Graph, final: Graph, origins: Origins) -> None:
         self.origins = dict(origins)
         self._kept = {op.key: op for op in final.block.all_operations()}
-        self._made = _makers(final.block)
-        self._known = _makers(converted.block)
+        self._made = _producers(final.block)
+        self._known = _producers(converted.block)
         self._taken: set[int] = set()
         self.block = _without_leftovers(self._grafted(converted.block, final.block, ROOT))
         self._place_additions(self.block, (ROOT,), {})
@@ -54,7 +54,7 @@ class _Graft:
         for operation in block.operations:
             kept = self._kept.get(operation.key)
             if kept is not None:
-                operation = self._rewired(operation, kept, operations)  # noqa: PLW2901  # the same node, mended
+                operation = self._rewired(operation, kept, operations)  # noqa: PLW2901  # the same node, rewired
             holder = next(iter(self.origins.get(operation.key, ())), results_of)
             inner = kept.blocks if kept is not None and len(kept.blocks) == len(operation.blocks) else ()
             pairs = zip(operation.blocks, inner or (None,) * len(operation.blocks), strict=True)
@@ -80,19 +80,19 @@ class _Graft:
 
     def _result(self, was: int | None, now: int | None) -> int | None:
         """Return what the graph gives: torch may put a copy in the place of a value that is given already."""
-        maker = None if now is None else self._made.get(now)
-        return now if maker is not None and maker.key not in self.origins and now not in self._known else was
+        producer = None if now is None else self._made.get(now)
+        return now if producer is not None and producer.key not in self.origins and now not in self._known else was
 
     def _additions(self, values: Sequence[int | None], origins: tuple[str, ...]) -> list[Operation]:
         """Return the operations that torch added to make the values, and have them belong to the calls."""
         added: list[Operation] = []
         for value in values:
-            maker = None if value is None else self._made.get(value)
-            if maker is None or value in self._known or maker.key in self._taken:
+            producer = None if value is None else self._made.get(value)
+            if producer is None or value in self._known or producer.key in self._taken:
                 continue
-            self._taken.add(maker.key)
-            self.origins[maker.key] = origins
-            added += [*self._additions(maker.inputs, origins), maker]
+            self._taken.add(producer.key)
+            self.origins[producer.key] = origins
+            added += [*self._additions(producer.inputs, origins), producer]
         return added
 
     def _place_additions(self, block: Block, holder: tuple[str, ...], readers: dict[int, set[tuple[str, ...]]]) -> None:
@@ -117,7 +117,7 @@ def _add_readers(
             readers.setdefault(value, set()).add(origins)
 
 
-def _makers(block: Block) -> dict[int, Operation]:
+def _producers(block: Block) -> dict[int, Operation]:
     return {value: operation for operation in block.all_operations() for value in operation.outputs}
 
 
@@ -178,7 +178,7 @@ class _Builder:
     def _name(self, number: int) -> str:
         name = self._names.get(number)
         if name is None:
-            # It is gone in the end. Its name must be nobody's.
+            # The value is gone in the end. Its name must belong to no other.
             name = f"converted.{number}"
             while name in self._taken:
                 name += "."

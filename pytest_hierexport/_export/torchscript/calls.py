@@ -82,7 +82,7 @@ class Conversion:
 
     def _converting_node(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def run(graph: torch._C.Graph, block: Any, node: Any, *args: Any) -> Any:
-            # What stands there and is nobody's yet is a copy that torch made of the node before.
+            # A node there that has no call yet is a copy that torch made of the node before.
             self._settle(graph, self._last)
             outer, self._within = self._within, self._origins(node)
             result = original(graph, block, node, *args)

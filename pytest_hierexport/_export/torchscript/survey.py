@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["CONSTANT", "Survey", "alike", "merged", "nodes_of", "number_of"]
+__all__ = ["CONSTANT", "Survey", "duplicates", "merged", "nodes_of", "number_of"]
 
 
 def number_of(node: Any) -> int:
@@ -58,17 +58,17 @@ class Survey:
 
 
 def merged(before: Survey, after: Survey) -> list[tuple[int, int]]:
-    """Return each node that a pass dropped for an equal one, behind that one, in the order in which they stood.
+    """Return each node that a pass dropped for an equal one, after that one, in graph order.
 
-    Who read the dropped node's value reads the other's now; what the two read were equal values in turn.
+    The consumers of the dropped node take the other node's value now; the inputs of the two are equal in the same way.
     """
     now = {old: new for old, new in zip(before.results, after.results, strict=True) if old != new}
     for number, reads in after.reads.items():
         now.update((old, new) for old, new in zip(before.reads[number], reads, strict=True) if old != new)
-    makers = {value: number for number, outputs in after.gives.items() for value in outputs}
+    producers = {value: number for number, outputs in after.gives.items() for value in outputs}
     pairs: list[tuple[int, int]] = []
     for number, outputs in reversed(before.gives.items()):
-        survivor = next((makers[now[value]] for value in outputs if now.get(value) in makers), None)
+        survivor = next((producers[now[value]] for value in outputs if now.get(value) in producers), None)
         if number not in after.gives and survivor is not None:
             pairs.append((survivor, number))
             same = zip(before.reads[number], after.reads[survivor], strict=True)
@@ -76,7 +76,7 @@ def merged(before: Survey, after: Survey) -> list[tuple[int, int]]:
     return pairs[::-1]
 
 
-def alike(graph: Any) -> list[list[int]]:
+def duplicates(graph: Any) -> list[list[int]]:
     """Return the groups of nodes that compute the same, in order; none where an operation may change a value."""
     values: dict[int, int] = {}
     found: dict[Hashable, list[Any]] = {}

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from pytest_hierexport._calls.hierarchy import ROOT, Call
-from pytest_hierexport._export.torchscript.survey import CONSTANT, Survey, alike, merged, nodes_of, number_of
+from pytest_hierexport._export.torchscript.survey import CONSTANT, Survey, duplicates, merged, nodes_of, number_of
 
 __all__ = ["Origins", "Trace"]
 
@@ -79,12 +79,12 @@ class Trace:
     # torch's passes: what stands in for each and follows it
 
     def beginning(self, original: Callable[..., None]) -> Callable[..., None]:
-        """Before the first pass, let go what nobody reads; who computed a value there that stays owns it too."""
+        """Before the first pass, remove unused nodes; the call of a removed duplicate co-owns the node that stays."""
 
         def run(graph: Any) -> None:
             marks = list(filter(_is_mark, graph.findAllNodes(_MARK, recurse=True)))
             unread = any(len(value.uses()) == 1 for mark in marks for value in mark.inputs())
-            groups = alike(graph) if unread else []
+            groups = duplicates(graph) if unread else []
             for mark in marks:
                 mark.removeAllInputs()
             origins = self._read(Survey.of(graph)) if groups else {}

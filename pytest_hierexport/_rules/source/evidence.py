@@ -88,7 +88,7 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 
 def tokens(name: str) -> list[str]:
-    """Split an identifier in its lower-case words: `BertLayer` and `bert_layer` alike."""
+    """Split an identifier in its lower-case words: the same ones for `BertLayer` and `bert_layer`."""
     return [word.lower() for word in _WORD.findall(name)]
 
 
