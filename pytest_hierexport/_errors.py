@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from pytest_hierexport._calls.names import one_line
+from pytest_hierexport._text import one_line
 
 __all__ = [
     "CollectError",

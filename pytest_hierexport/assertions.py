@@ -10,9 +10,9 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_hierexport._calls.names import printable
 from pytest_hierexport._errors import NoVerdictError, UsageError
 from pytest_hierexport._rules.messages import broken
+from pytest_hierexport._text import printable
 
 if TYPE_CHECKING:
     from pytest_hierexport._rules.base import ExportedCase

@@ -13,11 +13,10 @@ from pytest_hierexport._calls.names import (
     encode_operator,
     is_torch_nn,
     join_path,
-    one_line,
-    printable,
     qualified_class,
     split_call_name,
 )
+from pytest_hierexport._text import one_line, printable
 
 ANY_NAME = st.text(st.characters(), max_size=8)
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 from markdown_it import MarkdownIt
 
-from pytest_hierexport._calls.names import one_line
 from pytest_hierexport._report import as_html, as_json, as_lines, as_markdown
 from pytest_hierexport._report.results import Check, Model, Results, RuleText, Status, cardinal_line
+from pytest_hierexport._text import one_line
 
 if TYPE_CHECKING:
     from markdown_it.token import Token

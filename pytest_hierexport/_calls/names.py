@@ -1,7 +1,7 @@
-"""Encodes names so that paths, call names, classes and tags split back into their parts, and shows text safely.
+"""Encodes names so that paths, call names, classes and tags split back into their parts.
 
 A module or a class may have any name. :func:`encode` percent-encodes separators; the functions that join names take or
-return encoded ones. :func:`one_line` and :func:`printable` escape control characters for people.
+return encoded ones.
 
     encode("a.b")               a%2Eb
     join_path(("layers", "0"))  layers.0
@@ -13,6 +13,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from pytest_hierexport._text import CONTROLS
+
 __all__ = [
     "call_name",
     "decode",
@@ -20,23 +22,13 @@ __all__ = [
     "encode_operator",
     "is_torch_nn",
     "join_path",
-    "one_line",
-    "printable",
     "qualified_class",
     "split_call_name",
 ]
 
-# The C0 and C1 controls; line separators and direction marks; invisible characters except the joiners that scripts
-# need; lone surrogates, which UTF-8 cannot encode. Ranges, because `str.isprintable` changes with Python's Unicode
-# tables.
-_CONTROLS = (
-    "\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
-    "\U000e0000-\U000e007f"
-)
-_CONTROL = re.compile(f"[{_CONTROLS}]")
-_UNSAFE = re.compile(f"[/.@%{_CONTROLS}]")
+_UNSAFE = re.compile(f"[/.@%{CONTROLS}]")
 # The separators between operators in a snapshot, and between an operator and its domain.
-_UNSAFE_IN_OPERATOR = re.compile(rf"[\s,:%{_CONTROLS}]")
+_UNSAFE_IN_OPERATOR = re.compile(rf"[\s,:%{CONTROLS}]")
 _ENCODED = re.compile("(?:%[0-9A-Fa-f]{2})+")
 # The modules where PyTorch defines the layers that every model uses.
 _BUILDING_BLOCKS = ("torch.nn.", "torch.ao.nn.", "torch._C.")
@@ -55,20 +47,6 @@ def encode_operator(domain: str, op_type: str) -> str:
     """
     name = _UNSAFE_IN_OPERATOR.sub(_encode_character, op_type)
     return name if domain in {"", "ai.onnx"} else f"{_UNSAFE_IN_OPERATOR.sub(_encode_character, domain)}::{name}"
-
-
-def one_line(text: str) -> str:
-    r"""Return text that a terminal shows on one line, its control characters escaped: `\x1b`, `\n`."""
-    return text if text.isascii() and text.isprintable() else _CONTROL.sub(_escape_character, text)
-
-
-def printable(text: str) -> str:
-    """Return text of several lines, each as :func:`one_line` returns it."""
-    return "\n".join(one_line(line) for line in text.split("\n"))
-
-
-def _escape_character(match: re.Match[str]) -> str:
-    return match[0].encode("unicode_escape").decode("ascii")
 
 
 def _encode_character(match: re.Match[str]) -> str:

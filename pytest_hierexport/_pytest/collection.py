@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_hierexport._calls.names import one_line
 from pytest_hierexport._files.paths import absolute
 from pytest_hierexport._pytest import items
 from pytest_hierexport._pytest.ids import escape
+from pytest_hierexport._text import one_line
 
 if TYPE_CHECKING:
     from pytest_hierexport._cases import Case

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hierexport._calls.names import printable
+from pytest_hierexport._text import printable
 
 __all__ = ["CheckFailed", "RuleBroken"]
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from pytest_hierexport._calls.names import one_line, printable
 from pytest_hierexport._errors import HierexportError, NoVerdictError
 from pytest_hierexport._pytest.failures import CheckFailed, RuleBroken
 from pytest_hierexport._pytest.messages import crash_error, error_message, rule_message
 from pytest_hierexport._pytest.reads import unrecorded
 from pytest_hierexport._pytest.run import RUN, Run
 from pytest_hierexport._pytest.snapshots import check_snapshot
+from pytest_hierexport._text import one_line, printable
 
 if TYPE_CHECKING:
     from pytest_hierexport._cases import Case

@@ -14,10 +14,10 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pytest_hierexport._calls.names import one_line
 from pytest_hierexport._errors import CrashError, HierexportError
 from pytest_hierexport._pytest.kept_files import keep_files
 from pytest_hierexport._rules.messages import aligned, broken
+from pytest_hierexport._text import one_line
 
 if TYPE_CHECKING:
     from pytest_hierexport._cases import Case

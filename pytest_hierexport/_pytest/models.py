@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_hierexport._calls.names import one_line, printable
 from pytest_hierexport._files.paths import absolute
 from pytest_hierexport._files.temporary import keep_temporary_files_in
 from pytest_hierexport._pytest import collection
@@ -20,6 +19,7 @@ from pytest_hierexport._pytest.snapshots import unused_ignored
 from pytest_hierexport._pytest.workers import is_worker
 from pytest_hierexport._report.results import SNAPSHOT
 from pytest_hierexport._rules.base import Rule
+from pytest_hierexport._text import one_line, printable
 
 if TYPE_CHECKING:
     from pytest_hierexport._cases import Case

@@ -9,12 +9,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_hierexport._calls.names import one_line
 from pytest_hierexport._cases import Case, select
 from pytest_hierexport._errors import UsageError, nearest
 from pytest_hierexport._pytest.ids import escape
 from pytest_hierexport._pytest.settings import Settings
 from pytest_hierexport._report.results import SNAPSHOT
+from pytest_hierexport._text import one_line
 
 if TYPE_CHECKING:
     import pytest

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_hierexport._calls.names import one_line
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._pytest.failures import CheckFailed
 from pytest_hierexport._pytest.messages import block, repeat_command, update_command
 from pytest_hierexport._rules.messages import aligned
+from pytest_hierexport._text import one_line
 
 if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_hierexport._calls.names import one_line
 from pytest_hierexport._pytest.messages import update_command
 from pytest_hierexport._pytest.orphans import find_orphans, is_complete, removes_orphans, update_lists
 from pytest_hierexport._pytest.outputs import write_output
 from pytest_hierexport._report.results import SNAPSHOT, Results, Status, warnings_of
+from pytest_hierexport._text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

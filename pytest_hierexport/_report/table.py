@@ -6,9 +6,9 @@ import html
 import re
 from collections.abc import Sequence
 
-from pytest_hierexport._calls.names import one_line, printable
 from pytest_hierexport._files.ownership import GENERATOR
 from pytest_hierexport._report.results import Model, Results, Status, remarks_of, warnings_of
+from pytest_hierexport._text import one_line, printable
 
 __all__ = ["as_lines", "as_markdown"]
 

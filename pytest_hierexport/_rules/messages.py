@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pytest_hierexport._calls.names import one_line
+from pytest_hierexport._text import one_line
 
 if TYPE_CHECKING:
     from pytest_hierexport._rules.base import Rule, Violation

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy
-from pytest_hierexport._calls.names import one_line
 from pytest_hierexport._errors import TagError
 from pytest_hierexport._snapshot.folding import Segment, fold
+from pytest_hierexport._text import one_line
 
 __all__ = ["is_snapshot", "text"]
 

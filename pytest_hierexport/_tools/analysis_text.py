@@ -10,8 +10,8 @@ from dataclasses import fields
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from pytest_hierexport._calls.names import one_line
 from pytest_hierexport._errors import UsageError
+from pytest_hierexport._text import one_line
 
 if TYPE_CHECKING:
     from pytest_hierexport._tools.analysis import Analysis, ModuleFigures

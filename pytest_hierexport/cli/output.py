@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from pytest_hierexport._calls.names import one_line
+from pytest_hierexport._text import one_line
 
 __all__ = ["print_line", "print_warning", "progress"]
 

@@ -45,8 +45,8 @@ NAMES = ("Layer", "Block", "Attention")
 ODD_NAMES = ("Größe", "a.b", "x/y@1", "<locals>")
 # Values that are equal by accident belong to no call. So no leaf flattens: repeated often enough, that gives one value,
 # whatever it began with. None gives back its input, as the maximum or the mean of two equal values does, or a mean
-# that is subtracted twice. None scales or shifts all elements equally, which a linear module may follow as well as precede,
-# and which a norm undoes. A leaf of two inputs bends one of them: scales and shifts alone commute.
+# that is subtracted twice. None scales or shifts all elements equally, which a linear module may follow as well as
+# precede, and which a norm undoes. A leaf of two inputs bends one of them: scales and shifts alone commute.
 UNARY = (
     "torch.tanh({0}) + 0.4 * {0}",
     "0.5 * torch.sin({0}) + 0.1 * torch.arange(8).sin()",

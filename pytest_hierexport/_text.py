@@ -1,0 +1,31 @@
+"""Escapes control characters in text that people read: names from a model or a file may hold any character."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["CONTROLS", "one_line", "printable"]
+
+# The C0 and C1 controls; line separators and direction marks; invisible characters except the joiners that scripts
+# need; lone surrogates, which UTF-8 cannot encode. Ranges, because `str.isprintable` changes with Python's Unicode
+# tables.
+CONTROLS = (
+    "\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
+    "\U000e0000-\U000e007f"
+)
+"""The characters that a terminal obeys or hides, as a set in a regular expression."""
+_CONTROL = re.compile(f"[{CONTROLS}]")
+
+
+def one_line(text: str) -> str:
+    r"""Return text that a terminal shows on one line, its control characters escaped: `\x1b`, `\n`."""
+    return text if text.isascii() and text.isprintable() else _CONTROL.sub(_escape_character, text)
+
+
+def printable(text: str) -> str:
+    """Return text of several lines, each as :func:`one_line` returns it."""
+    return "\n".join(one_line(line) for line in text.split("\n"))
+
+
+def _escape_character(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode("ascii")
