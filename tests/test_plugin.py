@@ -222,7 +222,7 @@ def test_conftest_fixtures_go_before_ours(project: Project) -> None:
         ([MODELS, "--hierexport-cache=my_model.py"], "*a folder for the cache*"),
         ([MODELS, "--hierexport-summary=."], "*to be written*"),
         ([MODELS, "--hierexport-opset=999"], "*an opset from 7 to *"),
-        ([MODELS, "--hierexport-opset=new"], "*invalid int value*"),
+        ([MODELS, "--hierexport-opset=new"], "*expected an opset as a whole number*"),
     ],
 )
 def test_what_makes_no_sense_is_a_usage_error_with_no_traceback(
