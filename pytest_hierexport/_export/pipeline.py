@@ -16,7 +16,6 @@ from pytest_hierexport._errors import UsageError
 from pytest_hierexport._export.capture import Request
 from pytest_hierexport._export.captures import Served, capture_with
 from pytest_hierexport._export.choices import check_opset
-from pytest_hierexport._export.collector import collector_paused
 from pytest_hierexport._export.modules import kept_classes, module_tree
 from pytest_hierexport._export.result import Export
 from pytest_hierexport._export.state import WAS_TRAINING, as_found, in_eval_mode
@@ -78,12 +77,11 @@ def export(
     request = Request(
         model, _as_tuple(args), dict(kwargs or {}), opset, dynamic_shapes, input_names, output_names, optimize
     )
-    with collector_paused():
-        served = _capture(request, exporter, strict=strict)
-        capture = served.capture
-        hierarchy = Hierarchy(capture.calls, keep=kept)
-        attribution = carry_flat(known(capture, hierarchy), flat_copy(capture.after), primary)
-        storage.attach(capture.after, attribution, tags=tags)
+    served = _capture(request, exporter, strict=strict)
+    capture = served.capture
+    hierarchy = Hierarchy(capture.calls, keep=kept)
+    attribution = carry_flat(known(capture, hierarchy), flat_copy(capture.after), primary)
+    storage.attach(capture.after, attribution, tags=tags)
     modules = module_tree(model) if isinstance(model, torch.nn.Module) else ()
     result = Export(
         capture.after, attribution, modules, served.exporter, served.notes, tags=tags, warnings=served.warnings
