@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import py_compile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -242,6 +243,14 @@ def test_no_verdict_is_older_than_what_it_depends_on(project: Project, case: Sta
     write(project, case.changes)
     options = case.options if case.changed_options is None else case.changed_options
     project.run(*MODELS, *options).assert_outcomes(failed=1, deselected=11)
+
+
+def test_pythonpath_of_the_environment_counts(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_up(project, CASES["a pythonpath that points elsewhere"])
+    inherited = [path for path in (os.environ.get("PYTHONPATH"),) if path]
+    for folder, outcome in (("one", "passed"), ("two", "failed")):
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(project.path / folder), *inherited]))
+        assert project.process(*MODELS).parseoutcomes() == {outcome: 1, "deselected": 11}
 
 
 def test_a_module_loaded_from_bytecode_alone_counts(project: Project) -> None:
