@@ -29,6 +29,7 @@ from pytest_hierexport._cases import Case, Example, select
 from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._export.capture import Capture, Request
 from pytest_hierexport._export.captures import capture_with
+from pytest_hierexport._export.choices import ExportOptions
 from pytest_hierexport._export.dynamo import capturer as dynamo
 from pytest_hierexport._export.dynamo.dropped import noting_dropped, stacks
 from pytest_hierexport._export.torchscript import capturer as torchscript
@@ -110,9 +111,8 @@ class _Captured:
 
 def _capture(case: Case, example: Example) -> tuple[Capture, str]:
     """Capture an example with its case's options; return the capture and the exporter that served."""
-    shapes = example.dynamic_shapes
-    request = Request(example.model, example.args, example.kwargs, opset=case.opset, dynamic_shapes=shapes)
-    served = capture_with(case.exporter, request)
+    options = ExportOptions(exporter=case.exporter, opset=case.opset, dynamic_shapes=example.dynamic_shapes)
+    served = capture_with(Request(example.model, example.args, example.kwargs, options))
     return served.capture, served.exporter
 
 

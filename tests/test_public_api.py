@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import pytest_hierexport
+from pytest_hierexport._export.choices import ExportOptions
 
 PACKAGE = Path(pytest_hierexport.__file__).parent
 SIGNATURES = Path(__file__).parent / "data" / "public_api.txt"
@@ -30,6 +31,15 @@ def signature(name: str) -> str:
 def test_public_names_keep_their_signatures() -> None:
     found = "\n".join(signature(name) for name in sorted(pytest_hierexport.__all__))
     assert found == SIGNATURES.read_text(encoding="utf-8").rstrip()
+
+
+def test_export_takes_every_option_with_its_default() -> None:
+    keywords = {
+        name: parameter.default
+        for name, parameter in inspect.signature(pytest_hierexport.export).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    }
+    assert keywords == vars(ExportOptions())
 
 
 def modules() -> set[str]:

@@ -7,18 +7,20 @@ import logging
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import ExportError, HierexportError, UsageError, gist
-from pytest_hierexport._export.choices import is_own
+from pytest_hierexport._export.choices import ExportOptions, is_own
 
 if TYPE_CHECKING:
     from pytest_hierexport._calls.attribution import Attribution
     from pytest_hierexport._cases import Case, Example
 
 __all__ = ["Exported", "export_case", "own_exporter"]
+
+_DEFAULTS = ExportOptions()
 
 
 @dataclass(frozen=True)
@@ -36,44 +38,35 @@ class Exported:
     """Reasons why the graph may compute something else than the model."""
 
 
-def export_case(case: Case, example: Example, path: Path, **options: Any) -> Exported:
+def export_case(case: Case, example: Example, path: Path, options: ExportOptions = _DEFAULTS) -> Exported:
     """Export a case's example with the case's options.
 
     Args:
         case: The case.
         example: Its model and inputs.
         path: The file to write.
-        options: Further options of :func:`pytest_hierexport.export`; a function of the project takes none.
+        options: The options that a case does not have; a function of the project takes none of them.
 
     Raises:
         HierexportError: It cannot be exported or written.
     """
-    if is_own(case.exporter) and options:
-        raise UsageError(
-            f"no option that {case.exporter} does not know",
-            found=", ".join(options),
-            do="leave it out, or take an exporter of this package",
-        )
     with _no_logs():
         return _by_own(case, example, path) if is_own(case.exporter) else _by_capture(case, example, path, options)
 
 
-def _by_capture(case: Case, example: Example, path: Path, options: Mapping[str, Any]) -> Exported:
-    from pytest_hierexport._export.pipeline import export
+def _by_capture(case: Case, example: Example, path: Path, options: ExportOptions) -> Exported:
+    from pytest_hierexport._export.pipeline import export_with
     from pytest_hierexport._onnx.graph import operators
 
-    exported = export(
-        example.model,
-        example.args,
-        example.kwargs,
-        path,
+    options = replace(
+        options,
         exporter=case.exporter,
         opset=case.opset,
         dynamic_shapes=example.dynamic_shapes,
         keep=case.keep,
         strict=bool(case.strict),
-        **options,
     )
+    exported = export_with(options, example.model, example.args, example.kwargs, path)
     return Exported(
         exported.exporter, exported.attribution, operators(exported.model), exported.notes, exported.warnings
     )

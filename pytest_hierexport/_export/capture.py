@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_hierexport._calls.hierarchy import Call
+from pytest_hierexport._export.choices import ExportOptions
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -19,16 +20,12 @@ __all__ = ["CannotCaptureError", "Capture", "Capturer", "Request"]
 
 @dataclass(frozen=True)
 class Request:
-    """A model and the options that reach the exporter underneath unchanged."""
+    """A model, its example inputs and the options of its export."""
 
     model: torch.nn.Module | torch.export.ExportedProgram
-    args: tuple[Any, ...] = ()
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
-    opset: int | None = None
-    dynamic_shapes: Any = None
-    input_names: Sequence[str] | None = None
-    output_names: Sequence[str] | None = None
-    optimize: bool = True
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    options: ExportOptions
 
 
 @dataclass(frozen=True)

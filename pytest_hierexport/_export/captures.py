@@ -50,25 +50,22 @@ class _Failure:
     error: Exception | None = None
 
 
-def capture_with(exporter: str, request: Request, *, strict: bool = False) -> Served:
-    """Capture a request.
+def capture_with(request: Request) -> Served:
+    """Capture a request with the exporter that it names, or for `auto` with the first that can.
 
-    Args:
-        exporter: The name of a capture, or `auto` for the first that can. Where all that can give graphs that the ONNX
-            checker refuses, the first of those serves.
-        request: What to export.
-        strict: Whether a capture that records one run may serve in the place of none that failed.
+    Where all that can give graphs that the ONNX checker refuses, the first of those serves.
 
     Raises:
         UsageError: No exporter has this name.
         ExportError: None of them can export the model, or code of this package failed.
     """
+    exporter = request.options.exporter
     if exporter not in EXPORTERS:
         raise UsageError(f"exporter to be {' or '.join(EXPORTERS)}", found=repr(exporter), do="choose one of them")
     failures: list[_Failure] = []
     refused: Served | None = None
     for name in _suited(request) if exporter == "auto" else (exporter,):
-        if strict and failures and name in _ONE_RUN:
+        if request.options.strict and failures and name in _ONE_RUN:
             raise _forbidden(request, failures, name) from _first_error(failures)
         result = _try(name, request)
         if isinstance(result, _Failure):
@@ -102,9 +99,9 @@ def _try(name: str, request: Request) -> Capture | _Failure:
         if fault is not None:
             raise fault from error
         return _Failure(name, cause(error), error)
-    opset = capture.after.opset_imports.get("")
-    if request.opset is not None and opset not in (None, request.opset):
-        return _Failure(name, f"could not convert its graph from opset {opset} to {request.opset}")
+    opset, wanted = capture.after.opset_imports.get(""), request.options.opset
+    if wanted is not None and opset not in (None, wanted):
+        return _Failure(name, f"could not convert its graph from opset {opset} to {wanted}")
     return capture
 
 
@@ -131,7 +128,7 @@ def _refusal(model: ir.Model) -> str | None:
 def _suited(request: Request) -> list[str]:
     """The captures worth trying: first those that need not convert their graph to the opset asked for."""
     suited = [name for name in CAPTURES if name not in _SERVES or _SERVES[name](request)]
-    opset = request.opset
+    opset = request.options.opset
     return suited if opset is None else sorted(suited, key=lambda name: opset < _OLDEST.get(name, opset))
 
 

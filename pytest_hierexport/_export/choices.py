@@ -1,15 +1,40 @@
-"""Checks the exporter and the opset of an export before anything heavy is imported."""
+"""Defines the options of an export, and checks some of them, before anything heavy is imported."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
 from pytest_hierexport._errors import UsageError
 
-__all__ = ["EXPORTERS", "check_opset", "is_own"]
+if TYPE_CHECKING:
+    from pytest_hierexport._calls.attribution import Primary
+    from pytest_hierexport._onnx.codec import Tags
+
+__all__ = ["EXPORTERS", "ExportOptions", "check_opset", "is_own"]
 
 EXPORTERS = ("auto", "dynamo", "transformers", "torchscript")
 """The exporters of this package; `auto` takes the first of the others that can."""
 _OLDEST_OPSET = 7
 """The first opset that torch's exporters write."""
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """The options of :func:`pytest_hierexport.export`, which describes them."""
+
+    exporter: str = "auto"
+    opset: int | None = None
+    dynamic_shapes: Any = None
+    input_names: Sequence[str] | None = None
+    output_names: Sequence[str] | None = None
+    optimize: bool = True
+    tags: Tags = "both"
+    keep: Sequence[str] = ()
+    external_data: bool | None = None
+    primary: Primary = "first"
+    strict: bool = False
 
 
 def is_own(exporter: str) -> bool:

@@ -15,7 +15,7 @@ from pytest_hierexport._carry import carry_flat, flat_copy
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._export.capture import Request
 from pytest_hierexport._export.captures import Served, capture_with
-from pytest_hierexport._export.choices import check_opset
+from pytest_hierexport._export.choices import ExportOptions, check_opset
 from pytest_hierexport._export.modules import kept_classes, module_tree
 from pytest_hierexport._export.result import Export
 from pytest_hierexport._export.state import WAS_TRAINING, as_found, in_eval_mode
@@ -23,7 +23,7 @@ from pytest_hierexport._export.traced import known
 from pytest_hierexport._onnx import storage
 from pytest_hierexport._onnx.storage import Tags
 
-__all__ = ["export"]
+__all__ = ["export", "export_with"]
 
 
 def export(
@@ -72,30 +72,51 @@ def export(
         UsageError: No model that can be exported, an option that does not exist or an opset that onnx does not know.
         ExportError: The model could not be captured, or the file not be written; nothing is left behind.
     """
-    _check_model(model)
-    kept = _check(tags, opset, keep)
-    request = Request(
-        model, _as_tuple(args), dict(kwargs or {}), opset, dynamic_shapes, input_names, output_names, optimize
+    options = ExportOptions(
+        exporter=exporter,
+        opset=opset,
+        dynamic_shapes=dynamic_shapes,
+        input_names=input_names,
+        output_names=output_names,
+        optimize=optimize,
+        tags=tags,
+        keep=keep,
+        external_data=external_data,
+        primary=primary,
+        strict=strict,
     )
-    served = _capture(request, exporter, strict=strict)
+    return export_with(options, model, args, kwargs, path)
+
+
+def export_with(
+    options: ExportOptions,
+    model: torch.nn.Module | torch.export.ExportedProgram,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    path: str | Path | None = None,
+) -> Export:
+    """Export as :func:`export` does."""
+    _check_model(model)
+    kept = _check(options)
+    served = _capture(Request(model, _as_tuple(args), dict(kwargs or {}), options))
     capture = served.capture
     hierarchy = Hierarchy(capture.calls, keep=kept)
-    attribution = carry_flat(known(capture, hierarchy), flat_copy(capture.after), primary)
-    storage.attach(capture.after, attribution, tags=tags)
+    attribution = carry_flat(known(capture, hierarchy), flat_copy(capture.after), options.primary)
+    storage.attach(capture.after, attribution, tags=options.tags)
     modules = module_tree(model) if isinstance(model, torch.nn.Module) else ()
     result = Export(
-        capture.after, attribution, modules, served.exporter, served.notes, tags=tags, warnings=served.warnings
+        capture.after, attribution, modules, served.exporter, served.notes, tags=options.tags, warnings=served.warnings
     )
     if path is not None:
-        result.save(path, external_data=external_data)
+        result.save(path, external_data=options.external_data)
     return result
 
 
-def _capture(request: Request, exporter: str, *, strict: bool) -> Served:
+def _capture(request: Request) -> Served:
     if not isinstance(request.model, torch.nn.Module):
-        return capture_with(exporter, request, strict=strict)
+        return capture_with(request)
     with as_found(request.model), in_eval_mode(request.model) as trained:
-        served = capture_with(exporter, request, strict=strict)
+        served = capture_with(request)
     return replace(served, notes=(WAS_TRAINING, *served.notes)) if trained else served
 
 
@@ -120,11 +141,11 @@ def _check_model(model: object) -> None:
         )
 
 
-def _check(tags: Tags, opset: int | None, keep: Sequence[str]) -> frozenset[str]:
-    storage.check_tags(tags)
-    check_opset(opset)
+def _check(options: ExportOptions) -> frozenset[str]:
+    storage.check_tags(options.tags)
+    check_opset(options.opset)
     try:
-        return kept_classes(tuple(keep))
+        return kept_classes(tuple(options.keep))
     except ValueError as error:
         raise UsageError(
             "classes to keep, each importable as package.Class", found=str(error), do="correct or drop that name"

@@ -47,12 +47,13 @@ def capture(request: Request) -> Capture:
             found=type(request.model).__name__,
             do="export it with exporter='dynamo' or 'torchscript'",
         )
+    options = request.options
     exporters = _exporters()
     config = exporters.OnnxConfig(
-        opset_version=request.opset,
-        optimize=request.optimize,
-        dynamic=request.dynamic_shapes is not None,
-        dynamic_shapes=request.dynamic_shapes,
+        opset_version=options.opset,
+        optimize=options.optimize,
+        dynamic=options.dynamic_shapes is not None,
+        dynamic_shapes=options.dynamic_shapes,
     )
     watch = Watch(request.model)
     # It leaves torch's progress notes on, which go to standard output.
@@ -60,8 +61,8 @@ def capture(request: Request) -> Capture:
         exported = of_what_there_is(lambda: exporters.OnnxExporter().export(request.model, _by_name(request), config))
     # Until 5.23 they returned torch's program as it is.
     graph = exported.model if isinstance(exported, torch.onnx.ONNXProgram) else exported.program
-    _rename(graph.graph.inputs, request.input_names)
-    _rename(graph.graph.outputs, request.output_names)
+    _rename(graph.graph.inputs, options.input_names)
+    _rename(graph.graph.outputs, options.output_names)
     return watch.capture(graph)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_hierexport._cases.exporters import check_exporter
 from pytest_hierexport._errors import ExportError, HierexportError, UsageError
-from pytest_hierexport._export.choices import EXPORTERS, check_opset, is_own
+from pytest_hierexport._export.choices import EXPORTERS, ExportOptions, check_opset, is_own
 from pytest_hierexport._files.paths import exists, is_folder
 from pytest_hierexport.cli.output import print_line, print_warning, progress
 
@@ -47,7 +47,7 @@ def _run(options: argparse.Namespace) -> None:
         stage(f"build {case.name}")
         example = case.load()
         stage(f"export to {options.output}")
-        exported = export_case(case, example, options.output, **_stated(options))
+        exported = export_case(case, example, options.output, _beyond_the_case(options))
     _show(exported, options.output)
 
 
@@ -96,7 +96,9 @@ def _case(options: argparse.Namespace) -> Case:
 def _refuse_options(exporter: str, options: argparse.Namespace) -> None:
     """Refuse the options that a project's own exporter does not take."""
     flags = {"tags": "--tags", "optimize": "--no-optimize", "external_data": "--external-data"}
-    stated = [flags[name] for name in _stated(options)] + (["--keep"] if options.keep else [])
+    asked, default = _beyond_the_case(options), ExportOptions()
+    stated = [flag for name, flag in flags.items() if getattr(asked, name) != getattr(default, name)]
+    stated += ["--keep"] if options.keep else []
     if stated:
         raise UsageError(
             f"no option that {exporter} does not know",
@@ -105,14 +107,9 @@ def _refuse_options(exporter: str, options: argparse.Namespace) -> None:
         )
 
 
-def _stated(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the options of an export that differ from their defaults."""
-    stated: dict[str, Any] = {} if options.tags == "both" else {"tags": options.tags}
-    if options.no_optimize:
-        stated["optimize"] = False
-    if options.external_data is not None:
-        stated["external_data"] = options.external_data
-    return stated
+def _beyond_the_case(options: argparse.Namespace) -> ExportOptions:
+    """Return the options of an export that a case does not have."""
+    return ExportOptions(tags=options.tags, optimize=not options.no_optimize, external_data=options.external_data)
 
 
 def _show(exported: Exported, path: Path) -> None:

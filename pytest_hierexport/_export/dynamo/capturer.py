@@ -44,19 +44,19 @@ def capture(request: Request) -> Capture:
     Raises:
         Exception: What torch raised; the model is left as it was.
     """
-    watch = Watch(request.model)
+    watch, options = Watch(request.model), request.options
     with quiet(), torch.no_grad(), watch.watching():
         program = torch.onnx.export(
             request.model,
             _positional(request.args, request.kwargs),
             kwargs=dict(request.kwargs),
             dynamo=True,
-            optimize=request.optimize,
+            optimize=options.optimize,
             verbose=False,
-            opset_version=request.opset,
-            dynamic_shapes=request.dynamic_shapes,
-            input_names=request.input_names,
-            output_names=request.output_names,
+            opset_version=options.opset,
+            dynamic_shapes=options.dynamic_shapes,
+            input_names=options.input_names,
+            output_names=options.output_names,
         )
     if program is None:
         raise HierexportError("a program from torch's exporter", found="none", do="report the versions in use")

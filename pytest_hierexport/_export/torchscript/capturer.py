@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import onnx_ir as ir
 import torch
@@ -52,12 +51,13 @@ def capture(request: Request) -> Capture:
             found=type(request.model).__name__,
             do="export the module that the program was made of, or use exporter='dynamo'",
         )
-    if request.opset is not None and request.opset > NEWEST_OPSET:
+    options = request.options
+    if options.opset is not None and options.opset > NEWEST_OPSET:
         # torch would write that opset over operators as an older one defines them.
         raise CannotCaptureError(f"opset {NEWEST_OPSET} is the newest that its operators are known for")
     instances = Instances(request.model)
     adapter = Adapter(request.model, request.args, request.kwargs)
-    names = request.input_names or adapter.input_names or (adapter.places if request.dynamic_shapes else None)
+    names = options.input_names or adapter.input_names or (adapter.places if options.dynamic_shapes else None)
     capture = in_parts(partial(_capture, request, adapter, instances, names))
     if names is None and len(capture.after.graph.inputs) < len(adapter.places):
         # torch drops an input that nothing reads, and its own names do not say which.
@@ -109,9 +109,9 @@ _PLACES = 3
 
 
 def _export(request: Request, adapter: Adapter, names: Sequence[str] | None) -> ir.Model:
-    options: dict[str, Any] = {}
-    if request.dynamic_shapes is not None and names is not None:
-        options["dynamic_axes"] = dynamic_axes(request.dynamic_shapes, adapter.arguments, names)
+    options, axes = request.options, None
+    if options.dynamic_shapes is not None and names is not None:
+        axes = dynamic_axes(options.dynamic_shapes, adapter.arguments, names)
     with temporary_folder() as folder:
         path = Path(folder) / "model.onnx"
         torch.onnx.export(
@@ -119,11 +119,11 @@ def _export(request: Request, adapter: Adapter, names: Sequence[str] | None) -> 
             adapter.tensors,
             str(path),
             dynamo=False,
-            opset_version=request.opset,
+            opset_version=options.opset,
             input_names=None if names is None else list(names),
             # Filled while the model runs, before torch asks for them.
-            output_names=adapter.output_names if request.output_names is None else list(request.output_names),
-            **options,
+            output_names=adapter.output_names if options.output_names is None else list(options.output_names),
+            dynamic_axes=axes,
         )
         model = ir.load(path)
         ir.external_data.load_to_model(model)
