@@ -28,8 +28,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pytest_hierexport._cases import Example
 
-BUDGET = 1.05
-"""DESIGN's: the median ratio over the zoo, at most."""
+BUDGET = 1.00
+"""The median ratio of processor time over the zoo, at most."""
+LARGEST = 1.10
+"""The ratio of processor time of any model, at most."""
 
 
 @dataclass(frozen=True)
@@ -154,13 +156,17 @@ def main() -> int:
         print(comparisons[-1].row(), flush=True)
     median = statistics.median(comparison.ratio for comparison in comparisons)
     cpu_median = statistics.median(comparison.cpu_ratio for comparison in comparisons)
+    largest = max(comparison.cpu_ratio for comparison in comparisons)
     print(f"{'median':<40}{median:>9.3f}{cpu_median:>11.3f}")
-    print(f"budget {BUDGET}: {'kept' if median <= BUDGET else 'exceeded'}")
+    print(f"{'largest':<49}{largest:>11.3f}")
+    kept = cpu_median <= BUDGET and largest <= LARGEST
+    print(f"budget of {BUDGET:.2f} (median) and {LARGEST:.2f} (largest): {'kept' if kept else 'exceeded'}")
     if options.json:
         report = {
             "repeats": options.repeats,
             "median_ratio": median,
             "median_cpu_ratio": cpu_median,
+            "largest_cpu_ratio": largest,
             "models": [comparison.as_json() for comparison in comparisons],
         }
         options.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")

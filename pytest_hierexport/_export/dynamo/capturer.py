@@ -10,23 +10,20 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch._higher_order_ops.utils as higher_order
-from torch.utils import _traceback
 
-import pytest_hierexport
 from pytest_hierexport._carry.copying import flat_copy
 from pytest_hierexport._carry.flat import Flat, Node
 from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._export.capture import Capture, Request
 from pytest_hierexport._export.dynamo.dropped import noting_dropped, stacks
 from pytest_hierexport._export.dynamo.scopes import STACK, Scopes, Stack
+from pytest_hierexport._export.dynamo.shortcuts import shortcuts
 from pytest_hierexport._export.faults import is_fault
 from pytest_hierexport._export.modules import Instances
 from pytest_hierexport._export.recorder import CallRecorder
@@ -86,13 +83,12 @@ class Watch:
     def watching(self) -> Iterator[None]:
         """Watch whatever torch exports while the context lasts."""
         with contextlib.ExitStack() as stack:
+            stack.enter_context(shortcuts())
             made = self._program_made(torch.onnx.ONNXProgram.__init__)
             stack.enter_context(replaced(torch.onnx.ONNXProgram, "__init__", made))
             stack.enter_context(replaced(torch.fx.Node, "replace_all_uses_with", _copying_stacks(_REPLACE)))
             dropping = noting_dropped(torch.fx.Graph.eliminate_dead_code)
             stack.enter_context(replaced(torch.fx.Graph, "eliminate_dead_code", dropping))
-            shown = _of_the_model(_traceback._extract_symbolized_tb)
-            stack.enter_context(replaced(_traceback, "_extract_symbolized_tb", shown))
             stack.enter_context(replaced(higher_order, "_maybe_run_with_interpreter", self._traceable))
             if isinstance(self._model, torch.nn.Module):
                 stack.enter_context(replaced(torch.export, "export", self._keeping_stacks(torch.export.export)))
@@ -162,23 +158,6 @@ class Watch:
         """Find who owns each initializer: torch names it by the attribute path of one of its owners."""
         declared = self._scopes.recorder.instances.tensors() if self._scopes.recorder is not None else {}
         return {name: declared[name] for name in before.initializers if name in declared}
-
-
-_INNER = tuple(f"{Path(file).parent}{os.sep}" for file in (torch.__file__, pytest_hierexport.__file__))
-
-
-def _of_the_model(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Leave torch's frames and ours out of the Python stack that torch writes down for every operation.
-
-    They are most of it, reading their source takes a tenth of an export, and it is not kept. What is left tells where
-    in the model's own code a capture fails.
-    """
-
-    @functools.wraps(original)
-    def extract(frames: list[dict[str, Any]], skip: int) -> Any:
-        return original([frame for frame in frames[skip:] if not frame["filename"].startswith(_INNER)], 0)
-
-    return extract
 
 
 _REPLACE = torch.fx.Node.replace_all_uses_with
