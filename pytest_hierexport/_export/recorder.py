@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from types import FunctionType
 from typing import Any, Protocol
 
@@ -20,11 +21,11 @@ from pytest_hierexport._export.faults import calls_on
 from pytest_hierexport._export.modules import Instances
 from pytest_hierexport._export.state import replaced
 
-__all__ = ["CallRecorder", "Observer"]
+__all__ = ["CallRecorder", "Observer", "Tracer"]
 
 
 class Observer(Protocol):
-    """Who wants to see the calls as they happen."""
+    """Sees the calls as they happen."""
 
     def entered(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """See a call begin with these inputs."""
@@ -33,14 +34,16 @@ class Observer(Protocol):
         """See a call end with this output; one that failed does not come here."""
 
 
-class Tracer(Protocol):
-    """What a tracer under which the model runs knows of its modules."""
+class Tracer:
+    """What a tracer knows of the modules that run under it; this one stands for none."""
 
-    def accessed(self, module: torch.nn.Module) -> str | None:
+    def accessed(self, _module: torch.nn.Module) -> str | None:
         """Return the path by which the caller reached the module that is being called, where that is known."""
+        return None
 
-    def pushing(self, module: torch.nn.Module) -> Callable[[Callable[[], Any]], Any] | None:
+    def pushing(self, _module: torch.nn.Module) -> Callable[[Callable[[], Any]], Any] | None:
         """Return what runs a call so that the tracer knows of its module; None where it knows."""
+        return None
 
     def opened(self) -> None:
         """Remember that a call begins."""
@@ -48,56 +51,26 @@ class Tracer(Protocol):
     def closed(self) -> None:
         """Forget the call that began last."""
 
-    def run_foreign(self, module: torch.nn.Module, function: Callable[[], Any], args: tuple[Any, ...]) -> Any:
-        """Run what a call of a module does that is not the model's."""
-
-
-class _NoTracer:
-    def accessed(self, _module: torch.nn.Module) -> None:
-        return None
-
-    def pushing(self, _module: torch.nn.Module) -> None:
-        return None
-
-    def opened(self) -> None:
-        pass
-
-    def closed(self) -> None:
-        pass
-
     def run_foreign(self, _module: torch.nn.Module, function: Callable[[], Any], _args: tuple[Any, ...]) -> Any:
+        """Run what a call of a module does that is not the model's."""
         return function()
-
-
-class _NoObserver:
-    def entered(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        pass
-
-    def left(self, call: Call, output: Any) -> None:
-        pass
 
 
 @dataclass
 class CallRecorder:
-    """Names each call of a model that runs, from the moment its root is called.
-
-    Args:
-        instances: The model's module instances.
-        known: Calls recorded before: an instance that its caller holds under several names is given the name it
-            had then. Without them it gets its names in the order of its calls.
-        observer: Who is told of each call.
-        tracer: The tracer under which the model runs, if one does.
-    """
+    """Names each call of a model that runs, from the moment its root is called."""
 
     instances: Instances
+    observer: Observer
     known: Hierarchy | None = None
-    observer: Observer = field(default_factory=_NoObserver)
-    tracer: Tracer = field(default_factory=_NoTracer)
+    """Calls recorded before: an instance that its caller holds under several names is given the name it had then.
+    Without them it gets its names in the order of its calls."""
+    tracer: Tracer = field(default_factory=Tracer)
     calls: dict[str, Call] = field(default_factory=dict)
     """The calls of the latest pass, by name, in execution order."""
     _open: list[tuple[Call, int]] = field(default_factory=list)
     _runs: dict[str, int] = field(default_factory=dict)
-    _turns: dict[tuple[str, int], int] = field(default_factory=dict)
+    _positions: dict[tuple[str, int], int] = field(default_factory=dict)
 
     @contextmanager
     def listening(self) -> Iterator[CallRecorder]:
@@ -134,41 +107,33 @@ class CallRecorder:
                 return self.tracer.run_foreign(module, calls_on(lambda: original(module, *args, **kwargs)), args)
             if (push := self.tracer.pushing(module)) is not None:
                 return push(functools.partial(observed, module, *args, **kwargs))
-            with self._recording(module, args, kwargs) as given:
-                return given(original(module, *args, **kwargs))
+            call = self._begin(module)
+            try:
+                self.observer.entered(call, args, kwargs)
+                output = original(module, *args, **kwargs)
+                self.observer.left(call, output)
+                return output
+            finally:
+                self.tracer.closed()
+                self._open.pop()
 
         return observed
 
-    @contextmanager
-    def _recording(self, module: torch.nn.Module, args: Any, kwargs: Any) -> Iterator[Callable[[Any], Any]]:
-        """Record the call that runs while the context lasts; its output goes through the function that is given."""
+    def _begin(self, module: torch.nn.Module) -> Call:
         if self.current is None:
-            self._restart()
+            # torch may run the model again after a first try.
+            self.calls.clear()
+            self._runs.clear()
+            self._positions.clear()
         call = self.add(module, self.current, self.tracer.accessed(module))
-
-        def given(output: Any) -> Any:
-            self.observer.left(call, output)
-            return output
-
         self._open.append((call, id(vars(module))))
         self.tracer.opened()
-        try:
-            self.observer.entered(call, args, kwargs)
-            yield given
-        finally:
-            self.tracer.closed()
-            self._open.pop()
+        return call
 
     @property
     def current(self) -> Call | None:
         """The innermost call that is open now."""
         return self._open[-1][0] if self._open else None
-
-    def _restart(self) -> None:
-        """Begin a new pass: torch may run the model again after a first try."""
-        self.calls.clear()
-        self._runs.clear()
-        self._turns.clear()
 
     def add(self, module: torch.nn.Module, caller: Call | None, accessed: str | None = None) -> Call:
         """Record one more call of a module, made by `caller`, which reached it as `accessed`, where that is known."""
@@ -187,15 +152,14 @@ class CallRecorder:
         if caller is None or len(paths) == 1:
             return paths[0]
         held = [path for path in paths if caller.path == ROOT or path.startswith(f"{caller.path}.")] or paths
-        turn = (caller.name, id(vars(module)))
-        position = self._turns.get(turn, 0)
-        self._turns[turn] = position + 1
+        key = (caller.name, id(vars(module)))
+        position = self._positions.get(key, 0)
+        self._positions[key] = position + 1
         return self._as_known(caller, paths, position) or held[position % len(held)]
 
     def _as_known(self, caller: Call, paths: list[str], position: int) -> str | None:
-        """Return the path that the call at this turn of this caller had when the calls were first recorded."""
+        """Return the path that this caller's call at this position had when the calls were first recorded."""
         if self.known is None or caller.name not in self.known:
             return None
-        made = [self.known[child].path for child in self.known.children[caller.name]]
-        turns = [path for path in made if path in paths]
-        return turns[position] if position < len(turns) else None
+        made = (self.known[child].path for child in self.known.children[caller.name])
+        return next(islice((path for path in made if path in paths), position, None), None)

@@ -21,7 +21,7 @@ from torch.fx import traceback
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from pytest_hierexport._calls.hierarchy import ROOT, Call, join_path
-from pytest_hierexport._export.recorder import CallRecorder
+from pytest_hierexport._export.recorder import CallRecorder, Tracer
 
 __all__ = ["STACK", "Scopes", "Stack", "run_node_by_node"]
 
@@ -30,7 +30,7 @@ STACK = "nn_module_stack"
 """Where torch keeps the stack in a node's metadata."""
 
 
-class Scopes:
+class Scopes(Tracer):
     """Finds the call that a module stack ends in; sees the calls and follows the tracer while torch exports."""
 
     def __init__(self) -> None:
