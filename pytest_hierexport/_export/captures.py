@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -41,15 +41,6 @@ class Served:
     """That another capture than the one asked for may have changed what is exported."""
 
 
-@dataclass(frozen=True)
-class _Failure:
-    """Why a capture does not serve."""
-
-    exporter: str
-    why: str
-    error: Exception | None = None
-
-
 def capture_with(request: Request) -> Served:
     """Capture a request with the exporter that it names, or for `auto` with the first that can.
 
@@ -62,60 +53,58 @@ def capture_with(request: Request) -> Served:
     exporter = request.options.exporter
     if exporter not in EXPORTERS:
         raise UsageError(f"exporter to be {' or '.join(EXPORTERS)}", found=repr(exporter), do="choose one of them")
-    failures: list[_Failure] = []
+    failures: dict[str, CannotCaptureError] = {}
     refused: Served | None = None
     for name in _suited(request) if exporter == "auto" else (exporter,):
         if request.options.strict and failures and name in _ONE_RUN:
-            raise _forbidden(request, failures, name) from _first_error(failures)
-        result = _try(name, request)
-        if isinstance(result, _Failure):
-            failures.append(result)
+            raise _error(request, failures, forbidden=name) from _first_cause(failures)
+        try:
+            capture = _captured(name, request)
+        except CannotCaptureError as failure:
+            failures[name] = failure
             continue
-        served = _served(result, name, failures)
-        refusal = _refusal(result.after) if exporter == "auto" else None
+        served = _served(capture, name, failures)
+        refusal = _refusal(capture.after) if exporter == "auto" else None
         if refusal is None:
             return served
         refused = refused or served
-        failures.append(_Failure(name, f"the ONNX checker refuses its graph: {refusal}"))
+        failures[name] = CannotCaptureError(f"the ONNX checker refuses its graph: {refusal}")
     if refused is not None:
         return refused
-    raise _failed(request, failures) from _first_error(failures)
+    raise _error(request, failures) from _first_cause(failures)
 
 
-def _try(name: str, request: Request) -> Capture | _Failure:
-    """Return what one capture gives, or why it gives nothing.
+def _captured(name: str, request: Request) -> Capture:
+    """Return what one capture gives.
 
     Raises:
-        HierexportError: No other capture shall be tried: the request is at fault, or this package.
+        CannotCaptureError: Another capture may be tried.
+        HierexportError: None may be: the request is at fault, or this package.
     """
     try:
         capture = CAPTURES[name](request)
-    except HierexportError:
+    except (HierexportError, CannotCaptureError):
         raise
-    except CannotCaptureError as refusal:
-        return _Failure(name, str(refusal))
     except Exception as error:
         fault = fault_in(error, f"to capture {type(request.model).__name__} by {name}")
-        if fault is not None:
-            raise fault from error
-        return _Failure(name, cause(error), error)
+        raise (fault or CannotCaptureError(cause(error))) from error
     opset, wanted = capture.after.opset_imports.get(""), request.options.opset
     if wanted is not None and opset not in (None, wanted):
-        return _Failure(name, f"could not convert its graph from opset {opset} to {wanted}")
+        raise CannotCaptureError(f"could not convert its graph from opset {opset} to {wanted}")
     return capture
 
 
-def _served(capture: Capture, name: str, failures: Sequence[_Failure]) -> Served:
-    others = tuple(f"{failure.exporter} could not export the model: {failure.why}" for failure in failures)
+def _served(capture: Capture, name: str, failures: Mapping[str, CannotCaptureError]) -> Served:
+    others = tuple(f"{other} could not export the model: {why}" for other, why in failures.items())
     if not failures or name not in _ONE_RUN:
         return Served(capture, name, (*others, *capture.notes))
-    names = " and ".join(failure.exporter for failure in failures)
+    names = " and ".join(failures)
     fallback = f"{name} served in the place of {names}: it records one run, and what Python decides in it is fixed"
     return Served(capture, name, others, (fallback, *capture.notes))
 
 
 def _refusal(model: ir.Model) -> str | None:
-    """What the ONNX checker says against a graph, whose tensors it is not shown; None where nothing."""
+    """Return what the ONNX checker, which is not shown the tensors, says against a graph."""
     from onnx_ir.passes.common import CheckerPass
 
     try:
@@ -126,7 +115,7 @@ def _refusal(model: ir.Model) -> str | None:
 
 
 def _suited(request: Request) -> list[str]:
-    """The captures worth trying: first those that need not convert their graph to the opset asked for."""
+    """Return the captures worth trying: first those that need not convert their graph to the opset asked for."""
     suited = [name for name in CAPTURES if name not in _SERVES or _SERVES[name](request)]
     opset = request.options.opset
     return suited if opset is None else sorted(suited, key=lambda name: opset < _OLDEST.get(name, opset))
@@ -141,45 +130,33 @@ _SERVES: Mapping[str, Callable[[Request], bool]] = {
 _OLDEST: Mapping[str, int] = {"dynamo": 18, "transformers": 18}
 """The oldest opset in which a capture makes its graph; torch converts it further down where it can."""
 
-
 _ONE_RUN = frozenset({"torchscript"})
 """The captures that record one run of the model: a branch that Python takes in it is the only one in the graph."""
 
 
-def _failed(request: Request, failures: Sequence[_Failure]) -> ExportError:
-    compiled = _compiled_parts(request.model)
-    if compiled:
-        what = f"{_told(failures)}; compiled by TorchScript: {', '.join(compiled)}"
+def _error(request: Request, failures: Mapping[str, CannotCaptureError], forbidden: str = "") -> ExportError:
+    """Return the error where no capture serves, or only one that `strict` forbids."""
+    expected = f"{type(request.model).__name__} to be captured as a graph"
+    found = "; ".join(f"{name}: {why}" for name, why in failures.items())
+    do = (
+        "run the model once on the same inputs; if that works, try other inputs, dynamic_shapes or exporter, "
+        "or fix what the message names"
+    )
+    if forbidden:
+        expected += f" without falling back to {forbidden}, as strict demands"
+        do = (
+            "fix what the message names (torch.cond keeps both branches); where one run is meant to be recorded, ask "
+            f"for exporter {forbidden}; or drop strict"
+        )
+    elif compiled := _compiled_parts(request.model):
+        found += f"; compiled by TorchScript: {', '.join(compiled)}"
         do = "put the modules that were scripted or traced in their place: no exporter sees into compiled ones"
-        return ExportError(_expected(request), found=what, do=do)
-    return ExportError(
-        _expected(request),
-        found=_told(failures),
-        do="run the model once on the same inputs; if that works, try other inputs, dynamic_shapes or exporter, "
-        "or fix what the message names",
-    )
+    return ExportError(expected, found=found, do=do)
 
 
-def _forbidden(request: Request, failures: Sequence[_Failure], name: str) -> ExportError:
-    return ExportError(
-        f"{_expected(request)} without falling back to {name}, as strict demands",
-        found=_told(failures),
-        do=f"fix what the message names (torch.cond keeps both branches); where one run is meant to be recorded, ask "
-        f"for exporter {name}; or drop strict",
-    )
-
-
-def _expected(request: Request) -> str:
-    return f"{type(request.model).__name__} to be captured as a graph"
-
-
-def _told(failures: Sequence[_Failure]) -> str:
-    return "; ".join(f"{failure.exporter}: {failure.why}" for failure in failures)
-
-
-def _first_error(failures: Sequence[_Failure]) -> Exception | None:
+def _first_cause(failures: Mapping[str, CannotCaptureError]) -> BaseException | None:
     """Return what the first capture raised: it tells most."""
-    return next((failure.error for failure in failures if failure.error is not None), None)
+    return next((failure.__cause__ for failure in failures.values() if failure.__cause__ is not None), None)
 
 
 def _compiled_parts(model: torch.nn.Module | torch.export.ExportedProgram) -> list[str]:

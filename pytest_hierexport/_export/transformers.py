@@ -1,4 +1,4 @@
-"""The capture by transformers' own ONNX exporter, for its own models.
+"""Captures models of transformers with its own ONNX exporter.
 
 Its patches get out what plain torch cannot: caches among the outputs, mixtures of experts, data-dependent masks. It
 runs torch's exporter underneath and is watched like it.
@@ -11,9 +11,9 @@ import importlib
 import inspect
 import io
 import sys
-from collections.abc import Callable
-from contextlib import redirect_stdout, suppress
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
+from typing import Any
 
 import torch
 
@@ -22,9 +22,7 @@ from pytest_hierexport._export.capture import CannotCaptureError, Capture, Reque
 from pytest_hierexport._export.dynamo.capturer import Watch, quiet
 from pytest_hierexport._export.state import replaced
 
-__all__ = ["capture", "of_what_there_is", "serves"]
-
-T = TypeVar("T")
+__all__ = ["capture", "serves"]
 
 
 def serves(request: Request) -> bool:
@@ -57,12 +55,13 @@ def capture(request: Request) -> Capture:
     )
     watch = Watch(request.model)
     # It leaves torch's progress notes on, which go to standard output.
-    with quiet(), redirect_stdout(io.StringIO()), torch.no_grad(), watch.watching():
-        exported = of_what_there_is(lambda: exporters.OnnxExporter().export(request.model, _by_name(request), config))
+    with quiet(), redirect_stdout(io.StringIO()), torch.no_grad(), watch.watching(), _computing_what_it_can():
+        exported = exporters.OnnxExporter().export(request.model, _by_name(request), config)
     # Until 5.23 they returned torch's program as it is.
     graph = exported.model if isinstance(exported, torch.onnx.ONNXProgram) else exported.program
-    _rename(graph.graph.inputs, options.input_names)
-    _rename(graph.graph.outputs, options.output_names)
+    for values, names in ((graph.graph.inputs, options.input_names), (graph.graph.outputs, options.output_names)):
+        for value, name in zip(values, names or (), strict=False):
+            value.name = name
     return watch.capture(graph)
 
 
@@ -74,36 +73,25 @@ def _exporters() -> Any:
         raise CannotCaptureError(f"transformers {version} has no ONNX exporter; 5.20.2 has one") from error
 
 
-def of_what_there_is(export: Callable[[], T]) -> T:
-    """Run an export by transformers' exporter; what it cannot compute beforehand of the inputs there are, it leaves.
-
-    It would fail otherwise, though the model's forward does without.
-    """
-    inputs: Any = importlib.import_module("transformers.exporters.utils")
-    with replaced(inputs, _BEFOREHAND, _where_it_can(getattr(inputs, _BEFOREHAND))):
-        return export()
+@contextmanager
+def _computing_what_it_can() -> Iterator[None]:
+    """Let transformers' exporter go on without inputs that it cannot compute beforehand: the model's forward may."""
+    utils: Any = importlib.import_module("transformers.exporters.utils")
+    with replaced(utils, _BEFOREHAND, functools.partial(_compute, getattr(utils, _BEFOREHAND))):
+        yield
 
 
 _BEFOREHAND = "precompute_export_inputs"
 
 
-def _where_it_can(original: Callable[..., None]) -> Callable[..., None]:
-    @functools.wraps(original)
-    def precompute(model: torch.nn.Module, inputs: dict[str, Any]) -> None:
-        more = dict(inputs)
-        with suppress(Exception):
-            original(model, more)
-            inputs.update(more)
-
-    return precompute
+def _compute(original: Callable[..., None], model: torch.nn.Module, inputs: dict[str, Any]) -> None:
+    more = dict(inputs)
+    with suppress(Exception):
+        original(model, more)
+        inputs.update(more)
 
 
 def _by_name(request: Request) -> dict[str, Any]:
     """Return the inputs by the names of the forward's parameters: the exporter takes nothing else."""
     names = inspect.signature(request.model.forward).parameters  # type: ignore[union-attr]  # `serves` saw a module
     return {**dict(zip(names, request.args, strict=False)), **request.kwargs}
-
-
-def _rename(values: Any, names: Any) -> None:
-    for value, name in zip(values, names or (), strict=False):
-        value.name = name

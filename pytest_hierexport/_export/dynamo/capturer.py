@@ -84,22 +84,24 @@ class Watch:
         """Watch whatever torch exports while the context lasts."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(shortcuts())
-            made = self._program_made(torch.onnx.ONNXProgram.__init__)
-            stack.enter_context(replaced(torch.onnx.ONNXProgram, "__init__", made))
-            stack.enter_context(replaced(torch.fx.Node, "replace_all_uses_with", _copying_stacks(_REPLACE)))
-            dropping = noting_dropped(torch.fx.Graph.eliminate_dead_code)
-            stack.enter_context(replaced(torch.fx.Graph, "eliminate_dead_code", dropping))
-            stack.enter_context(replaced(higher_order, "_maybe_run_with_interpreter", self._traceable))
+            for holder, name, watch in (
+                (torch.onnx.ONNXProgram, "__init__", self._copying),
+                (torch.fx.Node, "replace_all_uses_with", _copying_stacks),
+                (torch.fx.Graph, "eliminate_dead_code", noting_dropped),
+                (higher_order, "_maybe_run_with_interpreter", lambda _: self._traceable),
+            ):
+                stack.enter_context(replaced(holder, name, watch(getattr(holder, name))))
             if isinstance(self._model, torch.nn.Module):
                 stack.enter_context(replaced(torch.export, "export", self._keeping_stacks(torch.export.export)))
                 recorder = CallRecorder(Instances(self._model), observer=self._scopes, tracer=self._scopes)
                 self._scopes.recorder = stack.enter_context(recorder.listening())
             else:
-                stack.enter_context(_node_by_node(self._model))
+                for body in _run_bodies_node_by_node(self._model):
+                    stack.callback(vars(body).pop, "forward", None)
             yield
         self._scopes.finish()
 
-    def _program_made(self, original: Callable[..., None]) -> Callable[..., None]:
+    def _copying(self, original: Callable[..., None]) -> Callable[..., None]:
         def made(program: torch.onnx.ONNXProgram, model: ir.Model, *args: Any, **kwargs: Any) -> None:
             original(program, model, *args, **kwargs)
             self._before = flat_copy(model)
@@ -145,22 +147,16 @@ class Watch:
             holder = None if node.parent is None else nodes[node.parent]
             nodes[node] = self._scopes.of(stack, holder)
             also[node] = tuple(call for other in others if (call := self._scopes.of(other, holder)) is not None)
+        # torch names an initializer by the attribute path of one of its owners.
+        declared = self._scopes.recorder.instances.tensors() if self._scopes.recorder is not None else {}
         return Capture(
             calls=tuple(self._scopes.calls.values()),
             before=before,
             nodes=nodes,
             also=also,
-            owners=self._owners(before),
+            owners={name: declared[name] for name in before.initializers if name in declared},
             after=after,
         )
-
-    def _owners(self, before: Flat) -> Mapping[str, tuple[str, ...]]:
-        """Find who owns each initializer: torch names it by the attribute path of one of its owners."""
-        declared = self._scopes.recorder.instances.tensors() if self._scopes.recorder is not None else {}
-        return {name: declared[name] for name in before.initializers if name in declared}
-
-
-_REPLACE = torch.fx.Node.replace_all_uses_with
 
 
 def _copying_stacks(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -193,17 +189,6 @@ def _run_bodies_node_by_node(program: torch.export.ExportedProgram) -> list[torc
 
 
 @contextlib.contextmanager
-def _node_by_node(program: torch.export.ExportedProgram) -> Iterator[None]:
-    """Prepare the user's own program likewise, and put it back."""
-    bodies = _run_bodies_node_by_node(program)
-    try:
-        yield
-    finally:
-        for body in bodies:
-            vars(body).pop("forward", None)
-
-
-@contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Keep torch's progress notes and deprecation warnings from the user, whom they do not concern."""
     loggers = [logging.getLogger(name) for name in ("torch", "onnxscript", "onnx_ir")]
@@ -212,13 +197,9 @@ def quiet() -> Iterator[None]:
         logger.setLevel(logging.CRITICAL)
     try:
         # torch prints the graph of a failed export to the terminal, told to or not.
-        with warnings.catch_warnings(), replaced(torch._C, "_jit_onnx_log", _say_nothing):
+        with warnings.catch_warnings(), replaced(torch._C, "_jit_onnx_log", lambda *_: None):
             warnings.simplefilter("ignore")
             yield
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
-
-
-def _say_nothing(*_: object) -> None:
-    """Print nothing."""
