@@ -25,7 +25,14 @@ _BORROWED = ("_modules", "_parameters", "_buffers", "_non_persistent_buffers_set
 class Adapter(torch.nn.Module):
     """Runs a model on the tensors among its inputs, and gives the tensors among its outputs."""
 
-    _run: _Runner
+    places: tuple[str, ...]
+    """A name for each tensor among the inputs: the parameter of the model's forward, and the place within it."""
+    arguments: Sequence[tuple[str, Any]]
+    """The inputs by the parameters of the model's forward, in order."""
+    input_names: list[str] | None
+    """The names that the graph's inputs need; None where torch's own will do: plain tensors by position."""
+    output_names: list[str]
+    """The names of the graph's outputs, filled while the model runs; empty where torch's own will do."""
 
     def __init__(self, model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Take the inputs apart.
@@ -36,65 +43,41 @@ class Adapter(torch.nn.Module):
             kwargs: Its keyword inputs.
         """
         super().__init__()
-        # Not by setting attributes: the model may have a submodule of any name.
-        vars(self).update({name: vars(model)[name] for name in _BORROWED}, _run=_Runner(model, args, kwargs))
+        arguments = [*zip(_positional(model, len(args)), args, strict=True), *kwargs.items()]
+        labels = [".".join((name, *path)) for name, value in arguments for path in _paths(value)]
+        leaves, tree = pytree.tree_flatten((tuple(args), dict(kwargs)))
+        held = [(leaf, list(_tensors(leaf, label))) for leaf, label in zip(leaves, labels, strict=True)]
+        places = _unique([place for _, tensors in held for place, _ in tensors])
+        plain = not kwargs and all(isinstance(value, torch.Tensor) for value in args)
+        # Not by setting attributes: the model may have a submodule of any name, and is none itself.
+        vars(self).update(
+            {name: vars(model)[name] for name in _BORROWED},
+            places=places,
+            arguments=arguments,
+            input_names=None if plain else list(places),
+            output_names=[],
+            _model=model,
+            _leaves=held,
+            _tree=tree,
+        )
 
     @property
     def tensors(self) -> tuple[torch.Tensor, ...]:
         """Copies of the tensors among the inputs, in order: the model may write to them."""
-        return tuple(tensor.detach().clone() for _, tensor in self._run.inputs)
-
-    @property
-    def places(self) -> tuple[str, ...]:
-        """A name for each of them: the parameter of the model's forward, and the place within it."""
-        return _unique([place for place, _ in self._run.inputs])
-
-    @property
-    def arguments(self) -> Sequence[tuple[str, Any]]:
-        """The inputs by the parameters of the model's forward, in order."""
-        return self._run.arguments
-
-    @property
-    def input_names(self) -> list[str] | None:
-        """The names that the graph's inputs need; None where torch's own will do: plain tensors by position."""
-        return None if self._run.plain else list(self.places)
-
-    @property
-    def output_names(self) -> list[str]:
-        """The names of the graph's outputs, filled while the model runs; empty where torch's own will do."""
-        return self._run.output_names
+        return tuple(tensor.detach().clone() for _, tensors in vars(self)["_leaves"] for _, tensor in tensors)
 
     def forward(self, *tensors: torch.Tensor) -> Any:
         """Run the model."""
-        return self._run(tensors)
-
-
-class _Runner:
-    """Holds the model where the adapter's own tables do not list it a second time."""
-
-    def __init__(self, model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        self.model = model
-        self.plain = not kwargs and all(isinstance(value, torch.Tensor) for value in args)
-        self.output_names: list[str] = []
-        leaves, self._tree = pytree.tree_flatten((tuple(args), dict(kwargs)))
-        self.arguments = [*zip(_positional(model, len(args)), args, strict=True), *kwargs.items()]
-        labels = [".".join((name, *path)) for name, value in self.arguments for path in _paths(value)]
-        self._leaves = [(leaf, list(_tensors(leaf, label))) for leaf, label in zip(leaves, labels, strict=True)]
-        self.inputs = [found for _, tensors in self._leaves for found in tensors]
-
-    def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
+        own = vars(self)
         given = iter(tensors)
-        leaves = []
-        for leaf, held in self._leaves:
-            # A tensor stands in the memo for itself; an object that holds tensors is copied around the new ones.
-            memo: dict[int, Any] = {id(tensor): next(given) for _, tensor in held}
-            leaves.append(copy.deepcopy(leaf, memo))
-        args, kwargs = pytree.tree_unflatten(leaves, self._tree)
-        output = self.model(*args, **kwargs)
+        # A tensor stands in the memo for itself; an object that holds tensors is copied around the new ones.
+        leaves = [copy.deepcopy(leaf, {id(tensor): next(given) for _, tensor in held}) for leaf, held in own["_leaves"]]
+        args, kwargs = pytree.tree_unflatten(leaves, own["_tree"])
+        output = own["_model"](*args, **kwargs)
         if _is_plain(output):
             return output
         found = list(_tensors(output))
-        self.output_names[:] = _unique([place for place, _ in found], {place for place, _ in self.inputs})
+        self.output_names[:] = _unique([place for place, _ in found], set(self.places))
         return tuple(tensor for _, tensor in found)
 
 
@@ -102,9 +85,8 @@ def _is_plain(output: Any) -> bool:
     """Whether torch flattens and names an output well by itself: a tensor, or a tuple of different ones."""
     if isinstance(output, torch.Tensor):
         return True
-    if type(output) not in (tuple, list) or not all(isinstance(part, torch.Tensor) for part in output):
-        return False
-    return len({id(part) for part in output}) == len(output)
+    tensors = type(output) in (tuple, list) and all(isinstance(part, torch.Tensor) for part in output)
+    return tensors and len({id(part) for part in output}) == len(output)
 
 
 def _positional(model: torch.nn.Module, count: int) -> list[str]:

@@ -67,7 +67,6 @@ class Conversion:
                 (torch._C, "_jit_pass_onnx_peephole", self._optimizing),
                 (torch._C, "_jit_pass_canonicalize", self._renumbering),
                 (torch._C, "_jit_pass_onnx_assign_scoped_names_for_node_and_value", self._naming),
-                (torch._C, "_jit_onnx_log", _silencing),
             ):
                 stack.enter_context(replaced(holder, name, follow(_torchs(getattr(holder, name)))))
             yield
@@ -120,7 +119,7 @@ class Conversion:
 
     def _optimizing(self, original: Callable[..., None]) -> Callable[..., None]:
         def run(graph: torch._C.Graph, *args: Any) -> None:
-            self._converted = Graph.of(graph, typed=True)
+            self._converted = Graph(graph)
             self._renumbered = {number: number for number in self._converted.names}
             original(graph, *args)
 
@@ -142,7 +141,7 @@ class Conversion:
     def _naming(self, original: Callable[..., None]) -> Callable[..., None]:
         def run(graph: torch._C.Graph) -> None:
             original(graph)
-            self._final = Graph.of(graph, typed=False).renumbered(self._renumbered)
+            self._final = Graph(graph, self._renumbered)
 
         return run
 
@@ -155,12 +154,3 @@ def _torchs(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(*args)
 
     return call
-
-
-def _silencing(_: Callable[..., None]) -> Callable[..., None]:
-    """Keep torch from printing a whole graph when it fails."""
-
-    def run(*_: Any) -> None:
-        pass
-
-    return run

@@ -5,8 +5,8 @@ A value is known by the number that torch gives it, which it keeps while the gra
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -55,57 +55,29 @@ class Block:
                 yield from block.all_operations()
 
 
-@dataclass(frozen=True)
 class Graph:
-    """A graph with what is known of its values."""
+    """A graph with what is known of its values, by number."""
 
-    block: Block
-    types: dict[int, tuple[ir.DataType | None, ir.Shape | None]] = field(default_factory=dict)
-    """The element type and shape of each value, as far as torch knows them."""
-    names: dict[int, str] = field(default_factory=dict)
+    def __init__(self, graph: torch._C.Graph, numbers: Mapping[int, int] | None = None) -> None:
+        """Copy a graph of torch's.
 
-    @classmethod
-    def of(cls, graph: torch._C.Graph, *, typed: bool) -> Graph:
-        """Copy a graph of torch's, with the types of its values or without."""
-        return _Reader(typed=typed).read(graph)
-
-    def renumbered(self, numbers: dict[int, int]) -> Graph:
-        """Return the graph with other numbers; a value that has none gets one below zero."""
-
-        def new(number: int) -> int:
-            return numbers.get(number, -1 - number)
-
-        def operation(op: Operation) -> Operation:
-            inputs = tuple(None if value is None else new(value) for value in op.inputs)
-            blocks = tuple(map(block, op.blocks))
-            return replace(op, inputs=inputs, outputs=tuple(map(new, op.outputs)), blocks=blocks)
-
-        def block(old: Block) -> Block:
-            outputs = tuple(None if value is None else new(value) for value in old.outputs)
-            return Block(tuple(map(new, old.inputs)), tuple(map(operation, old.operations)), outputs)
-
-        types = {new(number): known for number, known in self.types.items()}
-        names = {new(number): name for number, name in self.names.items()}
-        return Graph(block(self.block), types, names)
-
-
-class _Reader:
-    def __init__(self, *, typed: bool) -> None:
-        self._typed = typed
-        self._types: dict[int, tuple[ir.DataType | None, ir.Shape | None]] = {}
-        self._names: dict[int, str] = {}
+        Args:
+            graph: The graph.
+            numbers: The numbers to know its values by instead; a value that has none gets one below zero.
+        """
+        self._numbers = numbers
         self._none: set[int] = set()
-
-    def read(self, graph: torch._C.Graph) -> Graph:
-        return Graph(self._block(graph), self._types, self._names)
+        self.types: dict[int, tuple[ir.DataType | None, ir.Shape | None]] = {}
+        self.names: dict[int, str] = {}
+        self.block = self._block(graph)
 
     def _block(self, block: Any) -> Block:
-        inputs = tuple(self._number(value) for value in block.inputs())
+        inputs = tuple(self._defined(value) for value in block.inputs())
         operations = tuple(op for node in block.nodes() if (op := self._operation(node)) is not None)
         return Block(inputs, operations, tuple(self._input(value) for value in block.outputs()))
 
     def _operation(self, node: Any) -> Operation | None:
-        outputs = tuple(self._number(value) for value in node.outputs())
+        outputs = tuple(self._defined(value) for value in node.outputs())
         if node.mustBeNone():
             # It stands for an input that is left out.
             self._none.update(outputs)
@@ -117,15 +89,18 @@ class _Reader:
         return Operation(node.kind(), attributes, inputs, outputs, tuple(self._block(b) for b in node.blocks()))
 
     def _input(self, value: Any) -> int | None:
-        number: int = value.unique()
+        number = self._number(value)
         return None if number in self._none else number
+
+    def _defined(self, value: Any) -> int:
+        number = self._number(value)
+        self.types[number] = _type(value.type())
+        self.names[number] = value.debugName()
+        return number
 
     def _number(self, value: Any) -> int:
         number: int = value.unique()
-        if self._typed:
-            self._types[number] = _type(value.type())
-        self._names[number] = value.debugName()
-        return number
+        return number if self._numbers is None else self._numbers.get(number, -1 - number)
 
 
 def _type(kind: Any) -> tuple[ir.DataType | None, ir.Shape | None]:
@@ -137,12 +112,10 @@ def _type(kind: Any) -> tuple[ir.DataType | None, ir.Shape | None]:
 
 def _attribute(node: Any, name: str) -> ir.Attr | None:
     kind = node.kindOf(name)
-    make = None if name == _NODE_NAME else _ATTRIBUTES.get(kind)
-    return None if make is None else make(name, getattr(node, kind)(name))
-
-
-_NODE_NAME = "onnx_name"
-"""Where torch keeps the name of a node until it writes it."""
+    if name == "onnx_name" or kind not in _ATTRIBUTES:  # where torch keeps the name of a node until it writes it
+        return None
+    attribute: ir.Attr = _ATTRIBUTES[kind](name, getattr(node, kind)(name))
+    return attribute
 
 
 def _float(value: float) -> float:

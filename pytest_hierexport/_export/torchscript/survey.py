@@ -27,14 +27,14 @@ def nodes_of(block: Any) -> Iterator[Any]:
 
 @dataclass
 class Survey:
-    """What a graph's nodes read and give, in their order."""
+    """The inputs and outputs of a graph's nodes, in their order."""
 
-    reads: dict[int, list[int]] = field(default_factory=dict)
-    gives: dict[int, list[int]] = field(default_factory=dict)
+    inputs: dict[int, list[int]] = field(default_factory=dict)
+    outputs: dict[int, list[int]] = field(default_factory=dict)
     results: list[int] = field(default_factory=list)
-    """What the graph and its blocks give, and what nodes read that give nothing."""
+    """The results of the graph and its blocks, and the inputs of nodes without outputs."""
     silent: list[tuple[int, Any]] = field(default_factory=list)
-    """Every node that gives nothing, behind the count of those before it that do."""
+    """Every node without outputs, behind the count of the others before it."""
 
     @classmethod
     def of(cls, graph: Any) -> Survey:
@@ -47,12 +47,12 @@ class Survey:
         for node in block.nodes():
             outputs = [value.unique() for value in node.outputs()]
             if outputs:
-                self.gives[outputs[0]] = outputs
-                self.reads[outputs[0]] = [value.unique() for value in node.inputs()]
+                self.outputs[outputs[0]] = outputs
+                self.inputs[outputs[0]] = [value.unique() for value in node.inputs()]
                 for inner in node.blocks():
                     self._visit(inner)
             else:
-                self.silent.append((len(self.gives), node))
+                self.silent.append((len(self.outputs), node))
                 self.results += [value.unique() for value in node.inputs()]
         self.results += [value.unique() for value in block.outputs()]
 
@@ -63,15 +63,15 @@ def merged(before: Survey, after: Survey) -> list[tuple[int, int]]:
     The consumers of the dropped node take the other node's value now; the inputs of the two are equal in the same way.
     """
     now = {old: new for old, new in zip(before.results, after.results, strict=True) if old != new}
-    for number, reads in after.reads.items():
-        now.update((old, new) for old, new in zip(before.reads[number], reads, strict=True) if old != new)
-    producers = {value: number for number, outputs in after.gives.items() for value in outputs}
+    for number, inputs in after.inputs.items():
+        now.update((old, new) for old, new in zip(before.inputs[number], inputs, strict=True) if old != new)
+    producers = {value: number for number, outputs in after.outputs.items() for value in outputs}
     pairs: list[tuple[int, int]] = []
-    for number, outputs in reversed(before.gives.items()):
+    for number, outputs in reversed(before.outputs.items()):
         survivor = next((producers[now[value]] for value in outputs if now.get(value) in producers), None)
-        if number not in after.gives and survivor is not None:
+        if number not in after.outputs and survivor is not None:
             pairs.append((survivor, number))
-            same = zip(before.reads[number], after.reads[survivor], strict=True)
+            same = zip(before.inputs[number], after.inputs[survivor], strict=True)
             now.update((old, new) for old, new in same if old != new)
     return pairs[::-1]
 

@@ -8,7 +8,7 @@ that torch gives without them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,37 +22,35 @@ __all__ = ["Origins", "Trace"]
 Origins = tuple[str, ...]
 """The call that made a node, then those whose equal nodes torch dropped for it."""
 
-# torch's own operator for the beginning of a region: it stays though nothing reads it, and no pass for ONNX knows it.
+# torch's own operator for the beginning of a region: it stays though it has no output, and no pass for ONNX knows it.
 _MARK = "prim::Enter"
 _MARKED = "hierexport"
 
 
 @dataclass
 class Trace:
-    """Marks the calls while a recorder tells of them, and reads off the marks what is whose."""
+    """Marks where calls begin and end while the model is traced; then finds each node's call by the marks."""
 
     origins: dict[int, Origins] = field(default_factory=dict)
     """The calls of each node, by its number, when the trace is about to be converted."""
     _marks: list[Origins] = field(default_factory=list)
 
-    # the calls, as the recorder tells them
+    # the observer
 
     def entered(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:  # noqa: ARG002
         """Mark where a call begins."""
         state = torch._C._get_tracing_state()
         if state is not None:
-            self._mark(state.graph(), (call.name,))
+            state.graph().insertNode(self._new_mark(state.graph(), (call.name,)))
 
     def left(self, call: Call, output: Any) -> None:  # noqa: ARG002
         """Mark where a call ends and its caller goes on."""
         state = torch._C._get_tracing_state()
         if state is not None:
-            mark = self._mark(state.graph(), (call.parent or ROOT,))
+            graph = state.graph()
+            mark = graph.insertNode(self._new_mark(graph, (call.parent or ROOT,)))
             if call.parent is None:
-                self._read_unread(mark, state.graph())
-
-    def _mark(self, graph: Any, origins: Origins) -> Any:
-        return graph.insertNode(self._new_mark(graph, origins))
+                self._consume_unused(mark, graph)
 
     def _new_mark(self, graph: Any, origins: Origins) -> Any:
         mark = graph.create(_MARK, [], 0)
@@ -60,10 +58,10 @@ class Trace:
         self._marks.append(origins)
         return mark
 
-    def _read_unread(self, reader: Any, graph: Any) -> None:
-        """Have a mark read what the calls below the root left unread, so that torch does not drop it yet.
+    def _consume_unused(self, mark: Any, graph: Any) -> None:
+        """Have a mark consume the unused results of calls below the root, so that torch does not drop them yet.
 
-        A call whose results are not used may have computed what another's nodes compute.
+        Such a call may have computed the same as another.
         """
         current: Origins = (ROOT,)
         for node in nodes_of(graph):
@@ -74,7 +72,7 @@ class Trace:
                     kind = value.type()
                     # A size is no call's result.
                     if isinstance(kind, torch._C.TensorType) and kind.dim() != 0:
-                        reader.addInput(value)
+                        mark.addInput(value)
 
     # torch's passes: what stands in for each and follows it
 
@@ -83,27 +81,25 @@ class Trace:
 
         def run(graph: Any) -> None:
             marks = list(filter(_is_mark, graph.findAllNodes(_MARK, recurse=True)))
-            unread = any(len(value.uses()) == 1 for mark in marks for value in mark.inputs())
-            groups = duplicates(graph) if unread else []
+            unused = any(len(value.uses()) == 1 for mark in marks for value in mark.inputs())
+            groups = duplicates(graph) if unused else []
             for mark in marks:
                 mark.removeAllInputs()
             origins = self._read(Survey.of(graph)) if groups else {}
             torch._C._jit_pass_dce(graph)
             if groups:
-                self._bequeath(graph, origins, groups)
+                after = Survey.of(graph)
+                left = [next((number for number in group if number in after.outputs), None) for group in groups]
+                pairs = [
+                    (survivor, number)
+                    for survivor, group in zip(left, groups, strict=True)
+                    for number in group
+                    if survivor is not None and number not in after.outputs
+                ]
+                self._join(graph, after, origins, pairs)
             original(graph)
 
         return run
-
-    def _bequeath(self, graph: Any, origins: dict[int, Origins], groups: list[list[int]]) -> None:
-        """Have the first of each group that is left belong to the calls of those that are gone too."""
-        survey = Survey.of(graph)
-        for group in groups:
-            gone = [number for number in group if number not in survey.gives]
-            for number in [number for number in group if number in survey.gives][:1]:
-                origins[number] = _joined(origins[member] for member in (number, *gone))
-        self._lift(survey)
-        self._mark_all(graph, origins)
 
     def merging(self, original: Callable[..., bool]) -> Callable[..., bool]:
         """Have the node that stays of equal ones belong to the calls of all."""
@@ -115,16 +111,20 @@ class Trace:
             after = Survey.of(graph)
             pairs = merged(before, after)
             if pairs:
-                for survivor, number in pairs:
-                    origins[survivor] = _joined((origins[survivor], origins[number]))
-                self._lift(after)
-                self._mark_all(graph, origins)
+                self._join(graph, after, origins, pairs)
             return changed
 
         return run
 
+    def _join(self, graph: Any, survey: Survey, origins: dict[int, Origins], pairs: list[tuple[int, int]]) -> None:
+        """Have each node that stays belong to the calls of the equal node that is gone too, and mark that."""
+        for survivor, number in pairs:
+            origins[survivor] = tuple(dict.fromkeys((*origins[survivor], *origins[number])))
+        self._lift(survey)
+        self._mark_all(graph, origins)
+
     def sweeping(self, original: Callable[..., None]) -> Callable[..., None]:
-        """Bring the marks past a pass that drops whatever nothing reads."""
+        """Keep the marks through a pass that drops unused nodes."""
 
         def run(graph: Any) -> None:
             origins = self._lift(Survey.of(graph))
@@ -145,7 +145,7 @@ class Trace:
         starts = {position: self._marks[node.i(_MARKED)] for position, node in survey.silent if node in marks}
         origins: dict[int, Origins] = {}
         current: Origins = (ROOT,)
-        for position, number in enumerate(survey.gives):
+        for position, number in enumerate(survey.outputs):
             current = starts.get(position, current)
             origins[number] = current
         return origins
@@ -169,7 +169,3 @@ class Trace:
 
 def _is_mark(node: Any) -> bool:
     return bool(node.kind() == _MARK and node.hasAttribute(_MARKED))
-
-
-def _joined(origins: Iterable[Origins]) -> Origins:
-    return tuple(dict.fromkeys(call for calls in origins for call in calls))
