@@ -1,12 +1,16 @@
-"""Work of torch's exporter that is left out: it gives what torch's own functions give."""
+"""Work that an export leaves out: torch gives the same without it, and all is as before at the end."""
 
 from __future__ import annotations
 
+import gc
+
 import pytest
+import torch
 from onnxscript._framework_apis.torch_2_8 import get_torchlib_ops
 from onnxscript._internal.values import TracedOnnxFunction
 from onnxscript.rewriter._rewrite_rule import RewriteRule
 
+from pytest_hierexport import ExportError, export
 from pytest_hierexport._export.dynamo import shortcuts as module
 from pytest_hierexport._export.dynamo.shortcuts import shortcuts
 
@@ -37,3 +41,37 @@ def test_a_function_that_has_moved_is_passed_over(place: tuple[str, str], monkey
     before = RewriteRule.try_rewrite
     with shortcuts():
         assert RewriteRule.try_rewrite is not before
+
+
+class Counting(torch.nn.Module):
+    """Notes how many objects the garbage collector leaves alone."""
+
+    def __init__(self, counts: list[int], *, fails: bool = False) -> None:
+        super().__init__()
+        self.note, self.fails = counts.append, fails
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Add one, or fail."""
+        self.note(gc.get_freeze_count())
+        if self.fails:
+            raise ValueError
+        return x + 1
+
+
+def test_the_collector_is_as_found_after_an_export() -> None:
+    counts: list[int] = []
+    export(Counting(counts), (torch.ones(2),), exporter="dynamo")
+    assert min(counts) > 0
+    assert gc.get_freeze_count() == 0
+    with pytest.raises(ExportError):
+        export(Counting(counts, fails=True), (torch.ones(2),), exporter="dynamo")
+    assert gc.get_freeze_count() == 0
+
+
+def test_what_the_user_froze_stays_frozen() -> None:
+    gc.freeze()
+    try:
+        export(Counting([]), (torch.ones(2),), exporter="dynamo")
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
-from pytest_hierexport._calls.hierarchy import (
-    Module,
-    Parameter,
-    encode,
-    is_torch_nn,
-    join_path,
-    qualified_class,
-)
+from pytest_hierexport._calls.hierarchy import Module, Parameter, encode, is_torch_nn, join_path, qualified_class
+from pytest_hierexport._errors import UsageError
 
 if TYPE_CHECKING:
     import torch
@@ -41,25 +36,30 @@ def _made_by_torch(cls: type) -> bool:
     return found is not cls
 
 
-def kept_classes(names: tuple[str, ...]) -> frozenset[str]:
+def kept_classes(names: Sequence[str]) -> frozenset[str]:
     """Resolve the classes that a user wants to see in tags, given as `package.Class`, by importing them.
 
     Raises:
-        ValueError: A name that imports to no class; the message names it.
+        UsageError: A name that imports to no class.
     """
     return frozenset(_resolve_class(name) for name in names)
 
 
 def _resolve_class(name: str) -> str:
-    import pkgutil
-
+    found = ""
     try:
-        cls = pkgutil.resolve_name(name)
+        cls = resolve_name(name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"{name!r} ({error})") from error
-    if not isinstance(cls, type):
-        raise ValueError(f"{name!r} (a {type(cls).__name__}, not a class)")
-    return qualified_class(cls.__module__, cls.__qualname__, cls.__name__)
+        found = str(error)
+    else:
+        if isinstance(cls, type):
+            return qualified_class(cls.__module__, cls.__qualname__, cls.__name__)
+        found = f"a {type(cls).__name__}, not a class"
+    raise UsageError(
+        "classes to keep, each importable as package.Class",
+        found=f"{name!r} ({found})",
+        do="correct or drop that name",
+    )
 
 
 class Instances:
@@ -74,11 +74,10 @@ class Instances:
         self.root = model
         self._paths: dict[int, list[str]] = {}
         self._modules: dict[int, torch.nn.Module] = {}
-        self._by_identity: dict[str, torch.nn.Module] = {}
         for parts, module in _walk(model):
             self._paths.setdefault(id(vars(module)), []).append(join_path(parts))
             self._modules[id(vars(module))] = module
-            self._by_identity[str(id(module))] = module
+        self._by_identity = {str(id(module)): module for module in self._modules.values()}
 
     def paths(self, module: torch.nn.Module) -> list[str]:
         """Return the paths of an instance, the first found first; none for a module that is not the model's."""
@@ -88,9 +87,9 @@ class Instances:
         """Return the qualified class of an instance, also where a tracing proxy stands for it."""
         return class_of(self._modules[id(vars(module))])
 
-    def classes(self) -> list[type]:
+    def classes(self) -> set[type]:
         """Return every class that an instance is of, base classes included."""
-        return list({cls: None for module in self._modules.values() for cls in type(module).__mro__})
+        return {cls for module in self._modules.values() for cls in type(module).__mro__}
 
     def by_identity(self, identity: str) -> torch.nn.Module | None:
         """Return the instance whose `id` is given as text; None for anything that is not the model's."""
@@ -150,18 +149,10 @@ def module_tree(model: torch.nn.Module) -> tuple[Module, ...]:
 
 def _parameters(path: str, module: torch.nn.Module, first: dict[int, str]) -> Iterator[Parameter]:
     """Yield what a module declares; `first` gains the dotted name of each tensor that is new to it, by identity."""
-    owned: list[tuple[str, torch.Tensor | None, bool]] = []
-    owned += [(name, tensor, True) for name, tensor in module._parameters.items()]
-    owned += [(name, tensor, False) for name, tensor in module._buffers.items()]
-    for name, tensor, trainable in owned:
-        if tensor is None:
-            continue
-        full = f"{path}.{encode(name)}" if path else encode(name)
-        shared = first.setdefault(id(tensor), full)
-        yield Parameter(
-            encode(name),
-            tuple(int(d) for d in tensor.shape),
-            str(tensor.dtype).rpartition(".")[2],
-            trainable,
-            None if shared == full else shared,
-        )
+    for held, trainable in ((module._parameters, True), (module._buffers, False)):
+        for name, tensor in held.items():
+            if tensor is not None:
+                full = f"{path}.{encode(name)}" if path else encode(name)
+                shared = first.setdefault(id(tensor), full)
+                shape, dtype = tuple(int(d) for d in tensor.shape), str(tensor.dtype).rpartition(".")[2]
+                yield Parameter(encode(name), shape, dtype, trainable, None if shared == full else shared)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import Enum
+from itertools import chain
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, SimpleNamespace
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 
@@ -55,79 +55,53 @@ def weights_as_found(model: torch.nn.Module) -> Iterator[None]:
             parameter.requires_grad_(wants_gradient)
 
 
-@dataclass(frozen=True)
-class _Mapping:
-    """A dictionary with what it held. Subclasses may refuse to be written to: theirs are not asked."""
+class _Holder:
+    """Something that holds parts of the model, with what it held."""
 
-    holder: Any
-    content: Mapping[Any, Any]
-
-    @classmethod
-    def of(cls, holder: Any) -> _Mapping:
-        return cls(holder, dict(_base(holder).items(holder)))
-
-    @property
-    def parts(self) -> list[Any]:
-        return list(self.content.values())
+    def __init__(self, read: Callable[[], list[Any]], write: Callable[[list[Any]], None]) -> None:
+        self._read, self._write = read, write
+        self.parts = read()
 
     def restore(self) -> None:
-        base = _base(self.holder)
-        now = dict(base.items(self.holder))
-        if not _same([*now, *now.values()], [*self.content, *self.content.values()]):
-            base.clear(self.holder)
-            for key, value in self.content.items():
-                base.__setitem__(self.holder, key, value)
+        if not _same(self._read(), self.parts):
+            self._write(self.parts)
 
 
-@dataclass(frozen=True)
-class _Collection:
-    """A list, tuple, set or the like with what it held."""
-
-    holder: Any
-    parts: list[Any]
-
-    @classmethod
-    def of(cls, holder: Any) -> _Collection:
-        return cls(holder, list(_base(holder).__iter__(holder)))
-
-    def restore(self) -> None:
-        base = _base(self.holder)
-        if not _same(list(base.__iter__(self.holder)), self.parts):
-            base.clear(self.holder)
-            (base.update if base is set else base.extend)(self.holder, self.parts)
-
-
-@dataclass(frozen=True)
-class _Slots:
-    """An object whose attributes have slots."""
-
-    holder: Any
-    content: Mapping[str, Any]
-
-    @property
-    def parts(self) -> list[Any]:
-        return list(self.content.values())
-
-    @classmethod
-    def of(cls, holder: Any) -> _Slots:
-        return cls(holder, {name: getattr(holder, name) for name in _slots(type(holder)) if hasattr(holder, name)})
-
-    def restore(self) -> None:
-        now = self.of(self.holder).content
-        for name in now.keys() - self.content.keys():
-            object.__delattr__(self.holder, name)
-        for name, value in self.content.items():
-            if name not in now or now[name] is not value:
-                object.__setattr__(self.holder, name, value)
-
-
-_Holder: TypeAlias = _Mapping | _Collection | _Slots
 _BASES: tuple[Any, ...] = (OrderedDict, dict, list, set, deque, tuple, frozenset)
+_MISSING = object()
 
 
-def _base(holder: Any) -> Any:
-    """Return the type of Python's own that a container is of."""
-    return next(base for base in _BASES if isinstance(holder, base))
+def _container(holder: Any) -> _Holder:
+    """Read and write by the methods of Python's own type: a subclass may refuse to be written to."""
+    base = next(base for base in _BASES if isinstance(holder, base))
+    is_mapping = issubclass(base, dict)
+
+    def read() -> list[Any]:
+        return list(chain(*base.items(holder))) if is_mapping else list(base.__iter__(holder))
+
+    def write(parts: list[Any]) -> None:
+        base.clear(holder)
+        if is_mapping:
+            for key, value in zip(parts[::2], parts[1::2], strict=True):
+                base.__setitem__(holder, key, value)
+        else:
+            (base.update if base is set else base.extend)(holder, parts)
+
+    return _Holder(read, write)
+
+
+def _slotted(holder: Any, names: Sequence[str]) -> _Holder:
+    def read() -> list[Any]:
+        return [getattr(holder, name, _MISSING) for name in names]
+
+    def write(parts: list[Any]) -> None:
+        for name, was, now in zip(names, parts, read(), strict=True):
+            if was is not _MISSING:
+                object.__setattr__(holder, name, was)
+            elif now is not _MISSING:
+                object.__delattr__(holder, name)
+
+    return _Holder(read, write)
 
 
 def _same(now: list[Any], before: list[Any]) -> bool:
@@ -150,16 +124,14 @@ def _holders(model: torch.nn.Module) -> Iterator[_Holder]:
 
 
 def _held_by(thing: Any) -> Iterator[_Holder]:
-    if isinstance(thing, dict):
-        yield _Mapping.of(thing)
-    elif isinstance(thing, _BASES):
-        yield _Collection.of(thing)
+    if isinstance(thing, _BASES):
+        yield _container(thing)
     elif isinstance(thing, (torch.nn.Module, SimpleNamespace)) or not _is_of_python_or_torch(type(thing)):
         attributes = getattr(thing, "__dict__", None)
         if isinstance(attributes, dict):
-            yield _Mapping.of(attributes)
-        if _slots(type(thing)):
-            yield _Slots.of(thing)
+            yield _container(attributes)
+        if names := _slots(type(thing)):
+            yield _slotted(thing, names)
 
 
 def _is_of_python_or_torch(cls: type) -> bool:
@@ -195,20 +167,16 @@ def in_eval_mode(model: torch.nn.Module) -> Iterator[bool]:
         UsageError: The model does not go into eval mode, as `ExportedProgram.module()` does not.
     """
     training = any(module.training for module in model.modules())
-    if training:
-        _into_eval_mode(model)
-    yield training
-
-
-def _into_eval_mode(model: torch.nn.Module) -> None:
     try:
-        model.eval()
+        if training:
+            model.eval()
     except Exception as error:
         raise UsageError(
             f"{type(model).__name__} to go into eval mode",
             found=gist(error),
             do="pass a model whose eval() works; of a program of torch.export, the module that it was made of",
         ) from error
+    yield training
 
 
 @contextmanager
