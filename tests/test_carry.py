@@ -7,7 +7,7 @@ import onnx_ir as ir
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._carry import carry
-from pytest_hierexport._onnx.graph import walk_ir
+from pytest_hierexport._onnx.graph import walk
 
 HEAD = '<ir_version: 10, opset_import: ["": 20, "local": 1]>'
 CALLS = Hierarchy([Call("", 0, "m.Root", None), *(Call(name, 0, f"m.{name.upper()}", "") for name in "abcd")])
@@ -19,7 +19,7 @@ def model(text: str) -> ir.Model:
 
 def known(before: ir.Model, **calls: str) -> Attribution:
     """Attribute each node to the call given by the name of its first output; all others to the root."""
-    nodes = {key: (Origin(calls.get(key.rpartition("/")[2], ""), Evidence.TRACED),) for key, _ in walk_ir(before)}
+    nodes = {key: (Origin(calls.get(key.rpartition("/")[2], ""), Evidence.TRACED),) for key, _ in walk(before)}
     initializers = {name: (Origin("", Evidence.TRACED),) for name in before.graph.initializers}
     return Attribution(CALLS, nodes, initializers)
 
