@@ -7,14 +7,14 @@ and each was merged into the `after` node that its consumers read now.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from pytest_hierexport._calls.attribution import Evidence, Origin, Origins
 from pytest_hierexport._calls.hierarchy import Hierarchy
 from pytest_hierexport._carry.aliases import namesake, number_values
-from pytest_hierexport._carry.flat import Flat, Node, Value, same_type
+from pytest_hierexport._carry.flat import Flat, Node, Value
 from pytest_hierexport._carry.numbering import Expression, Numbering
 
 __all__ = ["Known", "Match", "OriginsOf", "attribute_twins", "match", "weakened"]
@@ -122,17 +122,9 @@ class _Matcher:
     def _replacements(self, lost: Node, candidates: list[Node]) -> list[Node]:
         """Return the candidates that replaced a removed node.
 
-        Those whose value its consumers read now; else those with the same producers of inputs; where neither tells,
-        all of them, or none where its value was cancelled by an inverse operation.
+        Those with the same producers of inputs; where none has them, all (bart, t5, fsmt).
         """
-        consumers = {name for output in lost.outputs for name in self.before.names_of_consumers(output)}
-        found = [
-            node
-            for node in candidates
-            if any(not consumers.isdisjoint(self.after.names_of_consumers(output)) for output in node.outputs)
-        ]
-        found = found or [node for node in candidates if self._has_same_producers(lost, node)]
-        return found or ([] if self._is_cancelled(lost) else candidates)
+        return [node for node in candidates if self._has_same_producers(lost, node)] or candidates
 
     def _has_same_producers(self, lost: Node, candidate: Node) -> bool:
         """Whether a candidate's inputs come from what the producers of a removed node's inputs became."""
@@ -145,21 +137,6 @@ class _Matcher:
 
     def _became(self, node: Node) -> Sequence[Node]:
         return (self.twins[node],) if node in self.twins else self.merged.get(node, ())
-
-    def _is_cancelled(self, lost: Node) -> bool:
-        """Whether everything computed from a node ends in values that are aliases of earlier ones."""
-        pending, seen, ends = list(lost.outputs), set(lost.outputs), 0
-        while pending:
-            for consumer in self.before.consumers.get(pending.pop(), ()):
-                for output in consumer.outputs:
-                    if output in self.numbering.aliases:
-                        ends += 1
-                    elif output.name in self.after.named:
-                        return False
-                    elif output not in seen:
-                        seen.add(output)
-                        pending.append(output)
-        return ends > 0
 
     def _narrow(self) -> None:
         """Of several nodes that may have replaced a removed one, keep those that its consumers' survivors consume."""
@@ -205,18 +182,9 @@ def attribute_twins(match: Match, origins: OriginsOf) -> None:
     for node, twin in match.named.items():
         origins[node] += match.known.nodes[twin]
     for node in match.unpaired:
-        origins[node] += weakened(Evidence.FOLDED, _origins_of_namesakes(match, node))
-
-
-def _origins_of_namesakes(match: Match, node: Node) -> Iterator[Origin]:
-    """Yield the origins of the node before that gave a value of this name, where constant folding replaced it."""
-    for output in node.outputs:
-        named = match.before.named.get(output.name) if output.name else None
-        producer = match.before.producer.get(named) if named is not None else None
-        if named is None or producer is None or not same_type(named, output):
-            continue
-        if match.numbering.before[named] == match.numbering.after[output] or not match.is_alive(named):
-            yield from match.known.nodes[producer]
+        if any(output.varying for output in node.outputs):
+            copied = match.duplicates[match.numbering.expressions_after[node]]
+            origins[node] += weakened(Evidence.FUSED, (o for each in copied for o in match.known.nodes[each]))
 
 
 def weakened(evidence: Evidence, origins: Iterable[Origin]) -> list[Origin]:

@@ -49,21 +49,15 @@ def regions(match: Match) -> Iterator[Region]:
         return numbering.after[value] in numbering.known
 
     for component in _components(match, is_known):
-        upstream: set[Value] = set()
         for nodes in _steps(sorted(component, key=after.order.__getitem__), after, is_known):
-            replaced = _replaced(match, _given(match, nodes), _taken(nodes, after, numbering), upstream)
-            upstream.update(output for node in replaced for output in node.outputs)
+            replaced = _replaced(match, _given(match, nodes), _taken(nodes, after, numbering))
             yield Region(tuple(nodes), tuple(replaced))
 
 
 def _components(match: Match, is_known: Callable[[Value], bool]) -> Iterator[list[Node]]:
-    """Group the unmatched nodes that are connected through unknown values; an Identity of a known value is none."""
+    """Group the unmatched nodes that are connected through unknown values."""
     after = match.after
-    left = {
-        node: None
-        for node in after.nodes
-        if node not in match.matched and (node.identity_input is None or not is_known(node.outputs[0]))
-    }
+    left = {node: None for node in after.nodes if node not in match.matched}
     while left:
         start = next(iter(left))
         del left[start]
@@ -130,9 +124,8 @@ def _given(match: Match, nodes: list[Node]) -> list[Value]:
     for value in outputs:
         equal = numbering.by_number.get(numbering.after[value], [])
         equal = [other for other in equal if _namesake_after(other, match.after) in {None, *outputs}]
-        equal = [other for other in equal if other not in numbering.aliases] or equal
         rivals = [other for other in numbering.by_number_after[numbering.after[value]] if other not in outputs]
-        if rivals and value.name not in match.before.named:
+        if rivals:
             equal = _with_consumers_of(match, value, rivals, equal)
         given.update(dict.fromkeys(equal))
     known = (numbering.after[value] for value in outputs)
@@ -158,22 +151,19 @@ def _with_consumers_of(match: Match, value: Value, rivals: list[Value], equal: l
     return kept or equal
 
 
-def _replaced(match: Match, gives: list[Value], takes: set[int], upstream: set[Value]) -> list[Node]:
+def _replaced(match: Match, gives: list[Value], takes: set[int]) -> list[Node]:
     """Return the nodes before between the values that a region takes and those that it gives.
 
-    The slice ends at a value that the region takes, and at one that a region further up computes. A value that lives on
-    elsewhere ends it too, unless values that the region takes lie behind it: then the region computes it once more.
+    The slice ends at a value that the region takes. A value that lives on elsewhere ends it too, unless values that the
+    region takes lie behind it: then the region computes it once more, as ONNX Runtime's float16 converter does.
     """
     before, numbering = match.before, match.numbering
     numbers, known = numbering.before, numbering.known
     varying = {number for number in takes if number in known and known[number].varying}
 
-    def is_taken(value: Value) -> bool:
-        return value in upstream or numbers[value] in takes
-
-    found = backward_slice(before, gives, lambda value: is_taken(value) or match.is_alive(value))
+    found = backward_slice(before, gives, lambda value: numbers[value] in takes or match.is_alive(value))
     if not varying <= {numbers[value] for node in found for value in node.operands}:
-        whole = backward_slice(before, gives, is_taken)
+        whole = backward_slice(before, gives, lambda value: numbers[value] in takes)
         kept = forward_slice(varying, before, numbering, whole) | set(found)
         found = [node for node in whole if node in kept]
     computing = [node for node in found if not _passes_through(node, numbering)]
