@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
+from pytest_hierexport._carry.constants import Constants
 from pytest_hierexport._carry.flat import Flat, Node, Value, same_operator, same_type
-from pytest_hierexport._carry.numbering import BothConstants, Numbering, number_once, share_knowledge
+from pytest_hierexport._carry.numbering import Numbering, Round, share_knowledge
 
 __all__ = ["namesake", "number_values"]
 
@@ -30,10 +31,10 @@ Alias = tuple[Value, Value]
 def number_values(before: Flat, after: Flat) -> Numbering:
     """Number the values of both graphs, in rounds until no alias is new."""
     share_knowledge(before, after)
-    constants = BothConstants.of(before, after)
+    constants = Constants()
     aliases: dict[Value, Value] = {}
     while True:
-        numbering = number_once(before, after, dict(aliases), constants)
+        numbering = Round(before, after, dict(aliases), constants).run()
         learned: dict[Value, Value] = {}
         for value, other in chain(_of_equal_expressions(numbering), _dropped(before, after, numbering)):
             first = numbering.known[numbering.before[other]]

@@ -30,37 +30,38 @@ _STAND_INS: tuple[_Type, ...] = ((ir.DataType.FLOAT, ()), (ir.DataType.INT64, (1
 class Constants:
     """Computes the outputs of nodes whose inputs are known constants, equal ones once."""
 
-    def __init__(self, opsets: Mapping[str, int]) -> None:
-        """Compute with the operators of these opsets."""
-        self._opsets = opsets
+    def __init__(self) -> None:
+        """Start without any."""
         self._known: dict[Hashable, _Contents] = {}
 
-    def outputs_of(self, node: Node, inputs: _Contents) -> _Contents:
+    def outputs_of(self, node: Node, inputs: _Contents, opsets: Mapping[str, int]) -> _Contents:
         """Return the content of each output, as :func:`tensor_key` writes it; None where it is not known."""
         given = tuple(content or _type_taken(node, i) for i, content in enumerate(inputs))
-        key = (node.operator, node.attributes, given)
+        opset = opsets.get(node.source.domain, 1)
+        key = (node.operator, opset, node.attributes, given)
         if key not in self._known:
-            self._known[key] = self._compute(node, given)
+            self._known[key] = _computed(node, opset, given)
         return self._known[key]
 
-    def _compute(self, node: Node, given: tuple[Any, ...]) -> _Contents:
-        unknown: _Contents = (None,) * len(node.outputs)
-        if not given or None in given or not node.pure:
-            return unknown
-        partly = any(None in each for each in given)
-        try:
-            first, *others = [self._trial(node, given, type_) for type_ in _STAND_INS[: None if partly else 1]]
-        except Exception:  # noqa: BLE001 onnx's reference raises anything for what it cannot compute
-            return unknown
-        return first if all(other == first for other in others) else unknown
 
-    def _trial(self, node: Node, given: tuple[Any, ...], unknown: _Type) -> _Contents:
-        domain, name, _ = node.source.op_identifier()
-        operator: Any = load_op(domain, name, self._opsets.get(domain, 1))
-        arrays = [_array(each, unknown) for each in given]
-        computed = operator.eval(*arrays, n_outputs=len(node.outputs), **_attributes(node.source))
-        outputs = computed if isinstance(computed, tuple) else (computed,)
-        return tuple(tensor_key(ir.tensor(np.asarray(output))) for output in outputs)
+def _computed(node: Node, opset: int, given: tuple[Any, ...]) -> _Contents:
+    unknown: _Contents = (None,) * len(node.outputs)
+    if not given or None in given or not node.pure:
+        return unknown
+    partly = any(None in each for each in given)
+    try:
+        first, *others = [_trial(node, opset, given, type_) for type_ in _STAND_INS[: None if partly else 1]]
+    except Exception:  # noqa: BLE001 onnx's reference raises anything for what it cannot compute
+        return unknown
+    return first if len(first) == len(unknown) and all(other == first for other in others) else unknown
+
+
+def _trial(node: Node, opset: int, given: tuple[Any, ...], unknown: _Type) -> _Contents:
+    operator: Any = load_op(node.source.domain, node.source.op_type, opset)
+    arrays = [_array(each, unknown) for each in given]
+    computed = operator.eval(*arrays, n_outputs=len(node.outputs), **_attributes(node.source))
+    outputs = computed if isinstance(computed, tuple) else (computed,)
+    return tuple(tensor_key(ir.tensor(np.asarray(output))) for output in outputs)
 
 
 def _type_taken(node: Node, position: int) -> _Type | None:

@@ -13,11 +13,11 @@ def attribute_leftover(match: Match, origins: OriginsOf) -> None:
     """Give a constant the origins of its consumers (`folded`), any other node that of a neighbour (`derived`)."""
     for node in reversed(match.after.nodes):
         if not origins[node] and not any(output.varying for output in node.outputs):
-            of_consumers = (origin for consumer in match.consumers(node) for origin in origins[consumer])
+            of_consumers = (origin for consumer in match.after.consumers_of(node) for origin in origins[consumer])
             origins[node] += weakened(Evidence.FOLDED, of_consumers)
     for node in match.after.nodes:
         if not origins[node]:
             producers = (match.after.producer.get(value) for value in node.operands)
-            near = [*(producer for producer in producers if producer is not None), *match.consumers(node)]
+            near = [*(producer for producer in producers if producer is not None), *match.after.consumers_of(node)]
             found = next((origins[other] for other in near if origins[other]), [Origin(ROOT, Evidence.DERIVED)])
             origins[node] += weakened(Evidence.DERIVED, found[:1])

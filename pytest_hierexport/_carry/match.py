@@ -69,10 +69,6 @@ class Match:
         """The nodes before by their expression."""
         return _by_expression(self.numbering.expressions_before)
 
-    def consumers(self, node: Node) -> list[Node]:
-        """Return the nodes after that consume an output of a node after."""
-        return [consumer for output in node.outputs for consumer in self.after.consumers.get(output, ())]
-
     def consumer_names(self, value: Value) -> set[str]:
         """Return the output names of the nodes that consume a value before, and of those that replaced them."""
         survivors = (node for each in self.before.consumers.get(value, ()) for node in self.survivors.get(each, ()))
@@ -130,28 +126,20 @@ class _Matcher:
         """Whether a candidate's inputs come from what the producers of a removed node's inputs became."""
         pairs = zip(lost.inputs, candidate.inputs, strict=True)
         producers = ((self.before.producer.get(a), self.after.producer.get(b)) for a, b in pairs if a and b)
-        return all(new in self._became(old) for old, new in producers if old is not None and self._is_known(old))
-
-    def _is_known(self, node: Node) -> bool:
-        return node in self.twins or node in self.merged
+        became = ((self._became(old), new) for old, new in producers if old is not None)
+        return all(new in replacements for replacements, new in became if replacements)
 
     def _became(self, node: Node) -> Sequence[Node]:
         return (self.twins[node],) if node in self.twins else self.merged.get(node, ())
 
     def _narrow(self) -> None:
-        """Of several nodes that may have replaced a removed one, keep those that its consumers' survivors consume."""
+        """Of several nodes that may have replaced a removed one, keep those that its consumers' survivors consume.
+
+        jetmoe needs it: its experts compute equal indices, each for itself.
+        """
         for node in sorted(self.merged, key=self.before.order.__getitem__, reverse=True):
-            consumers = [consumer for output in node.outputs for consumer in self.before.consumers.get(output, ())]
-            survivors = {survivor for consumer in consumers for survivor in self._became(consumer)}
-            feeding = [
-                candidate
-                for candidate in self.merged[node]
-                if any(
-                    consumer in survivors
-                    for output in candidate.outputs
-                    for consumer in self.after.consumers.get(output, ())
-                )
-            ]
+            survivors = {new for consumer in self.before.consumers_of(node) for new in self._became(consumer)}
+            feeding = [each for each in self.merged[node] if not survivors.isdisjoint(self.after.consumers_of(each))]
             self.merged[node] = feeding or self.merged[node]
 
     def _by_name(self) -> dict[Node, Node]:
