@@ -74,6 +74,10 @@ class Match:
         survivors = (node for each in self.before.consumers.get(value, ()) for node in self.survivors.get(each, ()))
         return self.before.names_of_consumers(value).union(*(node.output_names for node in survivors))
 
+    def is_known(self, value: Value) -> bool:
+        """Whether a value after equals one before."""
+        return self.numbering.after[value] in self.numbering.known
+
     def is_alive(self, value: Value) -> bool:
         """Whether a value before is computed, or held, in the graph after."""
         return self.numbering.before[value] in self.numbering.alive
