@@ -33,7 +33,7 @@ from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, 
 from pytest_hierexport._calls.hierarchy import Hierarchy, join_path
 from pytest_hierexport._cases import Case, Example, select
 from pytest_hierexport._errors import HierexportError
-from pytest_hierexport._onnx.graph import walk_ir
+from pytest_hierexport._onnx.graph import walk
 from pytest_hierexport._proof import Proof, prove
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def _torch(case: Case, example: Example, hierarchy: Hierarchy, *, optimize: bool
 def torch_attribution(model: ir.Model, hierarchy: Hierarchy) -> Attribution:
     """Read the scopes that torch writes on the nodes of a file. A path of theirs stands for its first call."""
     nodes: dict[str, Origins] = {}
-    for key, node in walk_ir(model):
+    for key, node in walk(model):
         # The last scope is the node of the traced program itself.
         scopes = ast.literal_eval(node.metadata_props.get(SCOPES, "[]"))[:-1]
         path = join_path(scopes[-1].split(".")) if scopes and scopes[-1] else ""

@@ -222,7 +222,7 @@ def test_what_has_no_tags_has_no_figures(tmp_path: Path) -> None:
         analyze(tmp_path / "text.onnx")
     write(tmp_path / "m.onnx", Hierarchy([Call("", 0, "m.Net", None)]), {"a": origins("")}, {})
     proto = storage.load_proto(tmp_path / "m.onnx")
-    storage.strip_tags(proto)
+    storage.attach_proto(proto, Attribution(Hierarchy(())), "none")
     (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
     with pytest.raises(TagError):
         analyze(tmp_path / "m.onnx")

@@ -15,7 +15,8 @@ from torch import nn
 from torch.nn.utils import parametrizations, parametrize
 
 from pytest_hierexport import Export, export
-from pytest_hierexport._calls.attribution import Evidence
+from pytest_hierexport._calls.attribution import Attribution, Evidence
+from pytest_hierexport._calls.hierarchy import Hierarchy
 from pytest_hierexport._cases.weights import randomise
 from pytest_hierexport._errors import ExportError, UsageError
 from pytest_hierexport._export.dynamo.capturer import quiet
@@ -44,15 +45,15 @@ def exported(model: nn.Module, *args: Any, **options: Any) -> Export:
 
 def calls_by_operator(result: Export, operator: str) -> list[str]:
     """Return the primary calls of the nodes of one operator, in file order."""
-    from pytest_hierexport._onnx.graph import walk_ir
+    from pytest_hierexport._onnx.graph import walk
 
     nodes = result.attribution.nodes
-    return [nodes[key][0].call for key, node in walk_ir(result.model) if node.op_type == operator]
+    return [nodes[key][0].call for key, node in walk(result.model) if node.op_type == operator]
 
 
 def stripped(model: ir.Model) -> bytes:
     proto = ir.to_proto(model)
-    storage.strip_tags(proto)
+    storage.attach_proto(proto, Attribution(Hierarchy(())), "none")
     return bytes(proto.SerializeToString(deterministic=True))
 
 

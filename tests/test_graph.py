@@ -17,8 +17,7 @@ from pytest_hierexport._onnx.graph import (
     inventory_ir,
     inventory_proto,
     may_hold_subgraphs,
-    walk_ir,
-    walk_proto,
+    walk,
 )
 from pytest_hierexport._onnx.order import topological_order
 
@@ -58,7 +57,7 @@ def nested_model() -> onnx.ModelProto:
 
 
 def test_a_node_is_named_by_its_first_output_and_by_what_holds_it() -> None:
-    assert [key for key, _ in walk_proto(nested_model())] == [
+    assert [key for key, _ in walk(nested_model())] == [
         "t",
         "layer%2E0%2Fout",
         "layer%2E0%2Fout/else_branch/q",
@@ -89,19 +88,19 @@ def test_lists_of_graphs_number_their_members() -> None:
     node = helper.make_node("Custom", ["x"], ["y"], domain="my.dom", bodies=[branch("p"), branch("q")])
     proto = model([node])
     expected = ["y", "y/bodies.0/p", "y/bodies.1/q"]
-    assert [key for key, _ in walk_proto(proto)] == expected
-    assert [key for key, _ in walk_ir(ir.from_proto(proto))] == expected
+    assert [key for key, _ in walk(proto)] == expected
+    assert [key for key, _ in walk(ir.from_proto(proto))] == expected
 
 
 def test_a_node_without_a_named_output_is_named_by_its_place() -> None:
     proto = model([helper.make_node("Add", ["x", "x"], ["y"]), helper.make_node("Sink", ["y"], [], domain="my.dom")])
-    assert [key for key, _ in walk_proto(proto)] == ["y", "@1"]
-    assert [key for key, _ in walk_ir(ir.from_proto(proto))] == ["y", "@1"]
+    assert [key for key, _ in walk(proto)] == ["y", "@1"]
+    assert [key for key, _ in walk(ir.from_proto(proto))] == ["y", "@1"]
 
 
 def test_a_node_whose_first_output_is_left_out_is_named_by_the_next() -> None:
     node = helper.make_node("Dropout", ["x"], ["", "mask"])
-    assert next(walk_proto(model([node])))[0] == "mask"
+    assert next(walk(model([node])))[0] == "mask"
 
 
 def test_functions_of_any_name_and_domain_have_a_prefix_each() -> None:
@@ -121,7 +120,7 @@ def test_a_file_without_graphs_in_attributes_is_known_by_its_bytes() -> None:
 @given(st.lists(st.text(min_size=1, max_size=5).filter(lambda name: name.isprintable()), unique=True, max_size=6))
 def test_different_outputs_make_different_keys(names: list[str]) -> None:
     nodes = [helper.make_node("Custom", ["x"], [name], domain="my.dom", body=branch(name)) for name in names]
-    keys = [key for key, _ in walk_proto(model(nodes))]
+    keys = [key for key, _ in walk(model(nodes))]
     assert len(set(keys)) == len(keys) == 2 * len(names)
 
 

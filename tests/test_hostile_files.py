@@ -17,6 +17,7 @@ from onnx import TensorProto, helper
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._errors import TagError
 from pytest_hierexport._onnx import sidecar, storage
+from pytest_hierexport._onnx.proto_tags import TaggedProto
 from pytest_hierexport._pytest.extension import hierarchy_text
 from pytest_hierexport.assertions import assert_no_torch_nn_tags, assert_nothing_leaks
 
@@ -165,7 +166,7 @@ class TestTags:
             set_entries(made, kept | {key: lists(depth)})
             return made
 
-        refused(storage.read_proto, map(damaged, NESTINGS))
+        refused(lambda proto: TaggedProto(proto).read("metadata"), map(damaged, NESTINGS))
 
     def test_doc_strings_that_nest_deep_are_no_traceback(self, tmp_path: Path) -> None:
         proto = storage.load_proto(write(tmp_path / "m.onnx", {"": [None, "m.Net"]}))

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
-from pytest_hierexport._onnx.graph import walk_proto
+from pytest_hierexport._onnx.graph import walk
 from pytest_hierexport._proof.inlining import Inlining
 from pytest_hierexport._proof.session import run_graph
 
@@ -65,7 +65,7 @@ class Inlined:
 def inlined(text: str, **feeds: Any) -> Inlined:
     proto: onnx.ModelProto = onnx.parser.parse_model(f"{HEAD} {text}")
     hierarchy = Hierarchy([Call("", 0, "m.Root", None)])
-    nodes = {key: (Origin("", Evidence.TRACED),) for key, _ in walk_proto(proto)}
+    nodes = {key: (Origin("", Evidence.TRACED),) for key, _ in walk(proto)}
     inputs = {"x": X, **feeds}
     made = Inlining(proto, Attribution(hierarchy, nodes))
     made.enter_branches(lambda wanted: {value.name: value.arrays[0] for value in run_graph(proto, inputs, wanted)})

@@ -24,7 +24,8 @@ from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, 
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy, Module, Parameter
 from pytest_hierexport._errors import ExportError, TagError, UsageError
 from pytest_hierexport._onnx import codec, sidecar, storage
-from pytest_hierexport._onnx.graph import inventory_proto, walk_proto
+from pytest_hierexport._onnx.graph import inventory_proto, walk
+from pytest_hierexport._onnx.proto_tags import TaggedProto
 
 LINEAR = "torch.nn.modules.linear.Linear"
 SOURCES = ("metadata", "doc_string", "sidecar")
@@ -125,6 +126,13 @@ def saved(path: Path, tags: storage.Tags = "both", fill: float = 1.0, **options:
     return attribution
 
 
+def in_file(proto: onnx.ModelProto, source: str) -> Attribution:
+    """Return the attribution of a message, which has one there."""
+    found = TaggedProto(proto).read(source)
+    assert found is not None
+    return found
+
+
 def entries(message: Any) -> dict[str, str]:
     keys = [entry.key for entry in message.metadata_props]
     assert len(set(keys)) == len(keys), "a key stands twice"
@@ -148,7 +156,7 @@ def attached(request: pytest.FixtureRequest) -> Callable[..., onnx.ModelProto]:
 
 class TestWhatIsWritten:
     def test_a_node_says_its_tag_its_origins_and_where_to_group_it(self, attached: Callable[..., Any]) -> None:
-        node = dict(walk_proto(attached(make_proto(), make_attribution())))["t"]
+        node = dict(walk(attached(make_proto(), make_attribution())))["t"]
         assert entries(node) == {
             "hierexport.tag": "/Net/Layer.0",
             "hierexport.origins": '[["layer.0.proj","traced"],["layer.0.proj@1","merged"]]',
@@ -163,7 +171,7 @@ class TestWhatIsWritten:
         }
 
     def test_nodes_of_subgraphs_and_functions_say_theirs(self, attached: Callable[..., Any]) -> None:
-        nodes = dict(walk_proto(attached(make_proto(), make_attribution())))
+        nodes = dict(walk(attached(make_proto(), make_attribution())))
         assert entries(nodes["y/then_branch/b0"])["hierexport.origins"] == '[["","traced"]]'
         assert entries(nodes["y/then_branch/b0"])["namespace"] == ""
         assert entries(nodes["my%2Edom::Twice:://b"])["hierexport.tag"] == "/Net/Layer.0"
@@ -177,7 +185,7 @@ class TestWhatIsWritten:
         assert proto.SerializeToString(deterministic=True) == before
 
     def test_a_node_without_origins_says_nothing(self, attached: Callable[..., Any]) -> None:
-        node = dict(walk_proto(attached(make_proto(), make_attribution())))["y/else_branch/b1"]
+        node = dict(walk(attached(make_proto(), make_attribution())))["y/else_branch/b1"]
         assert not node.metadata_props
         assert not node.doc_string
 
@@ -202,12 +210,12 @@ class TestWhatIsWritten:
     def test_the_model_lists_the_classes_that_the_user_keeps(self, attached: Callable[..., Any]) -> None:
         proto = attached(make_proto(), make_attribution(keep=True))
         assert json.loads(entries(proto)["hierexport.keep"]) == [LINEAR]
-        assert entries(dict(walk_proto(proto))["s"])["hierexport.tag"] == "/Net/Layer.0/Linear"
+        assert entries(dict(walk(proto))["s"])["hierexport.tag"] == "/Net/Layer.0/Linear"
 
     @pytest.mark.parametrize("tags", ["both", "metadata", "doc_string", "none"])
     def test_tags_stand_where_they_were_asked_for(self, attached: Callable[..., Any], tags: storage.Tags) -> None:
         proto = attached(make_proto(), make_attribution(), tags)
-        nodes = dict(walk_proto(proto))
+        nodes = dict(walk(proto))
         assert ("hierexport.tag" in entries(nodes["t"])) is (tags in {"both", "metadata"})
         assert bool(nodes["t"].doc_string) is (tags in {"both", "doc_string"})
         assert ("hierexport.format" in entries(proto)) is (tags != "none")
@@ -239,18 +247,11 @@ class TestWhatIsWritten:
         storage.attach_proto(proto, make_attribution())
         assert ir.to_proto(model).SerializeToString() == proto.SerializeToString()
 
-    def test_nothing_but_tags_differs_from_the_model_as_it_was(self, attached: Callable[..., Any]) -> None:
-        plain, tagged = with_exporter_metadata(make_proto()), attached(make_proto(), make_attribution())
-        storage.strip_tags(tagged)
-        assert tagged == attached(make_proto(), make_attribution(), "none")
-        storage.strip_tags(plain)
-        assert b"pkg." not in plain.SerializeToString()
-
-    def test_a_file_stripped_of_its_tags_is_the_file_without(self) -> None:
-        tagged = make_proto()
-        storage.attach_proto(tagged, make_attribution())
-        storage.strip_tags(tagged)
-        assert tagged == make_proto()
+    def test_model_without_its_tags_is_the_model_before(self) -> None:
+        proto = make_proto()
+        storage.attach_proto(proto, make_attribution())
+        storage.attach_proto(proto, make_attribution(), "none")
+        assert proto == make_proto()
 
     def test_two_initializers_of_one_tensor_in_memory_have_a_tag_each(self) -> None:
         for data in (ir.tensor(np.ones(2, np.float32)), ir.StringTensor([b"a", b"b"], shape=ir.Shape([2]))):
@@ -259,7 +260,7 @@ class TestWhatIsWritten:
             model = ir.Model(graph, ir_version=10)
             origins = {"u": traced("layer.0"), "v": traced("a%401")}
             storage.attach(model, Attribution(HIERARCHY, {}, origins))
-            assert storage.read_proto(ir.to_proto(model), "metadata").initializers == origins
+            assert in_file(ir.to_proto(model), "metadata").initializers == origins
 
     def test_an_unknown_place_for_tags_is_a_usage_error(self) -> None:
         with pytest.raises(UsageError, match="both, metadata, doc_string, none"):
@@ -312,7 +313,7 @@ class TestReadingBack:
         proto = helper.make_model(graph, ir_version=10)
         attribution = Attribution(HIERARCHY, {}, {"w": traced("layer.0")})
         storage.attach_proto(proto, attribution)
-        assert storage.read_proto(proto, "metadata") == storage.read_proto(proto, "doc_string") == attribution
+        assert in_file(proto, "metadata") == in_file(proto, "doc_string") == attribution
 
     def test_an_unknown_format_is_named(self, tmp_path: Path) -> None:
         path = tmp_path / "model.onnx"
@@ -358,7 +359,7 @@ class TestReadingBack:
     ) -> None:
         path = tmp_path / "model.onnx"
         saved(path, "metadata")
-        change(path, lambda proto: set_entry(dict(walk_proto(proto))["t"], key, text))
+        change(path, lambda proto: set_entry(dict(walk(proto))["t"], key, text))
         with pytest.raises(TagError, match=f"at 't' .*{message}"):
             storage.read(path, "metadata")
 
@@ -368,7 +369,7 @@ class TestReadingBack:
         saved(path, "doc_string")
 
         def shift(proto: onnx.ModelProto) -> None:
-            node = dict(walk_proto(proto))["t"]
+            node = dict(walk(proto))["t"]
             doc = json.loads(node.doc_string)
             doc[part] = {"hierarchy_path": "/Net"}.get(part, doc[part][::-1])
             node.doc_string = json.dumps(doc)
@@ -381,8 +382,8 @@ class TestReadingBack:
     def test_doc_strings_of_other_tools_say_nothing(self, doc_string: str) -> None:
         proto = make_proto()
         storage.attach_proto(proto, make_attribution())
-        dict(walk_proto(proto))["t"].doc_string = doc_string
-        assert storage.read_proto(proto, "doc_string").nodes["t"] == ()
+        dict(walk(proto))["t"].doc_string = doc_string
+        assert in_file(proto, "doc_string").nodes["t"] == ()
 
     def test_an_unknown_source_is_a_usage_error(self, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="source to be one of"):
@@ -404,8 +405,8 @@ def test_any_attribution_survives_in_every_place(nodes: dict[str, Origins], owne
     attribution = Attribution(Hierarchy(HIERARCHY.values(), keep), nodes, {"w": owners})
     proto = make_proto()
     storage.attach_proto(proto, attribution)
-    assert storage.read_proto(proto, "metadata") == attribution
-    assert storage.read_proto(proto, "doc_string") == attribution
+    assert in_file(proto, "metadata") == attribution
+    assert in_file(proto, "doc_string") == attribution
     written = sidecar.compose(proto, "0" * 64, attribution, MODULES, "dynamo")
     assert sidecar.parse(sidecar.to_text(written)) == written
 
@@ -425,7 +426,7 @@ def set_entry(message: Any, key: str, text: str) -> None:
 
 def forget(path: Path, *parts: str) -> None:
     def edit(proto: onnx.ModelProto) -> None:
-        for _, node in walk_proto(proto):
+        for _, node in walk(proto):
             if "node metadata" in parts:
                 node.ClearField("metadata_props")
             if "doc strings" in parts:
@@ -449,7 +450,6 @@ class TestSidecar:
         found = storage.read_sidecar(path)
         assert found.attribution == attribution
         assert found.modules == MODULES
-        assert found.coverage == attribution.coverage()
         assert (found.inputs, found.outputs) == (("x", "c"), ("y",))
         assert found.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
         assert found.exporter == "dynamo"
@@ -741,9 +741,9 @@ class TestRewriting:
 def test_a_class_from_a_module_that_utf_8_cannot_spell_can_be_stored() -> None:
     hierarchy = Hierarchy([Call("", 0, "\ud800.Net", None)])
     proto = make_proto()
-    attribution = Attribution(hierarchy, {key: traced("") for key, _ in walk_proto(proto)})
+    attribution = Attribution(hierarchy, {key: traced("") for key, _ in walk(proto)})
     storage.attach_proto(proto, attribution)
-    assert storage.read_proto(proto) == attribution
+    assert in_file(proto, "doc_string") == attribution
     assert codec.hierarchy_from_entries(entries(proto)) == hierarchy
 
 
@@ -759,7 +759,7 @@ class TestDocumentation:
 
     def test_its_doc_string_is_the_one_of_its_sidecar_s_node(self) -> None:
         attribution = sidecar.parse(self.BLOCKS[1]).attribution
-        texts = codec.Writer(attribution.hierarchy).texts(attribution.nodes["linear_1"])
+        texts = codec.Writer(attribution).texts(attribution.nodes["linear_1"])
         assert texts.doc_string == self.BLOCKS[0].strip()
 
     def test_it_names_every_key(self) -> None:

@@ -15,12 +15,14 @@ import torch
 from torch import nn
 
 from pytest_hierexport import Export, export
+from pytest_hierexport._calls.attribution import Attribution
+from pytest_hierexport._calls.hierarchy import Hierarchy
 from pytest_hierexport._cases import Case, Example
 from pytest_hierexport._cases.weights import randomise
 from pytest_hierexport._errors import ExportError, NoVerdictError
 from pytest_hierexport._export.dynamo.capturer import quiet
 from pytest_hierexport._onnx import storage
-from pytest_hierexport._onnx.graph import walk_ir
+from pytest_hierexport._onnx.graph import walk
 from pytest_hierexport._proof import prove
 from pytest_hierexport._rules import must_005
 from pytest_hierexport._rules.base import ExportedCase
@@ -68,12 +70,12 @@ def exported(model: nn.Module, *args: Any, opset: int = 17, **kwargs: Any) -> Ex
 def owners(result: Export, operator: str) -> list[list[str]]:
     """Return the calls of the nodes of one operator, in file order."""
     nodes = result.attribution.nodes
-    return [[origin.call for origin in nodes[key]] for key, node in walk_ir(result.model) if node.op_type == operator]
+    return [[origin.call for origin in nodes[key]] for key, node in walk(result.model) if node.op_type == operator]
 
 
 def stripped(model: ir.Model) -> bytes:
     proto = ir.to_proto(model)
-    storage.strip_tags(proto)
+    storage.attach_proto(proto, Attribution(Hierarchy(())), "none")
     return bytes(proto.SerializeToString(deterministic=True))
 
 
@@ -142,7 +144,7 @@ class TestCalls:
     def test_the_body_of_a_loop_belongs_to_the_call_that_runs_it(self) -> None:
         model = Runs(lambda m, x: m.b(m.a(x)), a=Runs(lambda _m, x: doubled(x, x.shape[0])), b=Gate())
         result = exported(model, X + 2)
-        inside = [key for key, _ in walk_ir(result.model) if "/body/" in key]
+        inside = [key for key, _ in walk(result.model) if "/body/" in key]
         assert inside
         assert {result.attribution.nodes[key][0].call for key in inside} == {"a"}
 
@@ -330,7 +332,7 @@ class TestParts:
     def test_an_operator_is_traced_in_parts_of_the_call_it_was_made_in(self) -> None:
         model = Runs(lambda m, x: m.b(m.a(x).diff()), a=Gate(), b=nn.ReLU())
         result = exported(model, opset=17)
-        assert {node.op_type for _, node in walk_ir(result.model)} >= {"Slice", "Sub"}
+        assert {node.op_type for _, node in walk(result.model)} >= {"Slice", "Sub"}
 
     def test_attention_is_where_the_opset_has_none(self) -> None:
         def attend(m: Any, x: torch.Tensor) -> torch.Tensor:

@@ -14,8 +14,8 @@ The steps, each in a module of its own:
 2. `numbering`, `aliases`: number the values of both graphs, so that equal values get one number.
 3. `match`: pair each node with its twin, and each removed duplicate with the nodes that replaced it.
 4. `regions`: group the nodes without a twin, with the nodes that they replaced (fusion).
-5. `cancelled`, `identities`, `leftover`: inverse pairs that were dropped, inserted identities, and what is left.
-6. `folded`: computed values that became initializers (constant folding).
+5. `cancelled`: inverse pairs that were dropped.
+6. `leftover`: constants, computed values that became initializers (constant folding), and what is left.
 """
 
 from __future__ import annotations

@@ -9,9 +9,7 @@ from pytest_hierexport._calls.attribution import Attribution, Origin, Origins, P
 from pytest_hierexport._carry.cancelled import attribute_cancelled
 from pytest_hierexport._carry.copying import flat_copy
 from pytest_hierexport._carry.flat import Flat
-from pytest_hierexport._carry.folded import initializer_origins
-from pytest_hierexport._carry.identities import attribute_identities
-from pytest_hierexport._carry.leftover import attribute_leftover
+from pytest_hierexport._carry.leftover import attribute_leftover, initializer_origins
 from pytest_hierexport._carry.match import Known, OriginsOf, attribute_twins, match
 from pytest_hierexport._carry.regions import attribute_regions
 from pytest_hierexport._onnx.models import as_ir
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["carry", "carry_flat"]
 
 # In this order: a pass reads the origins that those before it gave.
-_PASSES = (attribute_twins, attribute_regions, attribute_cancelled, attribute_identities, attribute_leftover)
+_PASSES = (attribute_twins, attribute_regions, attribute_cancelled, attribute_leftover)
 
 
 def carry(before: Model, attribution: Attribution, after: Model, *, primary: Primary = "first") -> Attribution:
@@ -60,4 +58,7 @@ def carry_flat(known: Known, after: Flat, primary: Primary = "first") -> Attribu
     def ordered(found: Mapping[str, Iterable[Origin]]) -> dict[str, Origins]:
         return {key: order_origins(known.hierarchy, each, primary) for key, each in found.items()}
 
-    return Attribution(known.hierarchy, ordered(nodes), ordered(initializer_origins(matched, origins)))
+    initializers = {
+        name: initializer_origins(matched, origins, name, value) for name, value in after.initializers.items()
+    }
+    return Attribution(known.hierarchy, ordered(nodes), ordered(initializers))

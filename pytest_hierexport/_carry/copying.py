@@ -82,37 +82,41 @@ class _Copier:
     def _nodes(self, graph: Any, place: _Place) -> None:
         for position, node in topological_order(list(graph), _all_operands, lambda node: node.outputs):
             key = place.prefix + node_key([output.name or "" for output in node.outputs], position)
-            function = self.model.functions.get(node.op_identifier())
-            if function is None:
-                self._node(node, key, place)
-            else:
-                self._call(node, function, key, place)
+            self._node(node, key, place)
 
     def _node(self, node: ir.Node, key: str, place: _Place) -> None:
-        inputs = self._inputs(node, place)
+        function = self.model.functions.get(node.op_identifier())
+        opsets = self.model.opset_imports
+        inputs = tuple(None if value is None else self._copied(place, value) for value in node.inputs)
         captured = tuple(place.scope[value] for value in _captured(node) if value in place.scope)
-        varying = any(value.varying for value in (*inputs, *captured) if value is not None)
-        held = constant_content(node)
-        outputs = tuple(
-            Value(place.name(output), output.dtype, _shape(output), varying=varying, leaf=held)
-            for output in node.outputs
-        )
         copied = Node(
             key=key,
             operator=node.op_identifier(),
-            attributes=attributes(node, self.model.opset_imports),
+            attributes=attributes(node, opsets),
             inputs=inputs,
-            outputs=outputs,
+            outputs=self._outputs(node, place, (*inputs, *captured)) if function is None else (),
             captured=captured,
-            arity=arity(node, self.model.opset_imports),
-            pure=is_pure(node, self.model.opset_imports),
+            arity=arity(node, opsets),
+            pure=function is None and is_pure(node, opsets),
             parent=place.parent,
             source=node,
         )
-        self._add(copied)
-        place.scope.update(zip(node.outputs, outputs, strict=True))
+        self.flat.nodes.append(copied)
+        for value in copied.outputs:
+            self.flat.producer[value] = copied
+            if value.name:
+                self.flat.named[value.name] = value
+        if function is not None:
+            self._body(copied, function, place)
         for name, graph in subgraphs_ir(node):
             self._subgraph(graph, replace(place, prefix=f"{key}/{name}/", parent=copied))
+
+    def _outputs(self, node: ir.Node, place: _Place, operands: Iterable[Value | None]) -> tuple[Value, ...]:
+        varying = any(value.varying for value in operands if value is not None)
+        held = constant_content(node)
+        for output in node.outputs:
+            place.scope[output] = Value(place.name(output), output.dtype, _shape(output), varying=varying, leaf=held)
+        return tuple(place.scope[output] for output in node.outputs)
 
     def _subgraph(self, graph: ir.Graph, place: _Place) -> None:
         for name, value in graph.initializers.items():
@@ -122,48 +126,26 @@ class _Copier:
             self._leaf(place, value, place.name(value), ("subgraph input", place.prefix, i), varying=True)
         self._nodes(graph, place)
 
-    def _call(self, node: ir.Node, function: ir.Function, key: str, place: _Place) -> None:
+    def _body(self, call: Node, function: ir.Function, place: _Place) -> None:
         """Copy the function's body in place of the call, which itself has no outputs."""
-        call = Node(
-            key=key,
-            operator=node.op_identifier(),
-            attributes=attributes(node, self.model.opset_imports),
-            inputs=self._inputs(node, place),
-            outputs=(),
-            captured=(),
-            arity=0,
-            pure=False,
-            parent=place.parent,
-            source=node,
-        )
-        self._add(call)
+        results = list(zip(function.outputs, call.source.outputs, strict=False))
         given = zip(function.inputs, call.inputs, strict=False)
         body = _Place(
-            prefix=function_prefix(*node.op_identifier()),
+            prefix=function_prefix(*call.source.op_identifier()),
             scope={inner: value for inner, value in given if value is not None},
             parent=call,
-            results={inner: place.name(outer) for inner, outer in zip(function.outputs, node.outputs, strict=False)},
+            results={inner: place.name(outer) for inner, outer in results},
             named=False,
         )
         self._nodes(function, body)
-        for inner, output in zip(function.outputs, node.outputs, strict=False):
-            place.scope[output] = self._copied(body, inner)
-
-    def _inputs(self, node: ir.Node, place: _Place) -> tuple[Value | None, ...]:
-        return tuple(None if value is None else self._copied(place, value) for value in node.inputs)
+        for inner, outer in results:
+            place.scope[outer] = self._copied(body, inner)
 
     def _copied(self, place: _Place, value: ir.Value) -> Value:
         """Return the copy of a value; an undeclared one (an input left out of a call) is a leaf of its own."""
         if value in place.scope:
             return place.scope[value]
         return self._leaf(place, value, "", ("undeclared", len(self.flat.leaves)))
-
-    def _add(self, node: Node) -> None:
-        self.flat.nodes.append(node)
-        for value in node.outputs:
-            self.flat.producer[value] = node
-            if value.name:
-                self.flat.named[value.name] = value
 
 
 def _shape(value: ir.Value) -> tuple[int | str | None, ...] | None:

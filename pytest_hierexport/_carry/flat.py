@@ -100,6 +100,10 @@ class Flat:
                 consumers.setdefault(value, []).append(node)
         return consumers
 
+    def consumers_of(self, node: Node) -> list[Node]:
+        """Return the nodes that take an output of a node."""
+        return [consumer for output in node.outputs for consumer in self.consumers.get(output, ())]
+
     def names_of_consumers(self, value: Value) -> set[str]:
         """Return the output names of the nodes that consume a value; a function's nodes keep theirs when inlined."""
         return {name for consumer in self.consumers.get(value, ()) for name in consumer.output_names}

@@ -1,23 +1,40 @@
-"""Places the nodes that no other pass gave an origin."""
+"""Places what no other pass gave an origin: constants, initializers (constant folding), and nodes by a neighbour."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pytest_hierexport._calls.attribution import Evidence, Origin
 from pytest_hierexport._calls.hierarchy import ROOT
+from pytest_hierexport._carry.flat import Value
 from pytest_hierexport._carry.match import Match, OriginsOf, weakened
+from pytest_hierexport._carry.slices import backward_slice
 
-__all__ = ["attribute_leftover"]
+__all__ = ["attribute_leftover", "initializer_origins"]
 
 
 def attribute_leftover(match: Match, origins: OriginsOf) -> None:
     """Give a constant the origins of its consumers (`folded`), any other node that of a neighbour (`derived`)."""
-    for node in reversed(match.after.nodes):
+    after = match.after
+    for node in reversed(after.nodes):
         if not origins[node] and not any(output.varying for output in node.outputs):
-            of_consumers = (origin for consumer in match.consumers(node) for origin in origins[consumer])
+            of_consumers = (origin for consumer in after.consumers_of(node) for origin in origins[consumer])
             origins[node] += weakened(Evidence.FOLDED, of_consumers)
-    for node in match.after.nodes:
+    for node in after.nodes:
         if not origins[node]:
-            producers = (match.after.producer.get(value) for value in node.operands)
-            near = [*(producer for producer in producers if producer is not None), *match.consumers(node)]
+            producers = (after.producer[value] for value in node.operands if value in after.producer)
+            near = (*producers, *after.consumers_of(node))
             found = next((origins[other] for other in near if origins[other]), [Origin(ROOT, Evidence.DERIVED)])
             origins[node] += weakened(Evidence.DERIVED, found[:1])
+
+
+def initializer_origins(match: Match, origins: OriginsOf, name: str, value: Value) -> Iterable[Origin]:
+    """Return the origins of an initializer after: those before, or those of the nodes that were folded into it."""
+    if name in match.known.initializers:
+        return match.known.initializers[name]
+    computed = match.before.named.get(value.name)
+    if computed is not None and computed in match.before.producer:
+        folded = backward_slice(match.before, [computed], match.is_alive)
+        return weakened(Evidence.FOLDED, (origin for node in folded for origin in match.known.nodes[node]))
+    consumers = match.after.consumers.get(value, ())
+    return weakened(Evidence.FOLDED, (origin for consumer in consumers for origin in origins[consumer]))

@@ -7,14 +7,14 @@ and each was merged into the `after` node that its consumers read now.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from pytest_hierexport._calls.attribution import Evidence, Origin, Origins
 from pytest_hierexport._calls.hierarchy import Hierarchy
 from pytest_hierexport._carry.aliases import namesake, number_values
-from pytest_hierexport._carry.flat import Flat, Node, Value, same_type
+from pytest_hierexport._carry.flat import Flat, Node, Value
 from pytest_hierexport._carry.numbering import Expression, Numbering
 
 __all__ = ["Known", "Match", "OriginsOf", "attribute_twins", "match", "weakened"]
@@ -69,14 +69,14 @@ class Match:
         """The nodes before by their expression."""
         return _by_expression(self.numbering.expressions_before)
 
-    def consumers(self, node: Node) -> list[Node]:
-        """Return the nodes after that consume an output of a node after."""
-        return [consumer for output in node.outputs for consumer in self.after.consumers.get(output, ())]
-
     def consumer_names(self, value: Value) -> set[str]:
         """Return the output names of the nodes that consume a value before, and of those that replaced them."""
         survivors = (node for each in self.before.consumers.get(value, ()) for node in self.survivors.get(each, ()))
         return self.before.names_of_consumers(value).union(*(node.output_names for node in survivors))
+
+    def is_known(self, value: Value) -> bool:
+        """Whether a value after equals one before."""
+        return self.numbering.after[value] in self.numbering.known
 
     def is_alive(self, value: Value) -> bool:
         """Whether a value before is computed, or held, in the graph after."""
@@ -122,59 +122,28 @@ class _Matcher:
     def _replacements(self, lost: Node, candidates: list[Node]) -> list[Node]:
         """Return the candidates that replaced a removed node.
 
-        Those whose value its consumers read now; else those with the same producers of inputs; where neither tells,
-        all of them, or none where its value was cancelled by an inverse operation.
+        Those with the same producers of inputs; where none has them, all (bart, t5, fsmt).
         """
-        consumers = {name for output in lost.outputs for name in self.before.names_of_consumers(output)}
-        found = [
-            node
-            for node in candidates
-            if any(not consumers.isdisjoint(self.after.names_of_consumers(output)) for output in node.outputs)
-        ]
-        found = found or [node for node in candidates if self._has_same_producers(lost, node)]
-        return found or ([] if self._is_cancelled(lost) else candidates)
+        return [node for node in candidates if self._has_same_producers(lost, node)] or candidates
 
     def _has_same_producers(self, lost: Node, candidate: Node) -> bool:
         """Whether a candidate's inputs come from what the producers of a removed node's inputs became."""
         pairs = zip(lost.inputs, candidate.inputs, strict=True)
         producers = ((self.before.producer.get(a), self.after.producer.get(b)) for a, b in pairs if a and b)
-        return all(new in self._became(old) for old, new in producers if old is not None and self._is_known(old))
-
-    def _is_known(self, node: Node) -> bool:
-        return node in self.twins or node in self.merged
+        became = ((self._became(old), new) for old, new in producers if old is not None)
+        return all(new in replacements for replacements, new in became if replacements)
 
     def _became(self, node: Node) -> Sequence[Node]:
         return (self.twins[node],) if node in self.twins else self.merged.get(node, ())
 
-    def _is_cancelled(self, lost: Node) -> bool:
-        """Whether everything computed from a node ends in values that are aliases of earlier ones."""
-        pending, seen, ends = list(lost.outputs), set(lost.outputs), 0
-        while pending:
-            for consumer in self.before.consumers.get(pending.pop(), ()):
-                for output in consumer.outputs:
-                    if output in self.numbering.aliases:
-                        ends += 1
-                    elif output.name in self.after.named:
-                        return False
-                    elif output not in seen:
-                        seen.add(output)
-                        pending.append(output)
-        return ends > 0
-
     def _narrow(self) -> None:
-        """Of several nodes that may have replaced a removed one, keep those that its consumers' survivors consume."""
+        """Of several nodes that may have replaced a removed one, keep those that its consumers' survivors consume.
+
+        jetmoe needs it: its experts compute equal indices, each for itself.
+        """
         for node in sorted(self.merged, key=self.before.order.__getitem__, reverse=True):
-            consumers = [consumer for output in node.outputs for consumer in self.before.consumers.get(output, ())]
-            survivors = {survivor for consumer in consumers for survivor in self._became(consumer)}
-            feeding = [
-                candidate
-                for candidate in self.merged[node]
-                if any(
-                    consumer in survivors
-                    for output in candidate.outputs
-                    for consumer in self.after.consumers.get(output, ())
-                )
-            ]
+            survivors = {new for consumer in self.before.consumers_of(node) for new in self._became(consumer)}
+            feeding = [each for each in self.merged[node] if not survivors.isdisjoint(self.after.consumers_of(each))]
             self.merged[node] = feeding or self.merged[node]
 
     def _by_name(self) -> dict[Node, Node]:
@@ -205,18 +174,9 @@ def attribute_twins(match: Match, origins: OriginsOf) -> None:
     for node, twin in match.named.items():
         origins[node] += match.known.nodes[twin]
     for node in match.unpaired:
-        origins[node] += weakened(Evidence.FOLDED, _origins_of_namesakes(match, node))
-
-
-def _origins_of_namesakes(match: Match, node: Node) -> Iterator[Origin]:
-    """Yield the origins of the node before that gave a value of this name, where constant folding replaced it."""
-    for output in node.outputs:
-        named = match.before.named.get(output.name) if output.name else None
-        producer = match.before.producer.get(named) if named is not None else None
-        if named is None or producer is None or not same_type(named, output):
-            continue
-        if match.numbering.before[named] == match.numbering.after[output] or not match.is_alive(named):
-            yield from match.known.nodes[producer]
+        if any(output.varying for output in node.outputs):
+            copied = match.duplicates[match.numbering.expressions_after[node]]
+            origins[node] += weakened(Evidence.FUSED, (o for each in copied for o in match.known.nodes[each]))
 
 
 def weakened(evidence: Evidence, origins: Iterable[Origin]) -> list[Origin]:

@@ -24,7 +24,7 @@ from pytest_hierexport._carry.constants import Constants
 from pytest_hierexport._carry.flat import Flat, Node, Value, same_operator, same_tensor, same_type
 from pytest_hierexport._carry.tensors import TENSOR, tensor_key, tensor_sample
 
-__all__ = ["BothConstants", "Expression", "Numbering", "number_once", "share_knowledge"]
+__all__ = ["Expression", "Numbering", "Round", "share_knowledge"]
 
 Expression = tuple[Hashable, ...]
 
@@ -89,7 +89,7 @@ def _share_type(known: Value, value: Value) -> None:
 
 
 def _share_contents(before: Flat) -> None:
-    """Give large tensors of equal content one leaf: an optimizer may keep one of them alone."""
+    """Give large tensors of equal content one leaf: an optimizer may keep one of them alone (levit)."""
     candidates: dict[Hashable, list[Value]] = {}
     for value in before.initializers.values():
         if value.tensor is not None and tensor_key(value.tensor) is None:
@@ -100,26 +100,18 @@ def _share_contents(before: Flat) -> None:
                 value.leaf = ("content", sample, hashlib.sha256(value.tensor.tobytes()).digest())
 
 
-def number_once(before: Flat, after: Flat, aliases: Mapping[Value, Value], constants: BothConstants) -> Numbering:
-    """Number the values of both graphs under the aliases that are known so far."""
-    return _Round(before, after, aliases, constants).run()
+class Round:
+    """Numbers the values of both graphs once, under the aliases that are known so far.
 
+    Args:
+        before: The graph before.
+        after: The graph after.
+        aliases: Values that are another value under a second name, each with that value.
+        constants: What constant operations give; kept over the rounds.
+    """
 
-@dataclass(frozen=True)
-class BothConstants:
-    """What constant operations of each graph give, kept over the rounds."""
-
-    before: Constants
-    after: Constants
-
-    @classmethod
-    def of(cls, before: Flat, after: Flat) -> BothConstants:
-        """Compute with the operators of each graph's opsets."""
-        return cls(Constants(before.opsets), Constants(after.opsets))
-
-
-class _Round:
-    def __init__(self, before: Flat, after: Flat, aliases: Mapping[Value, Value], constants: BothConstants) -> None:
+    def __init__(self, before: Flat, after: Flat, aliases: Mapping[Value, Value], constants: Constants) -> None:
+        """Number nothing yet."""
         self.before, self.after, self.aliases, self.constants = before, after, aliases, constants
         self.result = Numbering(aliases=aliases)
         self._numbers: dict[Hashable, int] = {}
@@ -127,6 +119,7 @@ class _Round:
         self._typed: dict[int, Value] = {}  # the first value of each number
 
     def run(self) -> Numbering:
+        """Return the numbers."""
         for value in self.before.leaves:
             self.result.before[value] = self._intern(value.leaf)
         for node in self.before.nodes:
@@ -140,7 +133,7 @@ class _Round:
     def _number_before(self, node: Node) -> None:
         numbers = self.result.before
         expression = self.result.expressions_before[node] = self._expression(node, numbers, "before")
-        for output, known in self._known_as(node, expression, numbers, self.constants.before):
+        for output, known in self._known_as(node, expression, numbers, self.before.opsets):
             alias = self.aliases.get(output, node.identity_input)
             if alias is not None and alias in numbers:
                 numbers[output] = numbers[alias]
@@ -152,7 +145,7 @@ class _Round:
     def _number_after(self, node: Node) -> None:
         numbers = self.result.after
         expression = self.result.expressions_after[node] = self._expression(node, numbers, "after")
-        for output, known in self._known_as(node, expression, numbers, self.constants.after):
+        for output, known in self._known_as(node, expression, numbers, self.after.opsets):
             if node.identity_input is not None:
                 numbers[output] = numbers[node.identity_input]
             elif output in self.aliases:
@@ -168,11 +161,11 @@ class _Round:
         return (node.operator, node.attributes, inputs, node.arity)
 
     def _known_as(
-        self, node: Node, expression: Expression, numbers: Mapping[Value, int], constants: Constants
+        self, node: Node, expression: Expression, numbers: Mapping[Value, int], opsets: Mapping[str, int]
     ) -> Iterator[tuple[Value, Hashable]]:
         """Yield each output with its content where that can be computed, else with its expression."""
         inputs = tuple(None if value is None else self._contents.get(numbers[value]) for value in node.inputs)
-        computed = constants.outputs_of(node, inputs)
+        computed = self.constants.outputs_of(node, inputs, opsets)
         for i, output in enumerate(node.outputs):
             content = output.leaf if output.leaf is not None else computed[i]
             yield output, (expression, i) if content is None else content

@@ -12,8 +12,7 @@ on the way from the values that it takes to those that it gives: a backward slic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
 
 from pytest_hierexport._calls.attribution import Evidence
 from pytest_hierexport._carry.flat import Flat, Node, Value
@@ -21,105 +20,45 @@ from pytest_hierexport._carry.match import Match, OriginsOf, weakened
 from pytest_hierexport._carry.numbering import Numbering
 from pytest_hierexport._carry.slices import backward_slice, forward_slice
 
-__all__ = ["Region", "attribute_regions", "regions"]
-
-
-@dataclass(frozen=True)
-class Region:
-    """New nodes that are connected through values that the graph before does not know."""
-
-    nodes: tuple[Node, ...]
-    replaced: tuple[Node, ...]
-    """The nodes before between what the region takes and what it gives."""
+__all__ = ["attribute_regions"]
 
 
 def attribute_regions(match: Match, origins: OriginsOf) -> None:
     """Give the nodes of every region the origins of all nodes that the region replaced."""
-    for region in regions(match):
-        fused = [origin for node in region.replaced for origin in match.known.nodes[node]]
-        for node in region.nodes:
-            origins[node] += weakened(Evidence.FUSED, fused)
+    left = {node for node in match.after.nodes if node not in match.matched}
+    for end in match.after.nodes:
+        if end in left and any(match.is_known(output) for output in end.outputs):
+            region = _region(match, end, left)
+            left.difference_update(region)
+            fused = [origin for node in _replaced(match, region) for origin in match.known.nodes[node]]
+            for node in region:
+                origins[node] += weakened(Evidence.FUSED, fused)
 
 
-def regions(match: Match) -> Iterator[Region]:
-    """Yield every region of the nodes after that have no match."""
-    numbering, after = match.numbering, match.after
+def _region(match: Match, end: Node, left: AbstractSet[Node]) -> list[Node]:
+    """Return a node that gives a known value, and those that compute for it through unknown ones.
 
-    def is_known(value: Value) -> bool:
-        return numbering.after[value] in numbering.known
-
-    for component in _components(match, is_known):
-        upstream: set[Value] = set()
-        for nodes in _steps(sorted(component, key=after.order.__getitem__), after, is_known):
-            replaced = _replaced(match, _given(match, nodes), _taken(nodes, after, numbering), upstream)
-            upstream.update(output for node in replaced for output in node.outputs)
-            yield Region(tuple(nodes), tuple(replaced))
-
-
-def _components(match: Match, is_known: Callable[[Value], bool]) -> Iterator[list[Node]]:
-    """Group the unmatched nodes that are connected through unknown values; an Identity of a known value is none."""
-    after = match.after
-    left = {
-        node: None
-        for node in after.nodes
-        if node not in match.matched and (node.identity_input is None or not is_known(node.outputs[0]))
-    }
-    while left:
-        start = next(iter(left))
-        del left[start]
-        component, pending = [start], [start]
-        while pending:
-            for other in _connected(pending.pop(), after, is_known):
-                if other in left:
-                    del left[other]
-                    component.append(other)
-                    pending.append(other)
-        yield component
-
-
-def _connected(node: Node, after: Flat, is_known: Callable[[Value], bool]) -> Iterator[Node]:
-    """Yield the producers and consumers that a node shares an unknown value with."""
-    for value in node.operands:
-        if not is_known(value) and value in after.producer:
-            yield after.producer[value]
-    for output in node.outputs:
-        if not is_known(output):
-            yield from after.consumers.get(output, ())
-
-
-def _steps(component: list[Node], after: Flat, is_known: Callable[[Value], bool]) -> Iterator[list[Node]]:
-    """Cut a component behind every node that gives a known value: such a node ends a fusion of its own.
-
-    A node that gives no known value goes with the first node that needs it.
+    A node that computes for several goes with the first: quantizers share the quantized input of query, key and value.
     """
-    inside, taken = set(component), set[Node]()
-    for node in component:
-        if not any(is_known(output) for output in node.outputs):
-            continue
-        step = {node: None}
-        pending = [node]
-        for member in pending:
-            for value in member.operands:
-                producer = None if is_known(value) else after.producer.get(value)
-                if producer in inside and producer not in taken and producer not in step:
-                    step[producer] = None
-                    pending.append(producer)
-        taken.update(step)
-        yield list(step)
-    left = [node for node in component if node not in taken]
-    if left:
-        yield left
+    region = {end: None}
+    pending = [end]
+    for node in pending:
+        for value in node.operands:
+            producer = match.after.producer.get(value)
+            if producer is None or match.is_known(value):
+                continue
+            if producer in left and producer not in region:
+                region[producer] = None
+                pending.append(producer)
+    return pending
 
 
-def _taken(nodes: list[Node], after: Flat, numbering: Numbering) -> set[int]:
+def _taken(match: Match, nodes: list[Node]) -> set[int]:
     """Return the numbers of the values that a region takes from outside."""
     inside = set(nodes)
-    return {
-        numbering.after[value]
-        for node in nodes
-        for value in node.operands
-        if after.producer.get(value) not in inside or numbering.after[value] in numbering.known
-    }
+    operands = (value for node in nodes for value in node.operands)
+    taken = (value for value in operands if match.after.producer.get(value) not in inside or match.is_known(value))
+    return {match.numbering.after[value] for value in taken}
 
 
 def _given(match: Match, nodes: list[Node]) -> list[Value]:
@@ -130,9 +69,8 @@ def _given(match: Match, nodes: list[Node]) -> list[Value]:
     for value in outputs:
         equal = numbering.by_number.get(numbering.after[value], [])
         equal = [other for other in equal if _namesake_after(other, match.after) in {None, *outputs}]
-        equal = [other for other in equal if other not in numbering.aliases] or equal
         rivals = [other for other in numbering.by_number_after[numbering.after[value]] if other not in outputs]
-        if rivals and value.name not in match.before.named:
+        if rivals:
             equal = _with_consumers_of(match, value, rivals, equal)
         given.update(dict.fromkeys(equal))
     known = (numbering.after[value] for value in outputs)
@@ -158,22 +96,19 @@ def _with_consumers_of(match: Match, value: Value, rivals: list[Value], equal: l
     return kept or equal
 
 
-def _replaced(match: Match, gives: list[Value], takes: set[int], upstream: set[Value]) -> list[Node]:
+def _replaced(match: Match, region: list[Node]) -> list[Node]:
     """Return the nodes before between the values that a region takes and those that it gives.
 
-    The slice ends at a value that the region takes, and at one that a region further up computes. A value that lives on
-    elsewhere ends it too, unless values that the region takes lie behind it: then the region computes it once more.
+    The slice ends at a value that the region takes. A value that lives on elsewhere ends it too, unless values that the
+    region takes lie behind it: then the region computes it once more, as ONNX Runtime's float16 converter does.
     """
     before, numbering = match.before, match.numbering
+    gives, takes = _given(match, region), _taken(match, region)
     numbers, known = numbering.before, numbering.known
+    found = backward_slice(before, gives, lambda value: numbers[value] in takes or match.is_alive(value))
     varying = {number for number in takes if number in known and known[number].varying}
-
-    def is_taken(value: Value) -> bool:
-        return value in upstream or numbers[value] in takes
-
-    found = backward_slice(before, gives, lambda value: is_taken(value) or match.is_alive(value))
     if not varying <= {numbers[value] for node in found for value in node.operands}:
-        whole = backward_slice(before, gives, is_taken)
+        whole = backward_slice(before, gives, lambda value: numbers[value] in takes)
         kept = forward_slice(varying, before, numbering, whole) | set(found)
         found = [node for node in whole if node in kept]
     computing = [node for node in found if not _passes_through(node, numbering)]

@@ -13,8 +13,9 @@ the same prefix as a node's.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pytest_hierexport._calls.names import encode, encode_operator
@@ -34,8 +35,6 @@ __all__ = [
     "subgraphs_ir",
     "subgraphs_proto",
     "walk",
-    "walk_ir",
-    "walk_proto",
 ]
 
 NodeT = TypeVar("NodeT")
@@ -62,47 +61,25 @@ class Inventory(Generic[NodeT, InitializerT, GraphT]):
     functions: list[Any] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class _Form:
+    """Reads the parts of a graph in one of its two forms."""
+
+    nodes: Callable[[Any], Iterable[Any]]
+    """Of a graph or a function."""
+    output_names: Callable[[Any], Iterable[str]]
+    subgraphs: Callable[[Any], Iterable[tuple[str, Any]]]
+    initializers: Callable[[Any], Iterable[tuple[str, Any]]]
+
+
 def walk(model: ir.Model | onnx.ModelProto) -> Iterator[tuple[str, Any]]:
     """Yield every node of the model, its subgraphs and functions, with its key, in file order."""
     import onnx
 
-    yield from walk_proto(model) if isinstance(model, onnx.ModelProto) else walk_ir(model)
-
-
-def walk_ir(model: ir.Model) -> Iterator[tuple[str, ir.Node]]:
-    """Yield what :func:`walk` yields, from a model in memory."""
-    yield from inventory_ir(model).nodes
-
-
-def walk_proto(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.NodeProto]]:
-    """Yield what :func:`walk` yields, from a protobuf message."""
-    yield from inventory_proto(model).nodes
-
-
-def inventory_ir(model: ir.Model) -> Inventory[ir.Node, ir.Value, ir.Graph]:
-    """List the parts of a model in memory; initializers as the values that hold them."""
-    found: Inventory[ir.Node, ir.Value, ir.Graph] = Inventory()
-    found.graphs.append(model.graph)
-    found.initializers += model.graph.initializers.items()
-    _add_ir_nodes(found, model.graph, "")
-    for (domain, name, overload), function in model.functions.items():
-        found.functions.append(function)
-        _add_ir_nodes(found, function, function_prefix(domain, name, overload))
-    return found
-
-
-def _add_ir_nodes(found: Inventory[ir.Node, ir.Value, ir.Graph], nodes: Any, prefix: str) -> None:
-    for position, node in enumerate(nodes):
-        key = prefix + node_key([output.name or "" for output in node.outputs], position)
-        found.nodes.append((key, node))
-        for place, graph in subgraphs_ir(node):
-            _add_ir_subgraph(found, graph, f"{key}/{place}/")
-
-
-def _add_ir_subgraph(found: Inventory[ir.Node, ir.Value, ir.Graph], graph: ir.Graph, prefix: str) -> None:
-    found.graphs.append(graph)
-    found.initializers += [(prefix + encode(name), value) for name, value in graph.initializers.items()]
-    _add_ir_nodes(found, graph, prefix)
+    parts: Inventory[Any, Any, Any] = (
+        inventory_proto(model) if isinstance(model, onnx.ModelProto) else inventory_ir(model)
+    )
+    yield from parts.nodes
 
 
 def operators(model: ir.Model | onnx.ModelProto) -> dict[str, str]:
@@ -110,9 +87,15 @@ def operators(model: ir.Model | onnx.ModelProto) -> dict[str, str]:
     return {key: encode_operator(node.domain, node.op_type) for key, node in walk(model)}
 
 
-def may_hold_subgraphs(content: bytes) -> bool:
-    """Whether a serialised model may hold a graph in a node's attribute; False is certain."""
-    return _GRAPH_MARK.search(content) is not None
+def inventory_ir(model: ir.Model) -> Inventory[ir.Node, ir.Value, ir.Graph]:
+    """List the parts of a model in memory; initializers as the values that hold them."""
+    form = _Form(
+        nodes=iter,
+        output_names=lambda node: [output.name or "" for output in node.outputs],
+        subgraphs=subgraphs_ir,
+        initializers=lambda graph: graph.initializers.items(),
+    )
+    return _inventory(form, model.graph, model.functions.values())
 
 
 def inventory_proto(
@@ -124,39 +107,40 @@ def inventory_proto(
         model: The message.
         subgraphs: False, for a model known to hold none, skips all attributes, which takes half of the time.
     """
-    found: Inventory[onnx.NodeProto, onnx.TensorProto, onnx.GraphProto] = Inventory()
-    add = _add_proto_nodes if subgraphs else _add_flat_proto_nodes
-    found.graphs.append(model.graph)
-    found.initializers += [(tensor.name, tensor) for tensor in model.graph.initializer]
-    add(found, model.graph.node, "")
-    for function in model.functions:
+    form = _Form(
+        nodes=attrgetter("node"),
+        output_names=attrgetter("output"),
+        subgraphs=subgraphs_proto if subgraphs else lambda _node: (),
+        initializers=lambda graph: ((tensor.name, tensor) for tensor in graph.initializer),
+    )
+    return _inventory(form, model.graph, model.functions)
+
+
+def _inventory(form: _Form, graph: Any, functions: Iterable[Any]) -> Inventory[Any, Any, Any]:
+    found = Inventory[Any, Any, Any]()
+    found.graphs.append(graph)
+    found.initializers += form.initializers(graph)
+    _add_nodes(found, form, graph, "")
+    for function in functions:
         found.functions.append(function)
-        add(found, function.node, function_prefix(function.domain, function.name, function.overload))
+        _add_nodes(found, form, function, function_prefix(function.domain, function.name, function.overload))
     return found
 
 
-def _add_flat_proto_nodes(
-    found: Inventory[onnx.NodeProto, onnx.TensorProto, onnx.GraphProto], nodes: Any, prefix: str
-) -> None:
-    found.nodes += [(prefix + node_key(node.output, position), node) for position, node in enumerate(nodes)]
-
-
-def _add_proto_nodes(
-    found: Inventory[onnx.NodeProto, onnx.TensorProto, onnx.GraphProto], nodes: Any, prefix: str
-) -> None:
-    for position, node in enumerate(nodes):
-        key = prefix + node_key(node.output, position)
+def _add_nodes(found: Inventory[Any, Any, Any], form: _Form, graph: Any, prefix: str) -> None:
+    for position, node in enumerate(form.nodes(graph)):
+        key = prefix + node_key(form.output_names(node), position)
         found.nodes.append((key, node))
-        for place, graph in subgraphs_proto(node):
-            _add_proto_subgraph(found, graph, f"{key}/{place}/")
+        for place, subgraph in form.subgraphs(node):
+            inside = f"{key}/{place}/"
+            found.graphs.append(subgraph)
+            found.initializers += [(inside + encode(name), held) for name, held in form.initializers(subgraph)]
+            _add_nodes(found, form, subgraph, inside)
 
 
-def _add_proto_subgraph(
-    found: Inventory[onnx.NodeProto, onnx.TensorProto, onnx.GraphProto], graph: onnx.GraphProto, prefix: str
-) -> None:
-    found.graphs.append(graph)
-    found.initializers += [(prefix + encode(tensor.name), tensor) for tensor in graph.initializer]
-    _add_proto_nodes(found, graph.node, prefix)
+def may_hold_subgraphs(content: bytes) -> bool:
+    """Whether a serialised model may hold a graph in a node's attribute; False is certain."""
+    return _GRAPH_MARK.search(content) is not None
 
 
 def node_key(outputs: Iterable[str], position: int) -> str:

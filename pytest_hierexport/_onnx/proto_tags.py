@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped] 
 from pytest_hierexport._calls.attribution import Attribution, Origins
 from pytest_hierexport._errors import TagError, UsageError
 from pytest_hierexport._onnx import codec
-from pytest_hierexport._onnx.graph import inventory_proto, may_hold_subgraphs
+from pytest_hierexport._onnx.graph import Inventory, inventory_proto, may_hold_subgraphs
 from pytest_hierexport._onnx.json_text import refusing_deep_json
 
 __all__ = ["TaggedProto"]
@@ -23,13 +23,17 @@ class TaggedProto:
     """A protobuf message with its tags. The message's graph must not change while this object is in use."""
 
     def __init__(self, proto: onnx.ModelProto, *, subgraphs: bool = True) -> None:
-        """List the message's nodes, initializers and graphs once; `subgraphs` as in :func:`inventory_proto`."""
+        """Take a message; `subgraphs` as in :func:`inventory_proto`."""
         self.proto = proto
-        self._parts = inventory_proto(proto, subgraphs=subgraphs)
+        self._subgraphs = subgraphs
 
     @classmethod
     def load(cls, path: str | Path) -> TaggedProto:
-        """Load an ONNX file without its external data; see :func:`pytest_hierexport._onnx.storage.load_proto`."""
+        """Load an ONNX file without its external data.
+
+        Raises:
+            UsageError: There is no such file, or it is not ONNX.
+        """
         try:
             content = Path(path).read_bytes()
         except OSError as error:
@@ -43,6 +47,11 @@ class TaggedProto:
             # Protobuf parses many short files of other formats as an empty message.
             raise _not_onnx(path, "a message without an IR version or a graph")
         return cls(proto, subgraphs=may_hold_subgraphs(content))
+
+    @cached_property
+    def parts(self) -> Inventory[onnx.NodeProto, onnx.TensorProto, onnx.GraphProto]:
+        """The message's nodes, initializers, graphs and functions."""
+        return inventory_proto(self.proto, subgraphs=self._subgraphs)
 
     def read(self, source: str) -> Attribution | None:
         """Read the attribution from `metadata` or from `doc_string`; None where no node has any there.
@@ -58,138 +67,93 @@ class TaggedProto:
         if codec.FORMAT not in model:
             return None
         reader = codec.Reader(codec.hierarchy_from_entries(model))
-        metadata = source == "metadata"
-        nodes = self._nodes_by_metadata(reader) if metadata else self._nodes_by_doc_string(reader)
-        tensors = self._initializers_by_metadata(reader) if metadata else codec.initializers(reader, model)
+        if source == "metadata":
+            nodes = {key: _by_metadata(reader, node, key) for key, node in self.parts.nodes}
+            tensors = {key: _by_metadata(reader, tensor, key) for key, tensor in self.parts.initializers}
+        else:
+            nodes, tensors = self._by_doc_strings(reader), reader.initializers(model)
         if not any(nodes.values()) and (nodes or not tensors):
             return None
         return Attribution(reader.hierarchy, nodes, tensors)
 
-    def _nodes_by_metadata(self, reader: codec.Reader) -> dict[str, Origins]:
-        return {key: _by_metadata(reader, node.metadata_props, key) for key, node in self._parts.nodes}
-
-    def _nodes_by_doc_string(self, reader: codec.Reader) -> dict[str, Origins]:
+    def _by_doc_strings(self, reader: codec.Reader) -> dict[str, Origins]:
         read: dict[str, Origins] = {"": ()}
         nodes: dict[str, Origins] = {}
-        for key, node in self._parts.nodes:
+        for key, node in self.parts.nodes:
             text = node.doc_string
-            origins = read.get(text)
-            if origins is None:
-                origins = read[text] = _by_doc_string(reader, text, key)
-            nodes[key] = origins
+            if text not in read:
+                try:
+                    read[text] = reader.doc_string(text)
+                except TagError as error:
+                    raise _at(key, error) from None
+            nodes[key] = read[text]
         return nodes
 
-    def _initializers_by_metadata(self, reader: codec.Reader) -> dict[str, Origins]:
-        return {key: _by_metadata(reader, tensor.metadata_props, key) for key, tensor in self._parts.initializers}
-
     def write(self, attribution: Attribution, tags: codec.Tags) -> None:
-        """Replace all tags, and the exporters' metadata, with the tags of an attribution."""
-        pieces = _Pieces(codec.Writer(attribution.hierarchy), tags)
-        for key, node in self._parts.nodes:
-            piece = pieces.of(attribution.nodes.get(key, ()))
-            if not piece.stands_in(node):
-                _clear_node(node, every_doc_string=bool(piece.doc_string))
-                # One merge of serialised fields costs a fraction of setting the fields one by one.
-                node.MergeFromString(piece.content)
-        self._clear_others()
-        if tags in codec.WITH_METADATA:
-            self._write_initializers(attribution, pieces.writer)
-        if tags != "none":
-            entries = codec.model_entries(attribution, doc_strings=tags in codec.WITH_DOC_STRINGS)
-            _add_entries(self.proto, entries)
+        """Replace all tags, and the exporters' metadata, with the tags of an attribution.
 
-    def _write_initializers(self, attribution: Attribution, writer: codec.Writer) -> None:
-        for key, tensor in self._parts.initializers:
-            if origins := attribution.initializers.get(key):
-                _add_entries(tensor, writer.texts(origins).initializer_entries)
-
-    def strip(self) -> None:
-        """Remove all tags, the exporters' metadata and every node's doc string."""
-        for _, node in self._parts.nodes:
-            _clear_node(node, every_doc_string=True)
-        self._clear_others()
-
-    def _clear_others(self) -> None:
+        Raises:
+            TagError: An origin is no call of the attribution's hierarchy; the message is unchanged.
+        """
+        writer = codec.Writer(attribution, tags)
+        known: dict[codec.Texts, _NodeFields] = {}
+        for key, node in self.parts.nodes:
+            texts = writer.texts(attribution.nodes.get(key, ()))
+            if texts not in known:
+                known[texts] = _NodeFields(texts)
+            known[texts].write(node)
         for message in self._others():
             _clear_entries(message, codec.is_replaced)
+        for key, tensor in self.parts.initializers:
+            entries = writer.texts(attribution.initializers.get(key, ())).entries
+            _add_entries(tensor, {key: text for key, text in entries.items() if key != codec.NAMESPACE})
+        _add_entries(self.proto, writer.model_entries())
 
     def _others(self) -> Iterator[Any]:
         """Yield every message with metadata entries that is not a node."""
         yield self.proto
-        yield from (tensor for _, tensor in self._parts.initializers)
-        for graph in self._parts.graphs:
+        yield from (tensor for _, tensor in self.parts.initializers)
+        for graph in self.parts.graphs:
             yield graph
             yield from graph.input
             yield from graph.output
             yield from graph.value_info
-        for function in self._parts.functions:
+        for function in self.parts.functions:
             yield function
             yield from function.value_info
 
 
-class _Piece:
-    """The fields that are written on a node."""
+class _NodeFields:
+    """The texts of a node as protobuf fields."""
 
-    def __init__(self, entries: Mapping[str, str], doc_string: str) -> None:
-        self.entries = entries
-        self.doc_string = doc_string
+    def __init__(self, texts: codec.Texts) -> None:
+        entries = onnx.NodeProto()
+        _add_entries(entries, texts.entries)
+        doc = onnx.NodeProto(doc_string=texts.doc_string) if texts.doc_string else onnx.NodeProto()
+        self._doc_string = texts.doc_string
+        self._count = len(texts.entries)
+        self._entries = bytes(entries.SerializeToString())
+        self._all = bytes(doc.SerializeToString()) + self._entries
 
-    def stands_in(self, node: onnx.NodeProto) -> bool:
-        """Whether the node has exactly these fields, so that nothing need be written.
-
-        A serialised node ends with its metadata entries; comparing that end takes a quarter of the time of comparing
-        each entry.
-        """
-        return (
-            node.doc_string == self.doc_string
-            and node.SerializeToString().endswith(self._metadata)
-            and len(node.metadata_props) == len(self.entries)
-        )
-
-    @cached_property
-    def content(self) -> bytes:
-        """A serialised node with these fields alone."""
-        doc = onnx.NodeProto(doc_string=self.doc_string) if self.doc_string else onnx.NodeProto()
-        return bytes(doc.SerializeToString()) + self._metadata
-
-    @cached_property
-    def _metadata(self) -> bytes:
-        node = onnx.NodeProto()
-        _add_entries(node, self.entries)
-        return bytes(node.SerializeToString())
-
-
-class _Pieces:
-    """The piece of each tuple of origins."""
-
-    def __init__(self, writer: codec.Writer, tags: codec.Tags) -> None:
-        self.writer = writer
-        self._metadata = tags in codec.WITH_METADATA
-        self._doc_strings = tags in codec.WITH_DOC_STRINGS
-        # By identity: hashing origins costs more. A reference keeps the identity unique.
-        self._known: dict[int, tuple[Origins, _Piece]] = {}
-
-    def of(self, origins: Origins) -> _Piece:
-        """Return the piece of these origins; it is empty for no origins."""
-        known = self._known.get(id(origins))
-        if known is None:
-            known = self._known[id(origins)] = (origins, self._piece(origins))
-        return known[1]
-
-    def _piece(self, origins: Origins) -> _Piece:
-        if not origins:
-            return _Piece({}, "")
-        texts = self.writer.texts(origins)
-        return _Piece(texts.node_entries if self._metadata else {}, texts.doc_string if self._doc_strings else "")
+    def write(self, node: onnx.NodeProto) -> None:
+        """Replace the texts of a node, unless it has exactly these."""
+        # A serialised node ends with its entries; comparing that end takes a quarter of the time of comparing each.
+        if (
+            node.doc_string == self._doc_string
+            and node.SerializeToString().endswith(self._entries)
+            and len(node.metadata_props) == self._count
+        ):
+            return
+        _clear_node(node, every_doc_string=bool(self._doc_string))
+        # One merge of serialised fields costs a fraction of setting the fields one by one.
+        node.MergeFromString(self._all)
 
 
 def _clear_node(node: onnx.NodeProto, *, every_doc_string: bool) -> None:
-    for entry in node.metadata_props:
-        if entry.key not in codec.NODE_KEYS:
-            _clear_entries(node, codec.is_replaced_on_node)
-            break
-    else:
+    if all(entry.key in codec.NODE_KEYS for entry in node.metadata_props):
         node.ClearField("metadata_props")
+    else:
+        _clear_entries(node, codec.is_replaced_on_node)
     if every_doc_string or codec.is_our_doc(node.doc_string):
         node.ClearField("doc_string")
 
@@ -202,8 +166,6 @@ def _add_entries(message: Any, entries: Mapping[str, str]) -> None:
 def _clear_entries(message: Any, replaced: Callable[[str], bool]) -> None:
     """Remove the metadata entries whose keys are replaced."""
     entries = message.metadata_props
-    if not entries:
-        return
     others = [(entry.key, entry.value) for entry in entries if not replaced(entry.key)]
     if len(others) == len(entries):
         return
@@ -212,9 +174,9 @@ def _clear_entries(message: Any, replaced: Callable[[str], bool]) -> None:
         entries.add(key=key, value=value)
 
 
-def _by_metadata(reader: codec.Reader, entries: Any, key: str) -> Origins:
+def _by_metadata(reader: codec.Reader, message: Any, key: str) -> Origins:
     tag = origins = None
-    for entry in entries:
+    for entry in message.metadata_props:
         name = entry.key
         if name == codec.TAG:
             tag = entry.value
@@ -224,13 +186,6 @@ def _by_metadata(reader: codec.Reader, entries: Any, key: str) -> Origins:
         return ()
     try:
         return reader.entries(tag, origins or "[]")
-    except TagError as error:
-        raise _at(key, error) from None
-
-
-def _by_doc_string(reader: codec.Reader, text: str, key: str) -> Origins:
-    try:
-        return reader.doc_string(text) or ()
     except TagError as error:
         raise _at(key, error) from None
 

@@ -41,8 +41,6 @@ class Sidecar:
     attribution: Attribution
     modules: tuple[Module, ...]
     """Every module instance of the model, called or not, with its own parameters and buffers."""
-    coverage: Mapping[str, int]
-    """Nodes by the evidence of their primary origin."""
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     versions: Mapping[str, str]
@@ -68,7 +66,6 @@ def compose(
     return Sidecar(
         attribution=attribution,
         modules=tuple(modules),
-        coverage=attribution.coverage(),
         inputs=tuple(value.name for value in proto.graph.input if value.name not in initializers),
         outputs=tuple(value.name for value in proto.graph.output),
         versions=_versions(),
@@ -92,12 +89,12 @@ def to_text(sidecar: Sidecar) -> str:
         "versions": dict(sidecar.versions),
         "inputs": sidecar.inputs,
         "outputs": sidecar.outputs,
-        "coverage": dict(sidecar.coverage),
+        "coverage": attribution.coverage(),
         "keep": sorted(attribution.hierarchy.keep),
         "calls": calls_to_json(attribution.hierarchy),
         "modules": [_module_to_json(module) for module in sidecar.modules],
-        "nodes": _attributed_to_json(attribution.hierarchy, attribution.nodes),
-        "initializers": _attributed_to_json(attribution.hierarchy, attribution.initializers),
+        "nodes": _origins_to_json(attribution.hierarchy, attribution.nodes),
+        "initializers": _origins_to_json(attribution.hierarchy, attribution.initializers),
     }
     return "{\n" + ",\n".join(f"{compact(name)}: {_lines(value)}" for name, value in document.items()) + "\n}\n"
 
@@ -111,10 +108,10 @@ def _lines(value: object) -> str:
     return compact(value)
 
 
-def _attributed_to_json(hierarchy: Hierarchy, attributed: Mapping[str, Origins]) -> dict[str, Any]:
+def _origins_to_json(hierarchy: Hierarchy, by_key: Mapping[str, Origins]) -> dict[str, Any]:
     return {
         key: {"tag": hierarchy.tag(origins[0].call) if origins else None, "origins": origins_to_json(origins)}
-        for key, origins in attributed.items()
+        for key, origins in by_key.items()
     }
 
 
@@ -122,15 +119,13 @@ def _module_to_json(module: Module) -> dict[str, Any]:
     return {
         "path": module.path,
         "class": module.cls,
-        "parameters": [_parameter_to_json(parameter) for parameter in module.parameters],
+        "parameters": [
+            {"name": p.name, "shape": p.shape, "dtype": p.dtype, "trainable": p.trainable}
+            | ({} if p.shared is None else {"shared": p.shared})
+            for p in module.parameters
+        ],
         "count": sum(element_count(p.shape) for p in module.parameters if p.trainable and p.shared is None),
     }
-
-
-def _parameter_to_json(parameter: Parameter) -> dict[str, Any]:
-    fields = {"name": parameter.name, "shape": parameter.shape, "dtype": parameter.dtype}
-    shared = {} if parameter.shared is None else {"shared": parameter.shared}
-    return {**fields, "trainable": parameter.trainable, **shared}
 
 
 def read_sidecar(path: str | Path) -> Sidecar:
@@ -206,8 +201,10 @@ def _sidecar(document: Any, where: str) -> Sidecar:
     reader = Reader(hierarchy_from_json(document["calls"], document["keep"]))
     return Sidecar(
         attribution=_attribution(document, reader, where),
-        modules=tuple(_module(module, where) for module in document["modules"]),
-        coverage=document["coverage"],
+        modules=tuple(
+            Module(each["path"], each["class"], tuple(_parameter(p, where) for p in each["parameters"]))
+            for each in document["modules"]
+        ),
         inputs=tuple(document["inputs"]),
         outputs=tuple(document["outputs"]),
         versions=document["versions"],
@@ -225,10 +222,6 @@ def _attribution(document: Mapping[str, Any], reader: Reader, where: str) -> Att
     if attribution.coverage() != document["coverage"]:
         raise _broken(where, f"the coverage {compact(document['coverage'])}, which is not that of its nodes")
     return attribution
-
-
-def _module(module: Mapping[str, Any], where: str) -> Module:
-    return Module(module["path"], module["class"], tuple(_parameter(p, where) for p in module["parameters"]))
 
 
 def _parameter(parameter: Mapping[str, Any], where: str) -> Parameter:

@@ -13,14 +13,15 @@ from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import Module
 from pytest_hierexport._errors import TagError, UsageError
 from pytest_hierexport._files.paths import exists
-from pytest_hierexport._onnx.codec import PLACES, Tags, check_origins
+from pytest_hierexport._onnx import ir_tags
+from pytest_hierexport._onnx.codec import PLACES, Tags
+from pytest_hierexport._onnx.proto_tags import TaggedProto
+from pytest_hierexport._onnx.saving import save_model, save_proto
 from pytest_hierexport._onnx.sidecar import Sidecar, compose, read_sidecar, sidecar_path
 
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
-
-    from pytest_hierexport._onnx.proto_tags import TaggedProto
 
 __all__ = [
     "Sidecar",
@@ -30,12 +31,11 @@ __all__ = [
     "check_tags",
     "load_proto",
     "read",
-    "read_proto",
     "read_sidecar",
+    "read_tagged",
     "rewrite",
     "save",
     "sidecar_path",
-    "strip_tags",
 ]
 
 # Doc strings first: more tools keep them, and reading them takes a fifth of the time.
@@ -55,27 +55,14 @@ def attach(model: ir.Model, attribution: Attribution, tags: Tags = "both") -> No
         UsageError: `tags` is none of these.
         TagError: An origin is no call of the attribution's hierarchy; the model is unchanged.
     """
-    from pytest_hierexport._onnx import ir_tags
-
     check_tags(tags)
-    check_origins(attribution)
     ir_tags.write(model, attribution, tags)
 
 
 def attach_proto(proto: onnx.ModelProto, attribution: Attribution, tags: Tags = "both") -> None:
     """Write tags into a protobuf message; see :func:`attach`."""
-    from pytest_hierexport._onnx.proto_tags import TaggedProto
-
     check_tags(tags)
-    check_origins(attribution)
     TaggedProto(proto).write(attribution, tags)
-
-
-def strip_tags(proto: onnx.ModelProto) -> None:
-    """Remove all that :func:`attach` replaces from a message: tags, exporters' metadata, node doc strings."""
-    from pytest_hierexport._onnx.proto_tags import TaggedProto
-
-    TaggedProto(proto).strip()
 
 
 def save(
@@ -103,8 +90,6 @@ def save(
     Raises:
         ExportError: A file cannot be written; no partial file remains.
     """
-    from pytest_hierexport._onnx.saving import save_model
-
     path = Path(path)
     save_model(
         model,
@@ -134,14 +119,11 @@ def rewrite(
         TagError: The file has no tags there, or tags of an unknown format.
         UsageError: An option that does not exist, or a file that is not ONNX.
     """
-    from pytest_hierexport._onnx.proto_tags import TaggedProto
-    from pytest_hierexport._onnx.saving import save_proto
-
     check_tags(tags)
     path = Path(path)
     tagged = TaggedProto.load(path)
     known = read_sidecar(path) if exists(sidecar_path(path)) else None
-    attribution = change(_read(tagged, path, source))
+    attribution = change(read_tagged(tagged, path, source))
     tagged.write(attribution, tags)
     if known is None:
         save_proto(tagged.proto, path, None)
@@ -162,40 +144,21 @@ def read(path: str | Path, source: str = "auto") -> Attribution:
         TagError: There are no tags, or tags of an unknown format, or broken ones.
         UsageError: The source does not exist, or the file is not ONNX.
     """
-    from pytest_hierexport._onnx.proto_tags import TaggedProto
-
     _check_choice("source", source, _SOURCES)
-    path = Path(path)
-    return _read(TaggedProto.load(path), path, source)
+    return read_tagged(TaggedProto.load(path), Path(path), source)
 
 
-def read_proto(proto: onnx.ModelProto, source: str = "auto") -> Attribution:
-    """Read the attribution of a protobuf message.
-
-    Args:
-        proto: The message.
-        source: `doc_string` or `metadata`; `auto` takes the first of these that has tags.
-
-    Raises:
-        TagError: There are no tags, or tags of an unknown format, or broken ones.
-        UsageError: The source does not exist.
-    """
-    from pytest_hierexport._onnx.proto_tags import TaggedProto
-
-    _check_choice("source", source, ("auto", *_IN_FILE))
-    return _read(TaggedProto(proto), None, source)
-
-
-def _read(tagged: TaggedProto, path: Path | None, source: str) -> Attribution:
+def read_tagged(tagged: TaggedProto, path: Path, source: str = "auto") -> Attribution:
+    """Read the attribution of a loaded file, as :func:`read` does."""
     for place in _IN_FILE if source == "auto" else (source,):
         attribution = tagged.read(place) if place in _IN_FILE else None
         if attribution is not None:
             return attribution
-    if path is not None and (source == "sidecar" or (source == "auto" and exists(sidecar_path(path)))):
+    if source == "sidecar" or (source == "auto" and exists(sidecar_path(path))):
         return read_sidecar(path).attribution
     raise TagError(
         "an ONNX model with tags" if source == "auto" else f"an ONNX model with tags in its {source}",
-        found=f"none in {path or 'the model'}",
+        found=f"none in {path}",
         do="export it with tags='both', or keep the sidecar beside the file",
     )
 
@@ -206,8 +169,6 @@ def load_proto(path: str | Path) -> onnx.ModelProto:
     Raises:
         UsageError: There is no such file, or it is not ONNX.
     """
-    from pytest_hierexport._onnx.proto_tags import TaggedProto
-
     return TaggedProto.load(path).proto
 
 

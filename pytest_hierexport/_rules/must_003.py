@@ -47,9 +47,9 @@ def _read(exported: ExportedCase, place: str) -> Attribution | None:
 
 
 def _untagged(exported: ExportedCase, read: dict[str, Attribution]) -> Iterator[Violation]:
-    from pytest_hierexport._onnx.graph import walk_proto
+    from pytest_hierexport._onnx.graph import walk
 
-    for key, node in walk_proto(exported.proto):
+    for key, node in walk(exported.proto):
         missing = [place for place, attribution in read.items() if not attribution.nodes.get(key)]
         if missing:
             yield Violation(

@@ -55,10 +55,10 @@ def _runtime(exported: ExportedCase) -> str | None:
 
 def _where(exported: ExportedCase, problem: str) -> str:
     """Return the node that a message is about: one that it names, else one whose output or input it names."""
-    from pytest_hierexport._onnx.graph import walk_proto
+    from pytest_hierexport._onnx.graph import walk
 
     words = set(_WORD.findall(problem))
-    nodes = list(walk_proto(exported.proto))
+    nodes = list(walk(exported.proto))
     for named in (lambda node: [node.name], lambda node: node.output, lambda node: node.input):
         for key, node in nodes:
             if not words.isdisjoint(filter(None, named(node))):

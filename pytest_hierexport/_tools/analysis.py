@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._calls.attribution import Attribution
-from pytest_hierexport._calls.hierarchy import ROOT, Call, Hierarchy, Module, element_count
+from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy, Module, element_count
+from pytest_hierexport._calls.names import encode_operator
 from pytest_hierexport._errors import TagError, UsageError
 from pytest_hierexport._files.paths import exists
 from pytest_hierexport._onnx import storage
-from pytest_hierexport._onnx.graph import inventory_proto
+from pytest_hierexport._onnx.proto_tags import TaggedProto
 
 if TYPE_CHECKING:
     import onnx
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Analysis", "ModuleFigures", "analyze"]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class ModuleFigures:
     """The figures of a module instance that has a segment in tags, summed over its calls."""
 
@@ -29,18 +30,18 @@ class ModuleFigures:
     """Its part of the tag, without a call's index."""
     path: str
     cls: str
-    calls: int
-    nodes: int
+    calls: int = 0
+    nodes: int = 0
     """The nodes whose primary tag is this module's."""
-    parameters: int
+    parameters: int = 0
     """Elements of the parameters that it and its `torch.nn` modules declare in the sidecar; a shared parameter counts
     for the first of its modules that is called. Without a sidecar, elements of the initializers whose primary origin it
     is."""
-    all_nodes: int
+    all_nodes: int = 0
     """Its own nodes and those of all modules below it."""
-    all_parameters: int
+    all_parameters: int = 0
     """Its own parameters and those of all modules below it."""
-    children: tuple[ModuleFigures, ...]
+    children: list[ModuleFigures] = field(default_factory=list)
     """In the order of their first calls."""
 
     def rows(self, depth: int | None = None) -> Iterator[tuple[int, ModuleFigures]]:
@@ -88,27 +89,23 @@ def analyze(path: str | Path) -> Analysis:
         UsageError: The file is not ONNX, or has a tensor with an impossible shape.
     """
     path = Path(path)
-    proto = storage.load_proto(path)
-    attribution = storage.read(path)
+    tagged = TaggedProto.load(path)
+    attribution = storage.read_tagged(tagged, path)
     exporter, sidecar, modules = _sidecar(path)
-    counted = Counter(_operator(node) for _, node in inventory_proto(proto).nodes)
+    counted = Counter(encode_operator(node.domain, node.op_type) for _, node in tagged.parts.nodes)
+    initializers = tagged.parts.initializers
+    parameters = _declared(attribution.hierarchy, modules) if modules else _held(attribution, initializers)
     return Analysis(
         nodes=counted.total(),
-        initializers=len(inventory_proto(proto).initializers),
+        initializers=len(initializers),
         coverage=attribution.coverage(),
         operators=dict(sorted(counted.items(), key=lambda item: (-item[1], item[0]))),
-        opsets={opset.domain: opset.version for opset in proto.opset_import},
+        opsets={opset.domain: opset.version for opset in tagged.proto.opset_import},
         exporter=exporter,
         sidecar=sidecar,
         declared=bool(modules),
-        modules=_modules(
-            attribution, _declared(attribution.hierarchy, modules) if modules else _held(attribution, proto)
-        ),
+        modules=_figures(attribution, parameters),
     )
-
-
-def _operator(node: onnx.NodeProto) -> str:
-    return f"{node.domain}::{node.op_type}" if node.domain else node.op_type
 
 
 def _sidecar(path: Path) -> tuple[str, str, tuple[Module, ...]]:
@@ -136,104 +133,62 @@ def _declared(hierarchy: Hierarchy, modules: Iterable[Module]) -> list[tuple[str
         elements[tensor] = element_count(parameter.shape)
         if owners.setdefault(tensor, path) not in calls and path in calls:
             owners[tensor] = path
-    return [(calls[_called(owners[tensor], calls)], count) for tensor, count in elements.items()]
+    return [(calls[_called(owner, calls)], elements[tensor]) for tensor, owner in owners.items()]
 
 
-def _called(path: str, first: Mapping[str, str]) -> str:
-    while path not in first:
+def _called(path: str, calls: Mapping[str, str]) -> str:
+    while path not in calls:
         path = path.rpartition(".")[0]
     return path
 
 
-def _held(attribution: Attribution, proto: onnx.ModelProto) -> list[tuple[str, int]]:
-    """Return the elements of each initializer with its primary origin."""
-    sizes = {key: _elements(key, tensor) for key, tensor in inventory_proto(proto).initializers}
-    return [(origins[0].call, sizes.get(key, 0)) for key, origins in attribution.initializers.items() if origins]
+def _held(attribution: Attribution, initializers: Iterable[tuple[str, onnx.TensorProto]]) -> Iterator[tuple[str, int]]:
+    """Yield the elements of each initializer with its primary origin."""
+    for key, tensor in initializers:
+        try:
+            elements = element_count(tensor.dims)
+        except ValueError as error:
+            raise UsageError(
+                "initializers with shapes that a tensor can have",
+                found=f"{key!r}: {error}",
+                do="export the model again: the file is damaged",
+            ) from None
+        if key in attribution.initializers:
+            yield attribution.initializers[key][0].call, elements
 
 
-def _elements(key: str, tensor: onnx.TensorProto) -> int:
-    try:
-        return element_count(tensor.dims)
-    except ValueError as error:
-        raise UsageError(
-            "initializers with shapes that a tensor can have",
-            found=f"{key!r}: {error}",
-            do="export the model again: the file is damaged",
-        ) from None
-
-
-@dataclass
-class _Sums:
-    segment: str
-    call: Call
-    calls: int = 0
-    nodes: int = 0
-    parameters: int = 0
-
-
-def _modules(attribution: Attribution, parameters: Iterable[tuple[str, int]]) -> ModuleFigures:
-    instances = _Instances(attribution.hierarchy)
+def _figures(attribution: Attribution, parameters: Iterable[tuple[str, int]]) -> ModuleFigures:
+    hierarchy = attribution.hierarchy
+    instances = _instances(hierarchy)
     for origins in attribution.nodes.values():
         if origins:
-            instances.sums(origins[0].call).nodes += 1
+            instances[hierarchy.kept(origins[0].call)].nodes += 1
     for call, elements in parameters:
-        instances.sums(call).parameters += elements
-    return instances.figures()
+        instances[hierarchy.kept(call)].parameters += elements
+    # A caller comes before its callees: from the last on, each sum is complete before it is added to another.
+    for figures in reversed(dict.fromkeys(instances.values())):
+        figures.all_nodes = figures.nodes + sum(child.all_nodes for child in figures.children)
+        figures.all_parameters = figures.parameters + sum(child.all_parameters for child in figures.children)
+    return instances[None]
 
 
-class _Instances:
-    """The module instances with segments in tags, by number: the root is 0, a caller comes before its callees."""
+def _instances(hierarchy: Hierarchy) -> dict[str | None, ModuleFigures]:
+    """Return the instance of each kept call, and the root for no call.
 
-    def __init__(self, hierarchy: Hierarchy) -> None:
-        self._hierarchy = hierarchy
-        self._sums = [_Sums(_segment(hierarchy, ROOT), hierarchy[ROOT])]
-        self._callers = [0]
-        self._of_call = {ROOT: 0}
-        self._count_calls()
-
-    def sums(self, call: str) -> _Sums:
-        """Return the sums of the instance of a call, or of the nearest call above it that has an instance."""
-        return self._sums[self._number(self._hierarchy.kept(call))]
-
-    def _number(self, kept: str | None) -> int:
-        return 0 if kept is None else self._of_call[kept]
-
-    def _count_calls(self) -> None:
-        """Number every instance at its first call: the calls by one caller under one segment are one instance."""
-        numbers: dict[tuple[int, str], int] = {}
-        self._sums[0].calls = 1
-        for name, call in self._hierarchy.items():
-            if name == ROOT or not self._hierarchy.is_kept(name):
-                continue
-            caller, segment = self._number(self._hierarchy.kept_above(name)), _segment(self._hierarchy, name)
-            number = numbers.setdefault((caller, segment), len(self._sums))
-            if number == len(self._sums):
-                self._sums.append(_Sums(segment, call))
-                self._callers.append(caller)
-            self._of_call[name] = number
-            self._sums[number].calls += 1
-
-    def figures(self) -> ModuleFigures:
-        """Return the figures of the root, computed from the leaves up: callers have lower numbers than callees."""
-        below: list[list[ModuleFigures]] = [[] for _ in self._sums]
-        for number in range(len(self._sums) - 1, 0, -1):
-            below[self._callers[number]].append(_figures(self._sums[number], below[number]))
-        return _figures(self._sums[0], below[0])
-
-
-def _segment(hierarchy: Hierarchy, name: str) -> str:
-    return (hierarchy.segment(name) if hierarchy.is_kept(name) else "") or "/"
-
-
-def _figures(own: _Sums, below: list[ModuleFigures]) -> ModuleFigures:
-    return ModuleFigures(
-        segment=own.segment,
-        path=own.call.path,
-        cls=own.call.cls,
-        calls=own.calls,
-        nodes=own.nodes,
-        parameters=own.parameters,
-        all_nodes=own.nodes + sum(child.all_nodes for child in below),
-        all_parameters=own.parameters + sum(child.all_parameters for child in below),
-        children=tuple(reversed(below)),
-    )
+    The calls by one caller under one segment are those of one instance.
+    """
+    root = hierarchy[ROOT]
+    segment = hierarchy.segment(ROOT) if hierarchy.is_kept(ROOT) else ""
+    of_root = ModuleFigures(segment or "/", root.path, root.cls, calls=1)
+    of_call: dict[str | None, ModuleFigures] = {None: of_root, ROOT: of_root}
+    known: dict[tuple[ModuleFigures, str], ModuleFigures] = {}
+    for name, call in hierarchy.items():
+        if name == ROOT or not hierarchy.is_kept(name):
+            continue
+        caller, segment = of_call[hierarchy.kept_above(name)], hierarchy.segment(name) or "/"
+        if (caller, segment) not in known:
+            known[caller, segment] = ModuleFigures(segment, call.path, call.cls)
+            caller.children.append(known[caller, segment])
+        of_call[name] = known[caller, segment]
+        of_call[name].calls += 1
+    return of_call

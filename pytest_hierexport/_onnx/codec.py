@@ -1,0 +1,275 @@
+"""Encodes an attribution as text (metadata entries, doc strings, JSON), and decodes it. Knows no ONNX.
+
+The texts of a node with the origins (Origin("encoder.0", TRACED),):
+
+    hierexport.tag      /Model/Layer.0
+    hierexport.origins  [["encoder.0","traced"]]
+    namespace           encoder/0
+    doc string          {"hierarchy_tags":["/Model/Layer.0"],...,"origins":[["encoder.0","traced"]]}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins
+from pytest_hierexport._calls.hierarchy import Call, Hierarchy
+from pytest_hierexport._calls.names import split_call_name
+from pytest_hierexport._onnx.json_text import compact, parse_json, refuse
+
+FORMAT_VERSION = 1
+FORMAT = "hierexport.format"
+CALLS = "hierexport.calls"
+KEEP = "hierexport.keep"
+INITIALIZERS = "hierexport.initializers"
+TAG = "hierexport.tag"
+ORIGINS = "hierexport.origins"
+NAMESPACE = "namespace"
+
+NODE_KEYS = frozenset((TAG, ORIGINS, NAMESPACE))
+
+Tags = Literal["both", "metadata", "doc_string", "none"]
+PLACES: tuple[Tags, ...] = ("both", "metadata", "doc_string", "none")
+"""The choices for where tags are written."""
+WITH_METADATA = frozenset(("both", "metadata"))
+WITH_DOC_STRINGS = frozenset(("both", "doc_string"))
+
+_REPLACED = ("hierexport.", "pkg.torch.", "pkg.onnxscript.")
+_EVIDENCE = {evidence.value: evidence for evidence in Evidence}
+_quote = json.encoder.encode_basestring_ascii
+
+
+def is_replaced(key: str) -> bool:
+    """Whether a metadata key is written by this package, or by an exporter and replaced by this package."""
+    return key.startswith(_REPLACED)
+
+
+def is_replaced_on_node(key: str) -> bool:
+    """As :func:`is_replaced`, for the keys of nodes."""
+    return key == NAMESPACE or is_replaced(key)
+
+
+def is_our_doc(text: str) -> bool:
+    """Whether this package wrote a node's doc string."""
+    return text.startswith('{"hierarchy_tags":')
+
+
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """What is written on a node or an initializer; empty for no origins. Equal if identical, which is fast."""
+
+    entries: Mapping[str, str] = field(default_factory=dict)
+    """The metadata entries; an initializer has them without the namespace."""
+    doc_string: str = ""
+
+
+class Writer:
+    """Composes the texts of origins, once per tuple of origins.
+
+    Args:
+        attribution: The calls are those of its hierarchy.
+        tags: Where the texts are written; those for other places are empty.
+
+    Raises:
+        TagError: An origin is a call that the hierarchy does not list.
+    """
+
+    def __init__(self, attribution: Attribution, tags: Tags = "both") -> None:
+        """Check all origins."""
+        self._attribution = attribution
+        self._metadata = tags in WITH_METADATA
+        self._doc_strings = tags in WITH_DOC_STRINGS
+        # By identity: hashing origins costs more than composing texts. A reference keeps the identity unique.
+        self._texts: dict[int, tuple[Origins, Texts]] = {}
+        for origins in (*attribution.nodes.values(), *attribution.initializers.values()):
+            self.texts(origins)
+
+    def texts(self, origins: Origins) -> Texts:
+        """Return the texts of origins."""
+        known = self._texts.get(id(origins))
+        if known is None:
+            known = self._texts[id(origins)] = (origins, self._compose(origins) if origins else Texts())
+        return known[1]
+
+    def _compose(self, origins: Origins) -> Texts:
+        hierarchy = self._attribution.hierarchy
+        for origin in origins:
+            if origin.call not in hierarchy:
+                refuse(
+                    "origins among the calls of the hierarchy",
+                    f"the call {origin.call!r}",
+                    "list it among them: a module that several hold is called by the path of the one that runs it",
+                )
+        primary, tags = origins[0], _tags(hierarchy, origins)
+        pairs = ",".join(f'[{_quote(origin.call)},"{origin.evidence.value}"]' for origin in origins)
+        # Formatting takes a third of the time of the JSON encoder; a large file has thousands of different texts.
+        doc = (
+            f'{{"hierarchy_tags":[{",".join(map(_quote, tags))}],"hierarchy_path":{_quote(tags[0])},'
+            f'"hierarchy_count":{len(tags)},"hierarchy_method":"{primary.evidence.value}","origins":[{pairs}]}}'
+        )
+        namespace = hierarchy[primary.call].path.replace(".", "/")
+        entries = {TAG: tags[0], ORIGINS: f"[{pairs}]", NAMESPACE: namespace}
+        return Texts(entries if self._metadata else {}, doc if self._doc_strings else "")
+
+    def model_entries(self) -> dict[str, str]:
+        """Return the metadata entries of the model itself; none where nothing is written on nodes.
+
+        With doc strings they include the origins of initializers: the doc string of a tensor is part of the graph,
+        which tags must not change.
+        """
+        if not (self._metadata or self._doc_strings):
+            return {}
+        hierarchy, initializers = self._attribution.hierarchy, self._attribution.initializers
+        entries = {FORMAT: str(FORMAT_VERSION), CALLS: compact(calls_to_json(hierarchy))}
+        if hierarchy.keep:
+            entries[KEEP] = compact(sorted(hierarchy.keep))
+        if self._doc_strings and initializers:
+            entries[INITIALIZERS] = compact({key: origins_to_json(origins) for key, origins in initializers.items()})
+        return entries
+
+
+class Reader:
+    """Parses texts of origins, once per text."""
+
+    def __init__(self, hierarchy: Hierarchy) -> None:
+        """Read origins in the calls of this hierarchy."""
+        self.hierarchy = hierarchy
+        self._entries: dict[tuple[str | None, str], Origins] = {}
+
+    def entries(self, tag: str | None, origins: str) -> Origins:
+        """Read the values of `hierexport.tag` and `hierexport.origins`.
+
+        Raises:
+            TagError: The origins cannot be parsed, or the tag does not follow from them.
+        """
+        known = self._entries.get((tag, origins))
+        if known is None:
+            pairs = parse_json(origins, f"the entry {ORIGINS}")
+            known = self._entries[tag, origins] = self.from_json(pairs, tag)
+        return known
+
+    def doc_string(self, text: str) -> Origins:
+        """Read a node's doc string; one of another tool has no origins.
+
+        Raises:
+            TagError: The origins in it cannot be parsed, or its tags do not follow from them.
+        """
+        try:
+            doc = json.loads(text) if text.startswith("{") else None
+        except (ValueError, RecursionError):
+            return ()
+        if not isinstance(doc, dict) or not {"hierarchy_tags", "origins"} <= doc.keys():
+            return ()
+        origins = self.from_json(doc["origins"], doc.get("hierarchy_path"))
+        tags = _tags(self.hierarchy, origins)
+        if doc["hierarchy_tags"] != tags:
+            refuse(f"the tags {compact(tags)}, which follow from the origins", compact(doc["hierarchy_tags"]))
+        return origins
+
+    def from_json(self, pairs: Any, tag: str | None) -> Origins:
+        """Read a list of `[call name, evidence]` whose primary has this tag; the tag of no origins is None.
+
+        Raises:
+            TagError: It is no such list, names an unknown call or evidence, or the tag does not follow from it.
+        """
+        origins = self.origins(pairs)
+        expected = self.hierarchy.tag(origins[0].call) if origins else None
+        if tag != expected:
+            refuse(f"the tag {expected!r}, which follows from the origins {compact(pairs)}", repr(tag))
+        return origins
+
+    def origins(self, pairs: Any) -> Origins:
+        """Read a list of `[call name, evidence]`.
+
+        Raises:
+            TagError: It is no such list, or names an unknown call or evidence.
+        """
+        try:
+            origins = tuple(Origin(call, _EVIDENCE[evidence]) for call, evidence in pairs)
+            unknown = [origin.call for origin in origins if origin.call not in self.hierarchy]
+        except (KeyError, TypeError, ValueError):
+            refuse("origins as a list of [call name, evidence]", compact(pairs))
+        if unknown:
+            refuse("origins among the calls that the file lists", f"the call {unknown[0]!r}")
+        return origins
+
+    def initializers(self, entries: Mapping[str, str]) -> dict[str, Origins]:
+        """Read the origins of initializers from the metadata entries of the model itself.
+
+        Raises:
+            TagError: They cannot be parsed.
+        """
+        listed = parse_json(entries.get(INITIALIZERS, "{}"), f"the entry {INITIALIZERS}")
+        if not isinstance(listed, dict):
+            refuse("initializers as an object: key → origins", compact(listed))
+        return {key: self.origins(pairs) for key, pairs in listed.items()}
+
+
+def _tags(hierarchy: Hierarchy, origins: Iterable[Origin]) -> list[str]:
+    """Return the different tags of origins, in their order."""
+    return list(dict.fromkeys(hierarchy.tag(origin.call) for origin in origins))
+
+
+def origins_to_json(origins: Iterable[Origin]) -> list[list[str]]:
+    """Return origins as a list of `[call name, evidence]`."""
+    return [[origin.call, origin.evidence.value] for origin in origins]
+
+
+def calls_to_json(hierarchy: Hierarchy) -> dict[str, list[str | None]]:
+    """Return the calls as call name → `[parent call name or null, qualified class]`, in execution order."""
+    return {name: [call.parent, call.cls] for name, call in hierarchy.items()}
+
+
+def hierarchy_from_json(calls: Any, keep: Any) -> Hierarchy:
+    """Undo :func:`calls_to_json`.
+
+    Raises:
+        TagError: The calls cannot be those of a forward pass.
+    """
+    if not isinstance(keep, list) or not all(isinstance(cls, str) for cls in keep):
+        refuse("the kept classes as a list of qualified classes", compact(keep))
+    expected = "calls as an object: call name → [parent or null, class], the root's first"
+    if not isinstance(calls, dict) or not calls:
+        refuse(expected, compact(calls))
+    try:
+        return Hierarchy([_call(name, parent, cls) for name, (parent, cls) in calls.items()], keep)
+    except (TypeError, ValueError) as error:
+        refuse(expected, str(error))
+
+
+def _call(name: str, parent: str | None, cls: str) -> Call:
+    if not isinstance(cls, str) or not isinstance(parent, (str, type(None))):
+        raise TypeError(f"call {name!r} has the parent {parent!r} and the class {cls!r}")
+    path, index = split_call_name(name)
+    return Call(path, index, cls, parent)
+
+
+def hierarchy_from_entries(entries: Mapping[str, str]) -> Hierarchy:
+    """Read the calls from the metadata entries of the model itself.
+
+    Raises:
+        TagError: The entries are missing, of an unknown format, or broken.
+    """
+    if FORMAT not in entries:
+        refuse(f"a model with the entry {FORMAT}", "none", "export the model with its tags, or read its sidecar")
+    check_format(entries[FORMAT])
+    calls = parse_json(entries.get(CALLS, ""), f"the entry {CALLS}")
+    keep = parse_json(entries.get(KEEP, "[]"), f"the entry {KEEP}")
+    return hierarchy_from_json(calls, keep)
+
+
+def check_format(found: object) -> None:
+    """Check that this version reads a format, given as text or as a number.
+
+    Raises:
+        TagError: It is another format; the error names it.
+    """
+    if str(found) != str(FORMAT_VERSION):
+        refuse(
+            f"tags in format {FORMAT_VERSION}",
+            f"format {found}",
+            "read the file with the version of pytest-hierexport that wrote it, or a newer one",
+        )
