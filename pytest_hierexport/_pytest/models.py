@@ -71,13 +71,8 @@ class ModelsPlugin:
                 "to do: find the conftest or plugin that keeps pytest from collecting the file of the models"
             )
 
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Announce the models that one second process exports once more; identify the session for the cache."""
-        from pytest_hierexport._rules import repeats
-        from pytest_hierexport._rules.must_008 import RULE
-
-        repeated = [_case(item) for item in session.items if _is_ours(item) and _rule(item) is RULE]
-        repeats.announce(repeated, self.run.folder / "repeats")
+    def pytest_collection_finish(self) -> None:
+        """Identify the session for the cache."""
         if self.run.store.cache is not None:
             self.run.store.cache.begin()
 

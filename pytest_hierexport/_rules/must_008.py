@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,13 +33,11 @@ def _violations(exported: ExportedCase, repeat: Repeat) -> Iterator[Violation]:
         return
     folder = exported.path.parent
     changed = [name for name in _files(exported, repeat) if digest(folder / name) != repeat.files.get(name, "")]
-    if not changed:
-        shutil.rmtree(repeat.folder, ignore_errors=True)
-    elif state_digest(exported.example) != repeat.state:
+    if changed and state_digest(exported.example) != repeat.state:
         yield Violation("the model and its inputs", f"weights and inputs, {_SAME}", "others", f"in the factory, {_DO}")
-    else:
-        for name in changed:
-            yield from _differences(folder / name, repeat.folder / name, is_model=name == exported.path.name)
+        return
+    for name in changed:
+        yield from _differences(folder / name, repeat.folder / name, is_model=name == exported.path.name)
 
 
 def _files(exported: ExportedCase, repeat: Repeat) -> list[str]:
