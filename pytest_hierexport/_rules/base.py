@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pytest_hierexport._calls.attribution import Attribution
     from pytest_hierexport._cases import Case, Example
 
-__all__ = ["ExportedCase", "Exporter", "Rule", "Violation", "at_most"]
+__all__ = ["ExportedCase", "Exporter", "Rule", "Violation", "at_most", "limited"]
 
 Exporter = Callable[["Case", "Example", Path], object]
 """Writes the tagged ONNX file of a case's example to a path."""
@@ -58,12 +58,11 @@ class Rule:
         returned: object = self.check(exported)
         if isinstance(returned, Iterable) and not isinstance(returned, str):
             violations = list(returned)
-            wrong = [_wrong_in(violation) for violation in violations]
+            found = next(filter(None, map(_wrong_in, violations)), None)
+            if found is None:
+                return violations
         else:
-            violations, wrong = [], [_with_type(returned)]
-        found = next(filter(None, wrong), None)
-        if found is None:
-            return violations
+            found = _with_type(returned)
         raise UsageError(
             f"the check of {self.id} to return a list of Violation, or to yield them",
             found=found,
@@ -158,6 +157,11 @@ class ExportedCase:
             return f"{key} ({self.attribution.tag(key)})"
         except (KeyError, TagError):
             return f"{key} (untagged)"
+
+
+def limited(check: Callable[[ExportedCase], Iterator[Violation]]) -> Callable[[ExportedCase], Iterator[Violation]]:
+    """Decorate a rule's check: its first violations are named, the others counted."""
+    return lambda exported: at_most(check(exported))
 
 
 def at_most(violations: Iterable[Violation], most: int = 20) -> Iterator[Violation]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, at_most
+from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, limited
 
 if TYPE_CHECKING:
     from pytest_hierexport._rules.repeats import Repeat
@@ -17,11 +17,12 @@ _SAME = "the same from a second process, under another hash seed"
 _DO = "look for what depends on the order of a set, on hash() or id(), on the time, or on random numbers without a seed"
 
 
+@limited
 def _check(exported: ExportedCase) -> Iterator[Violation]:
     from pytest_hierexport._rules.repeats import repeat_of
 
     with repeat_of(exported) as repeat:
-        yield from at_most(_violations(exported, repeat))
+        yield from _violations(exported, repeat)
 
 
 def _violations(exported: ExportedCase, repeat: Repeat) -> Iterator[Violation]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_hierexport._errors import TagError
 from pytest_hierexport._onnx import codec, sidecar
 from pytest_hierexport._onnx.graph import inventory_proto
-from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, at_most
+from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, limited
 from pytest_hierexport._rules.graph_diff import Difference
 
 if TYPE_CHECKING:
@@ -28,11 +28,8 @@ _LONGEST = 300
 _NOTHING = "nothing"
 
 
+@limited
 def _check(exported: ExportedCase) -> Iterator[Violation]:
-    yield from at_most(_violations(exported))
-
-
-def _violations(exported: ExportedCase) -> Iterator[Violation]:
     path = sidecar.sidecar_path(exported.path)
     try:
         beside = sidecar.sidecar_beside(exported.path)
