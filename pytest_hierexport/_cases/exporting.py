@@ -7,7 +7,6 @@ import logging
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,28 +14,13 @@ from pytest_hierexport._errors import ExportError, HierexportError, UsageError, 
 from pytest_hierexport._export.choices import is_own
 
 if TYPE_CHECKING:
-    from pytest_hierexport._calls.attribution import Attribution
     from pytest_hierexport._cases import Case, Example
+    from pytest_hierexport._export.result import Export
 
-__all__ = ["Exported", "export_case", "own_exporter"]
-
-
-@dataclass(frozen=True)
-class Exported:
-    """The result of an export to a file."""
-
-    exporter: str
-    """The capture that succeeded, or `package.module:function`."""
-    attribution: Attribution
-    operators: Mapping[str, str]
-    """The operator of every node, by node key."""
-    notes: tuple[str, ...] = ()
-    """Facts that the user should know."""
-    warnings: tuple[str, ...] = ()
-    """Reasons why the graph may compute something else than the model."""
+__all__ = ["export_case", "own_exporter"]
 
 
-def export_case(case: Case, example: Example, path: Path, **options: Any) -> Exported:
+def export_case(case: Case, example: Example, path: Path, **options: Any) -> Export:
     """Export a case's example with the case's options.
 
     Args:
@@ -48,47 +32,36 @@ def export_case(case: Case, example: Example, path: Path, **options: Any) -> Exp
     Raises:
         HierexportError: It cannot be exported or written.
     """
-    if is_own(case.exporter) and options:
-        raise UsageError(
-            f"no option that {case.exporter} does not know",
-            found=", ".join(options),
-            do="leave it out, or take an exporter of this package",
-        )
-    with _no_logs():
-        return _by_own(case, example, path) if is_own(case.exporter) else _by_capture(case, example, path, options)
-
-
-def _by_capture(case: Case, example: Example, path: Path, options: Mapping[str, Any]) -> Exported:
     from pytest_hierexport._export.pipeline import export
-    from pytest_hierexport._onnx.graph import operators
 
-    exported = export(
-        example.model,
-        example.args,
-        example.kwargs,
-        path,
-        exporter=case.exporter,
-        opset=case.opset,
-        dynamic_shapes=example.dynamic_shapes,
-        keep=case.keep,
-        strict=bool(case.strict),
-        **options,
-    )
-    return Exported(
-        exported.exporter, exported.attribution, operators(exported.model), exported.notes, exported.warnings
-    )
+    with _no_logs():
+        if is_own(case.exporter):
+            return _by_own(case, example, path)
+        return export(
+            example.model,
+            example.args,
+            example.kwargs,
+            path,
+            exporter=case.exporter,
+            opset=case.opset,
+            dynamic_shapes=example.dynamic_shapes,
+            keep=case.keep,
+            strict=bool(case.strict),
+            **options,
+        )
 
 
-def _by_own(case: Case, example: Example, path: Path) -> Exported:
+def _by_own(case: Case, example: Example, path: Path) -> Export:
     """Call a function of the project as `function(model, args, kwargs, path)`, and read the tags that it wrote.
 
     If the case states an `opset` or `dynamic_shapes`, these are passed by name.
     """
     import torch
 
+    from pytest_hierexport._export.result import Export
     from pytest_hierexport._export.state import WAS_TRAINING, as_found, in_eval_mode, weights_as_found
     from pytest_hierexport._onnx import storage
-    from pytest_hierexport._onnx.graph import operators
+    from pytest_hierexport._onnx.models import as_ir
 
     function = own_exporter(case.exporter)
     stated = {"opset": case.opset, "dynamic_shapes": example.dynamic_shapes}
@@ -113,9 +86,8 @@ def _by_own(case: Case, example: Example, path: Path) -> Exported:
                 found="no such file after it returned",
                 do="write the tagged model to the given path",
             )
-        attribution, used = storage.read(made), operators(storage.load_proto(made))
-    notes = (WAS_TRAINING,) if trained else ()
-    return Exported(case.exporter, attribution, used, notes)
+        proto, attribution = storage.load_proto(made), storage.read(made)
+    return Export(as_ir(proto), attribution, (), case.exporter, (WAS_TRAINING,) if trained else ())
 
 
 @contextmanager

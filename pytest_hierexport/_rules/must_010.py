@@ -28,7 +28,7 @@ def _check(exported: ExportedCase) -> Iterator[Violation]:
                 text.where,
                 "no path, user or host of the machine that exports",
                 f"{found}, which reveals {what}",
-                "find who writes it: an exporter's metadata, a stack trace, a path in a class or a constant of the model",
+                "find its writer: an exporter's metadata, a stack trace, a path in a class or a constant of the model",
             )
 
 

@@ -3,7 +3,7 @@
 It imports nothing of the package that it lies in, and is run as a file, in a process of its own. MUST-005 starts it
 isolated and sends it examples on standard input; by hand it exports what a factory returns:
 
-    python -I peer.py --serve
+    python -I peer.py
     python peer.py package.module:factory OUT.onnx [--exporter dynamo] [--opset N]
 
 where the factory returns `(model, args, kwargs)`.
@@ -108,12 +108,13 @@ def plain_torchscript_export(
 ) -> ir.Model:
     """Return what `torch.onnx.export(dynamo=False)` gives; arguments as for :func:`plain_export`.
 
+    The model is traced behind a module that takes and gives the tensors among its inputs and outputs.
+
     Args:
-        model: The model. One that takes anything but tensors by position, or gives anything but tensors, is traced
-            behind a module that takes and gives the tensors among them.
+        model: The model.
         args: Its positional inputs.
         kwargs: Its keyword inputs.
-        opset: The ONNX opset; None takes the exporter's own choice.
+        opset: The ONNX opset.
         dynamic_shapes: The names of dynamic axes, by the name of the graph's input and the axis.
         input_names: Names for the graph's inputs.
         output_names: Names for the graph's outputs.
@@ -255,18 +256,17 @@ def _answer(path: Sequence[str], without: Sequence[str], exporter: str, example:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Export what a factory makes, or serve."""
+    """Export what a factory makes; without one, answer requests."""
     parser = argparse.ArgumentParser(description="Export a model with the plain exporter.")
     parser.add_argument("factory", nargs="?", help="package.module:function; returns (model, args, kwargs)")
     parser.add_argument("path", nargs="?", type=Path, help="where to write the ONNX file")
     parser.add_argument("--exporter", choices=list(PEERS), default="dynamo")
     parser.add_argument("--opset", type=int)
-    parser.add_argument("--serve", action="store_true", help="export the examples that standard input names")
     options = parser.parse_args(arguments)
-    if options.serve:
+    if options.factory is None:
         serve(_answer)
     if options.path is None:
-        parser.error("a factory and a path, or --serve")
+        parser.error("a factory and a path")
     sys.path.insert(0, "")
     model, args, kwargs = pkgutil.resolve_name(options.factory)()
     save(PEERS[options.exporter](model, args, kwargs, opset=options.opset), options.path)

@@ -25,7 +25,6 @@ __all__ = ["PlainProcess", "plain_process", "plain_proto"]
 
 _OURS = ("pytest_hierexport._export",)
 """The modules that the process refuses to import. An example may be built by others of this package, as the zoo is."""
-_NAME = "plain.onnx"
 
 
 def plain_proto(exported: ExportedCase) -> onnx.ModelProto:
@@ -37,15 +36,17 @@ def plain_proto(exported: ExportedCase) -> onnx.ModelProto:
         NoVerdictError: The plain exporter cannot export the model.
         DiskFullError: There is no room for the file.
     """
-    from pytest_hierexport._files.temporary import temporary_folder
+    from pytest_hierexport._files.temporary import temporary_folder, temporary_home
     from pytest_hierexport._onnx.storage import load_proto
     from pytest_hierexport._rules.graph_diff import bare
     from pytest_hierexport._rules.peer import PEERS
 
     exporter = exported.exporter_name if exported.exporter_name in PEERS else "dynamo"
-    options = _options(exported, exporter)
+    options = {"opset": exported.case.opset, "dynamic_shapes": exported.example.dynamic_shapes}
+    if exporter == "torchscript":
+        options |= {**_interface(exported.proto.graph), "folder": temporary_home()}
     with temporary_folder() as folder:
-        path = Path(folder) / _NAME
+        path = Path(folder) / "plain.onnx"
         if plain_process().export(exporter, exported.example, options, path):
             _export_here(exporter, exported.example, options, path)
         return bare(load_proto(path), path.parent)
@@ -72,15 +73,6 @@ def _no_peer(exporter: str, why: str) -> NoVerdictError:
     )
 
 
-def _options(exported: ExportedCase, exporter: str) -> dict[str, Any]:
-    from pytest_hierexport._files.temporary import temporary_home
-
-    options = {"opset": exported.case.opset, "dynamic_shapes": exported.example.dynamic_shapes}
-    if exporter == "torchscript":
-        options |= {**_interface(exported.proto.graph), "folder": temporary_home()}
-    return options
-
-
 def _interface(graph: onnx.GraphProto) -> dict[str, Any]:
     """Return the names of inputs, outputs and dynamic axes, for an exporter that knows inputs by name alone."""
     initializers = {tensor.name for tensor in graph.initializer}
@@ -101,7 +93,7 @@ class PlainProcess(ChildProcess):
 
     def __init__(self) -> None:
         """Start nothing yet."""
-        super().__init__("-I", str(Path(__file__).with_name("peer.py")), "--serve")
+        super().__init__("-I", str(Path(__file__).with_name("peer.py")))
 
     def export(self, exporter: str, example: Example, options: dict[str, Any], path: Path) -> str:
         """Export an example; return the error that left no file, the empty text where there is one.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
     from pytest_hierexport._rules.base import ExportedCase
 
 __all__ = ["Repeat", "repeat_of"]
+
+
+_SERVE = (
+    "from pytest_hierexport._rules.peer import serve; from pytest_hierexport._rules.second_process import answer; "
+    "serve(answer)"
+)
 
 
 @dataclass(frozen=True)
@@ -62,7 +69,8 @@ def repeat_of(exported: ExportedCase) -> Iterator[Repeat]:
 def _second_process() -> ChildProcess:
     """Return the one process that serves this one."""
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
-    return ChildProcess("-m", "pytest_hierexport._rules.second_process", PYTHONHASHSEED=seed)
+    # The path goes first: the process must import this very package.
+    return ChildProcess("-c", f"import sys; sys.path[:] = {list(map(str, sys.path))}; {_SERVE}", PYTHONHASHSEED=seed)
 
 
 def _task(exported: ExportedCase) -> bytes:

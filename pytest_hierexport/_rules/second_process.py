@@ -1,7 +1,4 @@
-"""The second process of MUST-008: exports each case that it is sent, under another hash seed.
-
-It is a module of its own, run by `python -m`, because the first process and the second one load it by different names.
-"""
+"""The second process of MUST-008: exports each case that it is sent, under another hash seed."""
 
 from __future__ import annotations
 
@@ -57,9 +54,3 @@ def _failure(error: Exception) -> dict[str, Any]:
     except DiskFullError as full:
         return {"full": full.found}
     return {"error": str(error) if isinstance(error, HierexportError) else f"{type(error).__name__}: {error}"}
-
-
-if __name__ == "__main__":
-    from pytest_hierexport._rules.peer import serve
-
-    serve(answer)
