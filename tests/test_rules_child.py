@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hierexport._rules.child import ChildEndedError, ChildProcess
+from pytest_hierexport._rules.child import ChildEndedError, ChildProcess, end_all
 
 SERVER = """
 import json, os, signal, sys
@@ -54,6 +54,25 @@ def test_dead_process_says_its_last_line_and_starts_again(child: ChildProcess) -
         with pytest.raises(ChildEndedError, match=r"^ended with 7: the last words$"):
             child.ask(dies=True)
     assert child.ask()["process"] != first
+
+
+def test_next_request_after_the_end_starts_a_new_process(child: ChildProcess) -> None:
+    first = child.ask()["process"]
+    end_all()
+    with pytest.raises(ProcessLookupError):
+        os.kill(first, 0)
+    assert child.ask()["process"] != first
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no forks")
+def test_fork_neither_uses_nor_ends_the_process(child: ChildProcess) -> None:
+    first = child.ask()["process"]
+    fork = os.fork()
+    if not fork:
+        child.close()
+        os._exit(child.ask()["process"] == first)
+    assert os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1]) == 0
+    assert child.ask()["process"] == first
 
 
 def test_silent_death_is_said_to_be_silent() -> None:

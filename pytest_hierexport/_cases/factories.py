@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -143,16 +144,15 @@ def call_by_name(module: ModuleType, name: str) -> object:
     Raises:
         CollectError: The module has no such function; the message names the nearest.
     """
-    target: Any = module
-    for part in name.split("."):
-        if not hasattr(target, part):
-            known = [other for other, value in vars(module).items() if callable(value) and not other.startswith("_")]
-            raise CollectError(
-                f"a factory named {name} in {module.__file__ or module.__name__}",
-                found="no such name",
-                do=f"choose from: {nearest(name, known) or '(it defines no function)'}",
-            )
-        target = getattr(target, part)
+    try:
+        target: Any = attrgetter(name)(module)
+    except AttributeError:
+        known = [other for other, value in vars(module).items() if callable(value) and not other.startswith("_")]
+        raise CollectError(
+            f"a factory named {name} in {module.__file__ or module.__name__}",
+            found="no such name",
+            do=f"choose from: {nearest(name, known) or '(it defines no function)'}",
+        ) from None
     if not callable(target):
         raise CollectError(
             f"{name} in {module.__name__} to be a function that makes a model",

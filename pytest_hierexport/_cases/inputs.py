@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,8 @@ __all__ = ["InputSpec", "example_inputs"]
 
 _BATCH, _LENGTH = 2, 8
 _MOST_TRIES = 200
+_MOST_OPTIONAL = 2
+"""How many optional inputs are tried together."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ def _candidates(model: torch.nn.Module) -> Iterator[dict[str, Any]]:
 
 
 def _input_sets(model: torch.nn.Module, parameters: Mapping[str, inspect.Parameter]) -> Iterator[tuple[str, ...]]:
-    """Yield the sets of inputs to try, the smallest first."""
+    """Yield the sets of inputs to try: what the model requires, then with optional ids, values or features."""
     required = [
         name
         for name, parameter in parameters.items()
@@ -103,19 +105,10 @@ def _input_sets(model: torch.nn.Module, parameters: Mapping[str, inspect.Paramet
     ]
     main = getattr(model, "main_input_name", ())
     stated = [name for name in ([main] if isinstance(main, str) else main) if name in parameters]
-    least = tuple(dict.fromkeys([*stated, *required]))
-    seen = set()
-    for extra in ((), *_more(parameters, least)):
-        names = tuple(dict.fromkeys([*least, *extra]))
-        if names not in seen:
-            seen.add(names)
-            yield names
-
-
-def _more(parameters: Mapping[str, inspect.Parameter], least: Iterable[str]) -> list[tuple[str, ...]]:
-    """Return optional inputs to add: each one whose name says ids, values or features, then each pair."""
+    least = dict.fromkeys([*stated, *required])
     others = [name for name in parameters if name not in least and name.endswith(("_ids", "_values", "_features"))]
-    return [*((name,) for name in others), *itertools.combinations(others, 2)]
+    for count in range(_MOST_OPTIONAL + 1):
+        yield from ((*least, *extra) for extra in itertools.combinations(others, count))
 
 
 def _specs(parameter: inspect.Parameter, sizes: _Sizes) -> list[InputSpec]:
@@ -171,8 +164,7 @@ class _Sizes:
         for width in dict.fromkeys(self.all("hidden_size", "d_model", "in_channels", "sample_size")):
             yield (_BATCH, _LENGTH, width)
             yield (_BATCH, width)
-        context = self.all("context_length", "prediction_length")
-        for length in context:
+        for length in self.all("context_length", "prediction_length"):
             yield (_BATCH, length)
             yield (_BATCH, length, self._first("input_size", 1))
 

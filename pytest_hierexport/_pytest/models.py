@@ -19,6 +19,7 @@ from pytest_hierexport._pytest.snapshots import unused_ignored
 from pytest_hierexport._pytest.workers import is_worker
 from pytest_hierexport._report.results import SNAPSHOT
 from pytest_hierexport._rules.base import Rule
+from pytest_hierexport._rules.child import end_all
 from pytest_hierexport._text import one_line, printable
 
 if TYPE_CHECKING:
@@ -115,7 +116,8 @@ class ModelsPlugin:
                 terminalreporter.write_line(f"hierexport: {not_kept}", yellow=True)
 
     def pytest_unconfigure(self) -> None:
-        """Restore the folder for temporary files."""
+        """End the processes that exported again, and restore the folder for temporary files."""
+        end_all()
         keep_temporary_files_in(self._temporary_home)
 
 

@@ -56,19 +56,15 @@ class Rule:
             UsageError: The check returns something else than violations.
         """
         returned: object = self.check(exported)
-        if isinstance(returned, Iterable) and not isinstance(returned, str):
-            violations = list(returned)
-            found = next(filter(None, map(_wrong_in, violations)), None)
-            if found is None:
-                return violations
-        else:
-            found = _with_type(returned)
-        raise UsageError(
-            f"the check of {self.id} to return a list of Violation, or to yield them",
-            found=found,
-            do="return [] where the rule holds; for each place that breaks it give "
-            "Violation(where=…, expected=…, found=…, do=…), all of them texts",
-        )
+        listed = list(returned) if isinstance(returned, Iterable) and not isinstance(returned, str) else [returned]
+        if found := next(filter(None, map(_wrong_in, listed)), None):
+            raise UsageError(
+                f"the check of {self.id} to return a list of Violation, or to yield them",
+                found=found,
+                do="return [] where the rule holds; for each place that breaks it give "
+                "Violation(where=…, expected=…, found=…, do=…), all of them texts",
+            )
+        return listed
 
 
 class ExportedCase:
@@ -140,16 +136,18 @@ class ExportedCase:
         Raises:
             HierexportError: It cannot be exported.
         """
-        (self._exporter or self._capture)(self.case, self.example, path)
+        case, exporter = self._as_exported
+        exporter(case, self.example, path)
         return ExportedCase(
             self.case, path, self._example, self.exporter_name, self.exporter_source, exporter=self._exporter
         )
 
-    def _capture(self, case: Case, example: Example, path: Path) -> object:
+    @property
+    def _as_exported(self) -> tuple[Case, Exporter]:
+        """The case with the capture that served (of `auto`, another one would give another graph), and its exporter."""
         from pytest_hierexport._cases.exporting import export_case
 
-        # Of `auto`, the capture that served: another one would give another graph.
-        return export_case(replace(case, exporter=self.exporter_name), example, path)
+        return replace(self.case, exporter=self.exporter_name), self._exporter or export_case
 
     def node(self, key: str) -> str:
         """Return a node's key with its tag, as violations name it."""

@@ -75,8 +75,7 @@ def _second_process() -> ChildProcess:
 
 def _task(exported: ExportedCase) -> bytes:
     """Pickle the case; where its factory cannot be pickled, the model and inputs themselves."""
-    # The capture that served: another one would give another graph.
-    case, exporter = replace(exported.case, exporter=exported.exporter_name), exported._exporter
+    case, exporter = exported._as_exported
     try:
         return pickle.dumps((case, exporter))
     except Exception:  # noqa: BLE001  # what cannot be pickled says so in many ways

@@ -20,7 +20,7 @@ def answer(path: Sequence[str], task: str, onnx: str) -> dict[str, Any]:
 
     Args:
         path: The `sys.path` to import the case's code from.
-        task: A pickle of the case, and of its own exporter or None.
+        task: A pickle of the case and its exporter.
         onnx: The ONNX file to write, in a new folder.
     """
     sys.path[:] = path
@@ -37,13 +37,12 @@ def answer(path: Sequence[str], task: str, onnx: str) -> dict[str, Any]:
 
 
 def _export(case: Any, exporter: Any, path: Path) -> dict[str, Any]:
-    from pytest_hierexport._cases.exporting import export_case
     from pytest_hierexport._proof.state import state_digest
 
     path.parent.mkdir()
     example = case.load()
     state = state_digest(example)
-    (exporter or export_case)(case, example, path)
+    exporter(case, example, path)
     return {"state": state, "files": {file.name: digest(file) for file in sorted(path.parent.iterdir())}}
 
 
