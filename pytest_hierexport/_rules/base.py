@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import TagError, UsageError
 
@@ -55,9 +55,11 @@ class Rule:
         Raises:
             UsageError: The check returns something else than violations.
         """
-        returned: object = self.check(exported)
-        listed = list(returned) if isinstance(returned, Iterable) and not isinstance(returned, str) else [returned]
-        if found := next(filter(None, map(_wrong_in, listed)), None):
+        returned: Any = self.check(exported)
+        is_list = isinstance(returned, Iterable) and not isinstance(returned, str)
+        listed: list[Violation] = list(returned) if is_list else []
+        found = next(filter(None, map(_wrong_in, listed)), None) if is_list else _with_type(returned)
+        if found is not None:
             raise UsageError(
                 f"the check of {self.id} to return a list of Violation, or to yield them",
                 found=found,
@@ -144,10 +146,13 @@ class ExportedCase:
 
     @property
     def _as_exported(self) -> tuple[Case, Exporter]:
-        """The case with the capture that served (of `auto`, another one would give another graph), and its exporter."""
+        """The case and its exporter."""
         from pytest_hierexport._cases.exporting import export_case
 
-        return replace(self.case, exporter=self.exporter_name), self._exporter or export_case
+        if self._exporter is not None:
+            return self.case, self._exporter
+        # Of `auto`, the capture that served: another one would give another graph.
+        return replace(self.case, exporter=self.exporter_name), export_case
 
     def node(self, key: str) -> str:
         """Return a node's key with its tag, as violations name it."""
