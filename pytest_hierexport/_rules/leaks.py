@@ -62,7 +62,7 @@ class Machine:
             is_name: Whether it is a name of a node or a value, which may look like a path and be none: then only
                 paths that exist count.
         """
-        if not any(word in text for word in (*self.names, *self._forms)):
+        if not any(word in text for words in (self.names, self._forms) for word in words):
             return
         found = [(match[0], self._forms[match[1]]) for match in self._pattern.finditer(text)]
         for token in _TOKEN.findall(self._pattern.sub(" ", text)):
