@@ -7,6 +7,7 @@ import errno
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 from pytest_hierexport._text import one_line
@@ -51,11 +52,7 @@ class HierexportError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Survive pickling between processes, keyword arguments included."""
-        return (_rebuild, (type(self), self.expected, self.found, self.do))
-
-
-def _rebuild(kind: type[HierexportError], expected: str, found: str, do: str) -> HierexportError:
-    return kind(expected, found=found, do=do)
+        return partial(type(self), found=self.found, do=self.do), (self.expected,)
 
 
 class UsageError(HierexportError):

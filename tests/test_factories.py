@@ -67,26 +67,26 @@ def test_a_file_that_fails_leaves_no_half_module_behind(tmp_path: Path) -> None:
     assert "half_module" not in sys.modules
 
 
-def test_a_function_inside_a_class_is_reached_by_its_dotted_name(tmp_path: Path) -> None:
+def test_function_in_a_class_is_called_by_dotted_name(tmp_path: Path) -> None:
     (tmp_path / "dotted_names.py").write_text("class Models:\n    @staticmethod\n    def build(): return 1\n")
     assert load_from_module("dotted_names", "Models.build", tmp_path) == 1
 
 
-def test_a_missing_function_is_told_with_the_nearest(tmp_path: Path) -> None:
+def test_missing_function_names_the_nearest(tmp_path: Path) -> None:
     file = tmp_path / "missing_function.py"
     file.write_text("def build_model(): ...\n")
     with pytest.raises(CollectError, match="choose from: build_model"):
         load_from_file(file, "build_modle")
 
 
-def test_what_is_no_function_is_told_as_that(tmp_path: Path) -> None:
+def test_value_that_is_no_function_is_named_as_that(tmp_path: Path) -> None:
     file = tmp_path / "no_function.py"
     file.write_text("build = 3\n")
     with pytest.raises(CollectError, match="found a int"):
         load_from_file(file, "build")
 
 
-def test_a_module_is_found_without_importing_the_packages_above_it(tmp_path: Path) -> None:
+def test_module_is_found_without_importing_its_packages(tmp_path: Path) -> None:
     package = tmp_path / "never_imported"
     package.mkdir()
     (package / "__init__.py").write_text("raise AssertionError\n")
@@ -126,9 +126,7 @@ def test_functions_are_listed_from_the_source_alone(tmp_path: Path) -> None:
         ("import torch\nprint(build)", False),
     ],
 )
-def test_a_name_that_a_file_cannot_define_is_known_without_importing_it(
-    source: str, defined: bool, tmp_path: Path
-) -> None:
+def test_missing_name_is_known_without_importing_the_file(source: str, defined: bool, tmp_path: Path) -> None:
     file = tmp_path / "made.py"
     file.write_text(source)
     assert may_define(file, "build") is defined

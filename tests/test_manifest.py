@@ -70,7 +70,7 @@ def test_every_option_of_a_case_may_be_stated(home: Path) -> None:
     assert case.known_failure("MUST-004") is None
 
 
-def test_stated_inputs_take_the_place_of_the_factory_s(home: Path) -> None:
+def test_stated_inputs_replace_those_of_the_factory(home: Path) -> None:
     (case,) = read(
         home,
         """
@@ -112,7 +112,13 @@ def test_paths_start_at_the_manifest(home: Path) -> None:
         ('[models.a]\nmodel = "*"\n', "a single model", "which is"),
         ('[models.a]\nmodel = "other.toml"\n', "a single model", "other.toml"),
         ('[models.a]\nmodel = "bert"\ntrust_remote_code = true\n', "a checkpoint folder", "bert"),
-        ('[models.a]\nmodel = "bert"\n[models.a.inputs]\nx = { shape = [-1] }\n', "a list of sizes", "[-1]"),
+        (
+            '[models.a]\nmodel = "bert"\n[models.a.inputs]\nx = { shape = [-1] }\n',
+            "a size of 0 or more at models.a.inputs.x.shape.0",
+            "-1",
+        ),
+        ('[models.a]\nmodel = "bert"\nopset = 20.0\n', "a whole number at models.a.opset", "20.0"),
+        ('[models.a]\nmodel = "bert"\n[models.a.dynamic]\nx = { 0 = 1 }\n', "the name of a size", "1"),
         ('[models.a]\nmodel = "bert"\n[models.a.inputs]\nx = 3\n', "a table at models.a.inputs.x", "3"),
         ('[models.a]\nmodel = "bert"\n[models.a.dynamic]\nx = { a = "b" }\n', "axes and the names", "'a'"),
         ('[models.a]\nmodel = "bert"\n[models.a.tolerances]\nfloat32 = -1\n', "0 or more", "-1"),
@@ -124,7 +130,7 @@ def test_paths_start_at_the_manifest(home: Path) -> None:
         ),
         (
             KNOWN + 'rule = "MUST-005"\nuntil = "soon"\nreason = ""\n',
-            "a date (2030-01-31) at models.a.known_failures.0.until",
+            "a date, without a time (2030-01-31) at models.a.known_failures.0.until",
             "'soon'",
         ),
         (
@@ -147,19 +153,19 @@ def test_paths_start_at_the_manifest(home: Path) -> None:
         ),
     ],
 )
-def test_what_a_manifest_may_not_say_is_told_with_its_place(home: Path, text: str, expected: str, found: str) -> None:
+def test_wrong_entry_of_a_manifest_is_named_with_its_place(home: Path, text: str, expected: str, found: str) -> None:
     with pytest.raises(CollectError) as error:
         read(home, text)
     assert expected in error.value.expected
     assert found in error.value.found
 
 
-def test_a_manifest_that_names_an_unknown_model_is_told_with_the_nearest_names(home: Path) -> None:
+def test_unknown_model_of_a_manifest_names_the_nearest(home: Path) -> None:
     with pytest.raises(UsageError, match=r"for a in .*models.toml; found no 'brt'\nto do: choose from: bert"):
         read(home, '[models.a]\nmodel = "brt"\n')
 
 
-def test_an_unknown_dtype_is_told_when_the_inputs_are_made(home: Path) -> None:
+def test_unknown_dtype_is_named_when_inputs_are_made(home: Path) -> None:
     (case,) = read(
         home, '[models.a]\nmodel = "adders.py::build"\n[models.a.inputs]\nids = { shape = [1], dtype = "flaot32" }\n'
     )
@@ -167,7 +173,7 @@ def test_an_unknown_dtype_is_told_when_the_inputs_are_made(home: Path) -> None:
         case.load()
 
 
-def test_a_manifest_that_is_not_text_is_told_as_that(home: Path) -> None:
+def test_manifest_that_is_not_text_is_named_as_that(home: Path) -> None:
     (home / "models.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(CollectError, match="readable UTF-8"):
         select(["models.toml"], home)

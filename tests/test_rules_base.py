@@ -92,7 +92,7 @@ class TestExportedCase:
             _ = exported.attribution
         assert exported.node("y") == "y (untagged)"
 
-    def test_exports_again_with_the_capture_that_served_and_not_with_another(self, tmp_path: Path) -> None:
+    def test_exports_again_with_the_exporter_that_served(self, tmp_path: Path) -> None:
         seen: list[tuple[Case, Example, Path]] = []
         case = Case("any", lambda: None, "tests", exporter="auto")
         example = Example(model=None)  # type: ignore[arg-type]  # nothing looks at it here

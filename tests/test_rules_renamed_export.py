@@ -88,24 +88,24 @@ def found(folder: Path, model: nn.Module) -> list[tuple[str, str]]:
     return [(violation.where, violation.found) for violation in renaming_violations(exported)]
 
 
-def test_a_model_that_does_not_care_about_names_shows_no_difference(tmp_path: Path) -> None:
+def test_model_without_names_shows_no_difference(tmp_path: Path) -> None:
     assert not found(tmp_path, Plain())
 
 
-def test_modules_in_branches_that_torch_compiles_show_no_difference(tmp_path: Path) -> None:
+def test_modules_in_compiled_branches_show_no_difference(tmp_path: Path) -> None:
     assert not found(tmp_path, Chooses())
 
 
-def test_a_model_that_finds_its_parts_by_name_gives_another_graph(tmp_path: Path) -> None:
+def test_model_that_finds_parts_by_name_gives_another_graph(tmp_path: Path) -> None:
     ((_, what),) = found(tmp_path, FindsPartsByName())
     assert "Neg(" in what
 
 
-def test_a_model_that_looks_itself_up_by_what_its_class_prints_shows_none(tmp_path: Path) -> None:
+def test_lookup_by_the_printed_class_shows_no_difference(tmp_path: Path) -> None:
     assert not found(tmp_path, FindsItselfByWhatItPrints())
 
 
-def test_a_model_that_cannot_be_renamed_is_a_violation_and_no_traceback(tmp_path: Path) -> None:
+def test_model_that_cannot_be_renamed_is_a_violation(tmp_path: Path) -> None:
     ((where, what),) = found(tmp_path, Final())
     assert where == "the model under other names"
     assert "Final: TypeError: this class is final" in what

@@ -30,13 +30,13 @@ def test_a_model_that_two_selectors_name_is_one_case(tmp_path: Path) -> None:
     assert names(tmp_path, "bert", "be[r]t", "bert") == ["bert"]
 
 
-def test_a_file_s_factory_is_named_after_its_function_and_anchored_at_its_file(tmp_path: Path) -> None:
+def test_case_of_a_file_has_its_function_and_anchor(tmp_path: Path) -> None:
     (tmp_path / "m.py").write_text("def build(): ...\n")
     (case,) = select(["m.py::build"], tmp_path)
     assert (case.name, case.anchor, case.source) == ("build", tmp_path / "m.py", "m.py::build")
 
 
-def test_a_module_is_looked_for_in_the_root_where_sys_path_does_not_have_it(tmp_path: Path) -> None:
+def test_module_beyond_sys_path_is_found_in_the_root(tmp_path: Path) -> None:
     (tmp_path / "odd_package").mkdir()
     (tmp_path / "odd_package" / "__init__.py").write_text("")
     (tmp_path / "odd_package" / "m.py").write_text("def build(): return 'made'\n")
@@ -45,7 +45,7 @@ def test_a_module_is_looked_for_in_the_root_where_sys_path_does_not_have_it(tmp_
     assert case.factory() == "made"
 
 
-def test_a_checkpoint_folder_and_its_configuration_are_the_same_model_with_and_without_weights(tmp_path: Path) -> None:
+def test_checkpoint_folder_has_weights_and_its_configuration_none(tmp_path: Path) -> None:
     folder = tmp_path / "tiny"
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps({"model_type": "bert"}))
@@ -73,7 +73,7 @@ def test_a_checkpoint_folder_and_its_configuration_are_the_same_model_with_and_w
         ("./data.json", "a checkpoint folder with a config.json", "save_pretrained"),
     ],
 )
-def test_what_does_not_exist_is_a_usage_error_with_what_is_near(
+def test_missing_selector_is_a_usage_error_with_the_nearest(
     tmp_path: Path, selector: str, expected: str, do: str
 ) -> None:
     (tmp_path / "model.py").write_text("def build(): ...\ndef other(): ...\n")
@@ -90,7 +90,7 @@ def test_an_empty_selection_is_a_usage_error(tmp_path: Path) -> None:
         select([], tmp_path)
 
 
-def test_two_models_of_one_name_are_a_usage_error_that_names_both(tmp_path: Path) -> None:
+def test_two_models_of_one_name_are_a_usage_error(tmp_path: Path) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "m.py").write_text("def build(): ...\n")
@@ -98,21 +98,19 @@ def test_two_models_of_one_name_are_a_usage_error_that_names_both(tmp_path: Path
         select(["a/m.py::build", "b/m.py::build"], tmp_path)
 
 
-def test_a_file_without_a_factory_is_told_its_functions(tmp_path: Path) -> None:
+def test_file_without_a_factory_lists_its_functions(tmp_path: Path) -> None:
     (tmp_path / "m.py").write_text("def build(): ...\n")
     with pytest.raises(UsageError, match="name one of its functions: build"):
         select(["m.py"], tmp_path)
 
 
-def test_a_module_that_cannot_define_the_factory_is_told_the_nearest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_module_without_the_factory_names_the_nearest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "some_models.py").write_text("def build(): ...\n")
     with pytest.raises(UsageError, match="choose from: build"):
         select(["some_models:biuld"], tmp_path)
 
 
-def test_the_nearest_names_are_shown_and_where_none_is_near_the_first() -> None:
+def test_nearest_names_are_shown_else_the_first() -> None:
     assert nearest("brt", ["bert", "vit"]) == "bert"
     assert nearest("zzz", ["bert", "vit"]) == "bert, vit"

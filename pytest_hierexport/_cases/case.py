@@ -119,7 +119,8 @@ class Case:
             parts["kwargs"] = example_inputs(model, self.name)
         shapes = self.dynamic_shapes if self.dynamic_shapes is not None else parts.get("dynamic_shapes")
         args, kwargs = self._inputs(parts.get("args", ()), parts.get("kwargs"))
-        return Example(model, args, kwargs, self._shapes_of_all(shapes, self._bound(model, args, kwargs)))
+        inputs = self._bound(model, args, kwargs)
+        return Example(model, args, kwargs, shapes if inputs is None else self._shapes_of_all(shapes, inputs))
 
     def _inputs(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Take a bare tensor as the only argument and a bare mapping as keyword arguments."""
@@ -150,10 +151,8 @@ class Case:
                 do=f"give the inputs of forward{signature}",
             ) from None
 
-    def _shapes_of_all(self, shapes: Any, inputs: inspect.BoundArguments | None) -> Any:
+    def _shapes_of_all(self, shapes: Any, inputs: inspect.BoundArguments) -> Any:
         """Add the static inputs to shapes that are stated by name: torch requires an entry for each input."""
-        if inputs is None:
-            return shapes
         kinds = {parameter.kind for parameter in inputs.signature.parameters.values()}
         if not isinstance(shapes, Mapping) or kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}:
             return shapes

@@ -7,7 +7,7 @@ import logging
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,30 +15,15 @@ from pytest_hierexport._errors import ExportError, HierexportError, UsageError, 
 from pytest_hierexport._export.choices import ExportOptions, is_own
 
 if TYPE_CHECKING:
-    from pytest_hierexport._calls.attribution import Attribution
     from pytest_hierexport._cases import Case, Example
+    from pytest_hierexport._export.result import Export
 
-__all__ = ["Exported", "export_case", "own_exporter"]
+__all__ = ["export_case", "own_exporter"]
 
 _DEFAULTS = ExportOptions()
 
 
-@dataclass(frozen=True)
-class Exported:
-    """The result of an export to a file."""
-
-    exporter: str
-    """The capture that succeeded, or `package.module:function`."""
-    attribution: Attribution
-    operators: Mapping[str, str]
-    """The operator of every node, by node key."""
-    notes: tuple[str, ...] = ()
-    """Facts that the user should know."""
-    warnings: tuple[str, ...] = ()
-    """Reasons why the graph may compute something else than the model."""
-
-
-def export_case(case: Case, example: Example, path: Path, options: ExportOptions = _DEFAULTS) -> Exported:
+def export_case(case: Case, example: Example, path: Path, options: ExportOptions = _DEFAULTS) -> Export:
     """Export a case's example with the case's options.
 
     Args:
@@ -50,38 +35,33 @@ def export_case(case: Case, example: Example, path: Path, options: ExportOptions
     Raises:
         HierexportError: It cannot be exported or written.
     """
-    with _no_logs():
-        return _by_own(case, example, path) if is_own(case.exporter) else _by_capture(case, example, path, options)
-
-
-def _by_capture(case: Case, example: Example, path: Path, options: ExportOptions) -> Exported:
     from pytest_hierexport._export.pipeline import export_with
-    from pytest_hierexport._onnx.graph import operators
 
-    options = replace(
-        options,
-        exporter=case.exporter,
-        opset=case.opset,
-        dynamic_shapes=example.dynamic_shapes,
-        keep=case.keep,
-        strict=bool(case.strict),
-    )
-    exported = export_with(options, example.model, example.args, example.kwargs, path)
-    return Exported(
-        exported.exporter, exported.attribution, operators(exported.model), exported.notes, exported.warnings
-    )
+    with _no_logs():
+        if is_own(case.exporter):
+            return _by_own(case, example, path)
+        options = replace(
+            options,
+            exporter=case.exporter,
+            opset=case.opset,
+            dynamic_shapes=example.dynamic_shapes,
+            keep=case.keep,
+            strict=bool(case.strict),
+        )
+        return export_with(options, example.model, example.args, example.kwargs, path)
 
 
-def _by_own(case: Case, example: Example, path: Path) -> Exported:
+def _by_own(case: Case, example: Example, path: Path) -> Export:
     """Call a function of the project as `function(model, args, kwargs, path)`, and read the tags that it wrote.
 
     If the case states an `opset` or `dynamic_shapes`, these are passed by name.
     """
     import torch
 
+    from pytest_hierexport._export.result import Export
     from pytest_hierexport._export.state import WAS_TRAINING, as_found, in_eval_mode, weights_as_found
     from pytest_hierexport._onnx import storage
-    from pytest_hierexport._onnx.graph import operators
+    from pytest_hierexport._onnx.models import as_ir
 
     function = own_exporter(case.exporter)
     stated = {"opset": case.opset, "dynamic_shapes": example.dynamic_shapes}
@@ -106,9 +86,8 @@ def _by_own(case: Case, example: Example, path: Path) -> Exported:
                 found="no such file after it returned",
                 do="write the tagged model to the given path",
             )
-        attribution, used = storage.read(made), operators(storage.load_proto(made))
-    notes = (WAS_TRAINING,) if trained else ()
-    return Exported(case.exporter, attribution, used, notes)
+        proto, attribution = storage.load_proto(made), storage.read(made)
+    return Export(as_ir(proto), attribution, (), case.exporter, (WAS_TRAINING,) if trained else ())
 
 
 @contextmanager

@@ -6,11 +6,13 @@ import ast
 import hashlib
 import importlib
 import importlib.util
+import re
 import symtable
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -31,8 +33,11 @@ __all__ = [
     "may_define",
 ]
 
-_BY_OTHER_MEANS = frozenset({"globals", "locals", "vars", "setattr", "exec", "eval"})
-"""Builtins with which a module can define names that its source does not spell."""
+_OTHER_MEANS = re.compile(
+    r"\bimport\s*\*|\bglobal\b|\b__getattr__\b|\.(?:modules|__dict__)\b"
+    r"|(?<!\.)\b(?:globals|locals|vars|setattr|exec|eval)\b"
+)
+"""The means by which a module can define names other than by a statement at its top level."""
 
 
 @dataclass(frozen=True)
@@ -55,19 +60,14 @@ def find_module(name: str, root: Path) -> FoundModule | None:
 def _find(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
     spec: ModuleSpec | None = None
     parts = name.split(".")
-    for i in range(len(parts)):
-        spec = _ask_finders(".".join(parts[: i + 1]), path)
+    for i, part in enumerate(parts):
+        finders = [finder for finder in sys.meta_path if part.isidentifier() and hasattr(finder, "find_spec")]
+        found = (finder.find_spec(".".join(parts[: i + 1]), path) for finder in finders)
+        spec = next(filter(None, found), None)
         if spec is None:
             return None
         path = list(spec.submodule_search_locations or ())
     return spec
-
-
-def _ask_finders(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
-    if not name.rpartition(".")[2].isidentifier():
-        return None
-    found = (finder.find_spec(name, path) for finder in sys.meta_path if hasattr(finder, "find_spec"))
-    return next((spec for spec in found if spec is not None), None)
 
 
 def bring_in_reach(module: str, root: Path) -> bool:
@@ -144,16 +144,15 @@ def call_by_name(module: ModuleType, name: str) -> object:
     Raises:
         CollectError: The module has no such function; the message names the nearest.
     """
-    target: Any = module
-    for part in name.split("."):
-        if not hasattr(target, part):
-            known = [other for other, value in vars(module).items() if callable(value) and not other.startswith("_")]
-            raise CollectError(
-                f"a factory named {name} in {module.__file__ or module.__name__}",
-                found="no such name",
-                do=f"choose from: {nearest(name, known) or '(it defines no function)'}",
-            )
-        target = getattr(target, part)
+    try:
+        target: Any = attrgetter(name)(module)
+    except AttributeError:
+        known = [other for other, value in vars(module).items() if callable(value) and not other.startswith("_")]
+        raise CollectError(
+            f"a factory named {name} in {module.__file__ or module.__name__}",
+            found="no such name",
+            do=f"choose from: {nearest(name, known) or '(it defines no function)'}",
+        ) from None
     if not callable(target):
         raise CollectError(
             f"{name} in {module.__name__} to be a function that makes a model",
@@ -191,27 +190,11 @@ def may_define(path: Path, name: str) -> bool:
     """Whether importing a file may define a name; False is certain."""
     try:
         source = importlib.util.decode_source(path.read_bytes())
-        table, tree = symtable.symtable(source, str(path), "exec"), ast.parse(source)
+        symbols = symtable.symtable(source, str(path), "exec").get_symbols()
     except (OSError, SyntaxError, ValueError):
         return True  # the import will raise the error
-    symbols = {symbol.get_name(): symbol for symbol in table.get_symbols()}
-    first = name.partition(".")[0]
-    if first in symbols and (symbols[first].is_assigned() or symbols[first].is_imported()):
-        return True
-    return any(_may_bind(node, first) for node in ast.walk(tree))
-
-
-def _may_bind(node: ast.AST, name: str) -> bool:
-    """Whether a node may define a name of the module other than by an assignment at the top level."""
-    if isinstance(node, ast.ImportFrom):
-        return any(alias.name == "*" for alias in node.names)
-    if isinstance(node, ast.Global):
-        return name in node.names
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        return node.name == "__getattr__"
-    if isinstance(node, ast.Attribute):
-        return node.attr in {"__dict__", "modules"}
-    return isinstance(node, ast.Name) and node.id in _BY_OTHER_MEANS
+    spelled = {symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()}
+    return name.partition(".")[0] in spelled or _OTHER_MEANS.search(source) is not None
 
 
 def line_of(path: Path, name: str) -> int:

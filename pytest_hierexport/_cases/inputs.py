@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,8 @@ __all__ = ["InputSpec", "example_inputs"]
 
 _BATCH, _LENGTH = 2, 8
 _MOST_TRIES = 200
+_MOST_OPTIONAL = 2
+"""How many optional inputs are tried together."""
 
 
 @dataclass(frozen=True)
@@ -59,34 +61,26 @@ def example_inputs(model: torch.nn.Module, name: str) -> dict[str, Any]:
     Raises:
         CollectError: The model runs on none of them.
     """
+    import torch
+
+    from pytest_hierexport._export.state import as_found, in_eval_mode
+
     first: Exception | None = None
-    for kwargs in itertools.islice(_candidates(model), _MOST_TRIES):
-        try:
-            _run(model, kwargs)
-        except Exception as error:  # noqa: BLE001  # a model may raise anything on unsuitable inputs
-            # The simplest inputs come first, so the first error is the most useful one.
-            first = first or error
-        else:
-            return kwargs
+    with as_found(model), in_eval_mode(model), torch.no_grad():
+        for kwargs in itertools.islice(_candidates(model), _MOST_TRIES):
+            try:
+                model(**kwargs)
+            except Exception as error:  # noqa: BLE001  # a model may raise anything on unsuitable inputs
+                # The simplest inputs come first, so the first error is the most useful one.
+                first = first or error
+            else:
+                return kwargs
     found = f"the first: {in_words(first)}" if first is not None else "none to try"
     raise CollectError(
         f"example inputs that {name} runs on",
         found=f"none of those tried ({found})",
         do="return (model, args, kwargs) from a factory, or state [models.NAME.inputs] in a manifest",
     )
-
-
-def _run(model: torch.nn.Module, kwargs: Mapping[str, Any]) -> None:
-    import torch
-
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        with torch.no_grad():
-            model(**kwargs)
-    finally:
-        for module, training in modes.items():
-            module.training = training
 
 
 def _candidates(model: torch.nn.Module) -> Iterator[dict[str, Any]]:
@@ -102,7 +96,7 @@ def _candidates(model: torch.nn.Module) -> Iterator[dict[str, Any]]:
 
 
 def _input_sets(model: torch.nn.Module, parameters: Mapping[str, inspect.Parameter]) -> Iterator[tuple[str, ...]]:
-    """Yield the sets of inputs to try, the smallest first."""
+    """Yield the sets of inputs to try: what the model requires, then with optional ids, values or features."""
     required = [
         name
         for name, parameter in parameters.items()
@@ -111,28 +105,20 @@ def _input_sets(model: torch.nn.Module, parameters: Mapping[str, inspect.Paramet
     ]
     main = getattr(model, "main_input_name", ())
     stated = [name for name in ([main] if isinstance(main, str) else main) if name in parameters]
-    least = tuple(dict.fromkeys([*stated, *required]))
-    seen = set()
-    for extra in ((), *_more(parameters, least)):
-        names = tuple(dict.fromkeys([*least, *extra]))
-        if names not in seen:
-            seen.add(names)
-            yield names
-
-
-def _more(parameters: Mapping[str, inspect.Parameter], least: Iterable[str]) -> list[tuple[str, ...]]:
-    """Return optional inputs to add: each one whose name says ids, values or features, then each pair."""
+    least = dict.fromkeys([*stated, *required])
     others = [name for name in parameters if name not in least and name.endswith(("_ids", "_values", "_features"))]
-    return [*((name,) for name in others), *itertools.combinations(others, 2)]
+    for count in range(_MOST_OPTIONAL + 1):
+        yield from ((*least, *extra) for extra in itertools.combinations(others, count))
 
 
 def _specs(parameter: inspect.Parameter, sizes: _Sizes) -> list[InputSpec]:
     """Return the tensors to try: integers if the annotation or the name says so, else floats."""
-    annotation = str(parameter.annotation)
-    whole = [InputSpec((_BATCH, _LENGTH), "int64", 1, max(2, sizes.vocabulary))]
-    mask = [InputSpec((_BATCH, _LENGTH), "int64", 1, 2)]
     if parameter.name.endswith("_mask"):
-        return mask
+        return [InputSpec((_BATCH, _LENGTH), "int64", 1, 2)]
+    # Ids below the smallest vocabulary are valid in every part of the model.
+    vocabulary = min(sizes.all("vocab_size"), default=2)
+    whole = [InputSpec((_BATCH, _LENGTH), "int64", 1, max(2, vocabulary))]
+    annotation = str(parameter.annotation)
     if "LongTensor" in annotation or "IntTensor" in annotation or parameter.name.endswith("_ids"):
         return whole
     return [*(InputSpec(shape) for shape in sizes.float_shapes()), *whole]
@@ -143,11 +129,6 @@ class _Sizes:
 
     def __init__(self, config: object) -> None:
         self._configs = list(_nested(config))
-
-    @property
-    def vocabulary(self) -> int:
-        """The smallest vocabulary: ids below it are valid in every part."""
-        return min(self._all("vocab_size"), default=2)
 
     def float_shapes(self) -> list[tuple[int, ...]]:
         """Return the shapes to try for a float input: images, videos, spectra, waves, states."""
@@ -161,39 +142,39 @@ class _Sizes:
             if len(pair) == 2 and all(isinstance(side, int) for side in pair):
                 yield (_BATCH, channels, *pair)
                 yield (_BATCH, self._first("num_frames", 2), channels, *pair)
-        for side in (32, 64, 224) if self._all("num_channels") or self._all("image_size") else ():
+        for side in (32, 64, 224) if self.all("num_channels") or self.all("image_size") else ():
             yield (_BATCH, channels, side, side)
 
     def _spectra(self) -> Iterator[tuple[int, ...]]:
-        for bins in dict.fromkeys(self._all("num_mel_bins", "input_feat_per_channel", "feature_size", "input_dim")):
+        for bins in dict.fromkeys(self.all("num_mel_bins", "input_feat_per_channel", "feature_size", "input_dim")):
             for frames in dict.fromkeys(
-                [*(2 * n for n in self._all("max_source_positions")), 64, self._first("max_length", 64)]
+                [*(2 * n for n in self.all("max_source_positions")), 64, self._first("max_length", 64)]
             ):
                 yield (_BATCH, bins, frames)
                 yield (_BATCH, frames, bins)
 
     def _waves(self) -> Iterator[tuple[int, ...]]:
-        if self._all("conv_kernel", "conv_dim", "sampling_rate", "audio_channels"):
+        if self.all("conv_kernel", "conv_dim", "sampling_rate", "audio_channels"):
             channels = self._first("audio_channels", 1)
             for samples in (2048, 16000):
                 yield (_BATCH, samples)
                 yield (_BATCH, channels, samples)
 
     def _states(self) -> Iterator[tuple[int, ...]]:
-        for width in dict.fromkeys(self._all("hidden_size", "d_model", "in_channels", "sample_size")):
+        for width in dict.fromkeys(self.all("hidden_size", "d_model", "in_channels", "sample_size")):
             yield (_BATCH, _LENGTH, width)
             yield (_BATCH, width)
-        context = self._all("context_length", "prediction_length")
-        for length in context:
+        for length in self.all("context_length", "prediction_length"):
             yield (_BATCH, length)
             yield (_BATCH, length, self._first("input_size", 1))
 
-    def _all(self, *names: str) -> list[int]:
+    def all(self, *names: str) -> list[int]:
+        """Return the sizes of these names, of the outer configuration first."""
         found = (getattr(config, name, None) for name in names for config in self._configs)
         return [value for each in found for value in _integers(each)]
 
     def _first(self, name: str, otherwise: int) -> int:
-        return next(iter(self._all(name)), otherwise)
+        return next(iter(self.all(name)), otherwise)
 
 
 def _integers(value: object) -> Iterator[int]:

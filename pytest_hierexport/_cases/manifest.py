@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-import re
+import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -19,23 +20,9 @@ from pytest_hierexport._export.choices import check_opset
 
 __all__ = ["read_manifest"]
 
-_FIELDS: Mapping[str, type] = {
-    "model": str,
-    "exporter": str,
-    "opset": int,
-    "randomise": bool,
-    "strict": bool,
-    "allow_derived": int,
-    "keep": list,
-    "trust_remote_code": bool,
-    "inputs": dict,
-    "dynamic": dict,
-    "tolerances": dict,
-    "known_failures": list,
-}
-_PLAIN = ("exporter", "opset", "randomise", "strict", "allow_derived")
 Select = Callable[[Sequence[str], Path], list[Case]]
-CARDINAL = ("MUST-001", "MUST-002", "MUST-003")
+_PLAIN = ("exporter", "opset", "randomise", "strict", "allow_derived")
+"""The entries that a case takes as they are."""
 
 
 def read_manifest(path: Path, source: str, select: Select) -> list[Case]:
@@ -73,45 +60,52 @@ def _load(path: Path) -> dict[str, Any]:
 
 
 class _Table:
-    """A table of the manifest with its place, for messages."""
+    """A model's table with its place, for messages; it follows the schema."""
 
-    def __init__(self, path: Path, place: str, values: object) -> None:
-        if not isinstance(values, dict):
-            raise _wrong(path, place, "a table", repr(values))
+    def __init__(self, path: Path, place: str, values: Any) -> None:
         self.path, self.place, self.values = path, place, values
-
-    def check(self, fields: Mapping[str, type], required: Iterable[str] = ()) -> None:
-        """Check the names and types of the entries."""
-        for key, value in self.values.items():
-            if key not in fields:
-                raise self.wrong(key, f"one of {', '.join(fields)}", f"{key} (nearest: {nearest(key, fields)})")
-            if not isinstance(value, fields[key]) or (isinstance(value, bool) and fields[key] is int):
-                raise self.wrong(key, _WRITTEN[fields[key]], repr(value))
-        for key in required:
-            if key not in self.values:
-                raise self.wrong(key, f"{key} to be stated", "nothing")
+        for error in _validator().iter_errors(values):
+            raise self._broken(error)
 
     def wrong(self, key: str, expected: str, found: str) -> CollectError:
         return _wrong(self.path, f"{self.place}.{key}", expected, found)
+
+    def _broken(self, error: Any) -> CollectError:
+        place, value, schema = ".".join([self.place, *map(str, error.absolute_path)]), error.instance, error.schema
+        if error.validator == "additionalProperties":
+            key = next(key for key in value if key not in (known := schema["properties"]))
+            return _wrong(
+                self.path, f"{place}.{key}", f"one of {', '.join(known)}", f"{key} (nearest: {nearest(key, known)})"
+            )
+        if error.validator == "required":
+            key = next(key for key in schema["required"] if key not in value)
+            return _wrong(self.path, f"{place}.{key}", f"{key} to be stated", "nothing")
+        return _wrong(
+            self.path, place, schema["description"], str(value) if isinstance(value, dt.date) else repr(value)
+        )
+
+
+@cache
+def _validator() -> Any:
+    """Return the validator of a model's table, with the types of TOML: a date, and 20.0 is no integer."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend
+
+    types = Draft202012Validator.TYPE_CHECKER.redefine_many(
+        {
+            "integer": lambda _, value: isinstance(value, int) and not isinstance(value, bool),
+            "date": lambda _, value: isinstance(value, dt.date) and not isinstance(value, dt.datetime),
+        }
+    )
+    schema = (resources.files("pytest_hierexport") / "schema" / "manifest.json").read_text(encoding="utf-8")
+    return extend(Draft202012Validator, type_checker=types)(json.loads(schema))
 
 
 def _wrong(path: Path, place: str, expected: str, found: str) -> CollectError:
     return CollectError(f"{expected} at {place} in {path}", found=found, do="correct the manifest")
 
 
-_WRITTEN: Mapping[type, str] = {
-    str: "text in quotes",
-    int: "a whole number",
-    bool: "true or false",
-    list: "a list in brackets",
-    dict: "a table",
-    dt.date: "a date (2030-01-31)",
-}
-"""Types in the words of TOML, for messages."""
-
-
 def _case(table: _Table, name: str, source: str, select: Select) -> Case:
-    table.check(_FIELDS, required=("model",))
     values = table.values
     _check_choices(table)
     case = _model(table, name, select)
@@ -124,19 +118,15 @@ def _case(table: _Table, name: str, source: str, select: Select) -> Case:
         source=source,
         anchor=table.path,
         manifest=table.path,
-        dynamic_shapes=_dynamic(table, tuple(inputs)) or case.dynamic_shapes,
-        tolerances=_tolerances(table),
-        known_failures=tuple(
-            _known_failure(table, i, known) for i, known in enumerate(values.get("known_failures", ()))
-        ),
+        dynamic_shapes=_dynamic(values.get("dynamic", {}), inputs) or case.dynamic_shapes,
+        tolerances={dtype: float(stated) for dtype, stated in values.get("tolerances", {}).items()},
+        known_failures=tuple(KnownFailure(**known) for known in values.get("known_failures", ())),
         keep=tuple(map(str, values.get("keep", ()))),
         **{key: values[key] for key in _PLAIN if key in values},
     )
 
 
 def _check_choices(table: _Table) -> None:
-    if table.values.get("allow_derived", 0) < 0:
-        raise table.wrong("allow_derived", "a number of nodes", str(table.values["allow_derived"]))
     key = "exporter"
     try:
         check_exporter(table.values.get(key, "auto"), table.path.parent)
@@ -174,53 +164,14 @@ def _with_inputs(factory: Any, inputs: Mapping[str, InputSpec]) -> object:
     return Example(model, (), {name: spec.tensor(f"the input {name}") for name, spec in inputs.items()})
 
 
-def _input_spec(table: _Table, name: str, spec: object) -> InputSpec:
-    inputs = _Table(table.path, f"{table.place}.inputs.{name}", spec)
-    inputs.check({"shape": list, "dtype": str, "low": int, "high": int}, required=("shape",))
-    shape = inputs.values["shape"]
-    if not all(isinstance(size, int) and not isinstance(size, bool) and size >= 0 for size in shape):
-        raise inputs.wrong("shape", "a list of sizes", repr(shape))
-    stated = InputSpec(**{**inputs.values, "shape": tuple(shape)})
+def _input_spec(table: _Table, name: str, spec: Mapping[str, Any]) -> InputSpec:
+    stated = InputSpec(**{**spec, "shape": tuple(spec["shape"])})
     if stated.low >= stated.high:
-        raise inputs.wrong("high", f"a number above low, which is {stated.low}", str(stated.high))
+        raise table.wrong(f"inputs.{name}.high", f"a number above low, which is {stated.low}", str(stated.high))
     return stated
 
 
-def _dynamic(table: _Table, inputs: tuple[str, ...]) -> dict[str, dict[int, str] | None] | None:
+def _dynamic(stated: Mapping[str, Mapping[str, str]], inputs: Iterable[str]) -> dict[str, dict[int, str] | None] | None:
     """Return the dynamic dimensions by input, None for a static input: torch requires an entry for each."""
-    stated = table.values.get("dynamic")
-    if not stated:
-        return None
-    shapes: dict[str, dict[int, str] | None] = dict.fromkeys(inputs)
-    for name, dimensions in stated.items():
-        if not isinstance(dimensions, dict) or not all(
-            str(axis).isdecimal() and isinstance(symbol, str) for axis, symbol in dimensions.items()
-        ):
-            raise table.wrong(
-                f"dynamic.{name}", 'axes and the names of their sizes, as { 0 = "batch" }', repr(dimensions)
-            )
-        shapes[name] = {int(axis): symbol for axis, symbol in dimensions.items()}
-    return shapes
-
-
-def _tolerances(table: _Table) -> dict[str, float]:
-    stated = table.values.get("tolerances", {})
-    for dtype, tolerance in stated.items():
-        if not re.fullmatch(r"b?float(16|32|64|8_\w+|6_\w+|4_\w+)", dtype):
-            raise table.wrong(f"tolerances.{dtype}", "a floating dtype as torch calls it, like float32", dtype)
-        if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float)) or tolerance < 0:
-            raise table.wrong(f"tolerances.{dtype}", "a relative tolerance of 0 or more", repr(tolerance))
-    return {dtype: float(tolerance) for dtype, tolerance in stated.items()}
-
-
-def _known_failure(table: _Table, i: int, stated: object) -> KnownFailure:
-    known = _Table(table.path, f"{table.place}.known_failures.{i}", stated)
-    known.check({"rule": str, "until": dt.date, "reason": str}, required=("rule", "until", "reason"))
-    rule, until, reason = known.values["rule"], known.values["until"], known.values["reason"]
-    if rule in CARDINAL:
-        raise known.wrong("rule", "a rule that is not cardinal", rule)
-    if isinstance(until, dt.datetime):
-        raise known.wrong("until", "a date, without a time", str(until))
-    if not reason.strip():
-        raise known.wrong("reason", "the reason", repr(reason))
-    return KnownFailure(rule, until, reason)
+    axes = {name: {int(axis): size for axis, size in sizes.items()} for name, sizes in stated.items()}
+    return {**dict.fromkeys(inputs), **axes} if axes else None

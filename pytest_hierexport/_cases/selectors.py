@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from pytest_hierexport._files.paths import absolute, exists, is_folder
 if TYPE_CHECKING:
     from pytest_hierexport._cases.zoo import Entry
 
-__all__ = ["EVERYTHING", "is_manifest", "select", "split"]
+__all__ = ["EVERYTHING", "select", "split"]
 
 _GLOB = frozenset("*?[")
 EVERYTHING = "all"
@@ -47,45 +47,31 @@ def select(selectors: Sequence[str], root: Path) -> list[Case]:
             do="name models: --hierexport-models=all, or file.py::factory",
         )
     cases: dict[str, Case] = {}
-    for selector in selectors:
-        for case in _cases(selector, root):
-            _add(cases, case)
+    for case in (case for selector in selectors for case in _cases(selector, root)):
+        known = cases.setdefault(case.name, case)
+        if (known.source, known.anchor) != (case.source, case.anchor):
+            raise UsageError(
+                "a different name for each selected model",
+                found=f"two models named {case.name}: {known.source} and {case.source}",
+                do="rename one factory, or name the models in a manifest (models.toml)",
+            )
     return list(cases.values())
 
 
-def _add(cases: dict[str, Case], case: Case) -> None:
-    known = cases.setdefault(case.name, case)
-    if known is case or (known.source, known.anchor) == (case.source, case.anchor):
-        return
-    raise UsageError(
-        "a different name for each selected model",
-        found=f"two models named {case.name}: {known.source} and {case.source}",
-        do="rename one factory, or name the models in a manifest (models.toml)",
-    )
-
-
 def _cases(selector: str, root: Path) -> list[Case]:
-    for matches, make in _KINDS:
-        if matches(selector):
-            return make(selector, root)
-    if is_folder(root / selector) and not _from_zoo(selector):
-        return _checkpoint(selector, root)
+    if selector.endswith(".toml"):
+        return _manifest(selector, root)
+    if "::" in selector or selector.endswith(".py"):
+        return [_file_factory(selector, root)]
+    if "/" in selector or os.sep in selector or selector.endswith(".json"):
+        return [_checkpoint(selector, root)]
+    if entries := _from_zoo(selector):
+        return [_zoo_case(entry) for entry in entries]
+    if is_folder(root / selector):
+        return [_checkpoint(selector, root)]
     if ":" in selector and not selector.startswith(_FAMILY):
-        return _module_factory(selector, root)
-    return _zoo(selector)
-
-
-def is_manifest(selector: str) -> bool:
-    """Whether a selector names a manifest."""
-    return selector.endswith(".toml")
-
-
-def _is_file_factory(selector: str) -> bool:
-    return "::" in selector or selector.endswith(".py")
-
-
-def _is_checkpoint(selector: str) -> bool:
-    return "/" in selector or os.sep in selector or selector.endswith(".json")
+        return [_module_factory(selector, root)]
+    raise _unknown(selector)
 
 
 def _manifest(selector: str, root: Path) -> list[Case]:
@@ -95,7 +81,7 @@ def _manifest(selector: str, root: Path) -> list[Case]:
     return read_manifest(path, selector, select)
 
 
-def _file_factory(selector: str, root: Path) -> list[Case]:
+def _file_factory(selector: str, root: Path) -> Case:
     from pytest_hierexport._cases.factories import check_defined, functions_of, load_from_file
 
     file, _, name = selector.rpartition("::") if "::" in selector else (selector, "", "")
@@ -107,10 +93,10 @@ def _file_factory(selector: str, root: Path) -> list[Case]:
             do=f"name one of its functions: {', '.join(functions_of(path)) or 'it has none'}",
         )
     check_defined(path, name, "a factory named")
-    return [Case(name, partial(load_from_file, path, name), selector, anchor=path)]
+    return Case(name, partial(load_from_file, path, name), selector, anchor=path)
 
 
-def _module_factory(selector: str, root: Path) -> list[Case]:
+def _module_factory(selector: str, root: Path) -> Case:
     from pytest_hierexport._cases.factories import check_defined, find_module, load_from_module
 
     module, _, name = selector.partition(":")
@@ -123,13 +109,13 @@ def _module_factory(selector: str, root: Path) -> list[Case]:
         )
     if found.file is not None:
         check_defined(found.file, name, "a factory named")
-    return [Case(name.rpartition(".")[2], partial(load_from_module, module, name, root), selector, anchor=found.file)]
+    return Case(name.rpartition(".")[2], partial(load_from_module, module, name, root), selector, anchor=found.file)
 
 
-def _checkpoint(selector: str, root: Path) -> list[Case]:
+def _checkpoint(selector: str, root: Path) -> Case:
     from pytest_hierexport._cases.checkpoint import checkpoint_case
 
-    return [checkpoint_case(_existing(selector, root, "a checkpoint folder"), selector)]
+    return checkpoint_case(_existing(selector, root, "a checkpoint folder"), selector)
 
 
 def _existing(text: str, root: Path, what: str) -> Path:
@@ -140,13 +126,6 @@ def _existing(text: str, root: Path, what: str) -> Path:
         nearest(path.name, (other.name for other in path.parent.iterdir())) if is_folder(path.parent) else "no folder"
     )
     raise UsageError(what, found=f"no {text} in {root}", do=f"give a path that exists (near it: {near})")
-
-
-_KINDS: tuple[tuple[Callable[[str], bool], Callable[[str, Path], list[Case]]], ...] = (
-    (is_manifest, _manifest),
-    (_is_file_factory, _file_factory),
-    (_is_checkpoint, _checkpoint),
-)
 
 
 def _from_zoo(selector: str) -> list[Entry]:
@@ -163,20 +142,17 @@ def _from_zoo(selector: str) -> list[Entry]:
     return [entry for name, entry in ZOO.items() if fnmatch.fnmatchcase(name, selector)]
 
 
-def _zoo(selector: str) -> list[Case]:
+def _unknown(selector: str) -> UsageError:
     from pytest_hierexport._cases.zoo import ZOO
 
-    entries = _from_zoo(selector)
-    if not entries:
-        is_family = selector.startswith(_FAMILY)
-        known = {entry.family for entry in ZOO.values()} if is_family else set(ZOO)
-        wanted = selector.removeprefix(_FAMILY)
-        raise UsageError(
-            "a family of the zoo" if is_family else "a model of the zoo, file.py::factory, a manifest or a checkpoint",
-            found=f"no {wanted!r}",
-            do=f"choose from: {nearest(wanted, known)}",
-        )
-    return [_zoo_case(entry) for entry in entries]
+    is_family = selector.startswith(_FAMILY)
+    known = {entry.family for entry in ZOO.values()} if is_family else set(ZOO)
+    wanted = selector.removeprefix(_FAMILY)
+    return UsageError(
+        "a family of the zoo" if is_family else "a model of the zoo, file.py::factory, a manifest or a checkpoint",
+        found=f"no {wanted!r}",
+        do=f"choose from: {nearest(wanted, known)}",
+    )
 
 
 def _zoo_case(entry: Entry) -> Case:

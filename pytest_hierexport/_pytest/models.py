@@ -19,6 +19,7 @@ from pytest_hierexport._pytest.snapshots import unused_ignored
 from pytest_hierexport._pytest.workers import is_worker
 from pytest_hierexport._report.results import SNAPSHOT
 from pytest_hierexport._rules.base import Rule
+from pytest_hierexport._rules.child import end_all
 from pytest_hierexport._text import one_line, printable
 
 if TYPE_CHECKING:
@@ -71,13 +72,8 @@ class ModelsPlugin:
                 "to do: find the conftest or plugin that keeps pytest from collecting the file of the models"
             )
 
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Announce the models that one second process exports once more; identify the session for the cache."""
-        from pytest_hierexport._rules import repeats
-        from pytest_hierexport._rules.must_008 import RULE
-
-        repeated = [_case(item) for item in session.items if _is_ours(item) and _rule(item) is RULE]
-        repeats.announce(repeated, self.run.folder / "repeats")
+    def pytest_collection_finish(self) -> None:
+        """Identify the session for the cache."""
         if self.run.store.cache is not None:
             self.run.store.cache.begin()
 
@@ -120,7 +116,8 @@ class ModelsPlugin:
                 terminalreporter.write_line(f"hierexport: {not_kept}", yellow=True)
 
     def pytest_unconfigure(self) -> None:
-        """Restore the folder for temporary files."""
+        """End the processes that exported again, and restore the folder for temporary files."""
+        end_all()
         keep_temporary_files_in(self._temporary_home)
 
 

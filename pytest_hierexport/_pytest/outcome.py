@@ -90,10 +90,11 @@ def export_into(folder: Path, case: Case) -> tuple[ExportOutcome, Example | None
     try:
         example = case.load()
         from pytest_hierexport._cases.exporting import export_case
+        from pytest_hierexport._onnx.graph import operators
         from pytest_hierexport._snapshot import text
 
         exported = export_case(case, example, folder / _MODEL)
-        hierarchy = text(exported.attribution, exported.operators)
+        hierarchy = text(exported.attribution, operators(exported.model))
     except HierexportError as error:
         if error.__cause__ is not None:
             (folder / _TRACEBACK).write_text("".join(traceback.format_exception(error.__cause__)), encoding="utf-8")

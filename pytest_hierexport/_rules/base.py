@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import TagError, UsageError
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pytest_hierexport._calls.attribution import Attribution
     from pytest_hierexport._cases import Case, Example
 
-__all__ = ["ExportedCase", "Exporter", "Rule", "Violation", "at_most"]
+__all__ = ["ExportedCase", "Exporter", "Rule", "Violation", "at_most", "limited"]
 
 Exporter = Callable[["Case", "Example", Path], object]
 """Writes the tagged ONNX file of a case's example to a path."""
@@ -55,21 +55,18 @@ class Rule:
         Raises:
             UsageError: The check returns something else than violations.
         """
-        returned: object = self.check(exported)
-        if isinstance(returned, Iterable) and not isinstance(returned, str):
-            violations = list(returned)
-            wrong = [_wrong_in(violation) for violation in violations]
-        else:
-            violations, wrong = [], [_with_type(returned)]
-        found = next(filter(None, wrong), None)
-        if found is None:
-            return violations
-        raise UsageError(
-            f"the check of {self.id} to return a list of Violation, or to yield them",
-            found=found,
-            do="return [] where the rule holds; for each place that breaks it give "
-            "Violation(where=…, expected=…, found=…, do=…), all of them texts",
-        )
+        returned: Any = self.check(exported)
+        is_list = isinstance(returned, Iterable) and not isinstance(returned, str)
+        listed: list[Violation] = list(returned) if is_list else []
+        found = next(filter(None, map(_wrong_in, listed)), None) if is_list else _with_type(returned)
+        if found is not None:
+            raise UsageError(
+                f"the check of {self.id} to return a list of Violation, or to yield them",
+                found=found,
+                do="return [] where the rule holds; for each place that breaks it give "
+                "Violation(where=…, expected=…, found=…, do=…), all of them texts",
+            )
+        return listed
 
 
 class ExportedCase:
@@ -141,16 +138,21 @@ class ExportedCase:
         Raises:
             HierexportError: It cannot be exported.
         """
-        (self._exporter or self._capture)(self.case, self.example, path)
+        case, exporter = self._as_exported
+        exporter(case, self.example, path)
         return ExportedCase(
             self.case, path, self._example, self.exporter_name, self.exporter_source, exporter=self._exporter
         )
 
-    def _capture(self, case: Case, example: Example, path: Path) -> object:
+    @property
+    def _as_exported(self) -> tuple[Case, Exporter]:
+        """The case and its exporter."""
         from pytest_hierexport._cases.exporting import export_case
 
+        if self._exporter is not None:
+            return self.case, self._exporter
         # Of `auto`, the capture that served: another one would give another graph.
-        return export_case(replace(case, exporter=self.exporter_name), example, path)
+        return replace(self.case, exporter=self.exporter_name), export_case
 
     def node(self, key: str) -> str:
         """Return a node's key with its tag, as violations name it."""
@@ -158,6 +160,11 @@ class ExportedCase:
             return f"{key} ({self.attribution.tag(key)})"
         except (KeyError, TagError):
             return f"{key} (untagged)"
+
+
+def limited(check: Callable[[ExportedCase], Iterator[Violation]]) -> Callable[[ExportedCase], Iterator[Violation]]:
+    """Decorate a rule's check: its first violations are named, the others counted."""
+    return lambda exported: at_most(check(exported))
 
 
 def at_most(violations: Iterable[Violation], most: int = 20) -> Iterator[Violation]:

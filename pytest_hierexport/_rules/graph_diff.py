@@ -53,18 +53,14 @@ def bare(proto: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
 
 
 def _digest(tensor: onnx.TensorProto, folder: Path) -> None:
+    from onnx.external_data_helper import load_external_data_for_tensor
+
+    if tensor.external_data:
+        load_external_data_for_tensor(tensor, str(folder))
+        tensor.ClearField("external_data")
+        tensor.ClearField("data_location")
     if tensor.HasField("raw_data"):
-        data = tensor.raw_data
-    elif tensor.external_data:
-        stated = {entry.key: entry.value for entry in tensor.external_data}
-        with (folder / stated["location"]).open("rb") as file:
-            file.seek(int(stated.get("offset", 0)))
-            data = file.read(int(stated["length"]) if "length" in stated else -1)
-    else:
-        return
-    tensor.raw_data = hashlib.sha256(data).digest()
-    tensor.ClearField("external_data")
-    tensor.ClearField("data_location")
+        tensor.raw_data = hashlib.sha256(tensor.raw_data).digest()
 
 
 def differences(plain: onnx.ModelProto, found: onnx.ModelProto) -> Iterator[Difference]:

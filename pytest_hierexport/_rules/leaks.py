@@ -1,4 +1,4 @@
-"""Finds paths, users and hosts of this machine in an ONNX file and its sidecar."""
+"""Finds paths, users and hosts of this machine in texts, and lists the texts of an ONNX file and of its sidecar."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import socket
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import Any
 from pytest_hierexport._files.paths import absolute
 from pytest_hierexport._onnx.graph import inventory_proto
 
-__all__ = ["Leak", "Machine", "leaks_in_message", "leaks_in_text"]
+__all__ = ["Machine", "Text", "texts_in_json", "texts_in_message"]
 
 _TOKEN = re.compile(r"""[^\s"'<>()\[\]{},;|]+""")
 """A run of characters that an address may consist of."""
@@ -30,17 +30,8 @@ _LEAST = 3
 """The least length of a folder's path to look for: `/` is everywhere."""
 _DATA = frozenset(("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data"))
 """The fields of tensors that hold numbers."""
-
-
-@dataclass(frozen=True)
-class Leak:
-    """A text that reveals something about the machine."""
-
-    where: str
-    found: str
-    """The path or address."""
-    reveals: str
-    """The thing that it reveals: `the home folder`, `the user's name`."""
+_LISTED = frozenset(("node", "initializer"))
+"""The fields of graphs whose messages are listed by themselves."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +39,8 @@ class Machine:
     """The folders and names that must not appear.
 
     Attributes:
-        folders: A description of each folder, by its absolute path.
-        names: A description of each name, by the name.
+        folders: A description of each folder (`the home folder`), by its absolute path.
+        names: A description of each name (`the user's name`), by the name.
     """
 
     folders: Mapping[str, str]
@@ -61,10 +52,7 @@ class Machine:
         folders: dict[str, str] = {}
         for what, paths in _folders():
             folders.update((path, what) for path in paths if len(path) >= _LEAST and path not in folders)
-        return cls(
-            folders,
-            {name: what for what, name in _names() if name and name != "localhost"},
-        )
+        return cls(folders, {name: what for what, name in _names() if name and name != "localhost"})
 
     def revealed_by(self, text: str, *, is_name: bool = False) -> Iterator[tuple[str, str]]:
         """Yield the paths and addresses in a text that reveal the machine, each with the thing that it reveals.
@@ -74,43 +62,33 @@ class Machine:
             is_name: Whether it is a name of a node or a value, which may look like a path and be none: then only
                 paths that exist count.
         """
-        if not any(word in text for word in self._words):
+        if not any(word in text for words in (self.names, self._forms) for word in words):
             return
-        seen: list[str] = []
-        for pattern, what in self._patterns:
-            for match in pattern.finditer(text):
-                if not any(match[0] in other for other in seen) and (not is_name or _exists(match[0])):
-                    seen.append(match[0])
-                    yield match[0], what
-        for token in _TOKEN.findall(text):
-            whose = self._name_in(token)
-            if whose is not None and not any(path in token for path in seen) and (not is_name or _exists(token)):
-                yield token, whose
-
-    def _name_in(self, token: str) -> str | None:
-        """Return whose name is a part of a path or an address; a word by itself is neither."""
-        if not token.startswith(("/", "~", "\\")) and "://" not in token and "@" not in token and token[1:3] != ":\\":
-            return None
-        parts = re.split(r"[/\\@:~]", token)
-        return next((self.names[part] for part in parts if part in self.names), None)
+        found = [(match[0], self._forms[match[1]]) for match in self._pattern.finditer(text)]
+        for token in _TOKEN.findall(self._pattern.sub(" ", text)):
+            found += [(token, self.names[part]) for part in _parts_of_address(token) if part in self.names][:1]
+        yield from ((part, what) for part, what in found if not is_name or _exists(part))
 
     @cached_property
-    def _words(self) -> tuple[str, ...]:
-        """Words of which every text that reveals anything holds one."""
-        return tuple({*self.names, *(form for folder in self.folders for form in _forms(folder))})
-
-    @cached_property
-    def _patterns(self) -> tuple[tuple[re.Pattern[str], str], ...]:
-        return tuple(
-            (re.compile(f"{_BEFORE}{re.escape(form)}{_BEHIND}"), what)
+    def _forms(self) -> dict[str, str]:
+        """The ways in which the folders are written, with either slash or with a backslash escaped: longest first."""
+        forms = {
+            form: what
             for folder, what in self.folders.items()
-            for form in _forms(folder)
-        )
+            for form in (folder, folder.replace("\\", "/"), folder.replace("\\", "\\\\"))
+        }
+        return dict(sorted(forms.items(), key=lambda form: -len(form[0])))
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        return re.compile(f"{_BEFORE}({'|'.join(map(re.escape, self._forms))}){_BEHIND}")
 
 
-def _forms(folder: str) -> list[str]:
-    """Return the ways in which a path is written: with either slash, and with a backslash escaped."""
-    return list(dict.fromkeys([folder, folder.replace("\\", "/"), folder.replace("\\", "\\\\")]))
+def _parts_of_address(token: str) -> list[str]:
+    """Return the parts of a path or an address; a word by itself is neither."""
+    if not token.startswith(("/", "~", "\\")) and "://" not in token and "@" not in token and token[1:3] != ":\\":
+        return []
+    return re.split(r"[/\\@:~]", token)
 
 
 def _folders() -> Iterator[tuple[str, list[str]]]:
@@ -144,30 +122,31 @@ def _exists(path: str) -> bool:
     return at.is_absolute() and any(os.path.lexists(part) for part in (at, *at.parents) if len(part.parts) > 2)
 
 
-def leaks_in_message(proto: Any, machine: Machine, known: Container[str]) -> Iterator[Leak]:
-    """Yield the leaks in every text of an ONNX message.
+@dataclass(frozen=True)
+class Text:
+    """A text of a file."""
 
-    Args:
-        proto: The model.
-        machine: The folders and names that must not appear.
-        known: Tags, call names and the like: texts that look like paths and are none.
-    """
+    where: str
+    text: str
+    is_name: bool = False
+    """Whether it names something, and may look like a path."""
+
+
+def texts_in_message(proto: Any) -> Iterator[Text]:
+    """Yield every text of an ONNX message; in place of a JSON text, the texts within."""
     parts = inventory_proto(proto)
     for kind, messages in (("node", parts.nodes), ("initializer", parts.initializers)):
         for key, message in messages:
-            yield from _in_fields(f"{kind} {key}", message, machine, known)
-    inside = frozenset(("node", "initializer"))
+            yield from _in_fields(f"{kind} {key}", message)
     # The first graph is the model's own.
     for graph in parts.graphs[1:]:
-        yield from _in_fields(f"graph {graph.name}", graph, machine, known, leave_out=inside)
-    yield from _in_fields("the model", proto, machine, known, leave_out=inside)
+        yield from _in_fields(f"graph {graph.name}", graph)
+    yield from _in_fields("the model", proto)
 
 
-def _in_fields(
-    where: str, message: Any, machine: Machine, known: Container[str], *, leave_out: frozenset[str] = frozenset()
-) -> Iterator[Leak]:
+def _in_fields(where: str, message: Any) -> Iterator[Text]:
     for field, value in message.ListFields():
-        if field.name in _DATA or field.name in leave_out:
+        if field.name in _DATA | _LISTED:
             continue
         place = f"{where}, {field.name}"
         for i, item in enumerate(value if field.is_repeated else [value]):
@@ -175,41 +154,31 @@ def _in_fields(
             if field.message_type is not None:
                 # A node's subgraphs are listed by themselves.
                 if field.name not in {"g", "graphs"}:
-                    yield from _in_fields(inner, item, machine, known, leave_out=leave_out)
+                    yield from _in_fields(inner, item)
             elif isinstance(item, (str, bytes)):
                 # The tool that writes the file names the graph; nodes and values may be named by the paths of modules.
                 is_name = field.name in {"name", "input", "output"} and message.DESCRIPTOR.name != "GraphProto"
-                text = item if isinstance(item, str) else item.decode("utf-8", "replace")
-                yield from leaks_in_text(inner, text, machine, known, is_name=is_name)
+                yield from texts_in_json(
+                    inner, item if isinstance(item, str) else item.decode("utf-8", "replace"), is_name=is_name
+                )
 
 
-def leaks_in_text(
-    where: str, text: str, machine: Machine, known: Container[str], *, is_name: bool = False
-) -> Iterator[Leak]:
-    """Yield the leaks in a text; where it is JSON, in the texts within."""
-    if text in known:
-        return
-    if text.startswith(("{", "[")):
-        try:
-            yield from _in_json(where, json.loads(text), machine, known)
-        except (ValueError, RecursionError):
-            pass
-        else:
-            return
-    for found, what in machine.revealed_by(text, is_name=is_name):
-        yield Leak(where, found, what)
+def texts_in_json(where: str, text: str, *, is_name: bool = False) -> Iterator[Text]:
+    """Yield the texts within a JSON document, its keys included; another text as it is."""
+    try:
+        document = json.loads(text) if text.startswith(("{", "[")) else None
+    except (ValueError, RecursionError):
+        document = None
+    yield from [Text(where, text, is_name)] if document is None else _in_json(where, document)
 
 
-def _in_json(where: str, value: Any, machine: Machine, known: Container[str]) -> Iterator[Leak]:
-    """Yield the leaks in the texts of a JSON document, its keys included."""
+def _in_json(where: str, value: Any) -> Iterator[Text]:
     if isinstance(value, str):
-        if value not in known:
-            yield from (Leak(where, found, what) for found, what in machine.revealed_by(value))
+        yield Text(where, value)
     elif isinstance(value, Mapping):
         for key, part in value.items():
-            if key not in known:
-                yield from (Leak(where, found, what) for found, what in machine.revealed_by(key, is_name=True))
-            yield from _in_json(f"{where}, {key}", part, machine, known)
+            yield Text(where, key, is_name=True)
+            yield from _in_json(f"{where}, {key}", part)
     elif isinstance(value, list):
         for part in value:
-            yield from _in_json(where, part, machine, known)
+            yield from _in_json(where, part)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._calls.hierarchy import decode, is_torch_nn
 from pytest_hierexport._errors import TagError
 from pytest_hierexport._onnx import codec
 from pytest_hierexport._onnx.graph import inventory_proto
-from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, at_most
+from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, limited
 
 if TYPE_CHECKING:
     import onnx
@@ -20,22 +21,16 @@ if TYPE_CHECKING:
 __all__ = ["RULE"]
 
 
+@limited
 def _check(exported: ExportedCase) -> Iterator[Violation]:
     try:
         hierarchy = codec.hierarchy_from_entries(_entries(exported.proto))
     except TagError as error:
         yield Violation(exported.path.name, error.expected, error.found, error.do)
         return
-    yield from at_most(_violations(exported, hierarchy))
-
-
-def _violations(exported: ExportedCase, hierarchy: Hierarchy) -> Iterator[Violation]:
-    found: dict[str, tuple[str, str] | None] = {}
+    block_of = cache(partial(_building_block, hierarchy))
     for where, tag in _tags(exported.proto):
-        if tag not in found:
-            found[tag] = _building_block(tag, hierarchy)
-        block = found[tag]
-        if block is not None:
+        if block := block_of(tag):
             segment, cls = block
             yield Violation(
                 f"{where} ({tag})",
@@ -71,17 +66,17 @@ def _tags_in(doc_string: str) -> Iterator[str]:
     yield from (tag for tag in (path, *(tags if isinstance(tags, list) else ())) if isinstance(tag, str))
 
 
-def _building_block(tag: str, hierarchy: Hierarchy) -> tuple[str, str] | None:
+def _building_block(hierarchy: Hierarchy, tag: str) -> tuple[str, str] | None:
     """Return the first segment of a tag that resolves to a class of `torch.nn` that is not among the kept ones."""
     segments = [segment for segment in tag.split("/") if segment]
     for depth, segment in enumerate(segments, 1):
-        cls = _class_of("/" + "/".join(segments[:depth]), segment, hierarchy)
+        cls = _class_of(hierarchy, "/" + "/".join(segments[:depth]), segment)
         if cls is not None and is_torch_nn(cls) and cls not in hierarchy.keep:
             return segment, cls
     return None
 
 
-def _class_of(tag: str, segment: str, hierarchy: Hierarchy) -> str | None:
+def _class_of(hierarchy: Hierarchy, tag: str, segment: str) -> str | None:
     """Return the class that a segment names: of its call, else of a call of that class name, else of `torch.nn`."""
     try:
         return hierarchy.resolve(tag).cls
@@ -90,13 +85,9 @@ def _class_of(tag: str, segment: str, hierarchy: Hierarchy) -> str | None:
     classes = {call.cls for call in hierarchy.values() if call.class_name == name}
     if classes:
         return min(classes, key=is_torch_nn)
-    return _in_torch(decode(name))
-
-
-def _in_torch(name: str) -> str | None:
     from torch import nn
 
-    cls = getattr(nn, name, None)
+    cls = getattr(nn, decode(name), None)
     return f"{cls.__module__}.{cls.__qualname__}" if isinstance(cls, type) else None
 
 

@@ -18,10 +18,12 @@ _PLACES = ("metadata", "doc_string")
 
 
 def _check(exported: ExportedCase) -> Iterator[Violation]:
+    from pytest_hierexport._onnx.proto_tags import TaggedProto
+
     read: dict[str, Attribution] = {}
     for place in _PLACES:
         try:
-            attribution = _read(exported, place)
+            attribution = TaggedProto(exported.proto).read(place)
         except TagError as error:
             yield Violation(f"{exported.path.name}, {place}", error.expected, error.found, error.do)
             return
@@ -37,13 +39,6 @@ def _check(exported: ExportedCase) -> Iterator[Violation]:
         return
     yield from at_most(_untagged(exported, read))
     yield from at_most(_derived(exported, next(iter(read.values()))))
-
-
-def _read(exported: ExportedCase, place: str) -> Attribution | None:
-    """Return the attribution in one place; None where no node has any there."""
-    from pytest_hierexport._onnx.proto_tags import TaggedProto
-
-    return TaggedProto(exported.proto).read(place)
 
 
 def _untagged(exported: ExportedCase, read: dict[str, Attribution]) -> Iterator[Violation]:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, at_most
+from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, limited
 
 __all__ = ["RULE"]
 
 
+@limited
 def _check(exported: ExportedCase) -> Iterator[Violation]:
-    yield from at_most(_violations(exported))
-
-
-def _violations(exported: ExportedCase) -> Iterator[Violation]:
     from pytest_hierexport._onnx.storage import load_proto
     from pytest_hierexport._rules.graph_diff import bare, differences
     from pytest_hierexport._rules.plain import plain_proto

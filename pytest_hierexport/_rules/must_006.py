@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, at_most
+from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, limited
 
 __all__ = ["RULE"]
 
 
+@limited
 def _check(exported: ExportedCase) -> Iterator[Violation]:
-    yield from at_most(_violations(exported))
-
-
-def _violations(exported: ExportedCase) -> Iterator[Violation]:
     from pytest_hierexport._rules.output_diff import differences
 
-    example = exported.example
     try:
-        for difference in differences(example, exported.path, exported.case.tolerances):
+        for difference in differences(exported.example, exported.path, exported.case.tolerances):
             yield Violation(
                 difference.output,
                 difference.expected,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._errors import TagError, UsageError
-from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, at_most
+from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, limited
 
 if TYPE_CHECKING:
     from pytest_hierexport._calls.attribution import Attribution
@@ -14,25 +14,24 @@ if TYPE_CHECKING:
 __all__ = ["RULE"]
 
 
+@limited
 def _check(exported: ExportedCase) -> Iterator[Violation]:
+    from pytest_hierexport._proof import prove
+
     example = exported.example
     try:
         attribution = exported.attribution
-        from pytest_hierexport._proof import prove
-
         proof = prove(example, exported.path, attribution, tolerances=exported.case.tolerances)
     except (TagError, UsageError) as error:
         yield Violation(exported.path.name, error.expected, error.found, error.do)
         return
-    yield from at_most(
-        Violation(
+    for name, verdict in proof.unproven.items():
+        yield Violation(
             _call(name, attribution),
             "a call whose nodes turn its inputs into its outputs",
             f"{verdict.reason}: {verdict.value} ({verdict.tag or _untagged(verdict.value, exported)})",
             "find what moved the value to another call, and carry origins through it; docs/proof.md says what is shown",
         )
-        for name, verdict in proof.unproven.items()
-    )
 
 
 def _untagged(value: str | None, exported: ExportedCase) -> str:

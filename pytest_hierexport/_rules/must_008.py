@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, at_most
+from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, limited
 
 if TYPE_CHECKING:
     from pytest_hierexport._rules.repeats import Repeat
@@ -18,11 +17,12 @@ _SAME = "the same from a second process, under another hash seed"
 _DO = "look for what depends on the order of a set, on hash() or id(), on the time, or on random numbers without a seed"
 
 
+@limited
 def _check(exported: ExportedCase) -> Iterator[Violation]:
     from pytest_hierexport._rules.repeats import repeat_of
 
     with repeat_of(exported) as repeat:
-        yield from at_most(_violations(exported, repeat))
+        yield from _violations(exported, repeat)
 
 
 def _violations(exported: ExportedCase, repeat: Repeat) -> Iterator[Violation]:
@@ -34,13 +34,11 @@ def _violations(exported: ExportedCase, repeat: Repeat) -> Iterator[Violation]:
         return
     folder = exported.path.parent
     changed = [name for name in _files(exported, repeat) if digest(folder / name) != repeat.files.get(name, "")]
-    if not changed:
-        shutil.rmtree(repeat.folder, ignore_errors=True)
-    elif state_digest(exported.example) != repeat.state:
+    if changed and state_digest(exported.example) != repeat.state:
         yield Violation("the model and its inputs", f"weights and inputs, {_SAME}", "others", f"in the factory, {_DO}")
-    else:
-        for name in changed:
-            yield from _differences(folder / name, repeat.folder / name, is_model=name == exported.path.name)
+        return
+    for name in changed:
+        yield from _differences(folder / name, repeat.folder / name, is_model=name == exported.path.name)
 
 
 def _files(exported: ExportedCase, repeat: Repeat) -> list[str]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_hierexport._errors import TagError
 from pytest_hierexport._onnx import codec, sidecar
 from pytest_hierexport._onnx.graph import inventory_proto
-from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, at_most
+from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, limited
 from pytest_hierexport._rules.graph_diff import Difference
 
 if TYPE_CHECKING:
@@ -28,11 +28,8 @@ _LONGEST = 300
 _NOTHING = "nothing"
 
 
+@limited
 def _check(exported: ExportedCase) -> Iterator[Violation]:
-    yield from at_most(_violations(exported))
-
-
-def _violations(exported: ExportedCase) -> Iterator[Violation]:
     path = sidecar.sidecar_path(exported.path)
     try:
         beside = sidecar.sidecar_beside(exported.path)
@@ -93,13 +90,10 @@ def _in_texts(proto: onnx.ModelProto, beside: Sidecar) -> Iterator[Difference]:
     # Others may write namespaces where we do not.
     shared = {codec.NAMESPACE} if tags in codec.WITH_METADATA else set()
     for (where, message), (_, anew) in zip(_tagged(proto), _tagged(said), strict=True):
-        found, wanted = (_entries(each, shared) for each in (message, anew))
+        found, wanted = (_texts(each, shared) for each in (message, anew))
         for key in sorted(found.keys() | wanted.keys()):
             if found.get(key) != wanted.get(key):
                 yield Difference(f"{where}, {key}", _shown(wanted.get(key)), _shown(found.get(key)))
-        doc, doc_anew = (getattr(each, "doc_string", "") for each in (message, anew))
-        if doc != doc_anew:
-            yield Difference(f"{where}, doc_string", doc_anew or _NOTHING, doc or _NOTHING)
 
 
 def _places(proto: onnx.ModelProto) -> codec.Tags:
@@ -121,13 +115,15 @@ def _tagged(proto: onnx.ModelProto) -> Iterator[tuple[str, Any]]:
     yield from ((f"initializer {key}", tensor) for key, tensor in parts.initializers)
 
 
-def _entries(message: Any, shared: set[str]) -> dict[str, list[str]]:
-    """Return the values of a message's metadata entries that are ours, by key: a damaged file may repeat one."""
-    entries: dict[str, list[str]] = defaultdict(list)
+def _texts(message: Any, shared: set[str]) -> dict[str, list[str]]:
+    """Return the texts of a message that are ours, by key: a damaged file may repeat one."""
+    texts: dict[str, list[str]] = defaultdict(list)
     for entry in message.metadata_props:
         if entry.key.startswith("hierexport.") or entry.key in shared:
-            entries[entry.key].append(entry.value)
-    return entries
+            texts[entry.key].append(entry.value)
+    if doc_string := getattr(message, "doc_string", ""):
+        texts["doc_string"] = [doc_string]
+    return texts
 
 
 def _shown(values: list[str] | None) -> str:

@@ -6,36 +6,40 @@ from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._errors import TagError
-from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, at_most
+from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, limited
 
 if TYPE_CHECKING:
     from pytest_hierexport._calls.hierarchy import Hierarchy
-    from pytest_hierexport._rules.leaks import Leak
+    from pytest_hierexport._rules.leaks import Text
 
 __all__ = ["RULE"]
 
 
+@limited
 def _check(exported: ExportedCase) -> Iterator[Violation]:
-    yield from at_most(
-        Violation(
-            leak.where,
-            "no path, user or host of the machine that exports",
-            f"{leak.found}, which reveals {leak.reveals}",
-            "find who writes it: an exporter's metadata, a stack trace, a path in a class or a constant of the model",
-        )
-        for leak in _leaks(exported)
-    )
-
-
-def _leaks(exported: ExportedCase) -> Iterator[Leak]:
-    from pytest_hierexport._onnx.storage import sidecar_path
-    from pytest_hierexport._rules.leaks import Machine, leaks_in_message, leaks_in_text
+    from pytest_hierexport._rules.leaks import Machine
 
     machine, known = Machine.this(), _known(exported)
-    yield from leaks_in_message(exported.proto, machine, known)
+    for text in _texts(exported):
+        if text.text in known:
+            continue
+        for found, what in machine.revealed_by(text.text, is_name=text.is_name):
+            yield Violation(
+                text.where,
+                "no path, user or host of the machine that exports",
+                f"{found}, which reveals {what}",
+                "find its writer: an exporter's metadata, a stack trace, a path in a class or a constant of the model",
+            )
+
+
+def _texts(exported: ExportedCase) -> Iterator[Text]:
+    from pytest_hierexport._onnx.storage import sidecar_path
+    from pytest_hierexport._rules.leaks import texts_in_json, texts_in_message
+
+    yield from texts_in_message(exported.proto)
     beside = sidecar_path(exported.path)
     if beside.exists():
-        yield from leaks_in_text(beside.name, beside.read_text(encoding="utf-8", errors="replace"), machine, known)
+        yield from texts_in_json(beside.name, beside.read_text(encoding="utf-8", errors="replace"))
 
 
 class _Names(Container[str]):

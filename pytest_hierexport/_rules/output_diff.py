@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -68,11 +68,11 @@ def differences(example: Example, path: Path, tolerances: Mapping[str, float]) -
     proto = load_proto(path)
     feeds = feeds_of(example, proto)
     run = partial(run_graph, proto, feeds, folder=path.parent, optimized=True)
-    outputs = _Outputs.of(proto, run(_names(proto)))
+    outputs = _outputs(proto, run)
     tried: dict[Mode, list[OutputDifference]] = {}
     for mode in _MODES:
         try:
-            tried[mode] = list(outputs.differences(run_model(example, mode), tolerances))
+            tried[mode] = list(_differences(proto.graph, outputs, run_model(example, mode), tolerances))
         except ModelError as error:
             failure = error
             continue
@@ -86,8 +86,8 @@ def differences(example: Example, path: Path, tolerances: Mapping[str, float]) -
         best = min(tried, key=lambda mode: _count(tried[mode]))
         run = partial(run_graph, inlined, feeds, folder=path.parent, optimized=True)
         with suppress(ModelError), following_choices(inlined, feeds, run):
-            outputs = _Outputs.of(inlined, run(_names(inlined)))
-            found.append(list(outputs.differences(run_model(example, best), tolerances)))
+            outputs = _outputs(inlined, run)
+            found.append(list(_differences(inlined.graph, outputs, run_model(example, best), tolerances)))
     yield from min(found, key=_count)
 
 
@@ -103,36 +103,27 @@ _MODES = (Mode.PLAIN, Mode.EXPORTING, Mode.TRACING)
 """A model may return something else while it is captured; the values that its users get come first."""
 
 
-def _names(proto: onnx.ModelProto) -> list[str]:
-    """Return the names of the graph's outputs, each once: a list of outputs may repeat a value."""
-    return list(dict.fromkeys(output.name for output in proto.graph.output))
+def _outputs(proto: onnx.ModelProto, run: Callable[[Sequence[str]], Iterable[Fetched]]) -> dict[str, _Output]:
+    # Each once: a list of outputs may repeat a value.
+    values = run(list(dict.fromkeys(output.name for output in proto.graph.output)))
+    return {value.name: _Output(value.arrays[0], value.dtype or value.arrays[0].dtype.name) for value in values}
 
 
-@dataclass(frozen=True)
-class _Outputs:
-    """The outputs of the graph."""
-
-    proto: onnx.ModelProto
-    found: Mapping[str, _Output]
-
-    @classmethod
-    def of(cls, proto: onnx.ModelProto, fetched: Iterable[Fetched]) -> _Outputs:
-        values = ((value.name, value.arrays[0], value.dtype) for value in fetched)
-        return cls(proto, {name: _Output(array, dtype or array.dtype.name) for name, array, dtype in values})
-
-    def differences(self, output: Any, tolerances: Mapping[str, float]) -> Iterator[OutputDifference]:
-        """Yield the differences from what the model returned."""
-        names = [output.name for output in self.proto.graph.output]
-        expected = _returned(output, len(names))
-        if len(expected) != len(names):
-            said = f"{len(expected)}, one for each tensor that the model returns"
-            yield OutputDifference(_ALL, said, f"{len(names)}")
-            return
-        rounding = Rounding(self.proto.graph, tolerances)
-        for name, (place, wanted) in zip(names, expected.items(), strict=True):
-            tolerance = max(rounding.inherited(name), tolerance_of(wanted.dtype, tolerances))
-            for text, other in _compared(wanted, self.found[name], tolerance):
-                yield OutputDifference(f"output {name} (the model's {place})", text, other)
+def _differences(
+    graph: onnx.GraphProto, found: Mapping[str, _Output], returned: Any, tolerances: Mapping[str, float]
+) -> Iterator[OutputDifference]:
+    """Yield the differences between the graph's outputs and what the model returned."""
+    names = [output.name for output in graph.output]
+    expected = _returned(returned, len(names))
+    if len(expected) != len(names):
+        said = f"{len(expected)}, one for each tensor that the model returns"
+        yield OutputDifference(_ALL, said, f"{len(names)}")
+        return
+    rounding = Rounding(graph, tolerances)
+    for name, (place, wanted) in zip(names, expected.items(), strict=True):
+        tolerance = max(rounding.inherited(name), tolerance_of(wanted.dtype, tolerances))
+        for text, other in _compared(wanted, found[name], tolerance):
+            yield OutputDifference(f"output {name} (the model's {place})", text, other)
 
 
 def _returned(output: Any, count: int) -> dict[str, _Output]:
@@ -140,7 +131,8 @@ def _returned(output: Any, count: int) -> dict[str, _Output]:
     leaves = {f"output{place}{label}": part for place, leaf in _leaves(output) for label, part in walk(leaf)}
     tensors = {place: leaf for place, leaf in leaves.items() if isinstance(leaf, torch.Tensor)}
     counted = leaves if len(tensors) != count == len(leaves) else tensors
-    return {place: _as_output(leaf) for place, leaf in counted.items()}
+    arrays = {place: array_of(torch.as_tensor(leaf)) for place, leaf in counted.items()}
+    return {place: _Output(array, array.dtype.name) for place, array in arrays.items()}
 
 
 def _leaves(output: Any) -> list[tuple[str, Any]]:
@@ -149,12 +141,6 @@ def _leaves(output: Any) -> list[tuple[str, Any]]:
         return [(pytree.keystr(path), leaf) for path, leaf in pytree.tree_leaves_with_path(output)]
     except ValueError:
         return [(f"[{i}]", leaf) for i, leaf in enumerate(pytree.tree_leaves(output))]
-
-
-def _as_output(leaf: Any) -> _Output:
-    tensor = leaf if isinstance(leaf, torch.Tensor) else torch.tensor(leaf)
-    array = array_of(tensor)
-    return _Output(array, array.dtype.name)
 
 
 def _compared(wanted: _Output, found: _Output, tolerance: float) -> Iterator[tuple[str, str]]:

@@ -3,7 +3,7 @@
 It imports nothing of the package that it lies in, and is run as a file, in a process of its own. MUST-005 starts it
 isolated and sends it examples on standard input; by hand it exports what a factory returns:
 
-    python -I peer.py --serve
+    python -I peer.py
     python peer.py package.module:factory OUT.onnx [--exporter dynamo] [--opset N]
 
 where the factory returns `(model, args, kwargs)`.
@@ -35,7 +35,7 @@ from torch.utils import _pytree as pytree
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["PEERS", "plain_export", "plain_torchscript_export", "plain_transformers_export", "save"]
+__all__ = ["PEERS", "plain_export", "plain_torchscript_export", "plain_transformers_export", "save", "serve"]
 
 
 def plain_export(
@@ -108,12 +108,13 @@ def plain_torchscript_export(
 ) -> ir.Model:
     """Return what `torch.onnx.export(dynamo=False)` gives; arguments as for :func:`plain_export`.
 
+    The model is traced behind a module that takes and gives the tensors among its inputs and outputs.
+
     Args:
-        model: The model. One that takes anything but tensors by position, or gives anything but tensors, is traced
-            behind a module that takes and gives the tensors among them.
+        model: The model.
         args: Its positional inputs.
         kwargs: Its keyword inputs.
-        opset: The ONNX opset; None takes the exporter's own choice.
+        opset: The ONNX opset.
         dynamic_shapes: The names of dynamic axes, by the name of the graph's input and the axis.
         input_names: Names for the graph's inputs.
         output_names: Names for the graph's outputs.
@@ -215,34 +216,33 @@ def save(model: ir.Model, path: Path) -> None:
     ir.save(model, path, external_data=f"{path.name}.data")
 
 
-def serve() -> None:
-    """Answer requests, a line of JSON each, until standard input ends; see :func:`_answer`."""
-    # What a model prints must not be taken for an answer.
+def serve(answer: Callable[..., Any]) -> None:
+    """Answer requests, a line of JSON with the arguments each, until standard input ends."""
+    # Output of a model is no answer.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     requests: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(requests,), daemon=True).start()
     while True:
-        answer = _answer(**json.loads(requests.get()))
-        print(json.dumps(answer), file=answers, flush=True)
+        print(json.dumps(answer(**json.loads(requests.get()))), file=answers, flush=True)
 
 
 def _receive(requests: queue.SimpleQueue[str]) -> None:
-    """Pass requests on; end this process with the one that sent them, also in the middle of an export."""
+    """Queue requests; end this process with the one that sent them, also in the middle of an export."""
     for request in sys.stdin:
         requests.put(request)
     os._exit(0)
 
 
 def _answer(path: Sequence[str], without: Sequence[str], exporter: str, example: str, onnx: str) -> str:
-    """Export an example; return what went wrong, the empty text where nothing did.
+    """Export an example; return its error, the empty text without one.
 
     Args:
         path: The `sys.path` to import the example's classes from.
-        without: Modules that must not be imported, not even by the example's own.
+        without: Modules that nothing may import, the example's own code included.
         exporter: The name of the plain exporter.
         example: A file of `torch.save` that holds the model, its inputs, and the options by name.
-        onnx: Where to write the ONNX file.
+        onnx: The ONNX file to write.
     """
     sys.path[:] = path
     # Python's own way to make an import fail.
@@ -256,18 +256,17 @@ def _answer(path: Sequence[str], without: Sequence[str], exporter: str, example:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Export what a factory makes, or serve."""
+    """Export what a factory makes; without one, answer requests."""
     parser = argparse.ArgumentParser(description="Export a model with the plain exporter.")
     parser.add_argument("factory", nargs="?", help="package.module:function; returns (model, args, kwargs)")
     parser.add_argument("path", nargs="?", type=Path, help="where to write the ONNX file")
     parser.add_argument("--exporter", choices=list(PEERS), default="dynamo")
     parser.add_argument("--opset", type=int)
-    parser.add_argument("--serve", action="store_true", help="export the examples that standard input names")
     options = parser.parse_args(arguments)
-    if options.serve:
-        serve()
+    if options.factory is None:
+        serve(_answer)
     if options.path is None:
-        parser.error("a factory and a path, or --serve")
+        parser.error("a factory and a path")
     sys.path.insert(0, "")
     model, args, kwargs = pkgutil.resolve_name(options.factory)()
     save(PEERS[options.exporter](model, args, kwargs, opset=options.opset), options.path)

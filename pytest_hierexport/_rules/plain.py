@@ -8,15 +8,12 @@ without any of our patches.
 
 from __future__ import annotations
 
-import atexit
-import json
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import NoVerdictError, in_words, raise_if_disk_full
+from pytest_hierexport._rules.child import ChildEndedError, ChildProcess
 
 if TYPE_CHECKING:
     import onnx
@@ -28,7 +25,6 @@ __all__ = ["PlainProcess", "plain_process", "plain_proto"]
 
 _OURS = ("pytest_hierexport._export",)
 """The modules that the process refuses to import. An example may be built by others of this package, as the zoo is."""
-_NAME = "plain.onnx"
 
 
 def plain_proto(exported: ExportedCase) -> onnx.ModelProto:
@@ -40,15 +36,17 @@ def plain_proto(exported: ExportedCase) -> onnx.ModelProto:
         NoVerdictError: The plain exporter cannot export the model.
         DiskFullError: There is no room for the file.
     """
-    from pytest_hierexport._files.temporary import temporary_folder
+    from pytest_hierexport._files.temporary import temporary_folder, temporary_home
     from pytest_hierexport._onnx.storage import load_proto
     from pytest_hierexport._rules.graph_diff import bare
     from pytest_hierexport._rules.peer import PEERS
 
     exporter = exported.exporter_name if exported.exporter_name in PEERS else "dynamo"
-    options = _options(exported, exporter)
+    options = {"opset": exported.case.opset, "dynamic_shapes": exported.example.dynamic_shapes}
+    if exporter == "torchscript":
+        options |= {**_interface(exported.proto.graph), "folder": temporary_home()}
     with temporary_folder() as folder:
-        path = Path(folder) / _NAME
+        path = Path(folder) / "plain.onnx"
         if plain_process().export(exporter, exported.example, options, path):
             _export_here(exporter, exported.example, options, path)
         return bare(load_proto(path), path.parent)
@@ -75,15 +73,6 @@ def _no_peer(exporter: str, why: str) -> NoVerdictError:
     )
 
 
-def _options(exported: ExportedCase, exporter: str) -> dict[str, Any]:
-    from pytest_hierexport._files.temporary import temporary_home
-
-    options = {"opset": exported.case.opset, "dynamic_shapes": exported.example.dynamic_shapes}
-    if exporter == "torchscript":
-        options |= {**_interface(exported.proto.graph), "folder": temporary_home()}
-    return options
-
-
 def _interface(graph: onnx.GraphProto) -> dict[str, Any]:
     """Return the names of inputs, outputs and dynamic axes, for an exporter that knows inputs by name alone."""
     initializers = {tensor.name for tensor in graph.initializer}
@@ -99,15 +88,15 @@ def _interface(graph: onnx.GraphProto) -> dict[str, Any]:
     }
 
 
-class PlainProcess:
-    """An isolated Python process that runs `peer.py`; started at the first request, and again after it has died."""
+class PlainProcess(ChildProcess):
+    """An isolated Python process that runs `peer.py`."""
 
     def __init__(self) -> None:
         """Start nothing yet."""
-        self._process: subprocess.Popen[str] | None = None
+        super().__init__("-I", str(Path(__file__).with_name("peer.py")))
 
     def export(self, exporter: str, example: Example, options: dict[str, Any], path: Path) -> str:
-        """Export an example; return why there is no file, the empty text where there is one.
+        """Export an example; return the error that left no file, the empty text where there is one.
 
         Raises:
             NoVerdictError: The export ended the process; here it would do the same.
@@ -121,53 +110,11 @@ class PlainProcess:
         except Exception as error:  # noqa: BLE001  # what cannot be pickled says so in many ways
             raise_if_disk_full(error)
             return in_words(error)
-        request = {
-            "path": [folder for folder in sys.path if isinstance(folder, str)],
-            "without": _OURS,
-            "exporter": exporter,
-            "example": str(sent),
-            "onnx": str(path),
-        }
-        answer = self._ask(json.dumps(request))
-        sent.unlink()
-        if not answer:
-            raise _no_peer(exporter, f"its process ended with {self.close()}")
-        return str(json.loads(answer))
-
-    def _ask(self, request: str) -> str:
-        """Return the answer to a request; the empty text where the process has ended."""
-        process = self._started()
         try:
-            print(request, file=process.stdin, flush=True)
-            return next(iter(process.stdout or ()), "")
-        except BrokenPipeError:
-            return ""
-
-    def _started(self) -> subprocess.Popen[str]:
-        if self._process is None:
-            from pytest_hierexport._rules import peer
-
-            self._process = subprocess.Popen(  # noqa: S603  # our own file
-                [sys.executable, "-I", str(peer.__file__), "--serve"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                encoding="utf-8",
-            )
-        return self._process
-
-    def close(self) -> int | None:
-        """End the process and return its exit code; None where there is no process."""
-        process, self._process = self._process, None
-        if process is None:
-            return None
-        process.communicate()
-        return process.returncode
+            return str(self.ask(without=_OURS, exporter=exporter, example=str(sent), onnx=str(path)))
+        except ChildEndedError as ended:
+            raise _no_peer(exporter, f"its process {ended}") from None
 
 
-@cache
-def plain_process() -> PlainProcess:
-    """Return the one process that serves this one."""
-    process = PlainProcess()
-    atexit.register(process.close)
-    return process
+plain_process = cache(PlainProcess)
+"""Returns the one process that serves this one."""

@@ -34,7 +34,14 @@ def rules(ids: Iterable[str] | None = None, extra: Iterable[Rule] = ()) -> list[
     Raises:
         UsageError: No rule has one of the ids, or two rules share one.
     """
-    known = _by_id((*built_in(), *extra))
+    known: dict[str, Rule] = {}
+    for rule in (*built_in(), *extra):
+        if (other := known.setdefault(rule.id, rule)) is not rule:
+            raise UsageError(
+                f"one rule of the id {rule.id}",
+                found=f"two: {other.promise!r} and {rule.promise!r}",
+                do="give the project's own rule another id",
+            )
     if ids is None:
         return list(known.values())
     wanted = set(ids)
@@ -46,16 +53,3 @@ def rules(ids: Iterable[str] | None = None, extra: Iterable[Rule] = ()) -> list[
             do=f"choose from {', '.join(near or known)}",
         )
     return [rule for rule in known.values() if rule.cardinal or rule.id in wanted]
-
-
-def _by_id(all_rules: Iterable[Rule]) -> dict[str, Rule]:
-    known: dict[str, Rule] = {}
-    for rule in all_rules:
-        if rule.id in known:
-            raise UsageError(
-                f"one rule of the id {rule.id}",
-                found=f"two: {known[rule.id].promise!r} and {rule.promise!r}",
-                do="give the project's own rule another id",
-            )
-        known[rule.id] = rule
-    return known

@@ -11,7 +11,7 @@ from pytest_hierexport._calls.attribution import Origin, Origins
 from pytest_hierexport._errors import HierexportError, raise_if_disk_full
 from pytest_hierexport._files.temporary import temporary_folder
 from pytest_hierexport._rules.base import ExportedCase, Violation
-from pytest_hierexport._rules.old_names import Asked, Watch
+from pytest_hierexport._rules.old_names import Watch
 from pytest_hierexport._rules.renaming import CannotRenameError, Renaming, renamed
 from pytest_hierexport._rules.source import shown
 
@@ -49,17 +49,14 @@ def renaming_violations(exported: ExportedCase, files: Iterable[Path] = ()) -> I
             violations = list(_compared(exported, watch, printed=False))
         except _ChangedError as changed:
             violations = [changed.violation]
-    yield from map(_of_asked, sorted(watch.asked) if watch else ())
+    for asked in sorted(watch.asked) if watch else ():
+        yield Violation(
+            f"{shown(asked.path)}:{asked.line}",
+            "code that asks the model for no module or parameter by a name of its own",
+            f"{asked.name!r}, asked for while the model was exported under other names",
+            "walk the modules as they come, or let the user name what is special",
+        )
     yield from violations
-
-
-def _of_asked(asked: Asked) -> Violation:
-    return Violation(
-        f"{shown(asked.path)}:{asked.line}",
-        "code that asks the model for no module or parameter by a name of its own",
-        f"{asked.name!r}, asked for while the model was exported under other names",
-        "walk the modules as they come, or let the user name what is special",
-    )
 
 
 def _compared(exported: ExportedCase, watch: Watch | None, *, printed: bool) -> Iterator[Violation]:

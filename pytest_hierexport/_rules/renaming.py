@@ -3,8 +3,9 @@
 Renaming changes no computation. So an exporter that knows no model gives the same graph with renamed tags; one that
 decides by a name gives another graph or other tags.
 
-A class is renamed through a generated subclass, an attribute by its key in the module's registries, which still
-answer to the old name. What keeps its name:
+A class is renamed through a generated subclass, an attribute by its key in the module's registries. These still resolve
+the old name, for models write as well as read by it: transformers' dynamic rotary embeddings call
+`register_buffer("inv_freq", …)` in their forward, others look into `_modules`. These names stay:
 
 - keys of lists and dicts, which are positions and data, not attributes;
 - a module whose class `torch.nn` defines, whole: its class has no segment in a tag, its names are torch's and the
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["CannotRenameError", "Renaming", "renamed"]
 
 _REGISTRIES = ("_modules", "_parameters", "_buffers")
+_NOT_SAVED = "_non_persistent_buffers_set"
 
 
 class CannotRenameError(HierexportError):
@@ -41,39 +43,30 @@ class CannotRenameError(HierexportError):
 
 @dataclass(frozen=True)
 class Renaming:
-    """A map of every renamed path, class and tensor, old to new."""
+    """A map of every renamed path and class, old to new."""
 
     paths: Mapping[str, str]
     """Every encoded path of a module instance."""
     classes: Mapping[str, str]
     """Every qualified class that was renamed."""
-    tensors: Mapping[str, str]
-    """Every dotted name of a parameter or buffer, as `named_parameters` writes it."""
 
     @property
     def reverse(self) -> Renaming:
         """New to old."""
-        paths, classes, tensors = (
-            {new: old for old, new in names.items()} for names in (self.paths, self.classes, self.tensors)
-        )
-        return Renaming(paths, classes, tensors)
-
-    def call(self, call: Call) -> Call:
-        """Return the call under its new names."""
-        parent = None if call.parent is None else self.call_name(call.parent)
-        return Call(self._path(call.path), call.index, self.classes.get(call.cls, call.cls), parent)
+        return Renaming(*({new: old for old, new in names.items()} for names in (self.paths, self.classes)))
 
     def call_name(self, name: str) -> str:
         """Return the new name of a call."""
         path, mark, index = name.partition("@")
-        return f"{self._path(path)}{mark}{index}"
+        return f"{self.paths.get(path, path)}{mark}{index}"
 
     def hierarchy(self, hierarchy: Hierarchy) -> Hierarchy:
         """Return the same calls under their new names."""
-        return Hierarchy((self.call(call) for call in hierarchy.values()), keep=hierarchy.keep)
+        return Hierarchy((self._call(call) for call in hierarchy.values()), keep=hierarchy.keep)
 
-    def _path(self, path: str) -> str:
-        return self.paths.get(path, path)
+    def _call(self, call: Call) -> Call:
+        parent = None if call.parent is None else self.call_name(call.parent)
+        return Call(self.paths.get(call.path, call.path), call.index, self.classes.get(call.cls, call.cls), parent)
 
 
 @contextmanager
@@ -91,21 +84,16 @@ def renamed(
     Raises:
         CannotRenameError: A class forbids subclasses; the model is left as it was.
     """
-    names = _Names(model)
-    plan = _Plan(model, names, printed=printed, note=note)
-    modules = [module for module in model.modules() if not _is_compiled(module)]
-    before = [(module, type(module), {r: vars(module)[r] for r in _REGISTRIES}) for module in modules]
-    non_persistent = [(module, set(module._non_persistent_buffers_set)) for module in modules]
+    plan = _Plan(model, printed=printed, note=note)
+    before = [(m, type(m), {name: vars(m)[name] for name in (*_REGISTRIES, _NOT_SAVED)}) for m in plan.modules]
     try:
-        for module in modules:
+        for module in plan.modules:
             plan.apply(module)
         yield plan.renaming
     finally:
         for module, cls, registries in before:
             object.__setattr__(module, "__class__", cls)
             vars(module).update(registries)
-        for module, buffers in non_persistent:
-            module._non_persistent_buffers_set = buffers
 
 
 class _Names:
@@ -135,90 +123,60 @@ class _Names:
 
 
 class _Plan:
-    """The generated classes, and what becomes of each module."""
+    """The generated classes of a model, and the registries that are renamed, by the model's own classes."""
 
-    def __init__(
-        self, model: torch.nn.Module, names: _Names, *, printed: bool, note: Callable[[str], None] | None
-    ) -> None:
-        self._names = names
-        self._note = note
-        self._printed = printed
+    def __init__(self, model: torch.nn.Module, *, printed: bool, note: Callable[[str], None] | None) -> None:
+        from torch.jit import ScriptModule
+
+        self._names, self._note = _Names(model), note
         self._generated: dict[type, type] = {}
-        self._fixed: set[type] = set()
-        self._classes: dict[str, str] = {}
-        for module in model.modules():
-            self._generate(module)
-        for module in model.modules():
+        self._registries: dict[type, tuple[str, ...]] = {}
+        self.modules = [module for module in model.modules() if not isinstance(module, ScriptModule)]
+        classes: dict[str, str] = {}
+        for module in self.modules:
+            cls, named = type(module), _named_class(module)
+            if cls in self._generated or is_torch_nn(_qualified(named)):
+                continue
+            new = self._names.of_class(named.__name__)
+            qualname = named.__qualname__.removesuffix(named.__name__) + new
+            self._generated[cls] = _subclass(cls, named.__module__, qualname, printed=printed)
+            self._registries[cls] = _renamed_registries(module)
+            classes[_qualified(named)] = qualified_class(named.__module__, qualname, new)
+        for module in self.modules:
             self._keep_old_names(module)
-        paths: dict[str, str] = {}
-        tensors: dict[str, str] = {}
-        for old, new, module in self._walk(model):
-            paths[join_path(old)] = join_path(new)
-            tensors.update(self._tensors(old, new, module))
-        self.renaming = Renaming(paths, self._classes, tensors)
+        self.renaming = Renaming(dict(self._paths(model)), classes)
 
     def apply(self, module: torch.nn.Module) -> None:
-        for registry in self._renames(type(module)):
-            entries = vars(module)[registry]
-            new = {self._names.of_attribute(name): value for name, value in entries.items()}
+        for registry in self._registries.get(type(module), ()):
+            new = {self._names.of_attribute(name): value for name, value in vars(module)[registry].items()}
             vars(module)[registry] = Registry(new, self._names.attributes, self._note)
             if registry == "_buffers":
-                kept = module._non_persistent_buffers_set
-                module._non_persistent_buffers_set = {self._names.of_attribute(name) for name in kept}
+                vars(module)[_NOT_SAVED] = {self._names.of_attribute(name) for name in vars(module)[_NOT_SAVED]}
         object.__setattr__(module, "__class__", self._generated.get(type(module), type(module)))
-
-    def _renames(self, cls: type) -> tuple[str, ...]:
-        """The registries of a class's modules whose keys are attributes that its author named."""
-        from torch import nn
-
-        if cls not in self._generated or cls in self._fixed:
-            return ()
-        keyed = issubclass(cls, (nn.ModuleDict, nn.ModuleList))
-        extends = any(base is not nn.Module and is_torch_nn(_qualified(base)) for base in cls.__mro__)
-        return (() if keyed else ("_modules",)) + (() if extends else ("_parameters", "_buffers"))
-
-    def _generate(self, module: torch.nn.Module) -> None:
-        cls, stands_for = type(module), _stands_for(module)
-        if cls in self._generated or is_torch_nn(_qualified(stands_for)) or _is_compiled(module):
-            return
-        if not _finds_by_registry(module):
-            self._fixed.add(cls)
-        old = stands_for.__name__
-        new = self._names.of_class(old)
-        qualname = stands_for.__qualname__.removesuffix(old) + new
-        self._generated[cls] = _subclass(cls, stands_for.__module__, qualname, printed=self._printed)
-        self._classes[_qualified(stands_for)] = qualified_class(stands_for.__module__, qualname, new)
 
     def _keep_old_names(self, module: torch.nn.Module) -> None:
         """Let a generated class answer to the names that its module's parts had, where the class itself has no such."""
-        for registry in self._renames(type(module)):
+        for registry in self._registries.get(type(module), ()):
             for old in vars(module)[registry]:
                 new = self._names.of_attribute(old)
                 if new != old and not any(old in vars(base) for base in type(module).__mro__):
                     setattr(self._generated[type(module)], old, OldName(old, new, self._note))
 
-    def _walk(
+    def _paths(
         self, module: torch.nn.Module, old: tuple[str, ...] = (), new: tuple[str, ...] = (), above: tuple[int, ...] = ()
-    ) -> Iterator[tuple[tuple[str, ...], tuple[str, ...], torch.nn.Module]]:
+    ) -> Iterator[tuple[str, str]]:
         """Yield every path, old and new; a module that holds itself ends its path."""
         if id(module) in above:
             return
-        yield old, new, module
-        renames = "_modules" in self._renames(type(module))
+        yield join_path(old), join_path(new)
+        renames = "_modules" in self._registries.get(type(module), ())
         for name, child in module._modules.items():
             if child is not None:
                 other = self._names.of_attribute(name) if renames else name
-                yield from self._walk(child, (*old, name), (*new, other), (*above, id(module)))
-
-    def _tensors(self, old: tuple[str, ...], new: tuple[str, ...], module: torch.nn.Module) -> dict[str, str]:
-        renames = "_parameters" in self._renames(type(module))
-        return {
-            ".".join((*old, name)): ".".join((*new, self._names.of_attribute(name) if renames else name))
-            for name in (*module._parameters.keys(), *module._buffers.keys())
-        }
+                yield from self._paths(child, (*old, name), (*new, other), (*above, id(module)))
 
 
-def _stands_for(module: torch.nn.Module) -> type:
+def _named_class(module: torch.nn.Module) -> type:
     """Return the class by which tags call the module: not its own where parametrisation made that."""
     from pytest_hierexport._export.modules import class_of
 
@@ -226,10 +184,15 @@ def _stands_for(module: torch.nn.Module) -> type:
     return next(cls for cls in type(module).__mro__ if _qualified(cls) == name)
 
 
-def _is_compiled(module: torch.nn.Module) -> bool:
-    from torch.jit import ScriptModule
+def _renamed_registries(module: torch.nn.Module) -> tuple[str, ...]:
+    """Return the registries whose keys are attributes that the module's author named."""
+    from torch import nn
 
-    return isinstance(module, ScriptModule)
+    if not _finds_by_registry(module):
+        return ()
+    keyed = isinstance(module, (nn.ModuleDict, nn.ModuleList))
+    extends = any(base is not nn.Module and is_torch_nn(_qualified(base)) for base in type(module).__mro__)
+    return (() if keyed else ("_modules",)) + (() if extends else ("_parameters", "_buffers"))
 
 
 def _finds_by_registry(module: torch.nn.Module) -> bool:

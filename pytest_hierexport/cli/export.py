@@ -15,7 +15,7 @@ from pytest_hierexport.cli.output import print_line, print_warning, progress
 
 if TYPE_CHECKING:
     from pytest_hierexport._cases import Case
-    from pytest_hierexport._cases.exporting import Exported
+    from pytest_hierexport._export.result import Export
 
 __all__ = ["add_arguments"]
 
@@ -112,7 +112,7 @@ def _beyond_the_case(options: argparse.Namespace) -> ExportOptions:
     return ExportOptions(tags=options.tags, optimize=not options.no_optimize, external_data=options.external_data)
 
 
-def _show(exported: Exported, path: Path) -> None:
+def _show(exported: Export, path: Path) -> None:
     from pytest_hierexport._onnx.storage import sidecar_path
     from pytest_hierexport._tools.analysis_text import coverage_line
 

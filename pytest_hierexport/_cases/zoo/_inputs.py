@@ -1,15 +1,28 @@
-"""Makes example inputs: equal at every call, and with generic values."""
+"""Makes example inputs: equal at every call, and with generic values; gives the sizes that models share."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
-__all__ = ["LENGTH", "VOCABULARY", "numbers", "padding", "tokens"]
+from pytest_hierexport._cases import Example
+
+__all__ = ["LENGTH", "SIZES", "VOCABULARY", "masked", "numbers", "padding", "tokens"]
 
 VOCABULARY = 100
 """Size of the embedding table of every text model."""
 LENGTH = 12
 """Tokens per row."""
+SIZES: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "max_position_embeddings": 64,
+}
+"""The configuration of a text model, under the names that most models use."""
 _BATCH = 2
 
 
@@ -26,6 +39,11 @@ def padding(length: int = LENGTH) -> torch.Tensor:
     mask = torch.ones(_BATCH, length, dtype=torch.int64)
     mask[1, -length // 3 :] = 0
     return mask
+
+
+def masked(model: Any, **inputs: torch.Tensor) -> Example:
+    """Return a text model with token ids, an attention mask and further inputs."""
+    return Example(model.eval(), kwargs={"input_ids": tokens(), "attention_mask": padding(), **inputs})
 
 
 def numbers(*shape: int, seed: int = 0) -> torch.Tensor:

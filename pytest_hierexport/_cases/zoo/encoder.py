@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from transformers import (
     AlbertConfig,
@@ -17,16 +15,7 @@ from transformers import (
 )
 
 from pytest_hierexport._cases import Example
-from pytest_hierexport._cases.zoo._inputs import LENGTH, VOCABULARY, padding, tokens
-
-_SIZES: dict[str, Any] = {
-    "vocab_size": VOCABULARY,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 64,
-    "max_position_embeddings": 64,
-}
+from pytest_hierexport._cases.zoo._inputs import LENGTH, SIZES, VOCABULARY, masked
 
 
 def _segments() -> torch.Tensor:
@@ -35,15 +24,13 @@ def _segments() -> torch.Tensor:
 
 def bert() -> Example:
     """The plain case: equal layers whose mask is computed once for all, positions that fold into a table."""
-    model = BertModel(BertConfig(**_SIZES)).eval()
-    inputs = {"input_ids": tokens(), "attention_mask": padding(), "token_type_ids": _segments()}
-    return Example(model, kwargs=inputs)
+    return masked(BertModel(BertConfig(**SIZES)), token_type_ids=_segments())
 
 
 def bert_dynamic() -> Example:
     """Dynamic shapes: sizes are read from the inputs and feed every layer."""
     example = bert()
-    dimensions = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=_SIZES["max_position_embeddings"])}
+    dimensions = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=SIZES["max_position_embeddings"])}
     example.dynamic_shapes = dict.fromkeys(example.kwargs, dimensions)
     return example
 
@@ -53,21 +40,18 @@ def distilbert() -> Example:
     config = DistilBertConfig(
         vocab_size=VOCABULARY, dim=32, n_layers=2, n_heads=4, hidden_dim=64, max_position_embeddings=64, num_labels=3
     )
-    model = DistilBertForSequenceClassification(config).eval()
-    return Example(model, kwargs={"input_ids": tokens(), "attention_mask": padding()})
+    return masked(DistilBertForSequenceClassification(config))
 
 
 def albert() -> Example:
     """Shared layers: one instance runs three times, and each run is a separate call."""
-    config = AlbertConfig(**{**_SIZES, "num_hidden_layers": 3}, embedding_size=16)
-    model = AlbertModel(config).eval()
-    return Example(model, kwargs={"input_ids": tokens(), "attention_mask": padding(), "token_type_ids": _segments()})
+    config = AlbertConfig(**{**SIZES, "num_hidden_layers": 3}, embedding_size=16)
+    return masked(AlbertModel(config), token_type_ids=_segments())
 
 
 def deberta_v2() -> Example:
     """Scripted functions inside the attention, and relative positions shared by all layers."""
     config = DebertaV2Config(
-        **_SIZES, relative_attention=True, position_buckets=8, pos_att_type=["p2c", "c2p"], norm_rel_ebd="layer_norm"
+        **SIZES, relative_attention=True, position_buckets=8, pos_att_type=["p2c", "c2p"], norm_rel_ebd="layer_norm"
     )
-    model = DebertaV2Model(config).eval()
-    return Example(model, kwargs={"input_ids": tokens(), "attention_mask": padding()})
+    return masked(DebertaV2Model(config))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from transformers import BartConfig, BartModel, T5Config, T5Model
 
 from pytest_hierexport._cases import Example
-from pytest_hierexport._cases.zoo._inputs import VOCABULARY, padding, tokens
+from pytest_hierexport._cases.zoo._inputs import VOCABULARY, masked, padding, tokens
 
 _TARGET_LENGTH = 7
 
@@ -23,8 +23,7 @@ def t5() -> Example:
         use_cache=False,
         attn_implementation="eager",  # the fused attention's views cannot be decomposed
     )
-    inputs = {"input_ids": tokens(), "attention_mask": padding(), "decoder_input_ids": tokens(_TARGET_LENGTH, seed=1)}
-    return Example(T5Model(config).eval(), kwargs=inputs)
+    return masked(T5Model(config), decoder_input_ids=tokens(_TARGET_LENGTH, seed=1))
 
 
 def bart() -> Example:
@@ -41,10 +40,8 @@ def bart() -> Example:
         max_position_embeddings=64,
         use_cache=False,
     )
-    inputs = {
-        "input_ids": tokens(),
-        "attention_mask": padding(),
+    targets = {
         "decoder_input_ids": tokens(_TARGET_LENGTH, seed=1),
         "decoder_attention_mask": padding(_TARGET_LENGTH),
     }
-    return Example(BartModel(config).eval(), kwargs=inputs)
+    return masked(BartModel(config), **targets)
