@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._export.torchscript.adapter import Adapter
 from pytest_hierexport._proof.eager import Runnable
-from pytest_hierexport._proof.tensors import walk
+from pytest_hierexport._proof.tensors import array_of, walk
 from pytest_hierexport._proof.tolerance import Array
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["array_of", "feeds_of"]
+__all__ = ["feeds_of"]
 
 
 def feeds_of(example: Runnable, proto: onnx.ModelProto) -> dict[str, Array]:
@@ -54,17 +53,3 @@ def _leaves(inputs: Any) -> list[torch.Tensor]:
 def _by_name(example: Runnable) -> dict[str, torch.Tensor]:
     adapter = Adapter(example.model, example.args, example.kwargs)
     return dict(zip(adapter.places, adapter.tensors, strict=True))
-
-
-def array_of(tensor: torch.Tensor) -> Array:
-    """Return a tensor's elements as in ONNX: those of a complex tensor with a last dimension of two."""
-    if tensor.is_complex():
-        tensor = torch.view_as_real(tensor.resolve_conj())
-    tensor = tensor.detach().cpu().contiguous()
-    name = str(tensor.dtype).removeprefix("torch.")
-    if not tensor.is_floating_point() or hasattr(np, name):
-        return tensor.numpy()
-    import ml_dtypes
-
-    elements: Array = tensor.reshape(-1).view(torch.uint8).numpy().view(getattr(ml_dtypes, name))
-    return elements.reshape(tensor.shape)

@@ -8,25 +8,24 @@ from dataclasses import dataclass
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
 import onnx.inliner
+import onnx_ir as ir
 import torch
 from torch.utils import _pytree as pytree
 
+from pytest_hierexport._cases import Example
 from pytest_hierexport._onnx.storage import load_proto
+from pytest_hierexport._proof.candidates import coarsest, dtype_name
 from pytest_hierexport._proof.choices import following_choices, has_choices
 from pytest_hierexport._proof.eager import Mode, ModelError, run_model
-from pytest_hierexport._proof.feeds import array_of, feeds_of
-from pytest_hierexport._proof.rounding import Rounding
+from pytest_hierexport._proof.feeds import feeds_of
 from pytest_hierexport._proof.session import Fetched, run_graph
-from pytest_hierexport._proof.tensors import walk
+from pytest_hierexport._proof.tensors import array_of, walk
 from pytest_hierexport._proof.tolerance import Array, distances, is_floating, tolerance_of
-
-if TYPE_CHECKING:
-    from pytest_hierexport._cases import Example
 
 __all__ = ["OutputDifference", "differences"]
 
@@ -117,8 +116,7 @@ class _Outputs:
 
     @classmethod
     def of(cls, proto: onnx.ModelProto, fetched: Iterable[Fetched]) -> _Outputs:
-        values = ((value.name, value.arrays[0], value.dtype) for value in fetched)
-        return cls(proto, {name: _Output(array, dtype or array.dtype.name) for name, array, dtype in values})
+        return cls(proto, {value.name: _Output(value.arrays[0], value.arrays[0].dtype.name) for value in fetched})
 
     def differences(self, output: Any, tolerances: Mapping[str, float]) -> Iterator[OutputDifference]:
         """Yield the differences from what the model returned."""
@@ -128,9 +126,10 @@ class _Outputs:
             said = f"{len(expected)}, one for each tensor that the model returns"
             yield OutputDifference(_ALL, said, f"{len(names)}")
             return
-        rounding = Rounding(self.proto.graph, tolerances)
+        graph = ir.from_proto(self.proto).graph
+        inherited = coarsest(graph, lambda value, _: tolerance_of(dtype_name(value), tolerances))
         for name, (place, wanted) in zip(names, expected.items(), strict=True):
-            tolerance = max(rounding.inherited(name), tolerance_of(wanted.dtype, tolerances))
+            tolerance = max(inherited.get(name, 0.0), tolerance_of(wanted.dtype, tolerances))
             for text, other in _compared(wanted, self.found[name], tolerance):
                 yield OutputDifference(f"output {name} (the model's {place})", text, other)
 
