@@ -52,6 +52,12 @@ def test_bfloat16_value_keeps_its_dtype() -> None:
     assert np.array_equal(value.arrays[0].astype(np.float32), X)
 
 
+def test_bfloat16_scalar_keeps_its_shape() -> None:
+    proto = parsed("g (bfloat16 x) => (bfloat16 y) { y = Identity(x) }")
+    (value,) = run_graph(proto, {"x": np.array(2, ml_dtypes.bfloat16)}, ["y"])
+    assert value.arrays[0].shape == ()
+
+
 def test_the_reference_evaluator_serves_where_onnx_runtime_has_no_kernel() -> None:
     proto = parsed("g (bfloat16[2,2] x) => (bfloat16[2,2] y) { y = Relu(x) }")
     (value,) = run_graph(proto, {"x": X.astype(ml_dtypes.bfloat16)}, ["y"])

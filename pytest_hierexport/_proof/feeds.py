@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch.utils import _pytree as pytree
@@ -30,9 +30,12 @@ def feeds_of(example: Runnable, proto: onnx.ModelProto) -> dict[str, Array]:
     """
     constants = {tensor.name for tensor in proto.graph.initializer}
     names = [value.name for value in proto.graph.input if value.name not in constants]
-    tensors = _leaves((tuple(example.args), dict(example.kwargs)))
+    # Exporters flatten inputs by torch's trees; `walk` searches the objects that those do not know.
+    leaves = pytree.tree_leaves((tuple(example.args), dict(example.kwargs)))
+    tensors = [part for leaf in leaves for _, part in walk(leaf) if isinstance(part, torch.Tensor)]
     if len(tensors) != len(names):
-        by_name = _by_name(example)
+        adapter = Adapter(example.model, example.args, example.kwargs)
+        by_name = dict(zip(adapter.places, adapter.tensors, strict=True))
         missing = [name for name in names if name not in by_name]
         if missing:
             raise UsageError(
@@ -42,14 +45,3 @@ def feeds_of(example: Runnable, proto: onnx.ModelProto) -> dict[str, Array]:
             )
         tensors = [by_name[name] for name in names]
     return {name: array_of(tensor) for name, tensor in zip(names, tensors, strict=True)}
-
-
-def _leaves(inputs: Any) -> list[torch.Tensor]:
-    """Flatten inputs as the exporters do, and search objects that torch's trees do not know."""
-    leaves = (part for leaf in pytree.tree_leaves(inputs) for _, part in walk(leaf))
-    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-
-
-def _by_name(example: Runnable) -> dict[str, torch.Tensor]:
-    adapter = Adapter(example.model, example.args, example.kwargs)
-    return dict(zip(adapter.places, adapter.tensors, strict=True))

@@ -27,7 +27,6 @@ _UNKNOWN = 64
 """The size assumed for an unknown dimension when a session's memory is estimated."""
 _UNTYPED = 1 << 20
 """The bytes assumed for a value whose type the file does not state."""
-_FETCHABLE = ("tensor(", "seq(tensor(")
 _NO_NUMPY = ("tensor(bfloat16", "tensor(float8")
 """The beginnings of the types that ONNX Runtime computes with and does not convert to numpy."""
 
@@ -91,7 +90,7 @@ def _run(session: Any, names: Sequence[str], feeds: Mapping[str, Array]) -> Iter
     inputs = {name: _ort_value(array) for name, array in feeds.items() if name in known}
     kinds = {output.name: output.type for output in session.get_outputs()}
     odd = [name for name in names if kinds[name].startswith(_NO_NUMPY)]
-    plain = [name for name in names if kinds[name].startswith(_FETCHABLE) and name not in odd]
+    plain = [name for name in names if name not in odd and kinds[name].startswith(("tensor(", "seq(tensor("))]
     found = dict(zip(plain, session.run(plain, inputs) if plain else (), strict=True))
     found |= zip(odd, map(_array, session.run_with_ort_values(odd, inputs)) if odd else (), strict=True)
     yield from (_fetched(name, found.get(name)) for name in names)
@@ -108,8 +107,8 @@ def _ort_value(array: Array) -> Any:
 
     if array.dtype.isbuiltin == 1:
         return OrtValue.ortvalue_from_numpy(array)
-    elements = np.ascontiguousarray(array).view(f"u{array.itemsize}")
-    return OrtValue.ortvalue_from_numpy_with_onnx_type(elements, onnx.helper.np_dtype_to_tensor_dtype(array.dtype))
+    code = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+    return OrtValue.ortvalue_from_numpy_with_onnx_type(array.view(f"u{array.itemsize}"), code)
 
 
 def _array(value: Any) -> Array:
