@@ -12,7 +12,7 @@ def results(**checks: Check) -> Results:
     )
 
 
-def test_a_failure_is_a_command_with_its_place_and_its_message_on_one_line() -> None:
+def test_failure_is_one_command_with_place_and_message() -> None:
     (line,) = error_commands(
         results(MUST_001=Check(Status.FAILED, "50% of it:\nbad, bad"), MUST_002=Check(Status.PASSED))
     )

@@ -13,7 +13,7 @@ from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._proof import candidates
 from pytest_hierexport._proof.candidates import find_candidates
 from pytest_hierexport._proof.fingerprints import fingerprint
-from pytest_hierexport._proof.inlining import Inlining
+from pytest_hierexport._proof.inlining import inlined
 from pytest_hierexport._proof.owners import Graph
 from pytest_hierexport._proof.session import run_graph
 from pytest_hierexport._proof.values import Candidates, Values
@@ -24,7 +24,7 @@ X = np.array([1.0, -2.0, 3.1], np.float32)
 def found_in(text: str, *eager: Any, x: Any = X) -> dict[str, Candidates]:
     proto: onnx.ModelProto = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 20]> {text}')
     attribution = Attribution(Hierarchy([Call("", 0, "m.Root", None)]))
-    graph = Graph(proto, Inlining(proto, attribution).steps, attribution)
+    graph = Graph(inlined(proto, None, lambda *_: ())[0], attribution)
     values = Values()
     for array in eager:
         values.add(fingerprint(array))

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable
 from contextlib import nullcontext
 from functools import partial
+from typing import Any
 
 import numpy as np
 import onnx
@@ -19,7 +20,6 @@ from pytest_hierexport._cases import Example
 from pytest_hierexport._cases.weights import randomise
 from pytest_hierexport._proof import Proof, VerdictKind, choices, prove
 from pytest_hierexport._proof.choices import following_choices
-from pytest_hierexport._proof.follower import ChoiceFollower, Ranking
 from pytest_hierexport._proof.session import run_graph
 from pytest_hierexport._proof.tolerance import Array
 
@@ -154,13 +154,13 @@ def test_no_choice_is_followed_when_every_call_is_proven(monkeypatch: pytest.Mon
 def test_coarser_retry_follows_choices_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[int] = []
 
-    class Counting(ChoiceFollower):
-        def __init__(self, rankings: Iterable[Ranking], draws: Iterable[Array]) -> None:
+    class Counting(choices._ChoiceFollower):
+        def __init__(self, rankings: Iterable[Any], draws: Iterable[Array]) -> None:
             kept = list(draws)
             drawn.append(len(kept))
             super().__init__(rankings, kept)
 
-    monkeypatch.setattr(choices, "ChoiceFollower", Counting)
+    monkeypatch.setattr(choices, "_ChoiceFollower", Counting)
     model = Routed(Drawn()).eval()
     exported = export(model, (X,))
     other = Routed(Drawn()).eval()
@@ -223,11 +223,3 @@ def test_graph_holds_its_draws_and_is_restored_after_error() -> None:
         failing()
     assert held == [["x", "k"], []]
     assert proto.SerializeToString() == before
-
-
-@pytest.mark.parametrize(
-    ("places", "are_some"), [([[2, 0], [1, 3]], True), ([[2, 2], [1, 3]], False), ([[2, 4], [1, 3]], False)]
-)
-def test_ranking_with_repeated_or_missing_places_is_no_permutation(places: list[list[int]], are_some: bool) -> None:
-    ranking = Ranking.of(np.zeros((2, 4), np.float32), np.array(places, np.int64))
-    assert ranking.is_permutation(-1, 4) is are_some

@@ -12,7 +12,8 @@ from torch import nn
 
 from pytest_hierexport._cases import Example
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._proof.feeds import array_of, feeds_of
+from pytest_hierexport._proof.feeds import feeds_of
+from pytest_hierexport._proof.tensors import array_of
 
 
 class Model(nn.Module):

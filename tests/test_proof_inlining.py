@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
 import pytest
 
-from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
-from pytest_hierexport._calls.hierarchy import Call, Hierarchy
-from pytest_hierexport._onnx.graph import walk
-from pytest_hierexport._proof.inlining import Inlining
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport._proof.inlining import captured, inlined, key, keys_inside, name_of
 from pytest_hierexport._proof.session import run_graph
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 X = np.array([1.0, -2.0], np.float32)
 HEAD = '<ir_version: 10, opset_import: ["" : 20, "my" : 1]>'
@@ -54,87 +55,94 @@ IN_FUNCTION = """g (float[2] x, bool c) => (float[2] y) { y = my.choose(x, c) }
 
 @dataclass(frozen=True)
 class Inlined:
-    steps: Inlining
+    model: ir.Model
     values: Mapping[str, Any]
     """The elements of every value by its name."""
 
     def keys(self, operator: str) -> list[str]:
-        return [step.key for step in self.steps.steps if step.node.op_type == operator]
+        return [key(node) for node in self.model.graph if node.op_type == operator]
 
 
-def inlined(text: str, **feeds: Any) -> Inlined:
+def made(text: str, **feeds: Any) -> Inlined:
     proto: onnx.ModelProto = onnx.parser.parse_model(f"{HEAD} {text}")
-    hierarchy = Hierarchy([Call("", 0, "m.Root", None)])
-    nodes = {key: (Origin("", Evidence.TRACED),) for key, _ in walk(proto)}
     inputs = {"x": X, **feeds}
-    made = Inlining(proto, Attribution(hierarchy, nodes))
-    made.enter_branches(lambda wanted: {value.name: value.arrays[0] for value in run_graph(proto, inputs, wanted)})
-    wanted = [name for step in made.steps for name in step.node.output if name]
-    return Inlined(made, {v.name: v.arrays[0].tolist() for v in run_graph(proto, inputs, wanted)})
+    model, flat = inlined(proto, None, lambda proto, wanted: run_graph(proto, inputs, wanted))
+    wanted = [value for node in flat.graph.node for value in node.output if value]
+    return Inlined(model, {v.name: v.arrays[0].tolist() for v in run_graph(flat, inputs, wanted)})
 
 
 def test_model_without_bodies_is_unchanged() -> None:
     proto = onnx.parser.parse_model(f"{HEAD} g (float[2] x) => (float[2] y) {{ y = Neg(x) }}")
     before = proto.SerializeToString()
-    made = Inlining(proto, Attribution(Hierarchy([Call("", 0, "m.Root", None)])))
-    made.enter_branches(lambda wanted: pytest.fail(f"asked for {wanted}"))
-    assert proto.SerializeToString() == before
-    assert [step.key for step in made.steps] == ["y"]
+    model, flat = inlined(proto, None, lambda _, wanted: pytest.fail(f"asked for {wanted}"))
+    assert flat.SerializeToString() == proto.SerializeToString() == before
+    assert [key(node) for node in model.graph] == ["y"]
+
+
+def test_cycle_raises_usage_error() -> None:
+    with pytest.raises(UsageError, match="a graph without a cycle"):
+        made("g (float[2] x) => (float[2] y) { y = Add(x, z) z = Neg(y) }")
 
 
 def test_taken_branch_alone_is_inlined() -> None:
-    taken = inlined(IF, c=np.array(True))
+    taken = made(IF, c=np.array(True))
     assert taken.values["y/then_branch/p"] == [0, 2]
     assert taken.keys("Add") == []
-    other = inlined(IF, c=np.array(False))
+    other = made(IF, c=np.array(False))
     assert other.values["y/else_branch/q"] == [2, 0]
     assert other.keys("Relu") == []
 
 
-def test_branch_steps_have_node_keys_and_precede_their_holder() -> None:
-    found = inlined(IF, c=np.array(False))
-    assert [step.key for step in found.steps.steps] == ["t", "y/else_branch/h", "y/else_branch/q", "y"]
+def test_branch_nodes_keep_keys_and_precede_their_results() -> None:
+    found = made(IF, c=np.array(False))
+    assert [key(node) for node in found.model.graph] == ["t", "y/else_branch/h", "y/else_branch/q", "y"]
 
 
-def test_if_lists_values_that_its_branch_returned() -> None:
-    found = inlined(IF, c=np.array(False))
-    assert found.steps.steps[-1].returned == ("y/else_branch/q",)
+def test_if_reads_values_that_its_branch_returned() -> None:
+    found = made(IF, c=np.array(False))
+    assert list(map(name_of, found.model.graph[-1].inputs)) == ["y/else_branch/q"]
+
+
+def test_weights_of_branch_move_with_it() -> None:
+    weighted = IF.replace("(float[2] p) { p = Relu(t) }", "(float[2] p) <float[2] w = {1.0, 2.0}> { p = Add(t, w) }")
+    found = made(weighted, c=np.array(True))
+    assert found.values["y"] == found.values["y/then_branch/p"] == [0, 4]
 
 
 def test_branch_inside_branch_is_inlined_too() -> None:
-    found = inlined(NESTED, c=np.array(True), d=np.array(False))
+    found = made(NESTED, c=np.array(True), d=np.array(False))
     assert found.values["y/then_branch/p/else_branch/s"] == [2, -4]
-    (step,) = [step for step in found.steps.steps if step.node.op_type == "Add"]
-    assert step.key == "y/then_branch/p/else_branch/s"
-    assert [holder.key for holder in step.holders] == ["y", "y/then_branch/p"]
+    (node,) = [node for node in found.model.graph if node.op_type == "Add"]
+    assert key(node) == "y/then_branch/p/else_branch/s"
 
 
 def test_loop_stays_closed_with_keys_of_its_nodes() -> None:
-    found = inlined(LOOP)
+    found = made(LOOP)
     assert found.values["y"] == [4, -8]
-    (step,) = [step for step in found.steps.steps if step.node.op_type == "Loop"]
-    assert set(step.inside) == {"y/body/on", "y/body/w"}
+    (node,) = [node for node in found.model.graph if node.op_type == "Loop"]
+    assert list(keys_inside(node, found.model)) == ["y/body/on", "y/body/w"]
+    assert set(captured(node)) >= {"x"}
 
 
 def test_function_is_inlined_at_each_call_with_its_attributes() -> None:
-    found = inlined(FUNCTION)
+    found = made(FUNCTION)
     assert found.values["t"] == [3, -6]
     assert found.values["y"] == [30, -60]
     assert found.keys("Mul") == ["my::scaled:://b"] * 2
 
 
 def test_function_may_return_its_input() -> None:
-    assert inlined(NOTHING_DONE).values["same"] == [1, -2]
+    assert made(NOTHING_DONE).values["same"] == [1, -2]
 
 
 def test_function_in_branch_of_function_is_inlined_too() -> None:
-    found = inlined(IN_FUNCTION, c=np.array(True))
+    found = made(IN_FUNCTION, c=np.array(True))
     assert found.values["y"] == [2, -4]
     assert found.keys("Add") == ["my::twice:://w"]
 
 
 def test_function_of_other_opset_stays_closed_with_its_keys() -> None:
-    found = inlined(FUNCTION.replace('["" : 20]> scaled', '["" : 19]> scaled'))
+    found = made(FUNCTION.replace('["" : 20]> scaled', '["" : 19]> scaled'))
     assert found.values["y"] == [30, -60]
-    (first, _) = found.steps.steps
-    assert set(first.inside) == {"my::scaled:://k", "my::scaled:://b"}
+    first, _ = found.model.graph
+    assert list(keys_inside(first, found.model)) == ["my::scaled:://k", "my::scaled:://b"]

@@ -21,8 +21,7 @@ class Bodies:
     def __init__(self, in_bodies: str = "", entered: str = "") -> None:
         self.has_loops = in_bodies != entered
         self.hierarchy = HIERARCHY
-        self.in_bodies = frozenset(in_bodies.split())
-        self.entered = frozenset(entered.split())
+        self.in_bodies = {name: name in entered.split() for name in in_bodies.split()}
 
 
 def matched(graph: Bodies, *names: str) -> dict[str, str]:

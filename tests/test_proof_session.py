@@ -45,11 +45,17 @@ def test_a_sequence_gives_each_of_its_tensors() -> None:
     assert fetched(proto, "s") == {"s": [[[1, -2]], [[3, 4]]]}
 
 
-def test_a_bfloat16_value_comes_as_numbers_that_numpy_can_hold() -> None:
+def test_bfloat16_value_keeps_its_dtype() -> None:
     proto = parsed("g (bfloat16[2,2] x) => (float[2,2] z) { y = Identity(x) z = Cast<to=1>(y) }")
     (value,) = run_graph(proto, {"x": X.astype(ml_dtypes.bfloat16)}, ["y"])
-    assert value.dtype == "bfloat16"
+    assert value.arrays[0].dtype == ml_dtypes.bfloat16
     assert np.array_equal(value.arrays[0].astype(np.float32), X)
+
+
+def test_bfloat16_scalar_keeps_its_shape() -> None:
+    proto = parsed("g (bfloat16 x) => (bfloat16 y) { y = Identity(x) }")
+    (value,) = run_graph(proto, {"x": np.array(2, ml_dtypes.bfloat16)}, ["y"])
+    assert value.arrays[0].shape == ()
 
 
 def test_the_reference_evaluator_serves_where_onnx_runtime_has_no_kernel() -> None:
@@ -74,9 +80,9 @@ def test_no_session_holds_more_than_its_budget(monkeypatch: pytest.MonkeyPatch) 
     held: list[int] = []
     original = session._session
 
-    def counted(proto: onnx.ModelProto, **options: Any) -> Any:
+    def counted(proto: onnx.ModelProto, folder: Path | None, **options: Any) -> Any:
         held.append(len(proto.graph.output))
-        return original(proto, **options)
+        return original(proto, folder, **options)
 
     monkeypatch.setattr(session, "_session", counted)
     monkeypatch.setattr(session, "BUDGET", 2 * 10 * 2 * 4)  # two values of the size that `N` has in this run

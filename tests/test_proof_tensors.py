@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from pytest_hierexport._proof.tensors import fingerprint_of, fingerprints_of_number, version_of, walk
+from pytest_hierexport._proof.tensors import fingerprint_of, fingerprints_of_number, walk
 
 Pair = namedtuple("Pair", ["left", "right"])  # noqa: PYI024  # models return the untyped kind
 ONE, TWO = torch.tensor([1.0, 2.0]), torch.tensor([3.0])
@@ -87,21 +87,6 @@ def test_a_python_number_may_be_any_scalar_that_it_fits() -> None:
     assert {shown.dtype for shown in fingerprints_of_number(2)} == {"int64", "float32", "float64"}
     assert {shown.dtype for shown in fingerprints_of_number(0.5)} == {"float32", "float64"}
     assert {shown.dtype for shown in fingerprints_of_number(2**70)} == {"float32", "float64"}
-
-
-@pytest.mark.parametrize("inference", [False, True])
-def test_version_changes_when_tensor_is_written_to(inference: bool) -> None:
-    with torch.inference_mode(inference):
-        tensor = torch.zeros(3)
-        before = version_of(tensor)
-        assert version_of(tensor) == before
-        tensor[1] = 1
-        assert version_of(tensor) != before
-
-
-def test_tensor_without_storage_has_version_in_inference_mode() -> None:
-    with torch.inference_mode():
-        assert version_of(torch.empty(2, device="meta")) is None
 
 
 def test_numbers_of_numpy_are_those_of_the_tensor() -> None:

@@ -25,7 +25,7 @@ def model(name: str, **checks: Status) -> Model:
     return Model(name, name, "anchor", "file", checks=made, exporter="dynamo", coverage={"traced": 4})
 
 
-def test_the_table_has_a_word_for_every_verdict_in_aligned_columns() -> None:
+def test_table_has_word_for_every_verdict_in_aligned_columns() -> None:
     results = Results(
         RULES,
         (
@@ -86,7 +86,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_model_s_name_is_text_in_markdown_whatever_it_holds(name: str) -> None:
+def test_any_model_name_is_plain_text_in_markdown(name: str) -> None:
     failed = replace(model(name, MUST_001=Status.FAILED), notes=(f"{name} was exported",))
     markdown = as_markdown(Results(RULES, (failed,)))
     tokens = list(_flat(MarkdownIt("commonmark").enable("table").parse(markdown)))
@@ -124,6 +124,6 @@ def test_reports_hold_any_name_and_json_keeps_it(name: str) -> None:
     assert len(as_lines(results)) == 2
 
 
-def test_a_fence_in_a_message_does_not_end_the_block_that_shows_it() -> None:
+def test_fence_in_message_does_not_end_its_block() -> None:
     broken = Model("a", "a", "anchor", "file", checks={"MUST-001": Check(Status.FAILED, "```\ncode\n```")})
     assert "````text\n```\ncode\n```\n````" in as_markdown(Results(RULES, (broken,)))

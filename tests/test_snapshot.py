@@ -34,7 +34,7 @@ def layers(count: int, odd: int | None = None) -> str:
     return text(attribution(calls, nodes), {key: "Gelu" if key == f"n{odd}" else "Relu" for key in nodes})
 
 
-def test_a_line_is_a_module_with_its_tag_and_its_operators_by_name() -> None:
+def test_line_has_tag_and_operators_by_name() -> None:
     calls: list[tuple[str, int, str, str | None]] = [("", 0, "Model", None), ("head", 0, "Head", "")]
     nodes = {"a": "", "b": "head", "c": "head", "d": "head"}
     operators = {"a": "Add", "b": "Relu", "c": "com.project::Attention", "d": "Relu"}
@@ -43,7 +43,7 @@ def test_a_line_is_a_module_with_its_tag_and_its_operators_by_name() -> None:
     )
 
 
-def test_modules_of_torch_nn_have_no_line_and_their_operators_are_their_caller_s() -> None:
+def test_operators_of_torch_nn_modules_count_for_their_caller() -> None:
     hierarchy = Hierarchy([Call("", 0, "project.Model", None), Call("fc", 0, "torch.nn.modules.linear.Linear", "")])
     made = Attribution(hierarchy, {"y": (Origin("fc", Evidence.TRACED),)})
     assert text(made, {"y": "Gemm"}) == "/Model: Gemm 1\n"
@@ -55,7 +55,7 @@ def test_a_root_of_torch_nn_is_a_slash() -> None:
     assert text(made, {"x": "Relu", "y": "Add"}) == "/: Relu 1\n/Block.0: Add 1\n"
 
 
-def test_equal_layers_are_one_line_and_so_is_what_is_below_them() -> None:
+def test_equal_layers_and_modules_below_them_are_one_line() -> None:
     assert layers(12) == "/Model\n/Model/Layer.{0..11} ×12\n/Model/Layer.{0..11}/Mlp: Relu 1\n"
 
 
@@ -71,7 +71,7 @@ def test_a_layer_that_differs_splits_the_run() -> None:
     ]
 
 
-def test_a_layer_that_is_missing_from_its_list_splits_the_run() -> None:
+def test_missing_layer_splits_the_run() -> None:
     calls: list[tuple[str, int, str, str | None]] = [("", 0, "Model", None)]
     calls += [(f"layer.{i}", 0, "Layer", "") for i in (0, 1, 3, 4)]
     assert text(attribution(calls, {}), {}).splitlines()[1:] == ["/Model/Layer.{0..1} ×2", "/Model/Layer.{3..4} ×2"]
@@ -88,7 +88,7 @@ def test_lists_in_lists_fold_at_every_level() -> None:
     ]
 
 
-def test_a_shared_layer_that_runs_again_and_again_folds_with_what_it_calls() -> None:
+def test_repeated_shared_layer_folds_with_calls_below_it() -> None:
     calls: list[tuple[str, int, str, str | None]] = [("", 0, "Model", None)]
     for k in range(4):
         calls.append(("group.0", k, "Group", ""))
@@ -100,7 +100,7 @@ def test_a_shared_layer_that_runs_again_and_again_folds_with_what_it_calls() -> 
     ]
 
 
-def test_a_module_that_is_called_and_computes_nothing_keeps_its_line() -> None:
+def test_called_module_without_operators_keeps_its_line() -> None:
     calls: list[tuple[str, int, str, str | None]] = [("", 0, "Model", None), ("drop", 0, "Drop", "")]
     assert text(attribution(calls, {}), {}) == "/Model\n/Model/Drop\n"
 

@@ -41,7 +41,7 @@ def test_a_renamed_class_stays_folded() -> None:
     ]
 
 
-def test_a_layer_that_runs_once_more_is_told_by_its_call() -> None:
+def test_layer_that_runs_once_more_is_one_change() -> None:
     assert diff("/A/L@{0..1} ×2: Add 1\n", "/A/L@{0..2} ×3: Add 1\n") == ["+ /A/L@2: Add 1"]
 
 
@@ -49,7 +49,7 @@ def test_the_same_modules_in_another_order_are_told_as_that() -> None:
     assert diff("/A\n/A/B\n/A/C\n", "/A\n/A/C\n/A/B\n")[0] == "the same modules in another order:"
 
 
-def test_a_difference_is_bounded_and_says_how_much_is_left_out() -> None:
+def test_long_difference_counts_what_it_leaves_out() -> None:
     shown = diff("", "".join(f"/A/M{i}\n" for i in range(100)), limit=20)
     assert len(shown) == 21
     assert shown[-1] == "… and 80 more modules"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ class BothRuns:
     values: Values
     """The values of the eager run."""
     candidates: Mapping[str, Candidates]
-    """The candidates of each value of the graph that could be computed, by its name."""
+    """The candidates of each value of the graph by its name; none of one that could not be computed."""
 
     def is_among(self, value: str, numbers: AbstractSet[int]) -> bool:
         """Whether a value of the graph, each tensor of a sequence, is one of these or could not be computed."""
@@ -36,28 +37,19 @@ class BothRuns:
         return chain.from_iterable(self.candidates.get(value, ()))
 
     def gave(self, call: str, value: str) -> bool:
-        """Whether others may have a value of the graph from a call; unknown calls may have given anything."""
-        seen = self.calls.get(call)
-        return seen is None or self.is_among(value, seen.given)
+        """Whether others may have a value of the graph from a call; one in a loop may have given anything."""
+        return call not in self.calls or self.is_among(value, self.calls[call].given)
 
     def computes_with(self, call: str, value: str) -> bool:
         """Whether a call was given a value of the graph, or owns the producer of it."""
-        seen = self.calls.get(call)
-        given = seen is not None and self.is_among(value, seen.inputs.keys())
+        given = call in self.calls and self.is_among(value, self.calls[call].inputs.keys())
         return given or self.graph.producer.get(value) in self.graph.members.get(call, ())
 
     def reads(self, call: str) -> AbstractSet[int]:
         """Return the values that the nodes of a call read and do not produce."""
-        if call not in self._reads:
-            nodes = [self.graph.nodes[i] for i in self.graph.members.get(call, ())]
-            produced = {value for node in nodes for value in node.outputs}
-            read = {value for node in nodes for value in node.elements if value not in produced}
-            self._reads[call] = {number for value in read for number in self.numbers(value)}
-        return self._reads[call]
-
-    @cached_property
-    def _reads(self) -> dict[str, AbstractSet[int]]:
-        return {}
+        nodes = [self.graph.nodes[i] for i in self.graph.members.get(call, ())]
+        produced = {value for node in nodes for value in node.outputs}
+        return {n for node in nodes for value in node.elements if value not in produced for n in self.numbers(value)}
 
     def tag(self, call: str) -> str | None:
         """Return the tag of a call of the graph."""
@@ -66,11 +58,8 @@ class BothRuns:
     @cached_property
     def names(self) -> Mapping[int, str]:
         """A name in the graph for each value of the eager run that is an input there or is computed."""
-        names: dict[int, str] = {}
-        for value in self.candidates:
-            if value not in self.graph.constants:
-                names.update({number: value for number in self.numbers(value) if number not in names})
-        return names
+        computed = (value for value in reversed(list(self.candidates)) if value not in self.graph.constants)
+        return {number: value for value in computed for number in self.numbers(value)}
 
     @cached_property
     def folded(self) -> frozenset[int]:
@@ -80,9 +69,8 @@ class BothRuns:
     @cached_property
     def givers(self) -> Mapping[int, list[str]]:
         """The calls that returned each value and were not given it."""
-        givers: dict[int, list[str]] = {}
+        givers: dict[int, list[str]] = defaultdict(list)
         for call, seen in self.calls.items():
-            for number in seen.returned:
-                if number not in seen.inputs:
-                    givers.setdefault(number, []).append(call)
-        return givers
+            for number in seen.returned.keys() - seen.inputs.keys():
+                givers[number].append(call)
+        return dict(givers)

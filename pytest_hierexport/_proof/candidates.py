@@ -2,24 +2,37 @@
 
 In go the graph, the elements of its inputs and the numbered values of the eager run; out come the candidates of every
 value of the graph by its name. Only values that have the dtype and shape of a value of the eager run are computed.
+
+A value inherits the largest tolerance of what it is computed from: models with a layer in another precision need it.
+
+    y = Cast<to=FLOAT16>(x)      own 1e-2
+    z = Cast<to=FLOAT>(y)        own 1e-4, inherited 1e-2
+    u = Add(z, w)                own 1e-4, inherited 1e-2
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import onnx
-import onnx.numpy_helper
+import onnx_ir as ir
 
 from pytest_hierexport._proof.fingerprints import fingerprint
+from pytest_hierexport._proof.inlining import captured, name_of
 from pytest_hierexport._proof.owners import Graph
-from pytest_hierexport._proof.rounding import Rounding, dtype_name
-from pytest_hierexport._proof.session import Fetched, run_graph
+from pytest_hierexport._proof.session import run_graph
 from pytest_hierexport._proof.tolerance import Array
 from pytest_hierexport._proof.values import COARSEST, Candidates, Values
 
-__all__ = ["find_candidates"]
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["coarsest", "dtype_name", "find_candidates"]
+
+_GROWTH = 4.0
+"""The tolerance of a result, as a multiple of the distance at which its input was found: errors that have grown may
+grow further, up to a limit. RT-DETR needs it, which has a softmax of large numbers."""
 
 
 def find_candidates(
@@ -37,50 +50,60 @@ def find_candidates(
     Raises:
         UsageError: The graph does not run on these inputs.
     """
-    # A value whose shape no value of the eager run has equals none of them, and is not computed.
-    foreign = {name for name, kind in _stated(proto) if name in graph.producer and not values.has_shape(*kind)}
-    wanted = [value for node in graph.nodes for value in node.outputs if value not in foreign]
-    found = run_graph(proto, feeds, wanted, folder)
-    return {
-        **{name: (values.find(fingerprint(array)),) for name, array in feeds.items()},
-        **dict(_constants(graph, values, folder)),
-        **dict.fromkeys(foreign, (frozenset(),)),
-        **dict(_computed(Rounding(proto.graph, values.tolerances), values, found)),
-    }
+    outputs = [value for node in graph.model.graph for value in node.outputs]
+    foreign = {name_of(value) for value in outputs if not value.name or not _may_equal(value, values)}
+    wanted = [name for name in map(name_of, outputs) if name not in foreign]
+    computed = run_graph(proto, feeds, wanted, folder)
+    found: dict[str, Candidates] = {name: (values.find(fingerprint(array)),) for name, array in feeds.items()}
+    found.update(_constants(graph, values))
+    found.update(dict.fromkeys(foreign, (frozenset(),)))
+
+    def tolerance(value: ir.Value, inherited: float) -> float:
+        """Find the candidates of a value; return its tolerance as an input of others."""
+        stated = values.tolerance(dtype_name(value))
+        if name_of(value) in foreign:
+            return stated
+        parts = [fingerprint(array) for array in next(computed).arrays]
+        candidates = found[name_of(value)] = tuple(values.find(part, inherited) for part in parts)
+        distances = (values.distance(*pair) for pair in zip(parts, candidates, strict=True))
+        grown = min(_GROWTH * max(distances, default=0.0), COARSEST)
+        return max(stated, grown, *(values.tolerance(part.dtype) for part in parts))
+
+    coarsest(graph.model.graph, tolerance)
+    return found
 
 
-def _stated(proto: onnx.ModelProto) -> Iterator[tuple[str, tuple[str, tuple[int, ...]]]]:
-    """Yield name, dtype and shape of every value of which the file states both dtype and shape."""
-    for value in (*proto.graph.value_info, *proto.graph.output):
-        kind = value.type.tensor_type
-        dims = kind.shape.dim
-        if kind.elem_type and kind.HasField("shape") and all(dim.HasField("dim_value") for dim in dims):
-            yield value.name, (dtype_name(kind.elem_type), tuple(dim.dim_value for dim in dims))
+def _may_equal(value: ir.Value, values: Values) -> bool:
+    """Whether the file leaves open the dtype or shape of a value, or a value of the eager run has them."""
+    if not isinstance(value.type, ir.TensorType) or value.shape is None or not value.shape.is_static():
+        return True
+    return values.has_shape(dtype_name(value), tuple(value.shape.numpy()))
 
 
-def _constants(graph: Graph, values: Values, folder: Path | None) -> Iterator[tuple[str, Candidates]]:
+def _constants(graph: Graph, values: Values) -> Iterator[tuple[str, Candidates]]:
     """Yield the candidates of the initializers that may be a value of the eager run."""
-    for name, tensor in graph.initializers.items():
-        dtype = dtype_name(tensor.data_type)
-        if values.has_shape(dtype, tuple(tensor.dims)):
-            array = onnx.numpy_helper.to_array(tensor, base_dir=str(folder or ""))
-            yield name, (values.find(fingerprint(array, dtype)),)
+    for name, value in graph.initializers.items():
+        tensor = value.const_value
+        if tensor is not None and values.has_shape(tensor.dtype.numpy().name, tuple(tensor.shape.numpy())):
+            yield name, (values.find(fingerprint(tensor.numpy())),)
 
 
-def _computed(rounding: Rounding, values: Values, found: Iterable[Fetched]) -> Iterator[tuple[str, Candidates]]:
-    """Yield the candidates of computed values.
+def coarsest(graph: ir.Graph, own: Callable[[ir.Value, float], float]) -> dict[str, float]:
+    """Return the largest tolerance among each computed value and all that it is computed from.
 
-    Errors that have grown may grow further, up to a limit: RT-DETR needs it, which has a softmax of large numbers.
+    Args:
+        graph: The graph, its nodes in topological order.
+        own: Gives the tolerance of a value itself, given the inherited one. Values come in the order of the nodes.
     """
-    for value in found:
-        inherited = rounding.inherited(value.name)
-        parts = [fingerprint(array, value.dtype) for array in value.arrays]
-        candidates = tuple(values.find(part, inherited) for part in parts)
-        distance = max((values.distance(*pair) for pair in zip(parts, candidates, strict=True)), default=0.0)
-        own = max((values.tolerance(part.dtype) for part in parts), default=0.0)
-        rounding.own[value.name] = max(own, min(_GROWTH * distance, COARSEST))
-        yield value.name, candidates
+    found: dict[str, float] = {}
+    for node in graph:
+        inputs = (*map(name_of, node.inputs), *captured(node))
+        inherited = max((found.get(value, 0.0) for value in inputs), default=0.0)
+        for value in node.outputs:
+            found[name_of(value)] = max(inherited, own(value, inherited))
+    return found
 
 
-_GROWTH = 4.0
-"""The tolerance of a result, as a multiple of the distance at which its input was found."""
+def dtype_name(value: ir.Value) -> str:
+    """Return the name of the dtype that the file states for a value; empty where it states none."""
+    return str(value.dtype.numpy().name) if value.dtype else ""

@@ -12,30 +12,35 @@ ViT-MAE (its mask) and VITS (its noise) need the random numbers, RT-DETR and RT-
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_hierexport._onnx.graph import subgraphs_proto
-from pytest_hierexport._onnx.operators import definition, is_deterministic, reads_elements
-from pytest_hierexport._proof.follower import ChoiceFollower, Ranking
+from pytest_hierexport._onnx.operators import is_deterministic, reads_elements
 from pytest_hierexport._proof.session import Fetched
-from pytest_hierexport._proof.tolerance import Array
+from pytest_hierexport._proof.tensors import array_of
+from pytest_hierexport._proof.tolerance import Array, distances, tolerance_of
 
 __all__ = ["following_choices", "has_choices"]
 
-_SORTING = frozenset({"sorted", "stable"})
-"""The attributes by which an operator is asked for a definite order."""
 _MOST_BYTES = 1 << 28
 """How many bytes of a graph's random numbers are held."""
+_DISTRIBUTION = 2.5
+"""The distance between two samples' distributions, times the root of their size, that one pair in 10⁵ exceeds."""
+_RANKING = (torch.ops.aten.topk.default, torch.ops.aten.sort.default, torch.ops.aten.sort.stable)
+"""The operations that give elements together with their places along `dim`."""
 
 
 def has_choices(proto: onnx.ModelProto) -> bool:
     """Whether a graph draws random numbers or puts elements in order."""
-    opsets = _opsets(proto)
-    return any(_draws(node, opsets) or _ranks(node, opsets) for node in proto.graph.node)
+    return any(_draws(node, proto) or _ranks(node) for node in proto.graph.node)
 
 
 @contextmanager
@@ -51,61 +56,128 @@ def following_choices(
         feeds: The elements of its inputs.
         run: Computes values of it.
     """
-    opsets = _opsets(proto)
-    produced = {value for node in proto.graph.node for value in node.output if value}
-    drawing = {node.output[0]: node for node in proto.graph.node if _draws(node, opsets)}
-    ranking = [(node.input[0], node.output[-1]) for node in proto.graph.node if _ranks(node, opsets)]
-    wanted = dict.fromkeys([*drawing, *(value for pair in ranking for value in pair if value in produced)])
-    found = {value.name: value for value in run(list(wanted)) if value.arrays}
-    arrays = {**feeds, **{name: value.arrays[0] for name, value in found.items()}}
-    held = dict(_within_budget({name: _typed(found[name]) for name in drawing if name in found}))
-    rankings = [Ranking.of(*(arrays[name] for name in pair)) for pair in ranking if arrays.keys() >= set(pair)]
-    with _holding([drawing[name] for name in held], held.values()), ChoiceFollower(rankings, held.values()):
-        yield
+    drawing = {node.output[0]: node for node in proto.graph.node if _draws(node, proto)}
+    ranking = [(node.input[0], node.output[1]) for node in proto.graph.node if _ranks(node)]
+    computed = {value for node in proto.graph.node for value in node.output}
+    wanted = dict.fromkeys([*drawing, *(value for pair in ranking for value in pair if value in computed)])
+    arrays = {**feeds, **{value.name: value.arrays[0] for value in run(list(wanted)) if value.arrays}}
+    sizes = np.cumsum([arrays[name].nbytes for name in drawing])
+    held = {name: arrays[name] for name, size in zip(drawing, sizes, strict=True) if size <= _MOST_BYTES}
+    rankings = [_Ranking(arrays[elements], arrays[places]) for elements, places in ranking if elements in arrays]
+    before = onnx.GraphProto(node=proto.graph.node)
+    try:
+        for name, array in held.items():
+            drawing[name].CopyFrom(
+                onnx.helper.make_node("Constant", [], [name], value=onnx.numpy_helper.from_array(array))
+            )
+        with _ChoiceFollower(rankings, held.values()):
+            yield
+    finally:
+        del proto.graph.node[:]
+        proto.graph.node.extend(before.node)
 
 
-def _opsets(proto: onnx.ModelProto) -> Mapping[str, int]:
-    return {opset.domain: opset.version for opset in proto.opset_import}
-
-
-def _draws(node: onnx.NodeProto, opsets: Mapping[str, int]) -> bool:
+def _draws(node: onnx.NodeProto, proto: onnx.ModelProto) -> bool:
     """Whether a node draws random numbers that do not depend on the elements of its inputs."""
     if len(node.output) != 1 or not node.output[0] or any(subgraphs_proto(node)):
         return False
+    opset = next((opset.version for opset in proto.opset_import if opset.domain == node.domain), 1)
     reads = any(value and reads_elements(node.domain, node.op_type, i) for i, value in enumerate(node.input))
-    return not reads and not is_deterministic(node.op_type, opsets.get(node.domain, 1), node.domain)
+    return not reads and not is_deterministic(node.op_type, opset, node.domain)
 
 
-def _ranks(node: onnx.NodeProto, opsets: Mapping[str, int]) -> bool:
-    """Whether a node puts elements in order and gives their places."""
-    if not node.input or len(node.output) < 2 or not node.output[-1]:
-        return False
-    found = definition(node.op_type, opsets.get(node.domain, 1), node.domain)
-    return found is not None and not _SORTING.isdisjoint(found.attributes)
+def _ranks(node: onnx.NodeProto) -> bool:
+    """Whether a node puts elements in order and gives their places: of ONNX's operators, one does."""
+    return node.op_type == "TopK" and node.domain in {"", "ai.onnx"} and len(node.output) == 2 and bool(node.output[1])
 
 
-def _typed(value: Fetched) -> Array:
-    """Return an array in the dtype that the graph has; that of a dtype that numpy lacks comes as float32."""
-    return value.arrays[0].astype(np.dtype(value.dtype)) if value.dtype else value.arrays[0]
+class _Ranking(NamedTuple):
+    """An order in which a node of the graph put elements."""
+
+    elements: Array
+    places: Array
+    """The places of the elements, in the node's order."""
 
 
-def _within_budget(drawn: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
-    size = 0
-    for name, array in drawn.items():
-        size += array.nbytes
-        if size <= _MOST_BYTES:
-            yield name, array
+class _ChoiceFollower(TorchDispatchMode):
+    """Lets PyTorch's operations choose as a graph did, while it is entered."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, rankings: Iterable[_Ranking], draws: Iterable[Array]) -> None:
+        """Follow the rankings and, in their order, the random numbers of a graph."""
+        super().__init__()  # type: ignore[no-untyped-call]  # torch does not annotate its modes
+        self._rankings: dict[Hashable, list[_Ranking]] = defaultdict(list)
+        for ranking in rankings:
+            self._rankings[ranking.elements.shape, ranking.places.shape].append(ranking)
+        self._draws: dict[Hashable, deque[torch.Tensor]] = defaultdict(deque)
+        for array in draws:
+            # torch.from_numpy knows no dtype of ml_dtypes.
+            draw = torch.from_numpy(array.astype(np.float64)).to(getattr(torch, array.dtype.name))
+            self._draws[draw.dtype, draw.shape].append(draw)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Run an operation."""
+        options = kwargs or {}
+        if not isinstance(func, torch._ops.OpOverload):
+            return func(*args, **options)
+        generator = options.get("generator") or torch.default_generator
+        before = generator.get_state() if torch.Tag.nondeterministic_seeded in func.tags else None
+        result = func(*args, **options)
+        if before is not None and isinstance(result, torch.Tensor) and not torch.equal(before, generator.get_state()):
+            self._draw(result)
+        elif func in _RANKING:
+            names = (argument.name for argument in func._schema.arguments)
+            self._rank(args[0], result, {**dict(zip(names, args, strict=False)), **options})
+        return result
+
+    def _draw(self, own: torch.Tensor) -> None:
+        """Replace random numbers by the graph's next ones that may come from the same distribution."""
+        left = self._draws[own.dtype, own.shape]
+        if left and _may_share_distribution(_array(own), _array(left[0])):
+            own.copy_(left.popleft())
+
+    def _rank(self, tensor: torch.Tensor, own: tuple[torch.Tensor, torch.Tensor], options: Mapping[str, Any]) -> None:
+        """Put elements in an order of the graph's that differs from their own within rounding alone."""
+        dim = options.get("dim", -1)
+        elements, values = _array(tensor), _array(own[0])
+        if not values.size:
+            return
+        tolerance = tolerance_of(str(tensor.dtype).removeprefix("torch."))
+        for ranking in self._rankings[tensor.shape, own[1].shape]:
+            other = ranking.elements.astype(np.float64)
+            if (distances(elements, other) > tolerance).any():
+                continue
+            taken = np.take_along_axis(elements, ranking.places, dim)
+            # Without `sorted`, any order of the same elements is right.
+            pair = (taken, values) if options.get("sorted", True) else (np.sort(taken, dim), np.sort(values, dim))
+            # Elements that rounding exchanged lie no farther apart than both were moved.
+            if _farthest(*pair) <= 2 * _farthest(elements, other):
+                own[1].copy_(torch.from_numpy(ranking.places))
+                own[0].copy_(tensor.gather(dim, own[1]))
+                return
 
 
-@contextmanager
-def _holding(nodes: Sequence[onnx.NodeProto], arrays: Iterable[Array]) -> Iterator[None]:
-    """Replace nodes by constants."""
-    own = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
-    try:
-        for node, array in zip(nodes, arrays, strict=True):
-            value = onnx.numpy_helper.from_array(array)
-            node.CopyFrom(onnx.helper.make_node("Constant", [], list(node.output), name=node.name, value=value))
-        yield
-    finally:
-        for node, before in zip(nodes, own, strict=True):
-            node.CopyFrom(before)
+def _array(tensor: torch.Tensor) -> Array:
+    return array_of(tensor).astype(np.float64)
+
+
+def _farthest(one: Array, other: Array) -> float:
+    """Return the largest gap between elements; infinity and NaN equal themselves."""
+    with np.errstate(invalid="ignore"):
+        gaps = np.nan_to_num(np.abs(one - other), nan=np.inf)
+    same = (one == other) | (np.isnan(one) & np.isnan(other))
+    return float(np.where(same, 0.0, gaps).max(initial=0.0))
+
+
+def _may_share_distribution(one: Array, other: Array) -> bool:
+    """Whether two samples of one size may come from one distribution, by the test of Kolmogorov and Smirnov.
+
+    MUST-006 needs the test: a graph that draws from another distribution than its model breaks the rule.
+    """
+    size = max(1, one.size)
+    joined = np.concatenate([one, other], axis=None)
+    counts = [np.searchsorted(np.sort(sample, axis=None), joined, side="right") for sample in (one, other)]
+    return bool(np.abs(counts[0] - counts[1]).max(initial=0) / size <= _DISTRIBUTION * (2 / size) ** 0.5)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import importlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property, wraps
@@ -19,7 +20,7 @@ from pytest_hierexport._errors import UsageError
 from pytest_hierexport._export.modules import Instances
 from pytest_hierexport._export.recorder import CallRecorder
 from pytest_hierexport._export.state import as_found, in_eval_mode, replaced
-from pytest_hierexport._proof.tensors import fingerprint_of, fingerprints_of_number, version_of, walk
+from pytest_hierexport._proof.tensors import fingerprint_of, fingerprints_of_number, walk
 from pytest_hierexport._proof.values import Values
 
 __all__ = ["EagerCall", "Mode", "ModelError", "Runnable", "run_eager", "run_model"]
@@ -67,12 +68,12 @@ class EagerCall:
     in_body: bool
     """Whether a branch or a loop made it that torch captures as one operator."""
     inputs: dict[int, str]
-    """Tensors and numbers among arguments, inside objects and caches, and captured attributes, on entry."""
+    """Tensors and numbers among arguments, inside objects and caches, on entry."""
     returned: dict[int, str]
     """Tensors that the call returned. The graph need not have the numbers that it returned: most stay in Python."""
     effects: frozenset[int]
-    """Tensors in arguments, caches and captured attributes when the call ended, and the numbers that it returned."""
-    settings: frozenset[int] = frozenset()
+    """Tensors in arguments and caches when the call ended, and the numbers that it returned."""
+    settings: AbstractSet[int] = frozenset()
     """The inputs that are Python numbers alone. A fusion cannot remove them: otherwise a flag that the call was given
     would excuse a wrong tag (a counterexample of MUST-007)."""
 
@@ -88,9 +89,8 @@ def run_eager(example: Runnable, hierarchy: Hierarchy, values: Values, mode: Mod
     Returns:
         The calls in the order in which they ended.
     """
-    instances = Instances(example.model)
-    watcher = _Watcher(instances, values)
-    recorder = CallRecorder(instances, known=hierarchy, observer=watcher)
+    watcher = _Watcher(values)
+    recorder = CallRecorder(Instances(example.model), known=hierarchy, observer=watcher)
     with watcher.watching_bodies(), recorder.listening():
         run_model(example, mode)
     return watcher.calls
@@ -105,7 +105,7 @@ def run_model(example: Runnable, mode: Mode) -> Any:
         ModelError: The model does not run in this mode.
     """
     args, kwargs = _copied((tuple(example.args), dict(example.kwargs)))
-    with as_found(example.model), in_eval_mode(example.model), torch.no_grad(), _uncompiled(), _reported(mode):
+    with as_found(example.model), in_eval_mode(example.model), torch.no_grad(), _reported(mode):
         try:
             return example.model(*args, **kwargs)
         except Exception as error:
@@ -123,59 +123,38 @@ def _copied(inputs: Any) -> Any:
 
 
 @contextmanager
-def _uncompiled() -> Iterator[None]:
-    """Run compiled functions as plain Python."""
-    regions = importlib.import_module("torch._higher_order_ops.invoke_subgraph")  # its package hides the module
-    # While exporting, torch would compile a region that is marked to be compiled once.
-    with torch.compiler.set_stance("force_eager"), replaced(regions, "invoke_subgraph_placeholder", _run):
-        yield
-
-
-@contextmanager
 def _reported(mode: Mode) -> Iterator[None]:
-    """Report the mode to a model that asks torch for it."""
-    with ExitStack() as stack:
-        if mode is Mode.EXPORTING:
-            stack.enter_context(replaced(torch.compiler, "_is_compiling_flag", value=True))
-            stack.enter_context(replaced(torch.compiler, "_is_exporting_flag", value=True))
-        elif mode is Mode.TRACING:
-            stack.enter_context(replaced(torch.jit, "is_tracing", lambda: True))
+    """Report the mode to a model that asks torch for it, and run compiled functions as plain Python."""
+    is_exporting = mode is Mode.EXPORTING
+    regions = importlib.import_module("torch._higher_order_ops.invoke_subgraph")  # its package hides the module
+    with (
+        torch.compiler.set_stance("force_eager"),
+        # While exporting, torch would compile a region that is marked to be compiled once.
+        replaced(regions, "invoke_subgraph_placeholder", lambda function, *args, **kwargs: function(*args, **kwargs)),
+        replaced(torch.compiler, "_is_compiling_flag", is_exporting),
+        replaced(torch.compiler, "_is_exporting_flag", is_exporting),
+        replaced(torch.jit, "is_tracing", lambda: mode is Mode.TRACING),
+    ):
         yield
-
-
-def _run(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    return function(*args, **kwargs)
 
 
 @dataclass
 class _Watcher:
     """Takes the fingerprints while the model runs: a tensor may be changed in place right afterwards."""
 
-    instances: Instances
     values: Values
     calls: list[EagerCall] = field(default_factory=list)
     _begun: int = 0
     _bodies: int = 0
-    _open: dict[str, tuple[EagerCall, Any, list[torch.nn.Module]]] = field(default_factory=dict)
+    _open: dict[str, tuple[EagerCall, Any]] = field(default_factory=dict)
     _seen: Any = field(default_factory=WeakIdKeyDictionary)
-    _unchanged: Any = field(default_factory=WeakIdKeyDictionary)
-    _below: dict[str, list[torch.nn.Module]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for module in self.instances.root.modules():
-            below = list(module.modules())
-            self._below.update(dict.fromkeys(self.instances.paths(module), below))
-            for _, tensor in _held(module):
-                self._unchanged[tensor] = version_of(tensor)
+    """The version of each tensor, which torch counts up with each write, and the numbers of its value."""
 
     @contextmanager
     def watching_bodies(self) -> Iterator[None]:
         """Count the bodies of branches and loops that are running."""
-        operator = torch._ops.HigherOrderOperator
-        with replaced(operator, "__call__", self._counted(operator.__call__)):
-            yield
+        original: Callable[..., Any] = torch._ops.HigherOrderOperator.__call__
 
-    def _counted(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
             self._bodies += 1
@@ -184,70 +163,41 @@ class _Watcher:
             finally:
                 self._bodies -= 1
 
-        return call
+        with replaced(torch._ops.HigherOrderOperator, "__call__", call):
+            yield
 
     def entered(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Record the inputs of a call."""
-        modules = self._below[call.path]
-        held = list(walk((args, kwargs)))
-        captured = self._captured(modules)
-        inputs = self._numbers_of(held) | captured
-        settings = frozenset(inputs.keys() - self._tensors_of(held).keys() - captured.keys())
-        seen = EagerCall(call, self._begun, self._bodies > 0, inputs, {}, frozenset(), settings)
-        self._open[call.name] = seen, (args, kwargs), modules
+        inputs, tensors = self._numbers_of((args, kwargs))
+        seen = EagerCall(call, self._begun, self._bodies > 0, inputs, {}, frozenset(), inputs.keys() - tensors.keys())
+        self._open[call.name] = seen, (args, kwargs)
         self._begun += 1
 
     def left(self, call: Call, output: Any) -> None:
         """Record the outputs of a call."""
-        seen, holders, modules = self._open.pop(call.name)
-        returned = self._tensors_of(walk(output))
-        left = self._numbers_of((label, part) for label, part in walk(output) if not isinstance(part, torch.Tensor))
-        effects = frozenset((*left, *self._tensors_of(walk(holders)), *self._captured(modules)))
+        seen, holders = self._open.pop(call.name)
+        numbers, returned = self._numbers_of(output)
+        effects = frozenset((*numbers, *self._numbers_of(holders)[1]))
         self.calls.append(replace(seen, returned=returned, effects=effects))
 
-    def _captured(self, modules: list[torch.nn.Module]) -> dict[int, str]:
-        """Return the tensors on the call's module or below it that this run has put there or changed."""
-        found = (
-            (f"captured {name}", tensor)
-            for module in modules
-            for name, tensor in _held(module)
-            if self._unchanged.get(tensor) != version_of(tensor)
-        )
-        return self._tensors_of(found)
-
-    def _tensors_of(self, found: Iterable[tuple[str, Any]]) -> dict[int, str]:
-        return self._numbers_of((label, part) for label, part in found if isinstance(part, torch.Tensor))
-
-    def _numbers_of(self, found: Iterable[tuple[str, Any]]) -> dict[int, str]:
-        numbers: dict[int, str] = {}
-        for label, part in found:
+    def _numbers_of(self, holder: Any) -> tuple[dict[int, str], dict[int, str]]:
+        """Return the values that something holds, and the tensors among them, each with its place."""
+        all_of_them: dict[int, str] = {}
+        tensors: dict[int, str] = {}
+        for label, part in walk(holder):
             for number in self._number(part):
-                numbers.setdefault(number, label)
-        return numbers
+                all_of_them.setdefault(number, label)
+                if isinstance(part, torch.Tensor):
+                    tensors.setdefault(number, label)
+        return all_of_them, tensors
 
     def _number(self, part: Any) -> list[int]:
         if not isinstance(part, torch.Tensor):
             return [self.values.add(found) for found in fingerprints_of_number(part)]
-        known, version = self._seen.get(part), version_of(part)
-        if known is None or known[0] != version:
+        version = None if part.is_inference() else part._version  # torch counts no versions in inference mode
+        known, numbers = self._seen.get(part, (None, []))
+        if known is None or known != version:
             found = fingerprint_of(part)
-            known = version, [] if found is None else [self.values.add(found)]
-            self._seen[part] = known
-        return list(known[1])
-
-
-def _held(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the tensors among a module's buffers and plain attributes; parameters never depend on an input."""
-    for name, buffer in module._buffers.items():
-        if buffer is not None:
-            yield name, buffer
-    for name, value in vars(module).items():
-        if not isinstance(value, _SETTINGS) and name not in _OWN:
-            for label, part in walk(value, name):
-                if isinstance(part, torch.Tensor):
-                    yield label, part
-
-
-_SETTINGS = (str, bool, int, float, type(None))
-_OWN = frozenset(vars(torch.nn.Module()))
-"""The attributes of every `torch.nn.Module`: parameters, buffers, submodules, hooks, flags."""
+            numbers = [] if found is None else [self.values.add(found)]
+            self._seen[part] = version, numbers
+        return list(numbers)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._export.torchscript.adapter import Adapter
 from pytest_hierexport._proof.eager import Runnable
-from pytest_hierexport._proof.tensors import walk
+from pytest_hierexport._proof.tensors import array_of, walk
 from pytest_hierexport._proof.tolerance import Array
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["array_of", "feeds_of"]
+__all__ = ["feeds_of"]
 
 
 def feeds_of(example: Runnable, proto: onnx.ModelProto) -> dict[str, Array]:
@@ -31,9 +30,12 @@ def feeds_of(example: Runnable, proto: onnx.ModelProto) -> dict[str, Array]:
     """
     constants = {tensor.name for tensor in proto.graph.initializer}
     names = [value.name for value in proto.graph.input if value.name not in constants]
-    tensors = _leaves((tuple(example.args), dict(example.kwargs)))
+    # Exporters flatten inputs by torch's trees; `walk` searches the objects that those do not know.
+    leaves = pytree.tree_leaves((tuple(example.args), dict(example.kwargs)))
+    tensors = [part for leaf in leaves for _, part in walk(leaf) if isinstance(part, torch.Tensor)]
     if len(tensors) != len(names):
-        by_name = _by_name(example)
+        adapter = Adapter(example.model, example.args, example.kwargs)
+        by_name = dict(zip(adapter.places, adapter.tensors, strict=True))
         missing = [name for name in names if name not in by_name]
         if missing:
             raise UsageError(
@@ -43,28 +45,3 @@ def feeds_of(example: Runnable, proto: onnx.ModelProto) -> dict[str, Array]:
             )
         tensors = [by_name[name] for name in names]
     return {name: array_of(tensor) for name, tensor in zip(names, tensors, strict=True)}
-
-
-def _leaves(inputs: Any) -> list[torch.Tensor]:
-    """Flatten inputs as the exporters do, and search objects that torch's trees do not know."""
-    leaves = (part for leaf in pytree.tree_leaves(inputs) for _, part in walk(leaf))
-    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-
-
-def _by_name(example: Runnable) -> dict[str, torch.Tensor]:
-    adapter = Adapter(example.model, example.args, example.kwargs)
-    return dict(zip(adapter.places, adapter.tensors, strict=True))
-
-
-def array_of(tensor: torch.Tensor) -> Array:
-    """Return a tensor's elements as in ONNX: those of a complex tensor with a last dimension of two."""
-    if tensor.is_complex():
-        tensor = torch.view_as_real(tensor.resolve_conj())
-    tensor = tensor.detach().cpu().contiguous()
-    name = str(tensor.dtype).removeprefix("torch.")
-    if not tensor.is_floating_point() or hasattr(np, name):
-        return tensor.numpy()
-    import ml_dtypes
-
-    elements: Array = tensor.reshape(-1).view(torch.uint8).numpy().view(getattr(ml_dtypes, name))
-    return elements.reshape(tensor.shape)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,8 @@ __all__ = ["Fingerprint", "fingerprint"]
 KEPT = 1 << 14
 """How many numbers of a tensor are kept as they are; a larger one is reduced to this many weighted sums."""
 _SATURATED = 0.25
-"""The share of a dtype's largest number from which on a number counts as infinity: masks are filled with such."""
+"""The share of a dtype's largest number from which on a number counts as saturated: masks are filled with such, and a
+sum over them would hide all others."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +39,7 @@ class Fingerprint:
     def digest(self) -> bytes:
         """Return bytes that are equal only for fingerprints whose numbers are all equal."""
         numbers = b"" if self.numbers is None else self.numbers.tobytes()
-        return hashlib.blake2b(repr(self.key).encode() + numbers, digest_size=16).digest()
+        return _digest(repr(self.key).encode() + numbers)
 
     @property
     def dtype(self) -> str:
@@ -50,61 +52,44 @@ class Fingerprint:
         return self.key[1]
 
 
-def fingerprint(array: Array, dtype: str = "") -> Fingerprint:
-    """Return the fingerprint of an array.
-
-    Args:
-        array: The elements; those of a dtype that numpy lacks come as a wider one.
-        dtype: The name of the dtype that the elements had; empty for the array's own.
-    """
-    dtype = dtype or array.dtype.name
+def fingerprint(array: Array) -> Fingerprint:
+    """Return the fingerprint of an array."""
+    dtype = array.dtype.name
     if not is_floating(dtype):
-        data = np.ascontiguousarray(array).reshape(-1)
-        digest = hashlib.blake2b(data.view(np.uint8).data, digest_size=16).digest()
-        return Fingerprint((dtype, array.shape, digest), None, _is_constant(data, integral=True))
-    plain = np.float64 if dtype == "float64" else np.float32
-    numbers = np.ascontiguousarray(array, dtype=plain).ravel()
-    constant = _is_constant(numbers, integral=False)
+        return Fingerprint((dtype, array.shape, _digest(array.tobytes())), None, _all_equal(array.ravel()))
+    numbers = array.ravel().astype(np.float64 if dtype == "float64" else np.float32, copy=False)
+    constant = _all_equal(numbers) or bool(np.isnan(numbers).all())
+    if numbers.size == 1:
+        constant = float(numbers[0]) in (0.0, 1.0, -1.0)
     ordinary, places = _without_special(numbers, dtype)
     # The addition copies the array and makes every zero positive.
     return Fingerprint((dtype, array.shape, places), _reduced(ordinary) + 0, constant)
 
 
-def _is_constant(data: Array, *, integral: bool) -> bool:
-    if data.size < 2:
-        return integral or data.size == 0 or float(data[0]) in (0.0, 1.0, -1.0)
-    few = slice(None, None, max(1, data.size // 16))  # most tensors differ in these already
-    return all(_all_equal(part, integral=integral) for part in (data[few], data))
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=16).digest()
 
 
-def _all_equal(data: Array, *, integral: bool) -> bool:
-    return bool((data == data[0]).all() or (not integral and np.isnan(data).all()))
+def _all_equal(data: Array) -> bool:
+    return not data.size or bool((data == data[0]).all())
 
 
 def _without_special(numbers: Array, dtype: str) -> tuple[Array, bytes]:
     """Replace NaN, infinities and saturated numbers by 0; return a digest of the places of each kind as well."""
     limit = _SATURATED * _largest(dtype)
     with np.errstate(invalid="ignore"):
-        # A comparison with NaN is false.
-        if not numbers.size or (numbers.max() < limit and numbers.min() > -limit):
-            return numbers, b""
-        ordinary = np.abs(numbers) < limit
-    kinds = np.zeros(numbers.shape, np.uint8)
-    kinds[~ordinary] = 1
-    kinds[numbers >= limit] = 2
-    kinds[numbers <= -limit] = 3
-    kinds[np.isnan(numbers)] = 4
-    kinds[np.isposinf(numbers)] = 5
-    kinds[np.isneginf(numbers)] = 6
-    digest = hashlib.blake2b(kinds.data, digest_size=16).digest()
-    return np.where(ordinary, numbers, 0).astype(numbers.dtype), digest
+        ordinary = np.abs(numbers) < limit  # a comparison with NaN is false
+    if ordinary.all():
+        return numbers, b""
+    kinds = np.where(np.isfinite(numbers), np.sign(numbers), np.nan_to_num(numbers, nan=2, posinf=3, neginf=-3))
+    return np.where(ordinary, numbers, numbers.dtype.type(0)), _digest(np.where(ordinary, 0, kinds).tobytes())
 
 
 @cache
 def _largest(dtype: str) -> float:
     import ml_dtypes
 
-    info = np.finfo if dtype in ("float16", "float32", "float64") else ml_dtypes.finfo
+    info: Any = ml_dtypes.finfo  # it knows numpy's dtypes too
     return float(info(np.dtype(dtype)).max)
 
 

@@ -30,12 +30,11 @@ def lost_inputs(runs: BothRuns, call: str, node: Node, value: str) -> Iterator[t
 def _lost(
     runs: BothRuns, call: str, partners: Sequence[Owner], value: str, through: AbstractSet[str]
 ) -> Iterator[tuple[int, str]]:
-    seen = runs.calls.get(call)
-    if seen is None or not partners:
+    if call not in runs.calls or not partners:
         return
-    for number in seen.inputs:
-        if number in seen.settings or number in runs.folded or number in runs.reads(call):
-            continue
+    seen = runs.calls[call]
+    kept = seen.settings | runs.folded | runs.reads(call)
+    for number in (number for number in seen.inputs if number not in kept):
         for giver in _givers(runs, call, number, partners):
             # D-FINE: where several calls were fused into one node, the giver may have lost its own input to it.
             further = giver not in through and any(_lost(runs, giver, partners, value, through | {call}))
@@ -48,17 +47,11 @@ def _givers(runs: BothRuns, call: str, number: int, partners: Sequence[Owner]) -
 
     GPT-2 needs the call above: its attention transposes by an operation of its own.
     """
-    givers = runs.givers.get(number)
-    if givers:
-        yield from (giver for giver in givers if any(giver in partner.calls for partner in partners))
+    if number in runs.givers:
+        yield from (giver for giver in runs.givers[number] if any(giver in partner.calls for partner in partners))
         return
-    above = _parent(runs, call)
-    while above is not None and above in runs.calls and number in runs.calls[above].inputs:
-        above = _parent(runs, above)
-    if above is not None and any(partner.origin.call == above for partner in partners):
-        yield above
-
-
-def _parent(runs: BothRuns, call: str) -> str | None:
-    known = runs.graph.hierarchy
-    return known[call].parent if call in known else None
+    lineage = runs.graph.hierarchy.lineage(call) if call in runs.graph.hierarchy else ()
+    for name in lineage:
+        if name not in runs.calls or number not in runs.calls[name].inputs:
+            yield from {partner.origin.call for partner in partners if partner.origin.call == name}
+            return

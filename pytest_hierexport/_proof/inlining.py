@@ -1,194 +1,137 @@
 """Inlines a model's functions and the branches that are taken, so that each of their values can be computed.
 
-A function's body replaces each call of it. An `If` stays where it is; the nodes of the branch that ran are copied
-before it, and it counts as a consumer of what they return. Loops and functions of another operator version are not
-entered: their node has the origins of all nodes inside it.
+onnx_ir's inliner replaces each call of a function by its body. Then the nodes of the branch that runs replace each
+`If`, with an `Identity` for each value that the branch returns. A loop, and a function written for other operator
+versions, stays one node.
 
     before  y = If (c) <then_branch = { p = Relu(t) }, else_branch = { q = Abs(t) }>      c is true
-    after   y/then_branch/p = Relu(t)                    key y/then_branch/p, holder y
-            y = If (c) <as before>                       returned y/then_branch/p
+    after   y/then_branch/p = Relu(t)                    key y/then_branch/p
+            y = Identity(y/then_branch/p)                key y
 
-onnx's own inliner inlines functions alone, and its names do not lead back to the keys of the nodes.
+torch's own export examples need the branches (`cond_branch_class_method`): their modules run in branches of
+`torch.cond`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 import onnx
+import onnx_ir as ir
+from onnx_ir.passes.common import InlinePass, TopologicalSortPass
 
-from pytest_hierexport._calls.attribution import Attribution
-from pytest_hierexport._onnx.graph import function_prefix, node_key, subgraphs_proto
-from pytest_hierexport._onnx.order import topological_order
-from pytest_hierexport._proof.steps import Site, Step
-from pytest_hierexport._proof.subgraphs import captured, renamed
-from pytest_hierexport._proof.tolerance import Array
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport._onnx.graph import function_prefix, subgraphs_ir, walk
+from pytest_hierexport._proof.session import Fetched
 
-__all__ = ["Inlining"]
+__all__ = ["captured", "function_calls", "inlined", "key", "keys_inside", "name_of"]
 
-_FunctionId = tuple[str, str, str]
-Run = Callable[[Sequence[str]], Mapping[str, Array]]
-"""Runs the model as it is and returns the named values."""
-
-
-@dataclass(frozen=True)
-class _Scope:
-    """The graph or body whose nodes become steps."""
-
-    prefix: str = ""
-    """The beginning of the key of each node."""
-    label: str = ""
-    """The beginning of each copied value's name; empty for nodes of the main graph, which are not copied."""
-    names: dict[str, str] = field(default_factory=dict)
-    """The new names of the values so far."""
-    holders: tuple[Step, ...] = ()
-    site: Site | None = None
-    arguments: Mapping[str, onnx.AttributeProto] | None = None
-    """The attributes of the function call."""
+_KEY = "key"
+Run = Callable[[onnx.ModelProto, list[str]], Iterable[Fetched]]
+"""Runs a model and returns the named values."""
 
 
-class Inlining:
-    """The steps of a model.
+def inlined(proto: onnx.ModelProto, folder: Path | None, run: Run) -> tuple[ir.Model, onnx.ModelProto]:
+    """Return a model whose nodes compute each value of the functions and taken branches, in memory and as a message.
 
     Args:
-        proto: The model. It is changed: its graph comes to hold a node for each step.
-        attribution: The origins of its nodes.
+        proto: The model; it is not changed.
+        folder: The folder of its external data, if there is any.
+        run: Runs a model on the example's inputs.
+
+    Raises:
+        UsageError: The graph has a cycle.
     """
-
-    def __init__(self, proto: onnx.ModelProto, attribution: Attribution) -> None:
-        """Inline the functions; :meth:`enter_branches` inlines branches."""
-        self.proto = proto
-        self._attribution = attribution
-        self._functions = {_identity(function): function for function in proto.functions}
-        self._fitting = {identity for identity, function in self._functions.items() if self._fits(function)}
-        self._siblings: dict[object, list[Site]] = {}
-        self._taken = {value for node in proto.graph.node for value in (*node.input, *node.output)}
-        self.steps = list(self._steps(list(proto.graph.node), _Scope()))
-        if self._functions:
-            self._write()
-        if len(self._fitting) == len(self._functions) and not any(
-            any(subgraphs_proto(step.node)) for step in self.steps
-        ):
-            del proto.functions[:]
-
-    def enter_branches(self, run: Run) -> None:
-        """Inline the branches that are taken, and those inside them.
-
-        torch's own export examples need it (`cond_branch_class_method`): their modules run in branches of `torch.cond`.
-        """
-        entered: set[Step] = set()
-        while pending := [step for step in self.steps if _branches(step.node) and step not in entered]:
-            conditions = {step: f"{_name(step.node, step.key)}//condition" for step in pending}
-            self._write(onnx.helper.make_node("Identity", [s.node.input[0]], [name]) for s, name in conditions.items())
-            answers = run(list(conditions.values()))
-            steps: list[Step] = []
-            for step in self.steps:
-                if step in conditions:
-                    steps += self._branch(step, taken=bool(answers[conditions[step]].all()))
-                    entered.add(steps[-1])
-                else:
-                    steps.append(step)
-            self.steps = steps
-            self._write()
-
-    def _write(self, further: Iterable[onnx.NodeProto] = ()) -> None:
-        """Make the graph hold the steps and further nodes."""
-        del self.proto.graph.node[:]
-        self.proto.graph.node.extend([*(step.node for step in self.steps), *further])
-
-    def _steps(self, nodes: Iterable[onnx.NodeProto], scope: _Scope) -> Iterator[Step]:
-        for position, node in topological_order(list(nodes), _inputs, lambda node: filter(None, node.output)):
-            key = scope.prefix + node_key(node.output, position)
-            copy = self._copied(node, scope) if scope.label else node
-            if _called(node) in self._fitting:
-                yield from self._function(key, copy, scope)
-            else:
-                yield Step(key, copy, scope.holders, scope.site, inside=self._keys_inside(key, copy))
-
-    def _copied(self, node: onnx.NodeProto, scope: _Scope) -> onnx.NodeProto:
-        for value in node.output:
-            if value and value not in scope.names:
-                scope.names[value] = self._unused(scope.label + value)
-        copy = renamed(node, scope.names, scope.arguments)
-        copy.name = ""  # no two nodes may have one name
-        return copy
-
-    def _unused(self, name: str) -> str:
-        while name in self._taken:
-            name += "'"
-        self._taken.add(name)
-        return name
-
-    def _fits(self, function: onnx.FunctionProto) -> bool:
-        """Whether a function is written for the operator versions of the model; add those that the model lacks."""
-        versions = {opset.domain: opset.version for opset in self.proto.opset_import}
-        if any(versions.get(opset.domain, opset.version) != opset.version for opset in function.opset_import):
-            return False
-        self.proto.opset_import.extend(opset for opset in function.opset_import if opset.domain not in versions)
-        return True
-
-    def _function(self, key: str, call: onnx.NodeProto, scope: _Scope) -> Iterator[Step]:
-        """Yield the steps of the function that a node calls."""
-        function = self._functions[_called(call)]
-        origins = self._attribution.nodes.get(key, ())
-        siblings = self._siblings.setdefault((_called(call), scope.site, scope.holders, frozenset(origins)), [])
-        site = Site(origins, scope.site, siblings)
-        siblings.append(site)
-        names = dict.fromkeys(function.input, "") | dict(zip(function.input, call.input, strict=False))
-        passed = []
-        for inner, outer in zip(function.output, call.output, strict=False):
-            if inner in names:
-                passed.append((names[inner], outer))
-            elif outer:
-                names[inner] = outer
-        arguments = {attribute.name: attribute for attribute in (*function.attribute_proto, *call.attribute)}
-        label = f"{_name(call, key)}/{function.name}/"
-        prefix = function_prefix(*_called(call))
-        yield from self._steps(function.node, _Scope(prefix, label, names, scope.holders, site, arguments))
-        for value, output in passed:
-            yield Step(key, onnx.helper.make_node("Identity", [value], [output]), scope.holders, scope.site)
-
-    def _keys_inside(self, key: str, node: onnx.NodeProto) -> tuple[str, ...]:
-        """Return the keys of the nodes inside a node that is not entered."""
-        prefixes = [function_prefix(*_called(node))] if _called(node) in self._functions else []
-        if not _branches(node):
-            prefixes += [f"{key}/{place}/" for place, _ in subgraphs_proto(node)]
-        if not prefixes:
-            return ()
-        return tuple(inner for inner in self._attribution.nodes if inner.startswith(tuple(prefixes)))
-
-    def _branch(self, step: Step, *, taken: bool) -> Iterator[Step]:
-        """Yield the steps of the branch that an `If` ran, and its own step last."""
-        attribute = "then_branch" if taken else "else_branch"
-        body = dict(subgraphs_proto(step.node))[attribute]
-        label = f"{_name(step.node, step.key)}/{attribute}/"
-        names = {}
-        for tensor in body.initializer:
-            names[tensor.name] = self._unused(label + tensor.name)
-            self.proto.graph.initializer.append(tensor)
-            self.proto.graph.initializer[-1].name = names[tensor.name]
-        scope = _Scope(f"{step.key}/{attribute}/", label, names, (*step.holders, step), step.site)
-        yield from self._steps(body.node, scope)
-        yield replace(step, returned=tuple(names.get(value.name, value.name) for value in body.output))
+    model = ir.from_proto(proto)
+    if folder is not None:
+        ir.external_data.set_base_dir(model.graph, folder)
+    for name, node in walk(model):
+        node.meta[_KEY] = name
+        node.metadata_props.clear()
+        if node.op_identifier() in model.functions:
+            # The inliner copies the metadata of a call to the nodes of the body. No function is inside itself.
+            node.metadata_props[function_prefix(*node.op_identifier())] = name
+    try:
+        TopologicalSortPass()(model)
+    except ValueError as error:
+        raise UsageError("a graph without a cycle", found=str(error), do="check the file with onnx.checker") from error
+    _keep_inputs_apart(model)
+    if InlinePass(lambda function: _fits(function, model))(model).modified:
+        proto = ir.to_proto(model)
+    while pending := [node for node in model.graph if _is_branching(node)]:
+        conditions = dict.fromkeys(str(node.inputs[0].name) for node in pending if node.inputs[0] is not None)
+        answers = {value.name: bool(value.arrays[0].all()) for value in run(proto, list(conditions))}
+        for node in pending:
+            _enter(model.graph, node, "then_branch" if answers[name_of(node.inputs[0])] else "else_branch")
+        proto = ir.to_proto(model)
+    return model, proto
 
 
-def _branches(node: onnx.NodeProto) -> bool:
+def _fits(function: ir.Function, model: ir.Model) -> bool:
+    """Whether a function is written for the operator versions of the model."""
+    return all(model.opset_imports.get(domain, own) == own for domain, own in function.opset_imports.items())
+
+
+def _keep_inputs_apart(model: ir.Model) -> None:
+    """Copy each input that a function returns: the inliner would rename the value that the function is given."""
+    for function in model.functions.values():
+        for i, output in enumerate(function.outputs):
+            if output.is_graph_input():
+                function.append(copy := ir.node("Identity", [output]))
+                function.outputs[i] = copy.outputs[0]
+
+
+def _is_branching(node: ir.Node) -> bool:
     return node.op_type == "If" and node.domain in {"", "ai.onnx"}
 
 
-def _identity(function: onnx.FunctionProto) -> _FunctionId:
-    return function.domain, function.name, function.overload
+def _enter(graph: ir.Graph, node: ir.Node, branch: str) -> None:
+    """Replace an `If` by the nodes of one of its branches."""
+    body = node.attributes[branch].as_graph()
+    label = f"{next(name_of(output) for output in node.outputs if output.name)}/{branch}/"
+    returned = list(body.outputs)
+    body.outputs.clear()
+    for value in list(body.initializers.values()):
+        del body.initializers[name_of(value)]
+        value.name = label + name_of(value)
+        graph.register_initializer(value)
+    nodes = list(body)
+    body.remove(nodes)
+    for inner in nodes:
+        for output in inner.outputs:
+            output.name = label + output.name if output.name else output.name
+    copies = [ir.node("Identity", [value], metadata_props=node.metadata_props) for value in returned]
+    for copy in copies:
+        copy.meta.update(node.meta)
+    results = [copy.outputs[0] for copy in copies]
+    ir.convenience.replace_nodes_and_values(graph, node, [node], [*nodes, *copies], node.outputs, results)
 
 
-def _called(node: onnx.NodeProto) -> _FunctionId:
-    return node.domain, node.op_type, node.overload
+def name_of(value: ir.Value | None) -> str:
+    """Return the name of a value; empty for an optional one that is missing."""
+    return "" if value is None else value.name or ""
 
 
-def _inputs(node: onnx.NodeProto) -> Iterator[str]:
-    yield from node.input
-    yield from captured(node)
+def key(node: ir.Node) -> str:
+    """Return the key of a node; empty for one that the file does not have."""
+    return str(node.meta.get(_KEY, ""))
 
 
-def _name(node: onnx.NodeProto, key: str) -> str:
-    return next(filter(None, node.output), key)
+def function_calls(node: ir.Node) -> tuple[tuple[str, str], ...]:
+    """Return the calls by which a node was inlined, the outermost first: the function and the key of the call."""
+    return tuple((function, call) for function, call in node.metadata_props.items() if call != key(node))
+
+
+def keys_inside(node: ir.Node, model: ir.Model) -> Iterator[str]:
+    """Yield the keys of the nodes in the subgraphs of a node, and in the function that it calls."""
+    bodies: list[ir.Graph | ir.Function] = [graph for _, graph in subgraphs_ir(node)]
+    if node.op_identifier() in model.functions:
+        bodies.append(model.functions[node.op_identifier()])
+    yield from (key(inner) for body in bodies for inner in body.all_nodes())
+
+
+def captured(node: ir.Node) -> Iterator[str]:
+    """Yield the values that the subgraphs of a node read, their own values among them."""
+    for _, graph in subgraphs_ir(node):
+        yield from (name_of(value) for inner in graph.all_nodes() for value in inner.inputs)

@@ -4,26 +4,34 @@ A call owns the nodes that have an origin in it or in a call below it. For `h = 
 
     owners    Owner(layer.0.act, {"layer.0.act", "layer.0", ""})
     members   {"layer.0.act": [0], "layer.0": [0], "": [0]}
+
+A node of a function carries the origins of all calls of the function, in order. Those below the origins of the calling
+node belong to one call:
+
+    y = twice(x)  [layer.0]      function twice: t = Neg(v)  [layer.0.act, layer.1.act]
+    z = twice(y)  [layer.1]      owner of t at z:             layer.1.act
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
+from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins
 from pytest_hierexport._calls.hierarchy import ROOT
 from pytest_hierexport._onnx.operators import reads_elements
-from pytest_hierexport._proof.steps import Step
-from pytest_hierexport._proof.subgraphs import captured
+from pytest_hierexport._proof.inlining import captured, function_calls, key, keys_inside, name_of
 
 if TYPE_CHECKING:
-    import onnx
+    import onnx_ir as ir
 
 __all__ = ["Graph", "Node", "Owner"]
+
+Calls = tuple[tuple[str, str], ...]
+"""Calls of functions, each inside the one before it: the function and the key of the call."""
 
 
 class Owner(NamedTuple):
@@ -35,7 +43,7 @@ class Owner(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node of the inlined graph; it counts as a consumer of what its branches read and return."""
+    """A node of the inlined graph."""
 
     key: str
     operator: str
@@ -52,67 +60,92 @@ class Graph:
     """The inlined graph of a model with the owners of its nodes.
 
     Args:
-        proto: The model.
-        steps: Its nodes, functions and branches inlined.
+        model: The model, functions and branches inlined.
         attribution: The origins of its nodes, by node key.
     """
 
-    def __init__(self, proto: onnx.ModelProto, steps: Sequence[Step], attribution: Attribution) -> None:
+    def __init__(self, model: ir.Model, attribution: Attribution) -> None:
         """Index the graph."""
+        self.model = model
         self.hierarchy = attribution.hierarchy
-        self._steps = steps
-        self._attribution = attribution
-        self._lineages: dict[str, frozenset[str]] = {}
-        self.has_loops = any(step.inside for step in steps)
-        """Whether bodies run of which no node has a step."""
-        self.inputs = [value.name for value in proto.graph.input]
-        self.outputs = frozenset(value.name for value in proto.graph.output)
-        self.initializers = {tensor.name: tensor for tensor in proto.graph.initializer}
-        self.nodes = [self._node(step) for step in steps]
+        self._origins = attribution.nodes
+        self._lineage = cache(lambda call: frozenset(self.hierarchy.lineage(call)))
+        self.inputs = [str(value.name) for value in model.graph.inputs]
+        self.outputs = frozenset(str(value.name) for value in model.graph.outputs)
+        self.initializers = model.graph.initializers
+        self.nodes = [self._node(node) for node in model.graph]
         self.producer = {value: i for i, node in enumerate(self.nodes) for value in node.outputs}
 
-    def _node(self, step: Step) -> Node:
-        owners = tuple(Owner(origin, self._lineage(origin.call)) for origin in step.origins(self._attribution))
-        node = step.node
-        inner = tuple(filter(None, (*captured(node), *step.returned)))
-        read = (value for i, value in enumerate(node.input) if reads_elements(node.domain, node.op_type, i))
+    def _node(self, node: ir.Node) -> Node:
+        owners = tuple(Owner(origin, self._lineage(origin.call)) for origin in self._origins_of(node))
+        inputs, inner = [name_of(value) for value in node.inputs], list(captured(node))
+        elements = (value for i, value in enumerate(inputs) if reads_elements(node.domain, node.op_type, i))
         return Node(
-            step.key,
+            key(node),
             node.op_type,
-            tuple(dict.fromkeys((*filter(None, node.input), *inner))),
-            tuple(dict.fromkeys((*filter(None, read), *inner))),
-            tuple(filter(None, node.output)),
+            _names(*inputs, *inner),
+            _names(*elements, *inner),
+            _names(*map(name_of, node.outputs)),
             owners,
             frozenset().union(*(owner.calls for owner in owners)),
         )
 
-    def _lineage(self, call: str) -> frozenset[str]:
-        if call not in self._lineages:
-            self._lineages[call] = frozenset(self.hierarchy.lineage(call))
-        return self._lineages[call]
+    def _origins_of(self, node: ir.Node) -> Origins:
+        """Return the origins that a node, and those inside it, have where it stands."""
+        keys = (key(node), *keys_inside(node, self.model))
+        found = dict.fromkeys(origin for name in keys for origin in self._origins.get(name, ()))
+        return self._in_calls(tuple(found), function_calls(node))
+
+    def _in_calls(self, origins: Origins, calls: Calls) -> Origins:
+        """Return those of a node's origins that belong to these calls of functions, each inside the one before it."""
+        if not calls:
+            return origins
+        *outer, (_, call) = calls
+        origins, own = self._in_calls(origins, tuple(outer)), self._in_calls(self._origins.get(call, ()), tuple(outer))
+        if not own:
+            return origins
+        callers = {origin.call for origin in own}
+        inside = [o for o in origins if not callers.isdisjoint(self._lineage(o.call))]
+        siblings = [other for other in self._function_calls if self._are_siblings(other, calls)]
+        share, rest = divmod(len(inside), len(siblings))
+        if len(siblings) == 1 or rest or callers == {origin.call for origin in inside}:
+            return tuple(inside)
+        # One caller made all these calls: each has an equal share of the calls below it.
+        inside.sort(key=lambda origin: self.hierarchy.position[origin.call])
+        place = siblings.index(calls)
+        return tuple(inside[place * share : (place + 1) * share])
+
+    def _are_siblings(self, one: Calls, other: Calls) -> bool:
+        """Whether the same callers made two calls of one function at one place."""
+        (*outer, (function, call)), (*around, (called, sibling)) = one, other
+        same = outer == around and function == called
+        return same and set(self._origins.get(call, ())) == set(self._origins.get(sibling, ()))
 
     @cached_property
-    def in_bodies(self) -> frozenset[str]:
-        """The calls that branches and loops make, whether they are entered or not."""
-        found = set(self.entered)
-        for key, origins in self._attribution.nodes.items():
-            for holder in _holders(key):
-                found |= self._above(origins) - self._above(self._attribution.nodes.get(holder, ()))
-        return frozenset(found)
+    def _function_calls(self) -> list[Calls]:
+        """The calls of functions that were inlined, in order, each with those around it."""
+        chains = map(function_calls, self.model.graph)
+        return list(dict.fromkeys(chain[: i + 1] for chain in chains for i in range(len(chain))))
 
     @cached_property
-    def entered(self) -> frozenset[str]:
-        """The calls that entered branches make."""
-        found: set[str] = set()
-        for step in self._steps:
-            if step.holders and not step.inside:
-                callers = (self._above(holder.origins(self._attribution)) for holder in step.holders)
-                found |= self._above(step.origins(self._attribution)).difference(*callers)
-        return frozenset(found)
+    def in_bodies(self) -> dict[str, bool]:
+        """The calls that branches and loops make, each with whether its branch was entered."""
+        entered = {node.key for node in self.nodes}
+        found: dict[str, bool] = {}
+        for name, origins in self._origins.items():
+            for holder in _holders(name):
+                for call in self._above(origins) - self._above(self._origins.get(holder, ())):
+                    found[call] = found.get(call, False) or name in entered
+        return found
+
+    @cached_property
+    def has_loops(self) -> bool:
+        """Whether bodies run whose nodes are no nodes of the graph."""
+        return any(any(keys_inside(node, self.model)) for node in self.model.graph)
 
     def _above(self, origins: Iterable[Origin]) -> frozenset[str]:
         """Return the calls of origins, those above them and the root."""
-        return frozenset((ROOT, *(name for origin in origins for name in self.hierarchy.lineage(origin.call))))
+        return frozenset((ROOT, *(name for origin in origins for name in self._lineage(origin.call))))
 
     @cached_property
     def consumers(self) -> dict[str, list[int]]:
@@ -154,10 +187,14 @@ class Graph:
             yield from (owner for owner in fused if call not in owner.calls)
 
 
-def _holders(key: str) -> Iterator[str]:
+def _names(*values: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(filter(None, values)))
+
+
+def _holders(name: str) -> Iterator[str]:
     """Yield the keys of the nodes whose subgraphs contain a node, the outermost first."""
-    start = key.rfind("//") + 2 if "//" in key else 0
-    at = key.find("/", start)
+    start = name.rfind("//") + 2 if "//" in name else 0
+    at = name.find("/", start)
     while at >= 0:
-        yield key[:at]
-        at = key.find("/", key.index("/", at + 1) + 1)
+        yield name[:at]
+        at = name.find("/", name.index("/", at + 1) + 1)

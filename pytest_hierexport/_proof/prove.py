@@ -21,7 +21,7 @@ from pytest_hierexport._proof.candidates import find_candidates
 from pytest_hierexport._proof.choices import following_choices, has_choices
 from pytest_hierexport._proof.eager import Mode, ModelError, Runnable, run_eager
 from pytest_hierexport._proof.feeds import feeds_of
-from pytest_hierexport._proof.inlining import Inlining
+from pytest_hierexport._proof.inlining import inlined
 from pytest_hierexport._proof.matching import match
 from pytest_hierexport._proof.owners import Graph
 from pytest_hierexport._proof.session import run_graph
@@ -83,21 +83,15 @@ def prove(
     Raises:
         UsageError: The example's inputs do not fit those of the graph, or the graph or the model does not run on them.
     """
-    with as_proto(model) as (proto, folder):
-        feeds = feeds_of(example, proto)
-        inlining = Inlining(proto, attribution)
-        run = partial(run_graph, proto, feeds, folder=folder)
-        inlining.enter_branches(lambda names: {value.name: value.arrays[0] for value in run(names)})
-        graph = Graph(proto, inlining.steps, attribution)
-        return _first_complete(_Attempts(example, graph, proto, feeds, folder, tolerances or {}).proofs())
-
-
-def _first_complete(proofs: Iterator[Proof]) -> Proof:
-    """Return the first proof without an unproven call, else the one with the fewest."""
-    best = next(proofs)
-    while best.unproven and (proof := next(proofs, None)) is not None:
-        best = min(best, proof, key=lambda each: len(each.unproven))
-    return best
+    with as_proto(model) as (message, folder):
+        feeds = feeds_of(example, message)
+        flat, proto = inlined(message, folder, lambda proto, names: run_graph(proto, feeds, names, folder))
+        case = _Case(example, Graph(flat, attribution), proto, feeds, folder, tolerances or {})
+        proofs = case.proofs()
+        best = next(proofs)
+        while best.unproven and (proof := next(proofs, None)) is not None:
+            best = min(best, proof, key=lambda each: len(each.unproven))
+        return best
 
 
 _COARSER = 10
@@ -106,8 +100,8 @@ an exponential."""
 
 
 @dataclass(frozen=True)
-class _Attempts:
-    """The proofs of one graph in one eager run after another."""
+class _Case:
+    """A graph and its model."""
 
     example: Runnable
     graph: Graph
@@ -134,14 +128,12 @@ class _Attempts:
         if not unproven:
             raise failure
         best = min(unproven, key=lambda mode: unproven[mode])
+        run = partial(run_graph, self.proto, self.feeds, folder=self.folder)
         with suppress(ModelError):
             for coarseness in (1, _COARSER) if has_choices(self.proto) else (_COARSER,):
-                yield self._proof_with_choices(best, coarseness)
-
-    def _proof_with_choices(self, mode: Mode, coarseness: float) -> Proof:
-        run = partial(run_graph, self.proto, self.feeds, folder=self.folder)
-        with following_choices(self.proto, self.feeds, run):
-            return self._proof(mode, coarseness)
+                with following_choices(self.proto, self.feeds, run):
+                    proof = self._proof(best, coarseness)
+                yield proof
 
     def _proof(self, mode: Mode, coarseness: float = 1) -> Proof:
         values = Values(self.tolerances, coarseness)

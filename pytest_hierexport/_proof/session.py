@@ -5,10 +5,10 @@ ONNX Runtime computes them, in slices of bounded memory; onnx's reference evalua
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import ctypes
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -27,14 +27,8 @@ _UNKNOWN = 64
 """The size assumed for an unknown dimension when a session's memory is estimated."""
 _UNTYPED = 1 << 20
 """The bytes assumed for a value whose type the file does not state."""
-_NO_NUMPY = {
-    "tensor(bfloat16)": "bfloat16",
-    "tensor(float8e4m3fn)": "float8_e4m3fn",
-    "tensor(float8e4m3fnuz)": "float8_e4m3fnuz",
-    "tensor(float8e5m2)": "float8_e5m2",
-    "tensor(float8e5m2fnuz)": "float8_e5m2fnuz",
-}
-"""The types that ONNX Runtime computes with and numpy lacks, with the name of each dtype."""
+_NO_NUMPY = ("tensor(bfloat16", "tensor(float8")
+"""The beginnings of the types that ONNX Runtime computes with and does not convert to numpy."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +37,8 @@ class Fetched:
 
     name: str
     arrays: tuple[Array, ...]
-    """The elements; of a sequence those of each tensor."""
-    dtype: str
-    """The dtype that the elements had, where numpy lacks it; empty otherwise."""
+    """The elements, those of a dtype that numpy lacks in one of ml_dtypes; of a sequence those of each tensor,
+    of anything else none."""
 
 
 def run_graph(
@@ -56,7 +49,7 @@ def run_graph(
     *,
     optimized: bool = False,
 ) -> Iterator[Fetched]:
-    """Yield every wanted value that is a tensor or a sequence of tensors, in the order in which they are wanted.
+    """Yield the wanted values in their order.
 
     Args:
         proto: The model; it is as before when the last value has been yielded.
@@ -71,7 +64,10 @@ def run_graph(
     from onnxruntime.capi import onnxruntime_pybind11_state as errors
 
     try:
-        yield from _run_slices(proto, feeds, wanted, partial(_session, folder=folder, optimized=optimized))
+        for part in _slices(wanted, _sizes(proto, feeds)):
+            with _outputs(proto, part):
+                session = _session(proto, folder, optimized=optimized)
+            yield from _run(session, part, feeds)
     except (errors.NotImplemented, errors.InvalidGraph) as lacking:
         yield from _run_reference(proto, feeds, wanted, folder, lacking)
     except Exception as error:
@@ -89,49 +85,41 @@ def _not_run(engine: str, error: Exception) -> UsageError:
     )
 
 
-def _run_slices(
-    proto: onnx.ModelProto, feeds: Mapping[str, Array], wanted: Sequence[str], start: Callable[[onnx.ModelProto], Any]
-) -> Iterator[Fetched]:
-    for part in _slices(wanted, _sizes(proto, feeds)):
-        with _outputs(proto, part):
-            session = start(proto)
-        kinds = {output.name: output.type for output in session.get_outputs()}
-        names = [name for name in part if _is_fetchable(kinds[name])]
-        found = {value.name: value for value in _run(session, {name: (name, "") for name in names}, feeds)}
-        odd = {f"{name}//float32": (name, _NO_NUMPY[kinds[name]]) for name in part if kinds[name] in _NO_NUMPY}
-        if odd:
-            with _casts(proto, {new: old for new, (old, _) in odd.items()}), _outputs(proto, list(odd)):
-                session = start(proto)
-            found.update((value.name, value) for value in _run(session, odd, feeds))
-        yield from (found[name] for name in part if name in found)
+def _run(session: Any, names: Sequence[str], feeds: Mapping[str, Array]) -> Iterator[Fetched]:
+    known = {value.name for value in session.get_inputs()}
+    inputs = {name: _ort_value(array) for name, array in feeds.items() if name in known}
+    kinds = {output.name: output.type for output in session.get_outputs()}
+    odd = [name for name in names if kinds[name].startswith(_NO_NUMPY)]
+    plain = [name for name in names if name not in odd and kinds[name].startswith(("tensor(", "seq(tensor("))]
+    found = dict(zip(plain, session.run(plain, inputs) if plain else (), strict=True))
+    found |= zip(odd, map(_array, session.run_with_ort_values(odd, inputs)) if odd else (), strict=True)
+    yield from (_fetched(name, found.get(name)) for name in names)
 
 
-def _is_fetchable(kind: str) -> bool:
-    return kind.startswith(("tensor(", "seq(tensor(")) and not any(lacking in kind for lacking in _NO_NUMPY)
+def _fetched(name: str, value: Any) -> Fetched:
+    parts = value if isinstance(value, list) else [value]
+    are_tensors = all(isinstance(part, np.ndarray | np.generic) for part in parts)
+    return Fetched(name, tuple(map(np.asarray, parts)) if are_tensors else ())
 
 
-def _run(session: Any, wanted: Mapping[str, tuple[str, str]], feeds: Mapping[str, Array]) -> Iterator[Fetched]:
-    """Yield values of a session, each under the name and with the dtype that it has in the graph."""
-    if not wanted:
-        return
-    kinds = {value.name: value.type for value in session.get_inputs()}
-    inputs = {name: _input(array, kinds[name]) for name, array in feeds.items() if name in kinds}
-    for (name, dtype), value in zip(wanted.values(), session.run(list(wanted), inputs), strict=True):
-        arrays = tuple(np.asarray(part) for part in (value if isinstance(value, list) else [value]))
-        yield Fetched(name, arrays, dtype)
+def _ort_value(array: Array) -> Any:
+    from onnxruntime import OrtValue
 
-
-def _input(array: Array, kind: str) -> Any:
-    if kind not in _NO_NUMPY:
-        return array
-    import onnxruntime
-
-    elements = np.ascontiguousarray(array).view(f"u{array.itemsize}")
+    if array.dtype.isbuiltin == 1:
+        return OrtValue.ortvalue_from_numpy(array)
     code = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
-    return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(elements, code)
+    return OrtValue.ortvalue_from_numpy_with_onnx_type(array.view(f"u{array.itemsize}"), code)
 
 
-def _session(proto: onnx.ModelProto, *, folder: Path | None, optimized: bool) -> Any:
+def _array(value: Any) -> Array:
+    """Copy the elements of a tensor, whatever its dtype."""
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(value.element_type())
+    elements = ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())
+    array: Array = np.frombuffer(elements, dtype).reshape(value.shape())
+    return array
+
+
+def _session(proto: onnx.ModelProto, folder: Path | None, *, optimized: bool) -> Any:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -158,19 +146,6 @@ def _outputs(proto: onnx.ModelProto, names: Sequence[str]) -> Iterator[None]:
         proto.graph.output.extend(own)
 
 
-@contextmanager
-def _casts(proto: onnx.ModelProto, casts: Mapping[str, str]) -> Iterator[None]:
-    """Add a float32 copy, by its name, of each value."""
-    count = len(proto.graph.node)
-    proto.graph.node.extend(
-        onnx.helper.make_node("Cast", [old], [new], to=onnx.TensorProto.FLOAT) for new, old in casts.items()
-    )
-    try:
-        yield
-    finally:
-        del proto.graph.node[count:]
-
-
 def _sizes(proto: onnx.ModelProto, feeds: Mapping[str, Array]) -> dict[str, int]:
     """Estimate the bytes of every value whose type the file states."""
     known: dict[str, int] = {}
@@ -182,13 +157,13 @@ def _sizes(proto: onnx.ModelProto, feeds: Mapping[str, Array]) -> dict[str, int]
     for value in (*proto.graph.value_info, *proto.graph.output):
         stated = value.type.tensor_type
         if stated.HasField("shape") and stated.elem_type:
-            dims = stated.shape.dim
-            elements = prod(dim.dim_value or known.get(dim.dim_param, _UNKNOWN) for dim in dims)
+            elements = prod(dim.dim_value or known.get(dim.dim_param, _UNKNOWN) for dim in stated.shape.dim)
             sizes[value.name] = elements * onnx.helper.tensor_dtype_to_np_dtype(stated.elem_type).itemsize
     return sizes
 
 
 def _slices(wanted: Sequence[str], sizes: Mapping[str, int]) -> Iterator[list[str]]:
+    """Yield the values in parts that fit into the budget."""
     part: list[str] = []
     held = 0
     for name in wanted:
@@ -215,7 +190,4 @@ def _run_reference(
             found = ReferenceEvaluator(proto).run(None, dict(feeds))
     except Exception as error:
         raise _not_run("ONNX Runtime, or else onnx's reference evaluator,", lacking) from error
-    for name, value in zip(wanted, found, strict=True):
-        parts = value if isinstance(value, list) else [value]
-        if all(isinstance(part, np.ndarray | np.generic) for part in parts):
-            yield Fetched(name, tuple(np.asarray(part) for part in parts), "")
+    yield from map(_fetched, wanted, found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 from pytest_hierexport._proof.fingerprints import Fingerprint, fingerprint
 from pytest_hierexport._proof.tolerance import Array
 
-__all__ = ["fingerprint_of", "fingerprints_of_number", "version_of", "walk"]
+__all__ = ["array_of", "fingerprint_of", "fingerprints_of_number", "has_elements", "walk"]
 
 Number = bool | int | float
 _PLAIN = (
@@ -43,20 +43,17 @@ def _walk(holder: Any, label: str, seen: set[int]) -> Iterator[tuple[str, torch.
 
 def _parts(holder: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(holder, Mapping):
-        for key, part in holder.items():
-            yield f"[{key!r}]", part
+        yield from ((f"[{key!r}]", part) for key, part in holder.items())
     elif isinstance(holder, list | tuple):
         names = getattr(holder, "_fields", None)
-        for i, part in enumerate(holder):
-            yield f".{names[i]}" if names else f"[{i}]", part
+        yield from ((f".{names[i]}" if names else f"[{i}]", part) for i, part in enumerate(holder))
     elif isinstance(holder, AbstractSet):
-        for part in holder:
-            yield "{}", part
+        yield from (("{}", part) for part in holder)
     else:
         # Attribute access may raise; stored attributes are read directly.
         stored: Mapping[str, Any] = getattr(holder, "__dict__", {})
-        for name in (*_slots(type(holder)), *stored):
-            part = stored[name] if name in stored else getattr(holder, name, None)
+        slots = ((name, getattr(holder, name, None)) for name in _slots(type(holder)) if name not in stored)
+        for name, part in (*slots, *stored.items()):
             # Most numbers of an object are settings; they would make every small number an input of the call.
             if not isinstance(part, bool | int | float):
                 yield f".{name}", part
@@ -68,38 +65,35 @@ def _slots(cls: type) -> Iterator[str]:
         yield from (slots,) if isinstance(slots, str) else slots
 
 
-def fingerprint_of(tensor: torch.Tensor) -> Fingerprint | None:
-    """Return a tensor's fingerprint; None where it has no strided elements to read.
+def has_elements(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has strided elements to read; none has under `torch.vmap`."""
+    lacks = tensor.layout is not torch.strided or tensor.is_meta or tensor.is_quantized or tensor.is_nested
+    return not lacks and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
-    A complex tensor gets a last dimension of two, as in ONNX.
-    """
-    if tensor.layout is not torch.strided or tensor.is_meta or tensor.is_quantized or tensor.is_nested:
-        return None
-    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
-        return None  # under `torch.vmap`, where a tensor has no elements of its own
+
+def array_of(tensor: torch.Tensor) -> Array:
+    """Return a tensor's elements as in ONNX: those of a complex tensor with a last dimension of two."""
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor.resolve_conj())
-    dtype = str(tensor.dtype).removeprefix("torch.")
-    tensor = tensor.detach().cpu().resolve_neg()
-    if tensor.is_floating_point() and tensor.dtype not in (torch.float16, torch.float32, torch.float64):
-        tensor = tensor.float()
-    return fingerprint(tensor.numpy(), dtype)
+    tensor = tensor.detach().cpu().resolve_neg().contiguous()
+    name = str(tensor.dtype).removeprefix("torch.")
+    if not tensor.is_floating_point() or hasattr(np, name):
+        return tensor.numpy()
+    import ml_dtypes
+
+    elements: Array = tensor.reshape(-1).view(torch.uint8).numpy().view(getattr(ml_dtypes, name))
+    return elements.reshape(tensor.shape)
 
 
-def version_of(tensor: torch.Tensor) -> Hashable:
-    """Return what changes whenever the tensor's elements are written to."""
-    if not tensor.is_inference():
-        return tensor._version
-    # torch counts no versions in inference mode.
-    found = fingerprint_of(tensor)
-    return None if found is None else found.digest()
+def fingerprint_of(tensor: torch.Tensor) -> Fingerprint | None:
+    """Return a tensor's fingerprint; None where it has no elements."""
+    return fingerprint(array_of(tensor)) if has_elements(tensor) else None
 
 
 def fingerprints_of_number(number: Number) -> list[Fingerprint]:
     """Return the fingerprints of the scalars that a Python number may have become in a graph."""
     if isinstance(number, bool):
         return [fingerprint(np.array(number))]
-    arrays: list[Array] = [np.array(number, np.float32), np.array(number, np.float64)]
-    if isinstance(number, int):
-        arrays = [np.array(number, np.int64), *arrays] if -(2**63) <= number < 2**63 else arrays
-    return [fingerprint(array) for array in arrays]
+    is_index = isinstance(number, int) and -(2**63) <= number < 2**63
+    dtypes = [*([np.int64] if is_index else []), np.float32, np.float64]
+    return [fingerprint(np.array(number, dtype)) for dtype in dtypes]

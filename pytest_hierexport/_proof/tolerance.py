@@ -2,7 +2,7 @@
 
 Two numbers are equal within a tolerance `t` when they lie no farther apart than `t * (|reference| + floor)`. The floor
 is the lower quartile of the reference's nonzero magnitudes: rounding errors near zero are as large as those of the
-numbers that were added up, and the few huge numbers of a mask must not hide the others.
+numbers that were added up.
 
     reference  [0.0, 1.0, 2.0, 4.0]      floor      1.5
     other      [0.3, 1.0, 2.0, 4.0]      distances  [0.2, 0, 0, 0]
@@ -23,6 +23,9 @@ _TOLERANCES = {"float64": 1e-5, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e
 _COARSE = 1e-1
 """For the floating dtypes of 8 bits and fewer."""
 _QUARTILE = 0.25
+"""The quantile of the magnitudes that is the floor. With the smallest, 19 of 29 recorded models lose
+proofs. The median would be the -1e9 of a mask that fills half of a tensor, and hide all other numbers; the lower
+quartile is that only where a mask fills three quarters."""
 
 
 def is_floating(dtype: str) -> bool:

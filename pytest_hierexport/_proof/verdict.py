@@ -70,27 +70,22 @@ def judge(runs: BothRuns, call: str) -> Verdict | None:
         reason = "the graph does not give what the model returned"
         return Verdict(VerdictKind.UNPROVEN, reason, f"output{seen.returned[missing]}", runs.tag(ROOT))
     present = [number for number in outputs if number in runs.names]
-    if outputs and not present:
-        return _without_outputs(runs, call, outputs)
-    return _Call(runs, call, seen, runs.graph.members.get(call, [])).judge(outputs, present)
+    if present or not outputs:
+        return _Call(runs, call, seen, runs.graph.members.get(call, [])).judge(present)
+    vanished = next((number for number in outputs if number not in runs.folded), None)
+    if vanished is None:
+        return Verdict(VerdictKind.FOLDED)
+    place = f"output{seen.returned[vanished]}"
+    return Verdict(VerdictKind.DISSOLVED, f"no value of the graph equals {place}", place, runs.tag(call))
 
 
 def _is_graph_output(runs: BothRuns, number: int) -> bool:
     """Whether an output of the graph has this number, or could not be computed."""
+    found = {value: runs.candidates.get(value) for value in runs.graph.outputs}
     return any(
-        any(number in part for part in runs.candidates[value])
-        if value in runs.candidates
-        else value in runs.graph.producer
-        for value in runs.graph.outputs
+        any(number in part for part in parts) if parts else value in runs.graph.producer
+        for value, parts in found.items()
     )
-
-
-def _without_outputs(runs: BothRuns, call: str, outputs: Sequence[int]) -> Verdict:
-    vanished = next((number for number in outputs if number not in runs.folded), None)
-    if vanished is None:
-        return Verdict(VerdictKind.FOLDED)
-    place = f"output{runs.calls[call].returned[vanished]}"
-    return Verdict(VerdictKind.DISSOLVED, f"no value of the graph equals {place}", place, runs.tag(call))
 
 
 @dataclass(frozen=True)
@@ -103,12 +98,11 @@ class _Call:
     nodes: Sequence[int]
     """The nodes that it owns."""
 
-    def judge(self, outputs: Sequence[int], present: Sequence[int]) -> Verdict:
+    def judge(self, present: Sequence[int]) -> Verdict:
         found = list(chain(self._not_produced(present), self._entering(), self._leaving()))
-        faults = [verdict for verdict in found if verdict.kind is VerdictKind.UNPROVEN]
         if found:
-            return (faults or found)[0]
-        if not outputs:
+            return next((verdict for verdict in found if verdict.kind is VerdictKind.UNPROVEN), found[0])
+        if not present:
             return Verdict(VerdictKind.PASS_THROUGH)
         if all(self.runs.values[number].constant for number in present):
             return Verdict(VerdictKind.AMBIGUOUS, "every tensor that it returns is constant-valued")

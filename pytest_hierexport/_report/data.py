@@ -30,18 +30,9 @@ def as_json(results: Results) -> str:
 
 
 def _model(results: Results, model: Model) -> dict[str, Any]:
-    return {
-        "name": model.name,
-        "source": model.source,
-        "anchor": model.anchor,
-        "exporter": model.exporter,
-        "notes": list(model.notes),
-        "warnings": list(model.warnings),
-        "nodes": model.nodes,
-        "coverage": model.coverage,
-        "checks": {column: _check(model, column) for column in results.columns},
-        "hierarchy": model.hierarchy,
-    }
+    own = ("name", "source", "anchor", "exporter", "notes", "warnings", "nodes", "coverage")
+    checks = {column: _check(model, column) for column in results.columns}
+    return {**{key: getattr(model, key) for key in own}, "checks": checks, "hierarchy": model.hierarchy}
 
 
 def _check(model: Model, column: str) -> dict[str, Any]:

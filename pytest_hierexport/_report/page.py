@@ -24,19 +24,25 @@ td.known { background: #fdf3d8; } td.skipped, td.not { color: #6b7280; }
 
 def as_html(results: Results) -> str:
     """Return a page that needs no other file: the table, the failures, the hierarchy of every model."""
+    rules = "".join(f"<dt>{_escape(rule.id)}</dt><dd>{_escape(rule.promise)}</dd>" for rule in results.rules)
+    counts = ", ".join(f"{results.count(s)} {s.value}" for s in Status if results.count(s))
     parts = [
         "<!doctype html>",
         f'<html lang="en"><head><meta charset="utf-8"><meta name="generator" content="{GENERATOR}">',
         "<title>hierexport</title>",
         f"<style>{_STYLE}</style></head><body>",
         "<h1>hierexport</h1>",
-        f"<p>{_escape(', '.join(f'{results.count(s)} {s.value}' for s in Status if results.count(s)))}</p>",
+        f"<p>{_escape(counts)}</p>",
         *(f'<p class="warning">{_escape(warning)}</p>' for warning in warnings_of(results)),
         *(f"<p>{_escape(remark)}</p>" for remark in remarks_of(results)),
         _table(results),
-        _rules(results),
+        f"<details><summary>The rules</summary><dl>{rules}</dl></details>",
         *(_failure(model, name, check.message) for model, name, check in results.failures()),
-        *(_hierarchy(model) for model in results.models if model.hierarchy),
+        *(
+            f"<details><summary>{_escape(model.name)}: hierarchy</summary>{_block(model.hierarchy)}</details>"
+            for model in results.models
+            if model.hierarchy
+        ),
         "</body></html>",
     ]
     return "\n".join(parts) + "\n"
@@ -58,18 +64,9 @@ def _row(results: Results, model: Model) -> str:
     return "".join(cells)
 
 
-def _rules(results: Results) -> str:
-    items = "".join(f"<dt>{_escape(rule.id)}</dt><dd>{_escape(rule.promise)}</dd>" for rule in results.rules)
-    return f"<details><summary>The rules</summary><dl>{items}</dl></details>"
-
-
 def _failure(model: Model, check: str, message: str) -> str:
     heading = f"{_escape(model.name)}: {_escape(check)}"
     return f'<h2 id="{_escape(_anchor(model, check))}">{heading}</h2>\n{_block(message)}'
-
-
-def _hierarchy(model: Model) -> str:
-    return f"<details><summary>{_escape(model.name)}: hierarchy</summary>{_block(model.hierarchy)}</details>"
 
 
 def _escape(text: str) -> str:

@@ -11,6 +11,8 @@ __all__ = ["SNAPSHOT", "Check", "Model", "Results", "RuleText", "Status", "cardi
 
 SNAPSHOT = "snapshot"
 """The name of the check that is no rule."""
+_MOST = 5
+"""How many names a line lists."""
 
 
 class Status(str, Enum):
@@ -92,54 +94,45 @@ class Results:
     def cardinal_not_run(self) -> dict[str, list[str]]:
         """Return the cardinal rules that were left out, by model."""
         cardinal = [rule.id for rule in self.rules if rule.cardinal]
-        left_out = {
-            model.name: [rule for rule in cardinal if model.status(rule) is Status.NOT_RUN] for model in self.models
-        }
-        return {name: rules for name, rules in left_out.items() if rules}
+        not_run = (
+            (model.name, [id_ for id_ in cardinal if model.status(id_) is Status.NOT_RUN]) for model in self.models
+        )
+        return {name: rules for name, rules in not_run if rules}
 
     def failures(self) -> list[tuple[Model, str, Check]]:
         """Return the checks that failed."""
-        return [
-            (model, name, check)
-            for model in self.models
-            for name, check in model.checks.items()
-            if check.status is Status.FAILED
-        ]
+        checks = ((model, name, check) for model in self.models for name, check in model.checks.items())
+        return [found for found in checks if found[2].status is Status.FAILED]
 
     def count(self, status: Status) -> int:
         """Count the checks of that status."""
         return sum(model.status(column) is status for model in self.models for column in self.columns)
 
 
-def cardinal_line(results: Results, most: int = 5) -> str:
+def cardinal_line(results: Results) -> str:
     """Return the line that says which cardinal rules did not run; empty where all did."""
     left_out = results.cardinal_not_run()
     if not left_out:
         return ""
-    if len({tuple(rules) for rules in left_out.values()}) == 1:
-        rules = next(iter(left_out.values()))
-        return f"cardinal rules not run: {', '.join(rules)} on {_listed(list(left_out), len(results.models), most)}"
-    each = [f"{name} ({', '.join(rules)})" for name, rules in left_out.items()]
-    return f"cardinal rules not run: {_listed(each, len(results.models), most)}"
+    names, rules = list(left_out), {", ".join(rules) for rules in left_out.values()}
+    if len(rules) == 1:
+        return f"cardinal rules not run: {rules.pop()} on {_listed(names, len(results.models))}"
+    each = [f"{name} ({', '.join(left_out[name])})" for name in names]
+    return f"cardinal rules not run: {_listed(each, len(results.models))}"
 
 
-def _listed(names: Sequence[str], total: int, most: int) -> str:
-    if len(names) == total and total > most:
+def _listed(names: Sequence[str], total: int) -> str:
+    if len(names) == total and total > _MOST:
         return f"all {total} models"
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
-def _skipped(results: Results, model: Model) -> Iterator[str]:
-    """Yield a note for each rule that gave no verdict."""
-    for rule in results.rules:
-        if model.status(rule.id) is Status.SKIPPED:
-            yield f"{rule.id} is neither kept nor broken: {model.checks[rule.id].message}"
+    return ", ".join(names[:_MOST]) + (f" and {len(names) - _MOST} more" if len(names) > _MOST else "")
 
 
 def remarks_of(results: Results) -> list[str]:
     """Return the lines below the table: notes on exports, cardinal rules that did not run, orphaned snapshots."""
     notes = [_line(model, note) for model in results.models for note in (*model.notes, *_skipped(results, model))]
-    return [*notes, *filter(None, (cardinal_line(results), _orphans_line(results)))]
+    orphans = _listed(results.orphans, len(results.models) + _MOST)
+    gone = f"snapshots of models that are gone: {orphans}" if orphans else ""
+    return [*notes, *filter(None, (cardinal_line(results), gone))]
 
 
 def warnings_of(results: Results) -> list[str]:
@@ -147,11 +140,11 @@ def warnings_of(results: Results) -> list[str]:
     return [_line(model, warning) for model in results.models for warning in model.warnings]
 
 
-def _orphans_line(results: Results, most: int = 5) -> str:
-    """Return the line that names the snapshots of models that are gone; empty where there are none."""
-    if not results.orphans:
-        return ""
-    return f"snapshots of models that are gone: {_listed(results.orphans, len(results.models) + most, most)}"
+def _skipped(results: Results, model: Model) -> Iterator[str]:
+    """Yield a note for each rule that gave no verdict."""
+    for rule in results.rules:
+        if model.status(rule.id) is Status.SKIPPED:
+            yield f"{rule.id} is neither kept nor broken: {model.checks[rule.id].message}"
 
 
 def _line(model: Model, text: str) -> str:

@@ -8,25 +8,24 @@ from dataclasses import dataclass
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
 import onnx.inliner
+import onnx_ir as ir
 import torch
 from torch.utils import _pytree as pytree
 
+from pytest_hierexport._cases import Example
 from pytest_hierexport._onnx.storage import load_proto
+from pytest_hierexport._proof.candidates import coarsest, dtype_name
 from pytest_hierexport._proof.choices import following_choices, has_choices
 from pytest_hierexport._proof.eager import Mode, ModelError, run_model
-from pytest_hierexport._proof.feeds import array_of, feeds_of
-from pytest_hierexport._proof.rounding import Rounding
+from pytest_hierexport._proof.feeds import feeds_of
 from pytest_hierexport._proof.session import Fetched, run_graph
-from pytest_hierexport._proof.tensors import walk
+from pytest_hierexport._proof.tensors import array_of, walk
 from pytest_hierexport._proof.tolerance import Array, distances, is_floating, tolerance_of
-
-if TYPE_CHECKING:
-    from pytest_hierexport._cases import Example
 
 __all__ = ["OutputDifference", "differences"]
 
@@ -106,7 +105,7 @@ _MODES = (Mode.PLAIN, Mode.EXPORTING, Mode.TRACING)
 def _outputs(proto: onnx.ModelProto, run: Callable[[Sequence[str]], Iterable[Fetched]]) -> dict[str, _Output]:
     # Each once: a list of outputs may repeat a value.
     values = run(list(dict.fromkeys(output.name for output in proto.graph.output)))
-    return {value.name: _Output(value.arrays[0], value.dtype or value.arrays[0].dtype.name) for value in values}
+    return {value.name: _Output(value.arrays[0], value.arrays[0].dtype.name) for value in values}
 
 
 def _differences(
@@ -119,9 +118,9 @@ def _differences(
         said = f"{len(expected)}, one for each tensor that the model returns"
         yield OutputDifference(_ALL, said, f"{len(names)}")
         return
-    rounding = Rounding(graph, tolerances)
+    inherited = coarsest(ir.serde.deserialize_graph(graph), lambda value, _: tolerance_of(dtype_name(value), tolerances))
     for name, (place, wanted) in zip(names, expected.items(), strict=True):
-        tolerance = max(rounding.inherited(name), tolerance_of(wanted.dtype, tolerances))
+        tolerance = max(inherited.get(name, 0.0), tolerance_of(wanted.dtype, tolerances))
         for text, other in _compared(wanted, found[name], tolerance):
             yield OutputDifference(f"output {name} (the model's {place})", text, other)
 

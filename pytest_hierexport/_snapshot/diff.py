@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import itertools
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -105,22 +104,16 @@ def _changes(before: Mapping[str, _Module], after: Mapping[str, _Module]) -> Ite
             yield f"~ {tag}: {_counts(old.operators, new.operators)}"
 
 
-def _in_order(before: Mapping[str, _Module], after: Mapping[str, _Module]) -> Iterator[str]:
-    """Yield every tag once, in the order of both sides; a removed one keeps its position."""
-    matcher = difflib.SequenceMatcher(None, list(before), list(after), autojunk=False)
+def _in_order(before: Mapping[str, _Module], after: Mapping[str, _Module]) -> list[str]:
+    """Return every tag once, in the order of both sides; a removed one keeps its position."""
     left, right = list(before), list(after)
-    seen: set[str] = set()
-    for _, i1, i2, j1, j2 in matcher.get_opcodes():
-        for tag in [*left[i1:i2], *right[j1:j2]]:
-            if tag not in seen:
-                seen.add(tag)
-                yield tag
+    blocks = difflib.SequenceMatcher(None, left, right, autojunk=False).get_opcodes()
+    return list(dict.fromkeys(tag for _, i1, i2, j1, j2 in blocks for tag in (*left[i1:i2], *right[j1:j2])))
 
 
 def _counts(old: Mapping[str, int], new: Mapping[str, int]) -> str:
-    before, after = Counter(old), Counter(new)
-    changed = sorted(operator for operator in before | after if before[operator] != after[operator])
-    return ", ".join(f"{operator} {before[operator]} → {after[operator]}" for operator in changed)
+    pairs = ((operator, old.get(operator, 0), new.get(operator, 0)) for operator in sorted({*old, *new}))
+    return ", ".join(f"{operator} {before} → {after}" for operator, before, after in pairs if before != after)
 
 
 def _moves(old: str, new: str) -> Iterator[str]:

@@ -6,7 +6,7 @@ members.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from pytest_hierexport._calls.names import call_name
@@ -48,39 +48,30 @@ def fold(node: Segment) -> Segment:
 def _run(siblings: list[Segment]) -> list[Segment]:
     """Return the first sibling and the following ones that equal it except for a number, which rises by one."""
     run = siblings[:1]
-    first: tuple[object, ...] | None = None
+    follows = next((rule for rule in (_is_next_item, _is_next_call) if siblings[1:] and rule(*siblings[:2])), None)
+    if follows is None:
+        return run
+    content = _content(run[0])
     for sibling in siblings[1:]:
-        follows = _next_in_list(run[-1], sibling) if len(run) == 1 else _same_step(run, sibling)
-        if not (follows or _repeats(run, sibling)):
-            break
-        first = first or _content(run[0])
-        if _content(sibling) != first:
+        if not follows(run[-1], sibling) or _content(sibling) != content:
             break
         run.append(sibling)
     return run
 
 
-def _same_step(run: list[Segment], sibling: Segment) -> bool:
-    return not _repeats(run[:1], run[1]) and _next_in_list(run[-1], sibling)
+def _is_next_call(last: Segment, sibling: Segment) -> bool:
+    return last.name == sibling.name and sibling.index == last.index + 1
 
 
-def _repeats(run: list[Segment], sibling: Segment) -> bool:
-    """Whether a sibling is the next call under the same name as every call of the run."""
-    last = run[-1]
-    return run[0].name == last.name == sibling.name and sibling.index == last.index + 1
+def _is_next_item(last: Segment, sibling: Segment) -> bool:
+    (stem, number), (other, following) = _numbered(last), _numbered(sibling)
+    return stem is not None and (stem, number + 1, last.index) == (other, following, sibling.index)
 
 
-def _next_in_list(last: Segment, sibling: Segment) -> bool:
-    before, after = _numbered(last), _numbered(sibling)
-    return (
-        before is not None and after is not None and last.index == sibling.index and after == (before[0], before[1] + 1)
-    )
-
-
-def _numbered(node: Segment) -> tuple[str, int] | None:
+def _numbered(node: Segment) -> tuple[str | None, int]:
     """Split the number of a list's item off its segment."""
     stem, dot, number = node.name.rpartition(".")
-    return (stem, int(number)) if dot and number.isdecimal() and number.isascii() else None
+    return (stem, int(number)) if dot and number.isdecimal() and number.isascii() else (None, 0)
 
 
 def _as_one(run: list[Segment]) -> Segment:
@@ -88,8 +79,8 @@ def _as_one(run: list[Segment]) -> Segment:
     if first.name == last.name:
         marks = f"{first.name}@{{{first.index}..{last.index}}}"
     else:
-        stem, number = first.name.rpartition(".")[0], last.name.rpartition(".")[2]
-        marks = call_name(f"{stem}.{{{first.name.rpartition('.')[2]}..{number}}}", first.index)
+        stem, _, number = first.name.rpartition(".")
+        marks = call_name(f"{stem}.{{{number}..{last.name.rpartition('.')[2]}}}", first.index)
     children = tuple(_relative(child, _lowest(first)) for child in first.children)
     return replace(first, times=len(run), marks=marks, children=children)
 
@@ -107,25 +98,19 @@ def _shape(node: Segment) -> tuple[object, ...]:
 def _lowest(node: Segment) -> dict[str, int]:
     """Return the lowest call index under every path below a node."""
     lowest: dict[str, int] = {}
-    for below in _below(node):
-        lowest[below.path] = min(below.index, lowest.get(below.path, below.index))
+    below = list(node.children)
+    while below:
+        child = below.pop()
+        lowest[child.path] = min(child.index, lowest.get(child.path, child.index))
+        below += child.children
     return lowest
-
-
-def _below(node: Segment) -> Iterator[Segment]:
-    for child in node.children:
-        yield child
-        yield from _below(child)
 
 
 def _relative(node: Segment, lowest: Mapping[str, int]) -> Segment:
     """Count the call indices of a node and of all below it from the lowest of their paths."""
-    moved = replace(
-        node,
-        index=node.index - lowest.get(node.path, 0),
-        children=tuple(_relative(child, lowest) for child in node.children),
-    )
-    return replace(moved, marks=_moved_marks(node, moved.index)) if node.marks else moved
+    index = node.index - lowest.get(node.path, 0)
+    children = tuple(_relative(child, lowest) for child in node.children)
+    return replace(node, index=index, children=children, marks=_moved_marks(node, index))
 
 
 def _moved_marks(node: Segment, index: int) -> str:

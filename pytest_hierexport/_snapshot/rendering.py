@@ -54,12 +54,8 @@ def text(attribution: Attribution, operators: Mapping[str, str]) -> str:
         counts.setdefault(owner, Counter())[operator] += 1
     lines = list(_lines(fold(_tree(hierarchy, counts)), "")) if hierarchy else []
     if None in counts:
-        lines.append(_line(UNTAGGED, 1, _operators(counts[None])))
+        lines.append(_line(UNTAGGED, 1, tuple(sorted(counts[None].items()))))
     return "".join(f"{line}\n" for line in lines)
-
-
-def _operators(counts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
-    return tuple(sorted(counts.items()))
 
 
 def _tree(hierarchy: Hierarchy, counts: Mapping[str | None, Mapping[str, int]]) -> Segment:
@@ -69,9 +65,14 @@ def _tree(hierarchy: Hierarchy, counts: Mapping[str | None, Mapping[str, int]]) 
     _check_depth(callers)
     below: dict[str, list[Segment]] = {}
     # From the leaves up: a call comes after its caller.
-    for name in reversed(list(callers)):
-        below.setdefault(callers[name], []).append(_node(hierarchy, name, counts, below.get(name, [])))
-    return _node(hierarchy, ROOT, counts, below.get(ROOT, []))
+    for name in (*reversed(callers), ROOT):
+        call = hierarchy[name]
+        segment = hierarchy.segment(name) if hierarchy.is_kept(name) else ""
+        operators = tuple(sorted(counts.get(name, {}).items()))
+        node = Segment(segment, call.index, call.path, operators, tuple(reversed(below.get(name, []))))
+        if name != ROOT:
+            below.setdefault(callers[name], []).append(node)
+    return node
 
 
 def _check_depth(callers: Mapping[str, str]) -> None:
@@ -85,14 +86,6 @@ def _check_depth(callers: Mapping[str, str]) -> None:
             found=f"{deepest:,} levels",
             do="look at the file with hierexport analyze, whose table takes any depth",
         )
-
-
-def _node(
-    hierarchy: Hierarchy, name: str, counts: Mapping[str | None, Mapping[str, int]], reversed_children: list[Segment]
-) -> Segment:
-    call = hierarchy[name]
-    segment = hierarchy.segment(name) if hierarchy.is_kept(name) else ""
-    return Segment(segment, call.index, call.path, _operators(counts.get(name, {})), tuple(reversed(reversed_children)))
 
 
 def _lines(node: Segment, above: str) -> Iterator[str]:
