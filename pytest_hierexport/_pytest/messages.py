@@ -59,14 +59,7 @@ class RuleBroken(CheckFailed):
 
 
 def repeat_command(plan: Plan, case: Case, test: str, *more: str) -> str:
-    """Return the command that runs one item again, from the folder that pytest was started in.
-
-    Args:
-        plan: The plan of the run.
-        case: The item's model.
-        test: The item's name.
-        more: Further options.
-    """
+    """Return the command that runs one item again, with more options, from the folder that pytest was started in."""
     item = plan.item_id(case, test, plan.config.invocation_params.dir)
     return shlex.join(["pytest", *more, *_options(plan, [case.source]), item])
 

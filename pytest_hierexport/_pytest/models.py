@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ModelsPlugin"]
 
+_TITLED = 8
+"""The number of models that the header names."""
+
 
 class ModelsPlugin:
     """The hooks of a session that has models."""
@@ -39,7 +42,9 @@ class ModelsPlugin:
 
     def pytest_report_header(self) -> str:
         """Name the models."""
-        return self.plan.title()
+        names = [case.name for case in self.plan.cases]
+        more = f" and {len(names) - _TITLED} more" if len(names) > _TITLED else ""
+        return one_line(f"hierexport: {', '.join(names[:_TITLED])}{more}")
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
         """Collect the models of an anchor."""

@@ -22,16 +22,12 @@ from pytest_hierexport._pytest.messages import crash_error
 from pytest_hierexport._pytest.options import Settings
 from pytest_hierexport._pytest.store import ExportStore
 from pytest_hierexport._report.results import SNAPSHOT
-from pytest_hierexport._text import one_line
 
 if TYPE_CHECKING:
     from pytest_hierexport._pytest.outcome import ExportOutcome
     from pytest_hierexport._rules.base import Rule
 
 __all__ = ["RUN", "Plan", "Run", "selected_cases"]
-
-_TITLED = 8
-"""The number of models that the title names."""
 
 
 def selected_cases(settings: Settings) -> tuple[Case, ...]:
@@ -113,12 +109,6 @@ class Plan:
         tests = {"test_snapshot": SNAPSHOT, **{f"test_must[{rule.id}]": rule.id for rule in self.rules}}
         found = ((case, test, check) for case in self.cases for test, check in tests.items())
         return next((each for each in found if self.item_id(each[0], each[1]) == item_id), None)
-
-    def title(self) -> str:
-        """Return the line that pytest prints at the start of the run."""
-        names = ", ".join(case.name for case in self.cases[:_TITLED])
-        more = f" and {len(self.cases) - _TITLED} more" if len(self.cases) > _TITLED else ""
-        return one_line(f"hierexport: {names}{more}")
 
 
 @dataclass(frozen=True)

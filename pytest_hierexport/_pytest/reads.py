@@ -37,6 +37,12 @@ _EVENTS = frozenset({*_FILE_EVENTS, *_LISTING_EVENTS, *_TEMPORARY_EVENTS, *_PROG
 _NATIVE = "*.safetensors"
 """The files that native code opens without an audit event: those beside a recorded file count as read."""
 _CACHE_TAG = f".{sys.implementation.cache_tag}"
+_LIBRARY = f"{absolute(os.__file__).parent}{os.sep}"
+_BACKPORT = Path(sysconfig.get_paths()["purelib"], "importlib_metadata", "__init__.py")
+_FINDERS = tuple(
+    f"{absolute(file).parent}{os.sep}" for file in (importlib.__file__, _BACKPORT, _pytest.__file__, __file__)
+)
+"""The packages that list folders to find what is recorded when it is used: modules, tests, run folders."""
 
 _paused = ContextVar("_paused", default=False)
 
@@ -165,27 +171,14 @@ def _is_search() -> bool:
 
 
 def _is_finder(file: str) -> bool:
-    return file.startswith(("<frozen importlib", *_finders()))
-
-
-@cache
-def _finders() -> tuple[str, ...]:
-    """Return the packages that list folders to find what is recorded when it is used: modules, tests, run folders."""
-    backport = Path(sysconfig.get_paths()["purelib"], "importlib_metadata")
-    packages = [*(Path(file).parent for file in (importlib.__file__, _pytest.__file__, __file__)), backport]
-    return tuple(f"{absolute(package)}{os.sep}" for package in packages)
+    return file.startswith(("<frozen importlib", *_FINDERS))
 
 
 def _lists_for_others(file: str) -> bool:
     """Whether a file is this one, or of the standard library and no finder: `os`, `pathlib`, `glob`."""
     if file in {__file__, "<frozen os>"}:
         return True
-    return file.startswith(_library()) and "site-packages" not in file and not _is_finder(file)
-
-
-@cache
-def _library() -> str:
-    return f"{absolute(os.__file__).parent}{os.sep}"
+    return file.startswith(_LIBRARY) and "site-packages" not in file and not _is_finder(file)
 
 
 def _is_own_program(args: Sequence[object]) -> bool:
