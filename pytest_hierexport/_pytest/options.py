@@ -151,7 +151,7 @@ class Settings:
     stated: Choices
     """From the configuration file."""
     chosen: Choices
-    """Of each option the given value, else the stated one; of `exporter`, `opset` and `strict` a manifest decides."""
+    """Of each option the given value, else the stated one; a manifest may override a stated one."""
     base: Path
     """The folder that the selectors' relative paths start from."""
 

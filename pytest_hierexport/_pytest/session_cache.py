@@ -66,7 +66,7 @@ def cache_of(config: pytest.Config, folder: Path, scratch: Path, outputs: Sequen
         config: The session's configuration.
         folder: The folder of the cache.
         scratch: The run folder, where workers leave warnings.
-        outputs: Files and folders that the run writes, beside these two.
+        outputs: Files and folders that the run writes.
     """
     early = config.stash.get(_EARLY, ["this plugin, by a conftest.py,"])
     if early:
