@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_hierexport._pytest.declarations import OPTIONS, Hooks
+from pytest_hierexport._pytest.options import OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +17,21 @@ if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion
 
     from pytest_hierexport._cases import Case
-    from pytest_hierexport._rules.base import ExportedCase
+    from pytest_hierexport._rules.base import ExportedCase, Rule
+
+
+class Hooks:
+    """The hooks that projects may implement, in a conftest or a plugin."""
+
+    @staticmethod
+    @pytest.hookspec
+    def pytest_hierexport_rules(config: pytest.Config) -> list[Rule]:
+        """Return rules of the project's own; they run on every selected model, after the built-in ones.
+
+        A rule's `check` takes an :class:`~pytest_hierexport.ExportedCase` and returns its violations. Import what it
+        needs inside it: the hook is called while tests are collected.
+        """
+        raise NotImplementedError  # a specification: pluggy never calls it
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -63,10 +77,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     of_ours = getattr(metafunc.cls, "__module__", "") == "pytest_hierexport._pytest.items"
     if "hierexport_case" not in metafunc.fixturenames or of_ours:
         return
-    from pytest_hierexport._pytest import fixtures
     from pytest_hierexport._pytest.ids import escape
+    from pytest_hierexport._pytest.plan import RUN
 
-    cases = fixtures.selected(metafunc.config)
+    run = metafunc.config.stash.get(RUN, None)
+    cases = () if run is None else run.plan.cases
     metafunc.parametrize("hierexport_case", cases, ids=[escape(case.name) for case in cases], indirect=True)
 
 

@@ -38,9 +38,9 @@ class Counted:
         return Case("doubler", self, "m.py::build", **options)  # type: ignore[arg-type]
 
 
-def test_a_case_is_exported_once_for_all_who_ask_in_a_run(tmp_path: Path) -> None:
+def test_all_requests_of_a_run_share_one_export(tmp_path: Path) -> None:
     factory = Counted()
-    stores = [ExportStore(tmp_path, "run") for _ in range(2)]
+    stores = [ExportStore(tmp_path) for _ in range(2)]
     outcomes = [store.outcome(factory.case()) for store in stores for _ in range(2)]
     assert factory.calls == 1
     assert {outcome.path for outcome in outcomes} == {outcomes[0].path}
@@ -50,16 +50,16 @@ def test_a_case_is_exported_once_for_all_who_ask_in_a_run(tmp_path: Path) -> Non
     assert outcomes == [outcomes[0]] * 4
 
 
-def test_an_export_that_ended_its_process_is_not_begun_again_in_the_run(tmp_path: Path) -> None:
+def test_export_that_ended_its_process_is_not_retried(tmp_path: Path) -> None:
     factory = Counted(lambda: os._exit(3))
     child = os.fork()
     if child == 0:
         try:
-            ExportStore(tmp_path, "run").outcome(factory.case())
+            ExportStore(tmp_path).outcome(factory.case())
         finally:
             os._exit(70)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
-    error = ExportStore(tmp_path, "run").outcome(factory.case()).error
+    error = ExportStore(tmp_path).outcome(factory.case()).error
     assert isinstance(error, CrashError)
     assert error.found == "a process of this run ended while it exported it"
     assert factory.calls == 0
@@ -68,14 +68,14 @@ def test_an_export_that_ended_its_process_is_not_begun_again_in_the_run(tmp_path
 def test_processes_that_ask_at_once_wait_for_one_export(tmp_path: Path) -> None:
     factory = Counted()
     with ThreadPoolExecutor(4) as pool:
-        outcomes = list(pool.map(lambda _: ExportStore(tmp_path, "run").outcome(factory.case()), range(4)))
+        outcomes = list(pool.map(lambda _: ExportStore(tmp_path).outcome(factory.case()), range(4)))
     assert factory.calls == 1
     assert all(outcome.error is None for outcome in outcomes)
 
 
-def test_who_exported_hands_the_model_on_and_who_did_not_builds_it_again(tmp_path: Path) -> None:
+def test_exporting_process_reuses_the_model_and_others_rebuild_it(tmp_path: Path) -> None:
     factory = Counted()
-    first, second = (ExportStore(tmp_path, "run").exported(factory.case()) for _ in range(2))
+    first, second = (ExportStore(tmp_path).exported(factory.case()) for _ in range(2))
     assert isinstance(first.example.model, Doubler)
     assert factory.calls == 1
     assert isinstance(second.example.model, Doubler)
@@ -83,7 +83,7 @@ def test_who_exported_hands_the_model_on_and_who_did_not_builds_it_again(tmp_pat
 
 
 def test_other_options_are_another_export(tmp_path: Path) -> None:
-    store, factory = ExportStore(tmp_path, "run"), Counted()
+    store, factory = ExportStore(tmp_path), Counted()
     assert store.outcome(factory.case()).path != store.outcome(factory.case(opset=20)).path
 
 
@@ -94,7 +94,7 @@ def test_a_failing_export_is_remembered_with_its_words(tmp_path: Path) -> None:
     factory = Counted(fail)
     for _ in range(2):
         with pytest.raises(CollectError, match="ValueError: no such weights"):
-            ExportStore(tmp_path, "run").exported(factory.case())
+            ExportStore(tmp_path).exported(factory.case())
     assert factory.calls == 1
 
 
@@ -103,7 +103,7 @@ def test_what_a_model_cannot_do_is_an_error_of_ours(tmp_path: Path) -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x @ torch.ones(3, 3)
 
-    outcome = ExportStore(tmp_path, "run").outcome(Counted(lambda: (Broken(), (torch.ones(2),))).case())
+    outcome = ExportStore(tmp_path).outcome(Counted(lambda: (Broken(), (torch.ones(2),))).case())
     assert isinstance(outcome.error, ExportError)
     line = Broken.forward.__code__.co_firstlineno + 1
     assert f"(test_exports.py, line {line})" in outcome.error.found
@@ -115,7 +115,7 @@ def test_unexpected_error_is_one_too_and_leaves_its_traceback(tmp_path: Path, mo
         raise ZeroDivisionError("a bug")
 
     monkeypatch.setattr("pytest_hierexport._cases.exporting.export_case", explode)
-    outcome = ExportStore(tmp_path, "run").outcome(Counted().case())
+    outcome = ExportStore(tmp_path).outcome(Counted().case())
     assert isinstance(outcome.error, ExportError)
     assert outcome.error.found == "ZeroDivisionError: a bug"
     assert "in explode" in (outcome.folder / "traceback.txt").read_text()
@@ -127,7 +127,7 @@ def store_with_cache(home: Path, run: str) -> Iterator[ExportStore]:
     reads = Reads([home / "cache", home / run])
     reads.start()
     try:
-        yield ExportStore(home / run, run, Cache(home / "cache", reads))
+        yield ExportStore(home / run, Cache(home / "cache", reads))
     finally:
         reads.stop()
 
@@ -135,7 +135,7 @@ def store_with_cache(home: Path, run: str) -> Iterator[ExportStore]:
 def test_another_run_exports_again_unless_there_is_a_cache(tmp_path: Path) -> None:
     factory = Counted()
     for run, calls in [("1", 1), ("2", 2)]:
-        ExportStore(tmp_path, run).outcome(factory.case())
+        ExportStore(tmp_path / run).outcome(factory.case())
         assert factory.calls == calls
     for run in ("3", "4"):
         with store_with_cache(tmp_path, run) as store:
@@ -169,9 +169,7 @@ def build():
 
 
 @pytest.mark.parametrize("changed", ["lasting.py", "sizes_of_lasting.py", "length.txt"])
-def test_a_lasting_export_ends_with_a_change_of_what_the_model_was_made_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
-) -> None:
+def test_change_of_an_input_ends_a_cached_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str) -> None:
     project = tmp_path / "project"
     project.mkdir()
     (project / "lasting.py").write_text(PROJECT)
@@ -214,7 +212,7 @@ def verdict(store: ExportStore, case: Case, checked: Checked) -> list[Violation]
 def test_without_a_cache_a_rule_is_checked_in_every_run(tmp_path: Path) -> None:
     checked = Checked()
     for run in ("1", "2"):
-        verdict(ExportStore(tmp_path, run), Counted().case(), checked)
+        verdict(ExportStore(tmp_path / run), Counted().case(), checked)
     assert checked.calls == 2
 
 
@@ -226,7 +224,7 @@ def test_a_verdict_is_found_in_the_cache(tmp_path: Path) -> None:
     assert checked.calls == 1
 
 
-def test_a_verdict_ends_with_a_change_of_what_the_case_allows(tmp_path: Path) -> None:
+def test_change_of_allowances_ends_a_cached_verdict(tmp_path: Path) -> None:
     factory, checked = Counted(), Checked()
     with store_with_cache(tmp_path, "1") as store:
         for allowed in (0, 1):

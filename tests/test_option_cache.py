@@ -16,9 +16,7 @@ MODELS = "--hierexport-models=my_model.py::build"
 SOME = ("-k", "MUST-002 or snapshot")
 
 
-def test_with_a_cache_a_second_run_builds_no_model_and_imports_no_torch(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_second_run_builds_no_model_and_imports_no_torch(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     project.write(
         "conftest.py",
         """
@@ -47,6 +45,27 @@ def test_a_change_of_the_model_is_seen_through_the_cache(project: Project) -> No
     assert project.run(MODELS, *SOME).parseoutcomes()["failed"] == 1
 
 
+def test_a_change_of_an_own_exporter_exports_again(project: Project) -> None:
+    project.write("own/__init__.py", "")
+    helper = project.write("own/helper.py", "from pytest_hierexport import export\n")
+    project.write(
+        "own/exporter.py",
+        """
+        from own.helper import export as plain
+
+        def export(model, args, kwargs, path):
+            plain(model, args, kwargs, path)
+        """,
+    )
+    arguments = (MODELS, "--hierexport-exporter=own.exporter:export", "--hierexport-cache=cache", "-k", "MUST-002")
+    for builds in (1, 1):
+        assert project.run(*arguments).ret == 0
+        assert project.builds == builds
+    helper.write_text(helper.read_text() + "CHANGED = True\n")
+    assert project.run(*arguments).ret == 0
+    assert project.builds == 2
+
+
 def test_run_survives_a_damaged_cache_and_replaces_the_entry(project: Project) -> None:
     arguments = (MODELS, "--hierexport-cache=cache", *SOME)
     project.run(*arguments)
@@ -64,10 +83,10 @@ def test_a_cache_that_cannot_be_written_is_one_warning(project: Project) -> None
         import tempfile
         make = tempfile.mkdtemp
 
-        def refuse(*args, **kwargs):
-            if str(kwargs.get("dir")).endswith("cache"):
+        def refuse(suffix=None, prefix=None, dir=None):
+            if str(dir).endswith("cache"):
                 raise OSError(28, "No space left on device")
-            return make(*args, **kwargs)
+            return make(suffix, prefix, dir)
 
         tempfile.mkdtemp = refuse
         """,
@@ -102,7 +121,7 @@ def test_a_session_that_waits_for_another_says_so(project: Project) -> None:
     assert second.returncode == 0
 
 
-def test_a_cache_that_cannot_be_made_is_refused_before_the_run(project: Project) -> None:
+def test_impossible_cache_folder_is_refused_before_the_run(project: Project) -> None:
     result = project.run(MODELS, "--hierexport-cache=/proc/cache", *SOME)
     assert result.ret == 4
     result.stderr.fnmatch_lines(["*expected a folder for the cache that can be written; found *"])
@@ -114,7 +133,7 @@ def test_without_a_cache_every_run_builds_the_model(project: Project) -> None:
     assert project.builds == 2
 
 
-def test_a_cache_in_a_folder_of_the_user_s_leaves_its_gitignore(project: Project) -> None:
+def test_cache_in_an_existing_folder_leaves_its_gitignore(project: Project) -> None:
     own = project.write(".gitignore", "/build\n")
     assert project.run(MODELS, "--hierexport-cache=.", *SOME).ret == 0
     assert own.read_text() == "/build\n"

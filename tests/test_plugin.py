@@ -27,7 +27,7 @@ def test_a_single_file_and_no_configuration_are_enough(project: Project) -> None
     result.stdout.fnmatch_lines(["model *exporter *nodes *MUST-001 *002 *snapshot", "build *pass *pass *pass *skip"])
 
 
-def test_the_snapshot_is_made_by_the_command_that_the_skip_prints(project: Project) -> None:
+def test_command_of_the_skip_writes_the_snapshot(project: Project) -> None:
     result = project.run(MODELS, "-k", "snapshot", "-rs")
     command = f"pytest {MODELS} -m hierexport --snapshot-update"
     result.stdout.fnmatch_lines([f"SKIPPED*there are no snapshots yet; to make them: {command}"])
@@ -66,7 +66,7 @@ def test_collecting_succeeds_with_snapshots_that_syrupy_would_call_unused(projec
     assert "1 snapshot unused" not in result.stdout.str()
 
 
-def test_a_keyword_picks_items_and_the_summary_says_what_did_not_run(project: Project) -> None:
+def test_keyword_picks_items_and_summary_lists_rules_not_run(project: Project) -> None:
     result = project.run(MODELS, "-k", "MUST-002")
     assert result.parseoutcomes()["passed"] == 1
     result.stdout.fnmatch_lines(["cardinal rules not run: *MUST-003 on build"])
@@ -118,7 +118,7 @@ def test_another_working_directory_gives_the_same_items(
     assert (project.path / "__hierexport__" / "build.txt").exists()
 
 
-def test_a_zoo_model_in_a_folder_without_any_file_is_named_by_the_folder(project: Project) -> None:
+def test_zoo_model_without_any_file_is_named_by_the_folder(project: Project) -> None:
     (project.path / "my_model.py").unlink()
     result = project.run("--hierexport-models=sequential,nested", "--co", "-q")
     assert ids(result)[0] == f".::sequential::test_must[{RULES[0]}]"
@@ -127,7 +127,7 @@ def test_a_zoo_model_in_a_folder_without_any_file_is_named_by_the_folder(project
 
 
 @pytest.mark.parametrize("folder", [".hidden", "build", "plain"])
-def test_an_anchor_in_a_folder_that_pytest_walks_past_is_still_collected(project: Project, folder: str) -> None:
+def test_anchor_in_a_folder_that_pytest_ignores_is_collected(project: Project, folder: str) -> None:
     project.write(f"{folder}/models.toml", "[models.tower]\nmodel = '../my_model.py::build'\n")
     project.write("pytest.ini", f"[pytest]\nhierexport_models = {folder}/models.toml\n")
     item = f"{folder}/models.toml::tower::test_must[MUST-002]"
@@ -135,7 +135,7 @@ def test_an_anchor_in_a_folder_that_pytest_walks_past_is_still_collected(project
     project.run(item).assert_outcomes(passed=1)
 
 
-def test_a_model_whose_tests_something_keeps_from_being_collected_is_a_usage_error(project: Project) -> None:
+def test_model_whose_tests_are_not_collected_is_a_usage_error(project: Project) -> None:
     project.write(
         "conftest.py",
         """
@@ -167,7 +167,7 @@ def test_names_that_would_break_an_id_are_escaped_in_it(project: Project) -> Non
     project.run("--hierexport-models=models.toml", item).assert_outcomes(passed=1)
 
 
-def test_a_factory_s_file_is_not_imported_as_a_test_module_unless_it_is_one(project: Project) -> None:
+def test_factory_file_is_no_test_module_unless_it_is_named(project: Project) -> None:
     model = project.path / "my_model.py"
     model.write_text(model.read_text() + "\ndef test_of_the_file(): pass\n")
     (project.path / "elsewhere").mkdir()
@@ -225,9 +225,7 @@ def test_conftest_fixtures_go_before_ours(project: Project) -> None:
         ([MODELS, "--hierexport-opset=new"], "*expected an opset as a whole number*"),
     ],
 )
-def test_what_makes_no_sense_is_a_usage_error_with_no_traceback(
-    project: Project, arguments: list[str], message: str
-) -> None:
+def test_wrong_option_is_a_usage_error_without_traceback(project: Project, arguments: list[str], message: str) -> None:
     for folder in "ab":
         (project.path / folder).mkdir()
         (project.path / folder / "m.py").write_text("def build(): ...\n")
@@ -250,9 +248,7 @@ def test_what_makes_no_sense_is_a_usage_error_with_no_traceback(
     ],
     ids=["raises", "no model", "its forward fails", "its code is wrong"],
 )
-def test_a_model_that_cannot_be_exported_fails_every_item_with_no_traceback(
-    project: Project, body: str, found: str
-) -> None:
+def test_failing_export_fails_every_item_without_traceback(project: Project, body: str, found: str) -> None:
     model = project.path / "my_model.py"
     model.write_text(model.read_text() + f"\ndef broken():\n    {body}\n")
     result = project.run("--hierexport-models=my_model.py::broken", "-k", "MUST-002 or snapshot")
@@ -262,7 +258,7 @@ def test_a_model_that_cannot_be_exported_fails_every_item_with_no_traceback(
     assert "Traceback" not in result.stdout.str()
 
 
-def test_models_of_the_ini_join_only_where_no_path_is_named(project: Project) -> None:
+def test_ini_models_run_only_if_no_path_is_named(project: Project) -> None:
     (project.path / "pytest.ini").write_text("[pytest]\nhierexport_models = my_model.py::build\n")
     (project.path / "tests").mkdir()
     (project.path / "tests" / "test_own.py").write_text("def test_it(): pass\n")
@@ -273,7 +269,7 @@ def test_models_of_the_ini_join_only_where_no_path_is_named(project: Project) ->
     assert ids(named) == ["pytest.ini::build::test_must[MUST-002]"]
 
 
-def test_a_broken_selection_in_the_ini_does_not_stop_who_names_other_tests(project: Project) -> None:
+def test_broken_ini_selection_leaves_other_named_tests_running(project: Project) -> None:
     (project.path / "pytest.ini").write_text("[pytest]\nhierexport_models = gone.py::build\n")
     project.write("test_own.py", "def test_it(): pass")
     assert project.run("test_own.py").ret == 0
@@ -316,11 +312,11 @@ def test_installed_and_unused_it_imports_nothing_that_costs(project: Project) ->
     assert project.process("test_unused.py").ret == 0
 
 
-def test_what_the_plugin_adds_to_pytest_s_imports_is_within_its_budget(project: Project) -> None:
+def test_imports_of_the_plugin_stay_within_their_budget(project: Project) -> None:
     script = (
         "import sys, pytest, _pytest.config\n"
         "before = set(sys.modules)\n"
-        "import pytest_hierexport.plugin, pytest_hierexport._pytest.declarations\n"
+        "import pytest_hierexport.plugin, pytest_hierexport._pytest.options\n"
         "print(len(set(sys.modules) - before))\n"
     )
     result = project.pytester.run(sys.executable, "-c", script)
@@ -355,7 +351,7 @@ def test_a_checkpoint_folder_is_a_model(project: Project) -> None:
     result.stdout.fnmatch_lines([".::tiny::test_must[[]MUST-004[]] PASSED*"])
 
 
-def test_a_run_leaves_nothing_in_the_project_and_nothing_in_the_temporary_folder(
+def test_run_leaves_no_files_in_project_or_temporary_folder(
     project: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

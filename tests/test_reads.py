@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from pytest_hierexport._pytest import reads as reads_module
 from pytest_hierexport._pytest.inputs import Inputs
 from pytest_hierexport._pytest.reads import Reads, unrecorded
 
@@ -30,7 +33,7 @@ def files(reads: Reads) -> set[Path]:
     return set(map(Path, inputs.files))
 
 
-def test_what_is_read_is_seen_and_what_is_written_is_not(reads: Reads, tmp_path: Path) -> None:
+def test_read_files_are_recorded_and_written_files_are_not(reads: Reads, tmp_path: Path) -> None:
     (tmp_path / "read.txt").read_text()
     (tmp_path / "written.txt").write_text("")
     (tmp_path / "outside" / "own.txt").read_text()
@@ -57,7 +60,38 @@ def test_temporary_files_do_not_count(reads: Reads) -> None:
         assert file not in files(reads)
 
 
-def test_a_file_that_changes_after_it_was_read_leaves_nothing_to_rely_on(reads: Reads, tmp_path: Path) -> None:
+def test_run_folders_and_their_locks_do_not_count(reads: Reads, tmp_path: Path) -> None:
+    folder = tmp_path / f"hierexport-{'0' * 32}"
+    folder.mkdir()
+    own = [folder / "export.json", folder.with_suffix(".lock")]
+    other = tmp_path / "hierexport-data.txt"
+    for file in (*own, other):
+        file.touch()
+        file.read_text()
+    seen = files(reads)
+    assert other in seen
+    assert not seen.intersection(own)
+
+
+@pytest.mark.parametrize(
+    ("lister", "counts"),
+    [
+        (Path(sysconfig.get_paths()["purelib"], "any", "_pytest", "any.py"), True),
+        (Path(pytest.__file__).parents[1] / "_pytest" / "any.py", False),
+        (Path(reads_module.__file__).with_name("any.py"), False),
+    ],
+    ids=["a package of the same name", "pytest", "this plugin"],
+)
+def test_a_listing_counts_unless_pytest_or_this_plugin_searches(
+    reads: Reads, tmp_path: Path, lister: Path, *, counts: bool
+) -> None:
+    exec(compile("os.listdir(folder)", str(lister), "exec"), {"os": os, "folder": tmp_path})  # noqa: S102
+    inputs = reads.inputs()
+    assert inputs is not None
+    assert (str(tmp_path) in inputs.listed) == counts
+
+
+def test_file_changed_after_reading_leaves_no_inputs(reads: Reads, tmp_path: Path) -> None:
     (tmp_path / "read.txt").read_text()
     assert reads.inputs() is not None
     (tmp_path / "read.txt").write_text("changed")

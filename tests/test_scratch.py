@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hierexport._pytest.scratch import RunFolder, run_folder
+from pytest_hierexport._pytest.scratch import RunFolder
 
-RUN = "0123456789abcdef" * 2
+RUN = "hierexport-" + "0123456789abcdef" * 2
 
 
 @pytest.fixture
@@ -19,28 +19,29 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def abandoned(home: Path) -> Path:
     """Make what a killed session leaves: a folder with files, and a lock that no process holds."""
-    folder = run_folder(RUN)
+    folder = home / RUN
     (folder / "exports").mkdir(parents=True)
     (folder / "exports" / "model.onnx").touch()
     folder.with_suffix(".lock").touch()
     return folder
 
 
-def test_a_folder_whose_session_is_gone_is_removed_with_its_lock(home: Path) -> None:
+def test_folder_of_a_dead_session_is_removed_with_its_lock(home: Path) -> None:
     abandoned(home)
     RunFolder.remove_dead(home)
     assert list(home.iterdir()) == []
 
 
 def test_a_folder_whose_session_lives_stays(home: Path) -> None:
-    folder = RunFolder(run_folder(RUN))
+    folder = RunFolder(home / RUN)
+    folder.make()
     RunFolder.remove_dead(home)
     assert folder.path.is_dir()
     folder.pytest_unconfigure()
     assert list(home.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["hierexport-data", "hierexport-" + "x" * 32, f"other-{RUN}"])
+@pytest.mark.parametrize("name", ["hierexport-data", "hierexport-" + "x" * 32, f"other{RUN}"])
 def test_what_is_not_named_as_a_run_folder_stays(home: Path, name: str) -> None:
     (home / name).mkdir()
     (home / f"{name}.lock").touch()
@@ -49,17 +50,17 @@ def test_what_is_not_named_as_a_run_folder_stays(home: Path, name: str) -> None:
 
 
 def test_a_folder_without_a_lock_stays(home: Path) -> None:
-    run_folder(RUN).mkdir()
+    (home / RUN).mkdir()
     RunFolder.remove_dead(home)
-    assert run_folder(RUN).is_dir()
+    assert (home / RUN).is_dir()
 
 
 def test_what_a_link_leads_to_stays(home: Path) -> None:
     target = home / "theirs"
     target.mkdir()
     (target / "file").touch()
-    run_folder(RUN).symlink_to(target)
-    run_folder(RUN).with_suffix(".lock").touch()
+    (home / RUN).symlink_to(target)
+    (home / RUN).with_suffix(".lock").touch()
     RunFolder.remove_dead(home)
     assert (target / "file").exists()
     (home / "hierexport-linked").mkdir()
@@ -73,4 +74,4 @@ def test_a_folder_that_cannot_be_removed_stops_nothing(home: Path, monkeypatch: 
 
     monkeypatch.setattr("filelock.FileLock.acquire", denied)
     RunFolder.remove_dead(home)
-    assert run_folder(RUN).is_dir()
+    assert (home / RUN).is_dir()

@@ -8,20 +8,23 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_hierexport._errors import ExportError
 
-__all__ = ["Staged", "staged", "staging", "write_atomically"]
+__all__ = ["STAGED", "Staged", "staged", "staging", "write_atomically"]
+
+STAGED = ".hierexport-staged-"
+"""The beginning of the names of folders for files that are not yet in their place."""
 
 
+@dataclass(frozen=True)
 class Staged:
-    """A private folder beside the target, on the same file system, whose files are moved into the target."""
+    """A private folder in the target, whose files are moved into the target."""
 
-    def __init__(self, folder: Path, target: Path) -> None:
-        """Stage files in `folder` for `target`."""
-        self.folder = folder
-        self._target = target
+    folder: Path
+    target: Path
 
     def land(self, names: Sequence[str]) -> None:
         """Move the staged files into the target, one by one in this order.
@@ -30,14 +33,15 @@ class Staged:
         each place with its old or its new file, and never a later file without those before it.
         """
         for name in names:
-            if (self._target / name).is_dir():
-                raise IsADirectoryError(errno.EISDIR, "a folder is in the way", str(self._target / name))
-            if (self._target / name).is_file():
-                shutil.copymode(self._target / name, self.folder / name)
-            _to_disk(self.folder / name)
+            file, place = self.folder / name, self.target / name
+            if place.is_dir():
+                raise IsADirectoryError(errno.EISDIR, "a folder is in the way", str(place))
+            if place.is_file():
+                shutil.copymode(place, file)
+            _to_disk(file)
         for name in names:
-            os.replace(self.folder / name, self._target / name)  # noqa: PTH105 - the call that is atomic, by its name
-            _to_disk(self._target)
+            os.replace(self.folder / name, self.target / name)  # noqa: PTH105 - the call that is atomic, by its name
+            _to_disk(self.target)
 
 
 @contextmanager
@@ -47,7 +51,7 @@ def staging(target: Path) -> Iterator[Staged]:
     Raises:
         OSError: The folder does not exist or cannot be written, or a file could not be.
     """
-    with tempfile.TemporaryDirectory(prefix=".hierexport-", dir=target) as folder:
+    with tempfile.TemporaryDirectory(prefix=STAGED, dir=target) as folder:
         yield Staged(Path(folder), target)
 
 

@@ -10,8 +10,6 @@ import errno
 import json
 import os
 import shutil
-import stat
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -31,11 +29,9 @@ class ForeignFileError(FileExistsError):
     """A file of the user has the path of a file to write."""
 
     def __init__(self, path: Path) -> None:
-        """Name the file."""
         super().__init__(errno.EEXIST, "pytest-hierexport did not write it; move it away", str(path))
 
     def __str__(self) -> str:
-        """Return the message for the user."""
         return f"{self.filename}: {self.strerror}"
 
 
@@ -48,10 +44,10 @@ def make_folder(folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     if folder.is_dir():
         return
-    with tempfile.TemporaryDirectory(prefix=".hierexport-", dir=folder.parent) as beside:
-        made = Path(beside) / folder.name
+    with staging(folder.parent) as stage:
+        made = stage.folder / folder.name
         made.mkdir()
-        write_atomically(made / ".gitignore", "*\n")
+        (made / ".gitignore").write_text("*\n", encoding="utf-8")
         try:
             made.rename(folder)
         except OSError:
@@ -73,7 +69,7 @@ def read_list(folder: Path) -> dict[str, tuple[str, ...]]:
 
 
 def write_list(folder: Path, files: Owners) -> None:
-    """Write the list of a folder, if it differs from the present one.
+    """Write the list of a folder, a line per file, so that git can merge it; do nothing if it is the present one.
 
     Raises:
         ForeignFileError: A file of the user has the list's name.
@@ -84,13 +80,9 @@ def write_list(folder: Path, files: Owners) -> None:
         return
     if os.path.lexists(path) and not _is_list(path):
         raise ForeignFileError(path)
-    write_atomically(path, _as_text(files))
-
-
-def _as_text(files: Owners) -> str:
-    """Return a list as JSON, a line per file, so that git can merge committed lists."""
     lines = [f"  {json.dumps(name)}: {json.dumps(sorted(owners))}" for name, owners in sorted(files.items())]
-    return "\n".join(["{", f' "generator": "{GENERATOR}",', ' "files": {', ",\n".join(lines), " }", "}", ""])
+    parts = ["{", f' "generator": "{GENERATOR}",', ' "files": {', ",\n".join(lines), " }", "}", ""]
+    write_atomically(path, "\n".join(parts))
 
 
 def replace_files(folder: Path, files: Sequence[Path], owner: str) -> None:
@@ -134,11 +126,8 @@ def _is_list(path: Path) -> bool:
 
 
 def _is_file(path: Path) -> bool:
-    """Whether a path is a regular file, links not followed."""
-    try:
-        return stat.S_ISREG(path.lstat().st_mode)
-    except OSError:
-        return False
+    """Whether a path is a regular file and no link; false for a name that no file can have."""
+    return os.path.isfile(path) and not os.path.islink(path)  # noqa: PTH113, PTH114  # Path's raise for such names
 
 
 def _is_plain(name: str, owners: object) -> bool:

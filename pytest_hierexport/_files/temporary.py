@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from pytest_hierexport._errors import UsageError
@@ -31,10 +32,7 @@ def temporary_home() -> Path | None:
 
 
 def temporary_folder() -> tempfile.TemporaryDirectory[str]:
-    """Return a context that makes a folder and removes it.
-
-    After a kill, the owner of the folder around it removes it: see :func:`keep_temporary_files_in`.
-    """
+    """Return a context that makes a folder in the :func:`temporary_home` and removes it."""
     return tempfile.TemporaryDirectory(prefix="hierexport-", dir=_home)
 
 
@@ -47,7 +45,9 @@ def use_folder_with_room() -> str:
     Raises:
         UsageError: No folder has room.
     """
-    default = _default()
+    default = None
+    with suppress(FileNotFoundError):  # Python finds none that it can write
+        default = tempfile.gettempdir()
     asked = absolute(os.environ.get("TMPDIR") or default or "/tmp")  # noqa: S108  # where Unix has it
     folders = [Path(folder) for folder in (default, "/tmp", "/var/tmp", Path.cwd()) if folder is not None]  # noqa: S108
     chosen = next((folder for folder in folders if _has_room(folder)), None)
@@ -61,14 +61,6 @@ def use_folder_with_room() -> str:
         return ""
     tempfile.tempdir = os.environ["TMPDIR"] = str(chosen)
     return f"{asked} has no room or cannot be written: temporary files go to {chosen}"
-
-
-def _default() -> str | None:
-    """Return Python's folder for temporary files; None where Python finds none that it can write."""
-    try:
-        return tempfile.gettempdir()
-    except FileNotFoundError:
-        return None
 
 
 def _has_room(folder: Path) -> bool:

@@ -16,29 +16,62 @@ import json
 import os
 import re
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_hierexport._files.atomic import STAGED, staging
 from pytest_hierexport._files.ownership import make_folder
 from pytest_hierexport._files.paths import digest
-from pytest_hierexport._pytest.cached_result import RECORD, CachedResult, copied, encoded, is_whole, read, remove
+from pytest_hierexport._pytest.inputs import Inputs
 from pytest_hierexport._pytest.reads import Reads, unrecorded
 
-__all__ = ["Cache"]
+__all__ = ["Cache", "CachedResult"]
 
-_FORMAT = 1
+_RECORD = "record.json"
 _RESULT = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}-[0-9a-f]{64}")
-_STAGED = ".hierexport-staged-"
 _KEY = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}")
 _PER_QUESTION = 4
 """The number of results that are kept of one question: enough for switching between branches."""
 _ABANDONED = 24 * 3600
 """The age in seconds from which a staged result or a lock is taken for one of a killed session."""
+
+
+@dataclass(frozen=True)
+class CachedResult:
+    """A result and what it depends on."""
+
+    about: str
+    value: Mapping[str, Any]
+    files: Mapping[str, str]
+    """The SHA-256 of each file, by its name."""
+    inputs: Inputs
+    name: str = ""
+    """The name of the folder that it was read from."""
+
+    def record(self) -> bytes:
+        """Return the content of the record; the name of the result's folder ends with its SHA-256."""
+        return json.dumps(asdict(self), sort_keys=True).encode()
+
+    def is_whole(self, folder: Path) -> bool:
+        """Whether a folder holds the files unchanged."""
+        return all((folder / name).is_file() and digest(folder / name) == known for name, known in self.files.items())
+
+    def copy(self, source: Path, target: Path) -> bool:
+        """Copy the files into a new folder; return whether the copies are unchanged."""
+        try:
+            shutil.rmtree(target, ignore_errors=True)
+            target.mkdir(parents=True)
+            for name in self.files:
+                if not (source / name).is_file():
+                    return False
+                shutil.copyfile(source / name, target / name)
+        except OSError:
+            return False
+        return self.is_whole(target)
 
 
 class Cache:
@@ -60,7 +93,6 @@ class Cache:
         warn: Callable[[str], None] = lambda _: None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Use the folder, which need not exist."""
         self.folder, self._reads = folder, reads
         self._facts, self._warn, self._say = facts, warn, say
         self._start = ""
@@ -68,27 +100,31 @@ class Cache:
 
     def begin(self) -> None:
         """Identify the session by its facts and by what it has read so far, for all results of this session."""
-        with unrecorded():
-            inputs = self._reads.inputs()
-            # No other session starts with a file that has changed since this one read it.
-            common = os.urandom(16).hex() if inputs is None else asdict(inputs)
-            self._start = _short_digest([_FORMAT, self._facts(), common])
+        inputs = self._reads.inputs()
+        # No other session starts with a file that has changed since this one read it.
+        common = os.urandom(16).hex() if inputs is None else asdict(inputs)
+        self._start = _short_digest([self._facts(), common])
 
+    @unrecorded()
     def find(self, question: str, about: str, into: Path | None = None) -> CachedResult | None:
         """Return a result that still holds, None where there is none; remove damaged ones.
 
         Args:
             question: What it answers.
             about: What it must have been kept about.
-            into: A folder to make, with a copy of the result's files.
+            into: A folder to make, with a copy of the files.
         """
-        with unrecorded():
-            for path in self._results(self._name(question)):
-                result = read(path)
-                if result is None:
-                    remove(path)
-                elif result.about == about and result.inputs.hold() and _is_taken(result, path, into):
+        for path in self._results(self._name(question)):
+            result = _read(path)
+            if result is None:
+                _remove(path)
+            elif result.about == about and result.inputs.hold():
+                if into is None or result.copy(path, into):
+                    with suppress(OSError):
+                        os.utime(path)
                     return result
+                if not result.is_whole(path):
+                    _remove(path)
         return None
 
     def keep(self, question: str, about: str, value: Mapping[str, Any], files: Sequence[Path] = ()) -> str:
@@ -103,24 +139,19 @@ class Cache:
         inputs = self._reads.inputs() if self._sure else None
         if inputs is None:
             return ""
-        with unrecorded():
-            record = encoded(CachedResult("", about, value, {path.name: digest(path) for path in files}, inputs))
-            path = self.folder / f"{self._name(question)}-{hashlib.sha256(record).hexdigest()}"
-            try:
-                self._write(path, record, files)
-            except OSError as error:
-                self._give_up(f"the cache {self.folder} cannot be written ({error.strerror or error})")
-                return ""
-            self._prune(question)
+        record = CachedResult(about, value, {path.name: digest(path) for path in files}, inputs).record()
+        path = self.folder / f"{self._name(question)}-{hashlib.sha256(record).hexdigest()}"
+        try:
+            self._write(path, record, files)
+        except OSError as error:
+            self._give_up(f"the cache {self.folder} cannot be written ({error.strerror or error})")
+            return ""
+        self._prune(question)
         return path.name
 
     @contextmanager
     def computing(self, files: Iterable[Path] = ()) -> Iterator[None]:
-        """Watch the computation of a result: what another program reads for it is not known.
-
-        Args:
-            files: Inputs that native code may open, which the audit hook does not see.
-        """
+        """Watch the computation of a result, also from files that native code opens; one with programs is not kept."""
         before = self._reads.programs
         self._reads.expect(files)
         yield
@@ -129,34 +160,29 @@ class Cache:
 
     @contextmanager
     def alone(self, question: str, what: str) -> Iterator[None]:
-        """Lock a question while it is answered; where another session holds the lock, say so and wait.
-
-        Args:
-            question: The question.
-            what: The work, for the message: `export bert`.
-        """
+        """Lock a question while it is answered; where another session holds the lock, say to do what, and wait."""
         from filelock import FileLock, Timeout
 
         name = self._name(question)
-        lock = FileLock(self.folder / f"{name}.lock")
-        holder = self.folder / f"{name}.holder"
-        with unrecorded():
-            try:
-                make_folder(self.folder)
-                lock.acquire(timeout=0)
-            except Timeout:
-                self._say(f"waiting for another session, {_text(holder) or 'which did not say who it is'}, to {what}")
-                lock.acquire()
-            except (OSError, NotImplementedError):
-                pass  # The folder cannot be written: sessions share nothing then.
-            with suppress(OSError):
-                holder.write_text(f"process {os.getpid()} in {Path.cwd()}", encoding="utf-8")
+        lock, holder = FileLock(self.folder / f"{name}.lock"), self.folder / f"{name}.holder"
+        try:
+            make_folder(self.folder)
+            lock.acquire(timeout=0)
+        except Timeout:
+            held = "which did not say who it is"
+            with suppress(OSError, ValueError):
+                held = holder.read_text(encoding="utf-8") or held
+            self._say(f"waiting for another session, {held}, to {what}")
+            lock.acquire()
+        except (OSError, NotImplementedError):
+            pass  # The folder cannot be written: sessions share nothing then.
+        with suppress(OSError):
+            holder.write_text(f"process {os.getpid()} in {Path.cwd()}", encoding="utf-8")
         try:
             yield
         finally:
-            with unrecorded():
-                remove(holder)
-                lock.release()
+            _remove(holder)
+            lock.release()
 
     def _name(self, question: str) -> str:
         if not self._start:
@@ -165,7 +191,7 @@ class Cache:
 
     def _results(self, name: str) -> list[Path]:
         """Return the results whose names begin so, most recently used first."""
-        results = [path for path in self._listed() if path.name.startswith(f"{name}-") and _RESULT.fullmatch(path.name)]
+        results = (path for path in self._listed() if path.name.startswith(f"{name}-") and _RESULT.fullmatch(path.name))
         return sorted(results, key=_used, reverse=True)
 
     def _listed(self) -> list[Path]:
@@ -175,27 +201,24 @@ class Cache:
 
     def _write(self, path: Path, record: bytes, files: Sequence[Path]) -> None:
         make_folder(self.folder)
-        staged = Path(tempfile.mkdtemp(prefix=_STAGED, dir=self.folder))
-        try:
+        with staging(self.folder) as stage:
+            made = stage.folder / path.name
+            made.mkdir()
             for file in files:
-                shutil.copyfile(file, staged / file.name)
-            (staged / RECORD).write_bytes(record)
-            there = read(path)
-            if there is None or not is_whole(there, path):
-                remove(path)
-                staged.rename(path)
-        finally:
-            shutil.rmtree(staged, ignore_errors=True)
+                shutil.copyfile(file, made / file.name)
+            (made / _RECORD).write_bytes(record)
+            there = _read(path)
+            if there is None or not there.is_whole(path):
+                _remove(path)
+                made.rename(path)
 
     def _prune(self, question: str) -> None:
         """Remove the least recently used results of a question, and what killed sessions left."""
-        for path in self._results(_short_digest(question))[_PER_QUESTION:]:
-            remove(path)
         abandoned = time.time() - _ABANDONED
-        for path in self._listed():
-            of_a_session = path.name.startswith(_STAGED) or _KEY.fullmatch(path.stem)
-            if of_a_session and 0 < _used(path) < abandoned:
-                remove(path)
+        of_sessions = (path for path in self._listed() if path.name.startswith(STAGED) or _KEY.fullmatch(path.stem))
+        left = [path for path in of_sessions if 0 < _used(path) < abandoned]
+        for path in [*self._results(_short_digest(question))[_PER_QUESTION:], *left]:
+            _remove(path)
 
     def _give_up(self, reason: str) -> None:
         if self._sure:
@@ -203,15 +226,25 @@ class Cache:
             self._warn(reason)
 
 
-def _is_taken(result: CachedResult, path: Path, into: Path | None) -> bool:
-    """Copy a result where that is asked for, and mark it as used; remove it where its files are damaged."""
-    if into is None or copied(result, path, into):
-        with suppress(OSError):
-            os.utime(path)
-        return True
-    if not is_whole(result, path):
-        remove(path)
-    return False
+def _read(path: Path) -> CachedResult | None:
+    """Return the result in a folder, None where the record does not have the digest in the folder's name."""
+    try:
+        record = (path / _RECORD).read_bytes() if (path / _RECORD).is_file() else b""
+    except OSError:
+        return None
+    if hashlib.sha256(record).hexdigest() != path.name.rpartition("-")[2]:
+        return None
+    fields: dict[str, Any] = json.loads(record)
+    return CachedResult(**{**fields, "inputs": Inputs(**fields["inputs"]), "name": path.name})
+
+
+def _remove(path: Path) -> None:
+    """Remove a folder, a file or a link, as far as that can be done."""
+    with suppress(OSError):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _used(path: Path) -> float:
@@ -219,12 +252,6 @@ def _used(path: Path) -> float:
     with suppress(OSError):
         return path.lstat().st_mtime
     return 0
-
-
-def _text(path: Path) -> str:
-    with suppress(OSError, ValueError):
-        return path.read_text(encoding="utf-8")
-    return ""
 
 
 def _short_digest(value: object) -> str:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,17 +19,7 @@ if TYPE_CHECKING:
     from pytest_hierexport._cases import Case
     from pytest_hierexport._pytest.plan import Plan
 
-__all__ = [
-    "CaseClass",
-    "CasesFile",
-    "Relay",
-    "arguments",
-    "cases_file",
-    "named_anchors",
-    "relay",
-    "relayed",
-    "replaces_module",
-]
+__all__ = ["Relay", "arguments", "cases_file", "named_anchors", "relayed", "replaces_module"]
 
 
 class CasesFile(pytest.Module):
@@ -55,8 +45,8 @@ class CaseClass(pytest.Class):
 
     def _getobj(self) -> type[items.ModelSuite]:
         document = one_line(f"The MUST rules and the snapshot on {self.case.name} ({self.case.source}).")
-        namespace: Mapping[str, Any] = {"case": self.case, "__module__": items.__name__, "__doc__": document}
-        return type(self.name, (items.ModelSuite,), dict(namespace))
+        namespace = {"case": self.case, "__module__": items.__name__, "__doc__": document}
+        return type(self.name, (items.ModelSuite,), namespace)
 
 
 class Relay(pytest.Collector):
@@ -80,13 +70,6 @@ def cases_file(parent: pytest.Collector, anchor: Path, cases: tuple[Case, ...]) 
     return file
 
 
-def relay(parent: pytest.Collector, path: Path, anchors: Mapping[Path, tuple[Case, ...]]) -> Relay:
-    """Return the collector of these anchors."""
-    node = Relay.from_parent(parent, name=path.name, path=path)
-    node.anchors = anchors
-    return node
-
-
 def relayed(plan: Plan) -> dict[Path, tuple[Case, ...]]:
     """Return the anchors that the relay collects, with their cases.
 
@@ -102,6 +85,11 @@ def relayed(plan: Plan) -> dict[Path, tuple[Case, ...]]:
     }
 
 
+def _is_ignored(config: pytest.Config, anchor: Path) -> bool:
+    below = [path for path in (anchor, *anchor.parents) if config.rootpath in path.parents]
+    return any(config.hook.pytest_ignore_collect(collection_path=path, config=config) for path in below)
+
+
 def _argument(path: Path, here: Path) -> str:
     """Return a path as an argument of pytest, relative to the folder it was started in, whose name may hold `[`."""
     try:
@@ -110,12 +98,7 @@ def _argument(path: Path, here: Path) -> str:
         return str(path)
 
 
-def _is_ignored(config: pytest.Config, anchor: Path) -> bool:
-    below = [path for path in (anchor, *anchor.parents) if config.rootpath in path.parents]
-    return any(config.hook.pytest_ignore_collect(collection_path=path, config=config) for path in below)
-
-
-def split_argument(argument: str, here: Path) -> tuple[Path, str]:
+def _split(argument: str, here: Path) -> tuple[Path, str]:
     """Split an argument of pytest into its path and the rest: `::bert::test_must[MUST-001]`."""
     path, colons, rest = argument.partition("::")
     return absolute(here / path), colons + rest
@@ -123,25 +106,21 @@ def split_argument(argument: str, here: Path) -> tuple[Path, str]:
 
 def named_anchors(plan: Plan) -> dict[Path, str]:
     """Return the anchors that arguments name, with the rest of each argument; only an id names a folder."""
-    named = (split_argument(argument, plan.config.invocation_params.dir) for argument in plan.config.args)
+    named = (_split(argument, plan.config.invocation_params.dir) for argument in plan.config.args)
     return {path: rest for path, rest in named if path in plan.anchors and (rest or path.is_file())}
 
 
 def arguments(plan: Plan) -> list[str]:
     """Return pytest's arguments with every anchor added, or none where an argument is an item's id."""
     here, named, by_relay = plan.config.invocation_params.dir, named_anchors(plan), relayed(plan)
-    split = [(argument, *split_argument(argument, here)) for argument in plan.config.args]
+    split = [(argument, *_split(argument, here)) for argument in plan.config.args]
     given = [f"{plan.relay}{rest}" if rest and path in by_relay else argument for argument, path, rest in split]
     if any(named.values()):
         return given
     if plan.config.args_source is plan.config.ArgsSource.INVOCATION_DIR:
         given = [os.curdir]
-    added = [
-        str(plan.relay) if anchor in by_relay else _argument(anchor, here)
-        for anchor in plan.anchors
-        if anchor not in named
-    ]
-    return [*given, *dict.fromkeys(added)]
+    added = (anchor for anchor in plan.anchors if anchor not in named)
+    return [*given, *dict.fromkeys(str(plan.relay) if each in by_relay else _argument(each, here) for each in added)]
 
 
 def replaces_module(plan: Plan, path: Path) -> bool:
@@ -149,12 +128,9 @@ def replaces_module(plan: Plan, path: Path) -> bool:
 
     The file of a factory is imported when its model is built, not while tests are collected.
     """
-    patterns = plan.config.getini("python_files")
-    if any(path.match(pattern) for pattern in patterns):
+    if path not in plan.anchors or any(path.match(pattern) for pattern in plan.config.getini("python_files")):
         return False
-    names = {escape(case.name) for case in plan.anchors.get(path, ())}
-    for argument in plan.config.invocation_params.args:
-        named, rest = split_argument(argument, plan.config.invocation_params.dir)
-        if named == path and rest.removeprefix("::").partition("::")[0] not in names:
-            return False
-    return path in plan.anchors
+    names = {escape(case.name) for case in plan.anchors[path]}
+    here = plan.config.invocation_params.dir
+    split = [_split(argument, here) for argument in plan.config.invocation_params.args]
+    return all(rest.removeprefix("::").partition("::")[0] in names for named, rest in split if named == path)

@@ -12,7 +12,6 @@ import signal
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from pytest_hierexport._errors import CrashError
 from pytest_hierexport._files.atomic import write_atomically
 
 __all__ = ["Crash", "Crashes", "ending"]
@@ -35,34 +34,18 @@ class Crash:
     ending: str
     """The words of :func:`ending`."""
 
-    def error(self, repeat: str) -> CrashError:
-        """Return the error that the model's tests show.
 
-        Args:
-            repeat: The command that runs the test again.
-        """
-        return CrashError(
-            f"{self.model} to run without ending its process",
-            found=f"{self.process} {self.ending} in {self.test}",
-            do=f"run that test without workers, where all that it prints is seen: {repeat}",
-        )
-
-
+@dataclass(frozen=True)
 class Crashes:
-    """The crashes of a run.
+    """The crashes of a run."""
 
-    Args:
-        folder: The folder of the markers, the same in every process of the run.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        """Use the folder, which is made when it is first needed."""
-        self._folder = folder
+    folder: Path
+    """The folder of the markers, made when it is first needed; the same in every process of the run."""
 
     def add(self, crash: Crash) -> None:
         """Write the marker of a crash; the first of a model stays."""
         if self.of(crash.model) is None:
-            self._folder.mkdir(exist_ok=True)
+            self.folder.mkdir(exist_ok=True)
             write_atomically(self._file(crash.model), json.dumps(asdict(crash)))
 
     def of(self, model: str) -> Crash | None:
@@ -73,7 +56,7 @@ class Crashes:
             return None
 
     def _file(self, model: str) -> Path:
-        return self._folder / f"{hashlib.sha256(model.encode('utf-8', 'surrogatepass')).hexdigest()}.json"
+        return self.folder / f"{hashlib.sha256(model.encode('utf-8', 'surrogatepass')).hexdigest()}.json"
 
 
 def ending(code: int | None) -> str:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._cases import Case, Example
 from pytest_hierexport._cases.models import check_model
-from pytest_hierexport._errors import HierexportError
-from pytest_hierexport._pytest.failures import CheckFailed
+from pytest_hierexport._errors import CrashError, HierexportError
 from pytest_hierexport._pytest.ids import file_name
-from pytest_hierexport._pytest.messages import crash_error
-from pytest_hierexport._pytest.run import RUN
+from pytest_hierexport._pytest.messages import CheckFailed
+from pytest_hierexport._pytest.plan import RUN
+from pytest_hierexport._pytest.snapshots import hierarchy_snapshot
 
 if TYPE_CHECKING:
     import pytest
@@ -21,23 +22,18 @@ if TYPE_CHECKING:
 
     from pytest_hierexport._rules.base import ExportedCase
 
-__all__ = ["exported", "exporter", "selected", "snapshot"]
-
-
-def selected(config: pytest.Config) -> tuple[Case, ...]:
-    """Return the selected cases, none where no models are asked for."""
-    return config.stash[RUN].plan.cases if RUN in config.stash else ()
+__all__ = ["exported", "exporter", "snapshot"]
 
 
 def exported(config: pytest.Config, case: Case) -> ExportedCase:
     """Return the shared export of a case; a failing export fails the test with its message alone."""
     __tracebackhide__ = True
     run = config.stash[RUN]
-    crash = run.crashes.of(case.name)
-    if crash is not None:
-        raise CheckFailed(str(crash_error(run, case, crash)))
     try:
+        run.outcome(case)
         return run.store.exported(case)
+    except CrashError as error:
+        raise CheckFailed(str(error)) from None
     except HierexportError as error:
         raise CheckFailed(f"{case.name} could not be exported: {error}") from None
 
@@ -62,6 +58,9 @@ def exporter(request: pytest.FixtureRequest) -> Callable[..., ExportedCase]:
     ) -> ExportedCase:
         """Export a model as it is, its weights untouched, and return what the rules and assertions see."""
         __tracebackhide__ = True
+        from pytest_hierexport._cases.exporting import export_case
+        from pytest_hierexport._rules.base import ExportedCase
+
         example = Example(model, tuple(args) if isinstance(args, (tuple, list)) else (args,), dict(kwargs or {}))
         example.dynamic_shapes = dynamic_shapes
         case = Case(
@@ -79,7 +78,8 @@ def exporter(request: pytest.FixtureRequest) -> Callable[..., ExportedCase]:
         )
         try:
             check_model(model, "a model to export and run", f"a {type(model).__name__}")
-            return _exported(case, example, _free_folder(folder, case.name))
+            path = Path(tempfile.mkdtemp(prefix=f"{file_name(case.name)}-", dir=folder)) / "model.onnx"
+            return ExportedCase(case, path, example, export_case(case, example, path).exporter)
         except HierexportError as error:
             # The user can correct the test's own line, not the frames below it.
             raise error.with_traceback(None) from None
@@ -87,26 +87,8 @@ def exporter(request: pytest.FixtureRequest) -> Callable[..., ExportedCase]:
     return hierexport
 
 
-def _exported(case: Case, example: Example, folder: Path) -> ExportedCase:
-    from pytest_hierexport._cases.exporting import export_case
-    from pytest_hierexport._rules.base import ExportedCase
-
-    path = folder / "model.onnx"
-    return ExportedCase(case, path, example, export_case(case, example, path).exporter)
-
-
-def _free_folder(home: Path, name: str) -> Path:
-    """Make a folder for the next export of that name within a test."""
-    names = (file_name(name) if i == 0 else f"{file_name(name)}-{i}" for i in range(10_000))
-    folder = next(path for path in map(home.joinpath, names) if not path.exists())
-    folder.mkdir()
-    return folder
-
-
 def snapshot(request: pytest.FixtureRequest) -> SnapshotAssertion:
     """Return the snapshot of the test; syrupy switched off fails the test with that message alone."""
-    from pytest_hierexport._pytest.snapshots import hierarchy_snapshot
-
     try:
         return hierarchy_snapshot(request)
     except HierexportError as error:

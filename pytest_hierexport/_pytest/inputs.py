@@ -33,21 +33,17 @@ class Inputs:
     """The digest of the names that can be imported from each folder in which modules were looked for."""
 
     @classmethod
-    def of(cls, files: Iterable[Path], listed: Iterable[Path], searched: Iterable[Path]) -> Inputs:
+    def of(cls, files: Iterable[Path | str], listed: Iterable[Path | str], searched: Iterable[Path | str]) -> Inputs:
         """Fingerprint the files and folders as they are now."""
         return cls(
-            {str(path): _content(str(path)) for path in sorted(files)},
-            {str(path): _names(str(path)) for path in sorted(listed)},
-            {str(path): _modules(str(path)) for path in sorted(searched)},
+            {path: _content(path) for path in map(str, files)},
+            {path: _digest_of(_entries(path)) for path in map(str, listed)},
+            {path: _digest_of(filter(_is_importable, _entries(path))) for path in map(str, searched)},
         )
 
     def hold(self) -> bool:
         """Whether every file and folder is unchanged."""
-        return (
-            all(_content(path) == known for path, known in self.files.items())
-            and all(_names(path) == known for path, known in self.listed.items())
-            and all(_modules(path) == known for path, known in self.searched.items())
-        )
+        return self == Inputs.of(self.files, self.listed, self.searched)
 
 
 def signature(path: str | Path) -> Signature | None:
@@ -71,16 +67,6 @@ def _digest(path: str, _: Signature) -> str:
     return digest(Path(path))
 
 
-def _names(folder: str) -> str:
-    """Return the digest of the names in a folder, empty where there is none."""
-    return _digest_of(entry.name for entry in _entries(folder))
-
-
-def _modules(folder: str) -> str:
-    """Return the digest of the names that can be imported from a folder, empty where there is none."""
-    return _digest_of(entry.name for entry in _entries(folder) if _is_importable(entry))
-
-
 def _is_importable(entry: os.DirEntry[str]) -> bool:
     if entry.name.endswith(_IMPORTABLE):
         return True
@@ -95,6 +81,7 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
         return []
 
 
-def _digest_of(names: Iterable[str]) -> str:
-    listing = sorted(names)
-    return hashlib.sha256("\0".join(listing).encode("utf-8", "surrogateescape")).hexdigest() if listing else ""
+def _digest_of(entries: Iterable[os.DirEntry[str]]) -> str:
+    """Return the digest of the names of entries, empty where there are none."""
+    names = sorted(entry.name for entry in entries)
+    return hashlib.sha256("\0".join(names).encode("utf-8", "surrogateescape")).hexdigest() if names else ""

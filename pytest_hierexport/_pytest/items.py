@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from pytest_hierexport._errors import HierexportError, NoVerdictError
-from pytest_hierexport._pytest.failures import CheckFailed, RuleBroken
-from pytest_hierexport._pytest.messages import crash_error, error_message, rule_message
-from pytest_hierexport._pytest.reads import unrecorded
-from pytest_hierexport._pytest.run import RUN, Run
+from pytest_hierexport._errors import CrashError, HierexportError, NoVerdictError
+from pytest_hierexport._pytest.messages import CheckFailed, RuleBroken, error_message, rule_message
+from pytest_hierexport._pytest.plan import RUN, Run
 from pytest_hierexport._pytest.snapshots import check_snapshot
 from pytest_hierexport._text import one_line, printable
 
 if TYPE_CHECKING:
     from pytest_hierexport._cases import Case
-    from pytest_hierexport._pytest.outcome import ExportOutcome
     from pytest_hierexport._rules.base import Rule
 
 __all__ = ["ModelSuite"]
+
+_NOT_EXPORTED = "could not be exported"
 
 
 @pytest.mark.hierexport
@@ -37,42 +38,36 @@ class ModelSuite:
     def test_must(self, must: Rule, request: pytest.FixtureRequest) -> None:
         """The model keeps the rule."""
         run, test = request.config.stash[RUN], f"test_must[{must.id}]"
-        self._exported(run, test)
-        try:
+        with _reported(run, self.case, test, _NOT_EXPORTED):
+            run.outcome(self.case)
+        with _reported(run, self.case, test, f"{must.id} could not be checked"):
             violations = run.store.violations(self.case, must)
-        except NoVerdictError as error:
-            pytest.skip(printable(one_line(error.found)))
-        except HierexportError as error:
-            raise CheckFailed(error_message(run, self.case, test, f"{must.id} could not be checked", error)) from None
         if violations:
             raise RuleBroken(rule_message(run, self.case, must, violations))
 
     def test_snapshot(self, request: pytest.FixtureRequest) -> None:
         """The model's hierarchy is the one that was committed."""
         run, test = request.config.stash[RUN], "test_snapshot"
-        outcome = self._exported(run, test)
-        try:
-            with unrecorded():
-                check_snapshot(request, run, self.case, outcome.hierarchy)
-        except HierexportError as error:
-            raise CheckFailed(error_message(run, self.case, test, "the snapshot could not be checked", error)) from None
-
-    def _exported(self, run: Run, test: str) -> ExportOutcome:
-        crash = run.crashes.of(self.case.name)
-        if crash is not None:
-            error = crash_error(run, self.case, crash)
-            raise CheckFailed(error_message(run, self.case, test, "not checked, it ended its process", error))
-        try:
-            outcome = run.store.outcome(self.case)
-        except HierexportError as error:
-            raise CheckFailed(error_message(run, self.case, test, "could not be exported", error)) from None
-        if outcome.error is not None:
-            raise CheckFailed(error_message(run, self.case, test, "could not be exported", outcome.error)) from None
-        return outcome
+        with _reported(run, self.case, test, _NOT_EXPORTED):
+            outcome = run.outcome(self.case)
+        with _reported(run, self.case, test, "the snapshot could not be checked"):
+            check_snapshot(request, run, self.case, outcome.hierarchy)
 
     # A project may choose other names for test functions (`python_functions`); these remain tests.
     test_must.__test__ = True  # type: ignore[attr-defined]
     test_snapshot.__test__ = True  # type: ignore[attr-defined]
+
+
+@contextmanager
+def _reported(run: Run, case: Case, test: str, title: str) -> Iterator[None]:
+    """Fail or skip a test whose check could not run."""
+    try:
+        yield
+    except NoVerdictError as error:
+        pytest.skip(printable(one_line(error.found)))
+    except HierexportError as error:
+        shown = "not checked, it ended its process" if isinstance(error, CrashError) else title
+        raise CheckFailed(error_message(run, case, test, shown, error)) from None
 
 
 def _parameter(case: Case, rule: Rule) -> object:

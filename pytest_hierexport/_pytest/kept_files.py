@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import filecmp
 import os
-from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._files.ownership import make_folder, replace_files
@@ -13,7 +12,7 @@ from pytest_hierexport._pytest.outcome import RECORD
 
 if TYPE_CHECKING:
     from pytest_hierexport._cases import Case
-    from pytest_hierexport._pytest.run import Run
+    from pytest_hierexport._pytest.plan import Run
 
 __all__ = ["FOLDER", "keep_files"]
 
@@ -27,26 +26,19 @@ def keep_files(run: Run, case: Case) -> str:
     config, outcome = run.plan.config, run.store.known_outcome(case)
     home = config.rootpath / FOLDER
     folder = home / file_name(case.name)
-    files = [] if outcome is None else [path for path in sorted(outcome.folder.glob("*")) if _is_shown(path)]
+    made = [] if outcome is None else sorted(path for path in outcome.folder.glob("[!.]*") if path.is_file())
+    files = [path for path in made if path.name != RECORD]
     if outcome is None or not files:
         return "nothing: the model was not exported"
+    names = [path.name for path in files]
     try:
         with FileLock(run.store.folder / f"{outcome.folder.name}.keep.lock"):
             # Several items of a model fail over the same files.
-            if _stamps(files) != _stamps(folder / path.name for path in files):
+            if filecmp.cmpfiles(outcome.folder, folder, names)[0] != names:
                 make_folder(home)
                 make_folder(folder)
                 replace_files(folder, files, case.name)
     except OSError as error:
         return f"nothing (not copied: {error})"
     shown = os.path.relpath(folder, config.invocation_params.dir)
-    return ", ".join(f"{shown}/{path.name}" for path in files)
-
-
-def _is_shown(path: Path) -> bool:
-    return path.is_file() and not path.name.startswith(".") and path.name != RECORD
-
-
-def _stamps(files: Iterable[Path]) -> list[tuple[int, int]]:
-    """Return the size and time of each file that exists."""
-    return [(status.st_size, status.st_mtime_ns) for path in files if path.is_file() and (status := path.stat())]
+    return ", ".join(f"{shown}/{name}" for name in names)

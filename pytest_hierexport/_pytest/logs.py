@@ -14,11 +14,10 @@ _TRACE = "torch.__trace"
 
 
 def quiet_torch_trace(config: pytest.Config) -> None:
-    """Apply the level of every other logger to torch's trace of a capture.
+    """Apply the level of every other logger to torch's trace, which pytest's handlers get at DEBUG.
 
-    Its logger is always at DEBUG and does not propagate: it writes to a file of torch's own (`TORCH_TRACE`), which is
-    unchanged. pytest attaches its handlers to it, too, so a failing test would show every step of torch. A test that
-    asks for DEBUG, by `log_level`, `caplog.set_level` or on the root logger, still gets the lines.
+    A test that asks for DEBUG, by `log_level`, `caplog.set_level` or on the root logger, still gets the lines; the file
+    of `TORCH_TRACE` always does.
     """
     plugin = config.pluginmanager.get_plugin("logging-plugin")
     for handler in vars(plugin).values() if plugin else ():

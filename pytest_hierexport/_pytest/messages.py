@@ -1,4 +1,4 @@
-"""Words the messages of failing items, from what a check found to the command that repeats it.
+"""Words the failures of items, from what a check found to the command that repeats it: a message, no traceback.
 
 bert: could not be exported
   expected  ...
@@ -14,20 +14,23 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import pytest
+
 from pytest_hierexport._errors import CrashError, HierexportError
 from pytest_hierexport._pytest.kept_files import keep_files
 from pytest_hierexport._rules.messages import aligned, broken
-from pytest_hierexport._text import one_line
+from pytest_hierexport._text import one_line, printable
 
 if TYPE_CHECKING:
     from pytest_hierexport._cases import Case
     from pytest_hierexport._cases.case import KnownFailure
     from pytest_hierexport._pytest.crashes import Crash
-    from pytest_hierexport._pytest.plan import Plan
-    from pytest_hierexport._pytest.run import Run
+    from pytest_hierexport._pytest.plan import Plan, Run
     from pytest_hierexport._rules.base import Rule, Violation
 
 __all__ = [
+    "CheckFailed",
+    "RuleBroken",
     "block",
     "crash_error",
     "error_message",
@@ -38,15 +41,25 @@ __all__ = [
 ]
 
 
-def repeat_command(plan: Plan, case: Case, test: str, *more: str) -> str:
-    """Return the command that runs one item again, from the folder that pytest was started in.
+class CheckFailed(pytest.fail.Exception):  # type: ignore[name-defined,misc]  # an attribute pytest sets on a function
+    """A check that failed; its message is complete, so no traceback is shown."""
 
-    Args:
-        plan: The plan of the run.
-        case: The item's model.
-        test: The item's name.
-        more: Further options.
-    """
+    # As in pytest's own outcomes: the one line of pytest's summary has room for the message, not for our module.
+    __module__ = "builtins"
+
+    def __init__(self, message: str) -> None:
+        # Names from a model may hold any character.
+        super().__init__(printable(message), pytrace=False)
+
+
+class RuleBroken(CheckFailed):
+    """A violated rule, which a known failure excuses; it does not excuse a rule that could not run."""
+
+    __module__ = "builtins"
+
+
+def repeat_command(plan: Plan, case: Case, test: str, *more: str) -> str:
+    """Return the command that runs one item again, with more options, from the folder that pytest was started in."""
     item = plan.item_id(case, test, plan.config.invocation_params.dir)
     return shlex.join(["pytest", *more, *_options(plan, [case.source]), item])
 
@@ -77,7 +90,12 @@ def error_message(run: Run, case: Case, test: str, title: str, error: Hierexport
 
 def crash_error(run: Run, case: Case, crash: Crash) -> CrashError:
     """Return the error of the tests of a model that ended a process."""
-    return crash.error(repeat_command(run.plan, case, crash.test, "-n0"))
+    repeat = repeat_command(run.plan, case, crash.test, "-n0")
+    return CrashError(
+        f"{crash.model} to run without ending its process",
+        found=f"{crash.process} {crash.ending} in {crash.test}",
+        do=f"run that test without workers, where all that it prints is seen: {repeat}",
+    )
 
 
 def rule_message(run: Run, case: Case, rule: Rule, violations: Sequence[Violation]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,28 +13,29 @@ from pytest_hierexport._files.temporary import keep_temporary_files_in
 from pytest_hierexport._pytest import collection
 from pytest_hierexport._pytest.items import ModelSuite
 from pytest_hierexport._pytest.messages import known_failure_message
-from pytest_hierexport._pytest.recording import mark, message_of
 from pytest_hierexport._pytest.session_cache import warning
 from pytest_hierexport._pytest.snapshots import unused_ignored
+from pytest_hierexport._pytest.summary import Summary, mark
 from pytest_hierexport._pytest.workers import is_worker
 from pytest_hierexport._report.results import SNAPSHOT
-from pytest_hierexport._rules.base import Rule
 from pytest_hierexport._rules.child import end_all
 from pytest_hierexport._text import one_line, printable
 
 if TYPE_CHECKING:
     from pytest_hierexport._cases import Case
-    from pytest_hierexport._pytest.run import Run
-    from pytest_hierexport._pytest.summary import Summary
+    from pytest_hierexport._pytest.plan import Run
+    from pytest_hierexport._rules.base import Rule
 
 __all__ = ["ModelsPlugin"]
+
+_TITLED = 8
+"""The number of models that the header names."""
 
 
 class ModelsPlugin:
     """The hooks of a session that has models."""
 
     def __init__(self, run: Run, summary: Summary) -> None:
-        """Serve the run."""
         self.run, self.plan, self.summary = run, run.plan, summary
         self.relayed = collection.relayed(run.plan)
         self.by_id = any(collection.named_anchors(run.plan).values())
@@ -42,13 +43,17 @@ class ModelsPlugin:
 
     def pytest_report_header(self) -> str:
         """Name the models."""
-        return self.plan.title()
+        names = [case.name for case in self.plan.cases]
+        more = f" and {len(names) - _TITLED} more" if len(names) > _TITLED else ""
+        return one_line(f"hierexport: {', '.join(names[:_TITLED])}{more}")
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
         """Collect the models of an anchor."""
         path = absolute(file_path)
         if path == self.plan.relay:
-            return collection.relay(parent, path, self.relayed)
+            node = collection.Relay.from_parent(parent, name=path.name, path=path)
+            node.anchors = self.relayed
+            return node
         cases = self.plan.anchors.get(path)
         return collection.cases_file(parent, path, cases) if cases and path not in self.relayed else None
 
@@ -64,7 +69,7 @@ class ModelsPlugin:
         """Check that every model was collected: a missing one would not be noticed."""
         if config.getoption("lf", default=False) or self.by_id:
             return
-        collected = {_case(item).name for item in items if _is_ours(item)}
+        collected = {case.name for case, _ in _subjects(items)}
         missing = [case.name for case in self.plan.cases if case.name not in collected]
         if missing:
             raise pytest.UsageError(
@@ -83,19 +88,18 @@ class ModelsPlugin:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Mark a report with its check, for the process that writes the summary."""
         report = yield
-        if _is_ours(item):
+        for case, rule in _subjects([item]):
             error = call.excinfo.value if call.excinfo else None
-            case, rule = _case(item), _rule(item)
             known = None if rule is None or error is not None else case.known_failure(rule.id)
             if report.failed and known is not None:
                 # The rule passed; pytest's own message is "[XPASS(strict)]".
                 report.longrepr = printable(known_failure_message(self.plan, case, known))
-            mark(report, case, SNAPSHOT if rule is None else rule.id, message_of(report, error))
+            mark(report, case, SNAPSHOT if rule is None else rule.id, _message(report, error))
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Record a report of this process or a worker."""
-        self.summary.recording.add(report)
+        self.summary.add(report)
 
     # Around syrupy's end of the session and inside the terminal's.
     @pytest.hookimpl(wrapper=True, trylast=True)
@@ -121,17 +125,18 @@ class ModelsPlugin:
         keep_temporary_files_in(self._temporary_home)
 
 
-def _is_ours(item: pytest.Item) -> bool:
-    cls = getattr(item, "cls", None)
-    return isinstance(cls, type) and issubclass(cls, ModelSuite)
+def _subjects(items: Iterable[pytest.Item]) -> Iterator[tuple[Case, Rule | None]]:
+    """Yield the case and the rule of each item of ours; a snapshot test has no rule."""
+    for item in items:
+        cls = getattr(item, "cls", None)
+        if isinstance(cls, type) and issubclass(cls, ModelSuite):
+            callspec = getattr(item, "callspec", None)
+            yield cls.case, None if callspec is None else callspec.params["must"]
 
 
-def _case(item: pytest.Item) -> Case:
-    case: Case = item.cls.case  # type: ignore[attr-defined]  # one of ours has a class
-    return case
-
-
-def _rule(item: pytest.Item) -> Rule | None:
-    callspec = getattr(item, "callspec", None)
-    rule = None if callspec is None else callspec.params.get("must")
-    return rule if isinstance(rule, Rule) else None
+def _message(report: pytest.TestReport, error: BaseException | None) -> str:
+    """Return the text that a report shows of a failure, or of a reason to skip; empty where it passed."""
+    if report.passed:
+        return ""
+    message = getattr(error, "msg", None)
+    return message if isinstance(message, str) else report.longreprtext

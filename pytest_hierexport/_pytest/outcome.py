@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport import _errors as errors
-from pytest_hierexport._errors import CrashError, ExportError, HierexportError, in_words
+from pytest_hierexport._errors import ExportError, HierexportError, in_words
 
 if TYPE_CHECKING:
     from pytest_hierexport._cases import Case, Example
     from pytest_hierexport._rules.base import ExportedCase
 
-__all__ = ["RECORD", "ExportOutcome", "crashed", "export_into", "from_fields", "from_record"]
+__all__ = ["RECORD", "ExportOutcome", "export_into", "from_fields", "from_record"]
 
 RECORD = "export.json"
 """The file in an export's folder that holds its outcome."""
@@ -50,12 +50,12 @@ class ExportOutcome:
         """Return a successful outcome, without its place, as JSON can hold it."""
         return {name: value for name, value in asdict(self).items() if name not in {"folder", "error", "cached"}}
 
-    def record(self, run: str) -> str:
-        """Return the outcome as the JSON that the other processes of a run read."""
+    def record(self) -> str:
+        """Return the outcome as the JSON that the other processes of the run read."""
         if self.error is None:
-            return json.dumps({"run": run, "fields": self.fields(), "cached": self.cached})
+            return json.dumps({"fields": self.fields(), "cached": self.cached})
         error = {name: getattr(self.error, name) for name in ("expected", "found", "do")}
-        return json.dumps({"run": run, "error": {"kind": type(self.error).__name__, **error}})
+        return json.dumps({"kind": type(self.error).__name__, "error": error})
 
     def exported(self, case: Case, example: Example | None) -> ExportedCase:
         """Return the export as the rules take it; without an example they build the model again."""
@@ -70,19 +70,17 @@ def from_fields(folder: Path, fields: Mapping[str, Any], cached: str) -> ExportO
     return ExportOutcome(folder, **{**fields, **lists}, cached=cached)
 
 
-def from_record(folder: Path, run: str) -> ExportOutcome | None:
-    """Return the outcome whose record a folder holds, None where it holds none of this run."""
+def from_record(folder: Path) -> ExportOutcome | None:
+    """Return the outcome whose record a folder holds, None where it holds none."""
     try:
         record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    if record["run"] != run:
-        return None
     if "error" not in record:
         return from_fields(folder, record["fields"], record["cached"])
     error = record["error"]
-    kind: type[HierexportError] = getattr(errors, error["kind"])
-    return ExportOutcome(folder, error=kind(error["expected"], found=error["found"], do=error["do"]))
+    kind: type[HierexportError] = getattr(errors, record["kind"])
+    return ExportOutcome(folder, error=kind(**error))
 
 
 def export_into(folder: Path, case: Case) -> tuple[ExportOutcome, Example | None]:
@@ -95,39 +93,22 @@ def export_into(folder: Path, case: Case) -> tuple[ExportOutcome, Example | None
 
         exported = export_case(case, example, folder / _MODEL)
         hierarchy = text(exported.attribution, operators(exported.model))
-    except HierexportError as error:
-        if error.__cause__ is not None:
-            (folder / _TRACEBACK).write_text("".join(traceback.format_exception(error.__cause__)), encoding="utf-8")
-        return ExportOutcome(folder, error=_plain(error)), None
     except Exception as error:  # noqa: BLE001  # no error of one export may cost the other models their tests
-        (folder / _TRACEBACK).write_text(traceback.format_exc(), encoding="utf-8")
-        return ExportOutcome(folder, error=_unforeseen(case, error)), None
+        cause = error.__cause__ if isinstance(error, HierexportError) else error
+        if cause is not None:
+            (folder / _TRACEBACK).write_text("".join(traceback.format_exception(cause)), encoding="utf-8")
+        return ExportOutcome(folder, error=_as_ours(case, error)), None
     coverage = exported.attribution.coverage()
-    return (
-        ExportOutcome(folder, exported.exporter, exported.notes, exported.warnings, coverage, hierarchy),
-        example,
-    )
+    return ExportOutcome(folder, exported.exporter, exported.notes, exported.warnings, coverage, hierarchy), example
 
 
-def crashed(folder: Path, case: Case) -> ExportOutcome:
-    """Return the outcome of an export in which a process of the run ended."""
-    error = CrashError(
-        f"{case.name} to run without ending its process",
-        found="a process of this run ended while it exported it",
-        do="run one of its tests by itself with -n0, where all that it prints is seen",
-    )
-    return ExportOutcome(folder, error=error)
-
-
-def _plain(error: HierexportError) -> HierexportError:
+def _as_ours(case: Case, error: Exception) -> HierexportError:
     """Return an error as its base class in `_errors`: the process that reads the record knows no other."""
-    kind = next(base for base in type(error).__mro__ if base.__module__ == errors.__name__)
-    return kind(error.expected, found=error.found, do=error.do)  # type: ignore[no-any-return]
-
-
-def _unforeseen(case: Case, error: Exception) -> ExportError:
-    return ExportError(
-        f"{case.name} to be exported",
-        found=in_words(error),
-        do=f"read {_TRACEBACK} in the kept folder; an error of this kind is worth a report",
-    )
+    if not isinstance(error, HierexportError):
+        return ExportError(
+            f"{case.name} to be exported",
+            found=in_words(error),
+            do=f"read {_TRACEBACK} in the kept folder; an error of this kind is worth a report",
+        )
+    kind: type[HierexportError] = next(base for base in type(error).__mro__ if base.__module__ == errors.__name__)
+    return kind(error.expected, found=error.found, do=error.do)

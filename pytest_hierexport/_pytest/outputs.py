@@ -19,11 +19,7 @@ _HEAD = 300
 
 
 def check_output(path: Path) -> None:
-    """Check before the run that a file can be written without replacing something of the user's.
-
-    Raises:
-        UsageError: A folder or a file of the user's is in the way.
-    """
+    """Raise a UsageError, before the run, where a folder or a file of the user's is in the way of an output."""
     above = next((parent for parent in path.parents if parent.exists()), None)
     if path.is_dir():
         raise _refused(path, "a folder")
@@ -34,11 +30,7 @@ def check_output(path: Path) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """Check that a folder for the cache exists or can be made; one that cannot be written can still be read.
-
-    Raises:
-        UsageError: It can be neither.
-    """
+    """Raise a UsageError where a folder for the cache neither exists nor can be made; one may be read alone."""
     existed = exists(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)

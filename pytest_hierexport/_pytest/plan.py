@@ -1,4 +1,7 @@
-"""Plans a run: from the options to the selected cases, the path that each case's items belong to, and the rules."""
+"""Plans a run: from the options to the selected cases, the path that each case's items belong to, and the rules.
+
+A :class:`Run` bundles the plan with what else the items, fixtures and hooks of a session share.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +12,22 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from pytest_hierexport._cases import Case, select
 from pytest_hierexport._errors import UsageError, nearest
+from pytest_hierexport._pytest.crashes import Crashes
 from pytest_hierexport._pytest.ids import escape
-from pytest_hierexport._pytest.settings import Settings
+from pytest_hierexport._pytest.messages import crash_error
+from pytest_hierexport._pytest.options import Settings
+from pytest_hierexport._pytest.store import ExportStore
 from pytest_hierexport._report.results import SNAPSHOT
-from pytest_hierexport._text import one_line
 
 if TYPE_CHECKING:
-    import pytest
-
+    from pytest_hierexport._pytest.outcome import ExportOutcome
     from pytest_hierexport._rules.base import Rule
 
-__all__ = ["Plan", "selected_cases"]
-
-_TITLED = 8
-"""The number of models that the title names."""
+__all__ = ["RUN", "Plan", "Run", "selected_cases"]
 
 
 def selected_cases(settings: Settings) -> tuple[Case, ...]:
@@ -58,18 +61,17 @@ class Plan:
     @cached_property
     def anchors(self) -> dict[Path, tuple[Case, ...]]:
         """The cases by their anchor, the path that their items' ids begin with, in the order of the selectors."""
-        anchors: dict[Path, list[Case]] = {}
+        anchors: dict[Path, tuple[Case, ...]] = {}
         for case in self.cases:
-            anchors.setdefault(self.anchor(case), []).append(case)
-        return {anchor: tuple(cases) for anchor, cases in anchors.items()}
+            anchor = self.anchor(case)
+            anchors[anchor] = (*anchors.get(anchor, ()), case)
+        return anchors
 
     def anchor(self, case: Case) -> Path:
-        """Return the manifest, else the configuration file, else the factory's file, else the root directory.
-
-        A file outside the root directory cannot be an anchor: pytest would give its items ids without a path.
-        """
+        """Return the manifest, else the configuration file, else the factory's file, else the root directory."""
         root = self.config.rootpath
         candidates = (case.manifest, self.config.inipath, case.anchor)
+        # The ids of a file outside the root directory would have no path.
         return next((path for path in candidates if path is not None and path.is_relative_to(root)), root)
 
     @cached_property
@@ -84,17 +86,17 @@ class Plan:
         hook = self.config.hook.pytest_hierexport_rules
         own = [rule for returned in hook(config=self.config) for rule in _checked_rules(returned)]
         self._check_known_failures([rule.id for rule in registry.rules(None, own)])
-        return tuple(registry.rules(self.settings.rules, own))
+        return tuple(registry.rules(self.settings.chosen.rules, own))
 
     def _check_known_failures(self, rules: Sequence[str]) -> None:
         """Check that each known failure names an existing rule: else it would excuse nothing, unnoticed."""
-        unknown = ((case, known.rule) for case in self.cases for known in case.known_failures)
-        for case, rule in unknown:
-            if rule not in rules:
+        for case in self.cases:
+            unknown = next((known.rule for known in case.known_failures if known.rule not in rules), None)
+            if unknown is not None:
                 raise UsageError(
                     f"the id of a rule at models.{case.name}.known_failures in {case.manifest}",
-                    found=repr(rule),
-                    do=f"choose from {nearest(rule, rules)}",
+                    found=repr(unknown),
+                    do=f"choose from {nearest(unknown, rules)}",
                 )
 
     def item_id(self, case: Case, test: str, start: Path | None = None) -> str:
@@ -108,11 +110,34 @@ class Plan:
         found = ((case, test, check) for case in self.cases for test, check in tests.items())
         return next((each for each in found if self.item_id(each[0], each[1]) == item_id), None)
 
-    def title(self) -> str:
-        """Return the line that pytest prints at the start of the run."""
-        names = ", ".join(case.name for case in self.cases[:_TITLED])
-        more = f" and {len(self.cases) - _TITLED} more" if len(self.cases) > _TITLED else ""
-        return one_line(f"hierexport: {names}{more}")
+
+@dataclass(frozen=True)
+class Run:
+    """A session with models."""
+
+    plan: Plan
+    store: ExportStore
+    crashes: Crashes
+    folder: Path
+    """The run folder, outside the project, which all processes of the run share."""
+
+    def outcome(self, case: Case) -> ExportOutcome:
+        """Return the outcome of a case's export, which succeeded.
+
+        Raises:
+            HierexportError: It failed, or the model ended a process of the run.
+        """
+        crash = self.crashes.of(case.name)
+        if crash is not None:
+            raise crash_error(self, case, crash)
+        outcome = self.store.outcome(case)
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome
+
+
+RUN: pytest.StashKey[Run] = pytest.StashKey()
+"""Where a session's configuration keeps its run."""
 
 
 def _checked_rules(returned: object) -> list[Rule]:

@@ -7,18 +7,22 @@ models share is read once, and the results of both depend on it.
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import sysconfig
 import tempfile
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 
+import _pytest
+
 from pytest_hierexport._files.paths import absolute
 from pytest_hierexport._pytest.inputs import Inputs, Signature, signature
+from pytest_hierexport._pytest.scratch import RUN_FOLDER
 
 __all__ = ["Reads", "is_installed", "unrecorded"]
 
@@ -29,11 +33,28 @@ _TEMPORARY_EVENTS = frozenset({"tempfile.mkstemp", "tempfile.mkdtemp", "os.mkdir
 """The audit events that name a temporary file or folder; `os.mkdir` does so below the system's temporary folder."""
 _PROGRAM_EVENTS = frozenset({"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "socket.connect"})
 """The audit events after which a result depends on another program or machine."""
-_FINDERS = frozenset({"importlib", "importlib_metadata", "_pytest"})
-"""The packages that list folders to find modules, distributions and tests, which are recorded when they are used."""
+_EVENTS = frozenset({*_FILE_EVENTS, *_LISTING_EVENTS, *_TEMPORARY_EVENTS, *_PROGRAM_EVENTS})
 _NATIVE = "*.safetensors"
 """The files that native code opens without an audit event: those beside a recorded file count as read."""
 _CACHE_TAG = f".{sys.implementation.cache_tag}"
+_LIBRARY = f"{absolute(os.__file__).parent}{os.sep}"
+_BACKPORT = Path(sysconfig.get_paths()["purelib"], "importlib_metadata", "__init__.py")
+_FINDERS = tuple(
+    f"{absolute(file).parent}{os.sep}" for file in (importlib.__file__, _BACKPORT, _pytest.__file__, __file__)
+)
+"""The packages that list folders to find what is recorded when it is used: modules, tests, run folders."""
+
+_paused = ContextVar("_paused", default=False)
+
+
+@contextmanager
+def unrecorded() -> Iterator[None]:
+    """Record nothing that this thread reads meanwhile: no result depends on it."""
+    token = _paused.set(True)
+    try:
+        yield
+    finally:
+        _paused.reset(token)
 
 
 class Reads:
@@ -44,7 +65,6 @@ class Reads:
     """
 
     def __init__(self, outside: Iterable[Path] = ()) -> None:
-        """Record nothing yet."""
         self.outside = list(outside)
         self.programs = 0
         """The number of programs started and connections opened."""
@@ -53,9 +73,9 @@ class Reads:
 
     def start(self) -> None:
         """Record what is read from now on."""
-        # The files that these two open must not reach the hook.
+        # The hook calls both, and must not see the files that they open.
         _installed_folders()
-        _temporary_folder()
+        tempfile.gettempdir()
         _install_hook()
         _active.append(self)
 
@@ -68,26 +88,25 @@ class Reads:
         for file in files:
             self._add_file(file)
 
+    @unrecorded()
     def inputs(self) -> Inputs | None:
         """Return the inputs so far, None where a file has changed since it was read."""
-        with unrecorded():
-            return self._inputs()
-
-    def _inputs(self) -> Inputs | None:
         recorded = {path: before for path, before in list(self._files.items()) if self._counts(path)}
         if any(signature(path) != before for path, before in recorded.items()):
             return None
-        loaded = {path for path in _loaded_files() if self._counts(path)}
+        files = {*recorded, *filter(self._counts, _loaded_files())}
         native = {path for folder in {Path.cwd(), *(path.parent for path in recorded)} for path in folder.glob(_NATIVE)}
-        sources = {path for path in {*recorded, *loaded} if path.suffix == ".py"}
-        searched = {folder for folder in {*_search_path(), *(path.parent for path in sources)} if self._counts(folder)}
+        search_path = {absolute(folder or ".") for folder in sys.path if isinstance(folder, str)}
+        searched = {*search_path, *(path.parent for path in files if path.suffix == ".py")}
         listed = {folder for folder in list(self._folders) if self._counts(folder)}
-        taken = Inputs.of({*recorded, *loaded, *native}, listed, searched)
+        taken = Inputs.of({*files, *native}, listed, {folder for folder in searched if self._counts(folder)})
         # Taking the digests takes time, too.
         return taken if all(signature(path) == before for path, before in recorded.items()) else None
 
     def _counts(self, path: Path) -> bool:
-        return not is_installed(path) and not any(path.is_relative_to(folder) for folder in self.outside)
+        if is_installed(path) or RUN_FOLDER.search(str(path)):
+            return False
+        return not any(path.is_relative_to(folder) for folder in self.outside)
 
     def record(self, event: str, args: Sequence[object]) -> None:
         """Record an audit event."""
@@ -109,7 +128,7 @@ class Reads:
     def _add_temporary(self, event: str, path: Path | None) -> None:
         if path is None or not self._counts(path):
             return
-        if event != "os.mkdir" or (path.is_relative_to(_temporary_folder()) and not path.exists()):
+        if event != "os.mkdir" or (path.is_relative_to(tempfile.gettempdir()) and not path.exists()):
             self.outside.append(path)
 
     def _add_folder(self, path: Path | None) -> None:
@@ -117,23 +136,7 @@ class Reads:
             self._folders.add(path)
 
 
-class _Pause(threading.local):
-    depth = 0
-
-
-@contextmanager
-def unrecorded() -> Iterator[None]:
-    """Record nothing that this thread reads meanwhile: no result depends on it."""
-    _pause.depth += 1
-    try:
-        yield
-    finally:
-        _pause.depth -= 1
-
-
-_pause = _Pause()
 _active: list[Reads] = []
-_EVENTS = frozenset({*_FILE_EVENTS, *_LISTING_EVENTS, *_TEMPORARY_EVENTS, *_PROGRAM_EVENTS})
 
 
 @cache
@@ -143,7 +146,7 @@ def _install_hook() -> None:
 
 
 def _hook(event: str, args: tuple[object, ...]) -> None:
-    if _active and event in _EVENTS and not _pause.depth:
+    if _active and event in _EVENTS and not _paused.get():
         for reads in _active:
             reads.record(event, args)
 
@@ -168,21 +171,14 @@ def _is_search() -> bool:
 
 
 def _is_finder(file: str) -> bool:
-    if file.startswith("<frozen importlib"):
-        return True
-    return is_installed(Path(file)) and not _FINDERS.isdisjoint(Path(file).parts)
+    return file.startswith(("<frozen importlib", *_FINDERS))
 
 
 def _lists_for_others(file: str) -> bool:
     """Whether a file is this one, or of the standard library and no finder: `os`, `pathlib`, `glob`."""
     if file in {__file__, "<frozen os>"}:
         return True
-    return file.startswith(_library()) and "site-packages" not in file and not _is_finder(file)
-
-
-@cache
-def _library() -> str:
-    return f"{absolute(os.__file__).parent}{os.sep}"
+    return file.startswith(_LIBRARY) and "site-packages" not in file and not _is_finder(file)
 
 
 def _is_own_program(args: Sequence[object]) -> bool:
@@ -205,15 +201,6 @@ def _loaded_files() -> set[Path]:
     files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
     # torch has modules whose `__file__` is a mere name.
     return {absolute(file) for file in files if isinstance(file, str) and os.path.isabs(file)}  # noqa: PTH117
-
-
-def _search_path() -> set[Path]:
-    return {absolute(folder or ".") for folder in sys.path if isinstance(folder, str)}
-
-
-@cache
-def _temporary_folder() -> Path:
-    return absolute(tempfile.gettempdir())
 
 
 def is_installed(path: Path) -> bool:

@@ -38,16 +38,16 @@ class ByScope(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no type
         workload = self.assigned_work.pop(node)
         if self.collection is None:
             self.registered_collections.pop(node, None)
-        units = {scope: [test for test, done in unit.items() if not done] for scope, unit in workload.items()}
-        pending = [test for tests in units.values() for test in tests]
+        pending = [(scope, test) for scope, unit in workload.items() for test, done in unit.items() if not done]
         if not pending:
             return None
-        crashed: str = pending[0]
-        left = {scope: [test for test in tests if test != crashed] for scope, tests in units.items()}
-        for scope, tests in reversed(left.items()):
-            if tests:
-                self.workqueue[scope] = dict.fromkeys(tests, False)
-                self.workqueue.move_to_end(scope, last=False)
+        crashed: str = pending[0][1]
+        left: dict[str, dict[str, bool]] = {}
+        for scope, test in pending[1:]:
+            left.setdefault(scope, {})[test] = False
+        for scope, unit in reversed(left.items()):
+            self.workqueue[scope] = unit
+            self.workqueue.move_to_end(scope, last=False)
         return crashed
 
     def add_node_collection(self, node: WorkerController, collection: Sequence[str]) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._pytest.failures import CheckFailed
-from pytest_hierexport._pytest.messages import block, repeat_command, update_command
+from pytest_hierexport._pytest.messages import CheckFailed, block, repeat_command, update_command
+from pytest_hierexport._pytest.reads import unrecorded
 from pytest_hierexport._rules.messages import aligned
 from pytest_hierexport._text import one_line
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion
 
     from pytest_hierexport._cases import Case
-    from pytest_hierexport._pytest.run import Run
+    from pytest_hierexport._pytest.plan import Run
 
 __all__ = ["check_snapshot", "hierarchy_snapshot", "is_updating", "unused_ignored"]
 
@@ -43,10 +42,9 @@ def hierarchy_snapshot(request: pytest.FixtureRequest) -> SnapshotAssertion:
 
 @contextmanager
 def unused_ignored(config: pytest.Config) -> Iterator[None]:
-    """Keep syrupy from looking for unused snapshots while tests are only listed: none of them uses any.
+    """Keep syrupy 7 from failing a mere listing of tests for unused snapshots.
 
-    syrupy 7 fails the listing for them unless its own option is set. Its summary warns of that option, so it is set
-    only while syrupy judges.
+    Its own option does that; its summary warns of the option, so it is set only while syrupy judges.
     """
     option = config.option
     if not option.collectonly or getattr(option, "disable_unused_snapshots", True):
@@ -67,11 +65,12 @@ def is_updating(config: pytest.Config) -> bool:
     )
 
 
+@unrecorded()
 def check_snapshot(request: pytest.FixtureRequest, run: Run, case: Case, text: str) -> None:
     """Compare a hierarchy with its snapshot, or write that where snapshots are updated.
 
     Raises:
-        pytest.fail.Exception: There is no snapshot, or another.
+        CheckFailed: There is no snapshot, or another.
         pytest.skip.Exception: There is no folder of snapshots yet.
     """
     from pytest_hierexport._pytest.extension import snapshot_file
@@ -81,28 +80,26 @@ def check_snapshot(request: pytest.FixtureRequest, run: Run, case: Case, text: s
     shown = os.path.relpath(file, plan.config.invocation_params.dir)
     update = f"{repeat_command(plan, case, _TEST)} --snapshot-update"
     if not file.exists() and not is_updating(plan.config):
-        if not file.parent.exists() and not plan.settings.require_snapshots:
+        if not file.parent.exists() and not plan.settings.chosen.require_snapshots:
             pytest.skip(f"there are no snapshots yet; to make them: {update_command(plan)}")
         found = [("expected", shown), ("found", "no such file")]
-        raise _failed(run, case, f"{case.name} has no snapshot", aligned(found), f"write it: {update}")
+        raise _failed(run, case, f"{case.name} has no snapshot", found, f"write it: {update}")
     snapshot = hierarchy_snapshot(request)
     if snapshot == text:
         return
     if is_updating(plan.config) and (error := snapshot.executions[snapshot.num_executions - 1].exception):
         found = [("expected", f"{shown} to be written"), ("found", str(error))]
-        title = f"the snapshot of {case.name} was not written"
-        raise _failed(run, case, title, aligned(found), f"let it be written, then {update}")
-    found = [("expected", shown), ("found", "(- gone, + new, ~ other operators)")]
-    title = f"the hierarchy of {case.name} has changed"
-    to_do = f"read the change; where it is meant: {update}"
-    raise _failed(run, case, title, [*aligned(found), *_changes(file, text)], to_do)
-
-
-def _changes(file: Path, text: str) -> list[str]:
+        raise _failed(
+            run, case, f"the snapshot of {case.name} was not written", found, f"let it be written, then {update}"
+        )
     from pytest_hierexport._snapshot.diff import diff
 
-    return [*(f"    {line}" for line in diff(file.read_text(encoding="utf-8"), text)), ""]
+    changes = [f"    {line}" for line in diff(file.read_text(encoding="utf-8"), text)]
+    found = [("expected", shown), ("found", "(- gone, + new, ~ other operators)")]
+    title, to_do = f"the hierarchy of {case.name} has changed", f"read the change; where it is meant: {update}"
+    raise _failed(run, case, title, found, to_do, *changes, "")
 
 
-def _failed(run: Run, case: Case, title: str, lines: list[str], to_do: str) -> CheckFailed:
-    return CheckFailed("\n".join([one_line(title), *lines, *block(run, case, _TEST, [("to do", to_do)])]))
+def _failed(run: Run, case: Case, title: str, found: list[tuple[str, str]], to_do: str, *changes: str) -> CheckFailed:
+    lines = [one_line(title), *aligned(found), *changes, *block(run, case, _TEST, [("to do", to_do)])]
+    return CheckFailed("\n".join(lines))

@@ -7,24 +7,17 @@ run that still holds replaces an export or the check of a rule.
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_hierexport._errors import raise_if_disk_full
+from pytest_hierexport._errors import CrashError, raise_if_disk_full
 from pytest_hierexport._files.atomic import write_atomically
-from pytest_hierexport._pytest.identity import export_identity, key_of, rule_identity
-from pytest_hierexport._pytest.outcome import (
-    RECORD,
-    ExportOutcome,
-    crashed,
-    export_into,
-    from_fields,
-    from_record,
-)
+from pytest_hierexport._pytest.outcome import RECORD, ExportOutcome, export_into, from_fields, from_record
 
 if TYPE_CHECKING:
     from pytest_hierexport._cases import Case
@@ -34,37 +27,44 @@ if TYPE_CHECKING:
 __all__ = ["ExportStore"]
 
 
+@contextmanager
+def _disk_full_reported() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise_if_disk_full(error)
+        raise
+
+
 class ExportStore:
     """The exports of a run, and the violations of rules on them.
 
     Args:
-        folder: Where the exports are; the same in every process of the run.
-        run: The id of the run.
+        folder: Where the exports are, made when it is first needed; the same in every process of the run.
         cache: Holds the results of earlier runs.
     """
 
-    def __init__(self, folder: Path, run: str, cache: Cache | None = None) -> None:
-        """Use the folder, which is made when it is first needed."""
-        self.folder, self.run, self.cache = folder, run, cache
+    def __init__(self, folder: Path, cache: Cache | None = None) -> None:
+        self.folder, self.cache = folder, cache
         self._outcomes: dict[str, ExportOutcome] = {}
         self._latest: tuple[str, ExportedCase] | None = None
 
+    @_disk_full_reported()
     def outcome(self, case: Case) -> ExportOutcome:
         """Return the outcome of the case's export; export it where no process has.
 
         Raises:
             DiskFullError: There is no room for it.
         """
-        key = key_of(case)
+        key = _key(case)
         if key not in self._outcomes:
-            with _disk_full_reported():
-                self._outcomes[key] = from_record(self.folder / key, self.run) or self._make(key, case)
+            self._outcomes[key] = from_record(self.folder / key) or self._make(key, case)
         return self._outcomes[key]
 
     def known_outcome(self, case: Case) -> ExportOutcome | None:
         """Return the outcome of the case's export, None where the run has not exported it."""
-        key = key_of(case)
-        return self._outcomes.get(key) or from_record(self.folder / key, self.run)
+        key = _key(case)
+        return self._outcomes.get(key) or from_record(self.folder / key)
 
     def exported(self, case: Case) -> ExportedCase:
         """Return the export as the rules take it.
@@ -72,14 +72,14 @@ class ExportStore:
         Raises:
             HierexportError: The export failed, here or in another process.
         """
-        outcome = self.outcome(case)
+        outcome, key = self.outcome(case), _key(case)
         if outcome.error is not None:
             raise outcome.error
-        key = key_of(case)
         if self._latest is None or self._latest[0] != key:
             self._latest = (key, outcome.exported(case, None))
         return self._latest[1]
 
+    @_disk_full_reported()
     def violations(self, case: Case, rule: Rule) -> list[Violation]:
         """Return the violations of a rule, from the cache where they are known and still hold.
 
@@ -87,46 +87,44 @@ class ExportStore:
             HierexportError: The case could not be exported, the rule returns something else, or there is no room for
                 what it writes.
         """
-        outcome, identity = self.outcome(case), rule_identity(rule, case)
-        with _disk_full_reported():
-            if self.cache is None or not outcome.cached or identity is None:
-                return list(rule.violations(self.exported(case)))
-            question, about = f"{rule.id} on {key_of(case)}", f"{outcome.cached} {identity}"
-            found = self.cache.find(question, about)
-            if found is not None:
-                from pytest_hierexport._rules.base import Violation
+        from pytest_hierexport._rules.base import Violation
 
-                return [Violation(**violation) for violation in found.value["violations"]]
-            with self.cache.computing():
-                violations = list(rule.violations(self.exported(case)))
-            self.cache.keep(question, about, {"violations": [asdict(violation) for violation in violations]})
-            return violations
+        export = self.outcome(case).cached
+        if self.cache is None or not export:
+            return list(rule.violations(self.exported(case)))
+        question = f"{rule.id} on {_key(case)}"
+        found = self.cache.find(question, export)
+        if found is not None:
+            return [Violation(**violation) for violation in found.value["violations"]]
+        with self.cache.computing():
+            violations = list(rule.violations(self.exported(case)))
+        self.cache.keep(question, export, {"violations": [asdict(violation) for violation in violations]})
+        return violations
 
     def _make(self, key: str, case: Case) -> ExportOutcome:
+        """Export a case, unless a process of this run did, or ended during that: this process would end, too."""
         from filelock import FileLock
 
         self.folder.mkdir(parents=True, exist_ok=True)
         with FileLock(self.folder / f"{key}.lock"):
-            return from_record(self.folder / key, self.run) or self._export_once(key, case)
-
-    def _export_once(self, key: str, case: Case) -> ExportOutcome:
-        """Export a case, unless a process of this run ended during that: this process would end, too."""
-        begun = self.folder / f"{key}.begun"
-        if begun.exists():
-            return crashed(self.folder / key, case)
-        begun.touch()
-        try:
-            outcome = self._export(key, case) if self.cache is None else self._find_or_export(self.cache, key, case)
-            write_atomically(outcome.folder / RECORD, outcome.record(self.run))
-        finally:
-            begun.unlink(missing_ok=True)
-        return outcome
+            begun, outcome = self.folder / f"{key}.begun", from_record(self.folder / key)
+            if outcome is not None:
+                return outcome
+            if begun.exists():
+                return ExportOutcome(self.folder / key, error=_crash_error(case))
+            begun.touch()
+            try:
+                outcome = self._export(key, case) if self.cache is None else self._find_or_export(self.cache, key, case)
+                write_atomically(outcome.folder / RECORD, outcome.record())
+            finally:
+                begun.unlink(missing_ok=True)
+            return outcome
 
     def _find_or_export(self, cache: Cache, key: str, case: Case) -> ExportOutcome:
         """Take an export from the cache, or add it there."""
-        folder, identity = self.folder / key, export_identity(case)
+        folder = self.folder / key
         with cache.alone(key, f"export {case.name}"):
-            found = cache.find(key, identity, folder)
+            found = cache.find(key, "", folder)
             if found is not None:
                 return from_fields(folder, found.value, found.name)
             with cache.computing(case.files):
@@ -134,7 +132,7 @@ class ExportStore:
             if outcome.error is not None:
                 return outcome
             files = [path for path in sorted(folder.iterdir()) if path.is_file()]
-            return replace(outcome, cached=cache.keep(key, identity, outcome.fields(), files))
+            return replace(outcome, cached=cache.keep(key, "", outcome.fields(), files))
 
     def _export(self, key: str, case: Case) -> ExportOutcome:
         folder = self.folder / key
@@ -146,10 +144,15 @@ class ExportStore:
         return outcome
 
 
-@contextmanager
-def _disk_full_reported() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise_if_disk_full(error)
-        raise
+def _key(case: Case) -> str:
+    """Return the digest of a case: of all that is stated of it, which names its factory, too."""
+    stated = [repr(getattr(case, field.name)) for field in fields(case) if field.name != "factory"]
+    return hashlib.sha256("\0".join(stated).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _crash_error(case: Case) -> CrashError:
+    return CrashError(
+        f"{case.name} to run without ending its process",
+        found="a process of this run ended while it exported it",
+        do="run one of its tests by itself with -n0, where all that it prints is seen",
+    )

@@ -1,4 +1,4 @@
-"""Ends a run: updates the lists of snapshots, writes the reports, prints the table and the warnings."""
+"""Collects the checks of a run from all its processes; writes the reports and prints the table at its end."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_hierexport._cases.factories import line_of
 from pytest_hierexport._pytest.messages import update_command
 from pytest_hierexport._pytest.orphans import find_orphans, is_complete, removes_orphans, update_lists
 from pytest_hierexport._pytest.outputs import write_output
-from pytest_hierexport._report.results import SNAPSHOT, Results, Status, warnings_of
+from pytest_hierexport._report.results import SNAPSHOT, Check, Model, Results, RuleText, Status, warnings_of
 from pytest_hierexport._text import one_line
 
 if TYPE_CHECKING:
@@ -18,18 +19,28 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from pytest_hierexport._pytest.recording import Recording
+    from pytest_hierexport._cases import Case
+    from pytest_hierexport._pytest.plan import Run
 
-__all__ = ["Summary"]
+__all__ = ["Summary", "mark"]
+
+_MARK = "hierexport"
+
+
+def mark(report: pytest.TestReport, case: Case, check: str, message: str) -> None:
+    """Write the check of a report on it, which a worker sends to the controller."""
+    setattr(report, _MARK, [case.name, check, message])
 
 
 @dataclass
 class Summary:
-    """The end of a run, in the process that reports."""
+    """The checks of a run and what it comes to, in the process that reports."""
 
-    recording: Recording
-    warnings: list[str] = field(default_factory=list)
+    run: Run
+    warnings: list[str]
     """Failures of the run outside its checks, such as a report that was not written."""
+    checks: dict[str, dict[str, Check]] = field(default_factory=dict)
+    """By model and check."""
     orphans: list[Path] = field(default_factory=list)
     """The snapshots of models that are gone and were not removed."""
     removed: list[str] = field(default_factory=list)
@@ -38,29 +49,36 @@ class Summary:
     @property
     def fails(self) -> bool:
         """Whether the run fails for orphans although every check passed."""
-        return bool(self.orphans) and self.recording.run.plan.settings.require_snapshots
+        return bool(self.orphans and self.run.plan.settings.chosen.require_snapshots)
+
+    def add(self, report: pytest.TestReport) -> None:
+        """Record a report; the worst phase of a check counts."""
+        marked: list[str] | None = getattr(report, _MARK, None)
+        if marked is None or (report.when != "call" and report.passed):
+            return
+        model, check, message = marked
+        known = self.checks.setdefault(model, {}).get(check)
+        if known is None or known.status is not Status.FAILED:
+            self.checks[model][check] = Check(_status(report), message, report.duration)
 
     def finish(self) -> None:
         """Settle the snapshots and write the reports; do nothing where no check ran."""
-        results = self.recording.results()
-        if not results.began:
+        if not self.checks:
             return
-        self._settle_snapshots(results)
         from pytest_hierexport._report import as_html, as_json, as_markdown
 
-        results = self.recording.results(self.orphans)
-        settings = self.recording.run.plan.settings
-        for path in settings.reports:
+        self._settle_snapshots(self._results())
+        results, chosen = self._results(), self.run.plan.settings.chosen
+        for path in chosen.report or ():
             self._write(path, as_html(results) if path.suffix == ".html" else as_json(results))
-        if settings.summary is not None:
-            self._write(settings.summary, as_markdown(results))
+        if chosen.summary is not None:
+            self._write(chosen.summary, as_markdown(results))
 
     def _settle_snapshots(self, results: Results) -> None:
-        plan = self.recording.run.plan
+        plan = self.run.plan
         complete = is_complete(plan, results)
-        removes = complete and removes_orphans(plan, results)
         try:
-            self.removed = update_lists(plan, results, remove=removes)
+            self.removed = update_lists(plan, results, remove=complete and removes_orphans(plan, results))
             self.orphans = find_orphans(plan) if complete else []
         except OSError as error:
             self.warnings.append(f"the list of snapshots was not written: {error}")
@@ -75,11 +93,10 @@ class Summary:
 
     def print(self, reporter: pytest.TerminalReporter) -> None:
         """Print the table, the warnings, and the annotations of a pull request."""
-        results = self.recording.results(self.orphans)
-        if not results.began:
+        if not self.checks:
             return
         reporter.write_sep("=", "hierexport")
-        for line, markup in self._lines(results):
+        for line, markup in self._lines(self._results()):
             reporter.write_line(one_line(line), **markup)
 
     def _lines(self, results: Results) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -91,10 +108,11 @@ class Summary:
         for line in warnings_of(results):
             yield line, {"red": True, "bold": True}
         if self.orphans:
-            command = update_command(self.recording.run.plan)
+            command = update_command(self.run.plan)
             yield f"  to do  where they are gone for good, remove their snapshots: {command}", {"red": self.fails}
-        for line in sorted(_skipped_snapshots(results)):
-            yield line, {}
+        snapshots = (model.checks.get(SNAPSHOT) for model in results.models)
+        for reason in sorted({check.message for check in snapshots if check and check.status is Status.SKIPPED}):
+            yield reason, {}
         if self.removed:
             yield f"removed snapshots of models that are no longer selected: {', '.join(self.removed)}", {}
         for path in self.written:
@@ -105,8 +123,38 @@ class Summary:
             for line in error_commands(results):
                 yield line, {}
 
+    def _results(self) -> Results:
+        """Return the results so far."""
+        plan = self.run.plan
+        rules = tuple(RuleText(rule.id, rule.promise, rule.cardinal) for rule in plan.rules)
+        orphans = tuple(_relative(file, plan.config.rootpath) for file in self.orphans)
+        return Results(rules, tuple(self._model(case) for case in plan.cases), orphans)
 
-def _skipped_snapshots(results: Results) -> set[str]:
-    """Return the reasons why snapshots were skipped."""
-    checks = (model.checks.get(SNAPSHOT) for model in results.models)
-    return {check.message for check in checks if check is not None and check.status is Status.SKIPPED}
+    def _model(self, case: Case) -> Model:
+        root, anchor = self.run.plan.config.rootpath, self.run.plan.anchor(case)
+        file = case.anchor if case.anchor is not None and case.anchor.is_relative_to(root) else anchor
+        shown = file if file.is_file() else root
+        checks = self.checks.get(case.name, {})
+        outcome = self.run.store.known_outcome(case) if checks else None
+        return Model(
+            name=case.name,
+            source=case.source,
+            anchor=_relative(anchor, root),
+            file=_relative(shown, Path(os.environ.get("GITHUB_WORKSPACE", root))),
+            line=line_of(shown, case.source.rpartition(":")[2]) if shown.suffix == ".py" else 1,
+            checks=checks,
+            **({} if outcome is None else outcome.fields()),
+        )
+
+
+def _relative(path: Path, root: Path) -> str:
+    """Return a path from a folder, with `/` on every system."""
+    return Path(os.path.relpath(path, root)).as_posix()
+
+
+def _status(report: pytest.TestReport) -> Status:
+    if report.passed:
+        return Status.PASSED
+    if report.failed:
+        return Status.FAILED
+    return Status.KNOWN if hasattr(report, "wasxfail") else Status.SKIPPED

@@ -20,28 +20,19 @@ class TerminationPlugin:
     """Handles SIGTERM until the session is over, unless another handler is installed."""
 
     def __init__(self, first: Callable[[], None]) -> None:
-        """Install the handler.
-
-        Args:
-            first: Called before the session ends.
-        """
+        """Install the handler, which calls `first` before the session ends."""
         self._first = first
         self._terminated = False
         in_main = threading.current_thread() is threading.main_thread()
-        self._installed = in_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-        if self._installed:
+        if in_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             signal.signal(signal.SIGTERM, self._end)
 
     def _end(self, *_: object) -> NoReturn:
         self._terminated = True
         # A second one ends the process at once.
-        self._restore()
+        self.pytest_unconfigure()
         self._first()
         raise Terminated("ended by SIGTERM")
-
-    def _restore(self) -> None:
-        if self._installed and signal.getsignal(signal.SIGTERM) == self._end:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -52,4 +43,5 @@ class TerminationPlugin:
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self) -> None:
         """Leave SIGTERM as it was."""
-        self._restore()
+        if signal.getsignal(signal.SIGTERM) == self._end:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -9,18 +9,18 @@ import pytest
 
 from pytest_hierexport._pytest.crashes import Crash, ending
 from pytest_hierexport._pytest.messages import crash_error, error_message
-from pytest_hierexport._pytest.recording import mark
+from pytest_hierexport._pytest.summary import mark
 
 if TYPE_CHECKING:
     from xdist.scheduler import Scheduling
     from xdist.workermanage import WorkerController
 
-    from pytest_hierexport._pytest.run import Run
+    from pytest_hierexport._pytest.plan import Run
 
-__all__ = ["RUN_ID", "WorkersPlugin", "is_worker"]
+__all__ = ["RUN_NAME", "WorkersPlugin", "is_worker"]
 
-RUN_ID = "hierexport"
-"""The key of the run's id in a worker's input."""
+RUN_NAME = "hierexport"
+"""The key of the run folder's name in a worker's input."""
 _WAIT = 5.0
 """The seconds that a worker has to end after its connection did."""
 
@@ -34,14 +34,13 @@ class WorkersPlugin:
     """The hooks of xdist in the process that starts the workers."""
 
     def __init__(self, run: Run) -> None:
-        """Serve the run."""
         self.run = run
         self._workers: list[WorkerController] = []
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: WorkerController) -> None:
         """Give every worker the same exports."""
-        node.workerinput[RUN_ID] = self.run.store.run
+        node.workerinput[RUN_NAME] = self.run.folder.name
         self._workers.append(node)
 
     @pytest.hookimpl(optionalhook=True)
@@ -66,8 +65,7 @@ class WorkersPlugin:
 
     def terminate(self) -> None:
         """End the workers at once."""
-        for node in self._workers:
-            process = _process(node)
+        for process in map(_process, self._workers):
             if process is not None and process.poll() is None:
                 process.terminate()
 
@@ -80,9 +78,7 @@ def _process(node: WorkerController) -> subprocess.Popen[bytes] | None:
 
 def _exit_code(node: WorkerController) -> int | None:
     process = _process(node)
-    if process is None:
-        return None
     try:
-        return process.wait(_WAIT)
+        return None if process is None else process.wait(_WAIT)
     except subprocess.TimeoutExpired:
         return None

@@ -118,7 +118,9 @@ def _differences(
         said = f"{len(expected)}, one for each tensor that the model returns"
         yield OutputDifference(_ALL, said, f"{len(names)}")
         return
-    inherited = coarsest(ir.serde.deserialize_graph(graph), lambda value, _: tolerance_of(dtype_name(value), tolerances))
+    inherited = coarsest(
+        ir.serde.deserialize_graph(graph), lambda value, _: tolerance_of(dtype_name(value), tolerances)
+    )
     for name, (place, wanted) in zip(names, expected.items(), strict=True):
         tolerance = max(inherited.get(name, 0.0), tolerance_of(wanted.dtype, tolerances))
         for text, other in _compared(wanted, found[name], tolerance):

@@ -1,4 +1,4 @@
-"""Declares what users may set: the options with their ini twins, and the hook by which projects add rules.
+"""Declares the options with their ini twins, and reads them: what is given, what is stated, which of both holds.
 
 The plugin imports this module in every session of pytest, so it imports the standard library and pytest alone; what
 parses a value is imported when a value is parsed.
@@ -6,17 +6,15 @@ parses a value is imported when a value is parsed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import pytest
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from pytest_hierexport._rules.base import Rule
+    import pytest
 
-__all__ = ["OPTIONS", "Hooks", "Option"]
+__all__ = ["OPTIONS", "Choices", "Settings", "read_settings"]
 
 _REPORT_SUFFIXES = (".html", ".json")
 
@@ -30,7 +28,7 @@ class Option:
     metavar: str = ""
     """The name of the value in the help; empty for a flag."""
     parse: Callable[[str, Path], Any] = lambda text, _: text
-    """Turns a text into the value; relative paths start from the folder. A repeatable option's value is a tuple."""
+    """Parses a text; relative paths start from the folder. A repeatable option's value is a tuple."""
     repeatable: bool = False
     in_repeat: bool = False
     """Whether the command that repeats a failing item carries the option."""
@@ -42,29 +40,22 @@ class Option:
 
     def declare(self, parser: pytest.Parser, group: pytest.OptionGroup) -> None:
         """Add the option and its twin to pytest's parser."""
-        kind: dict[str, Any] = {"default": None, "metavar": self.metavar, "help": self.help}
-        type_: Any = "string"
+        type_: Literal["string", "bool", "linelist"] = "linelist" if self.repeatable else "string"
+        kind: dict[str, Any] = {"metavar": self.metavar, "help": self.help}
         if not self.metavar:
             kind, type_ = {"default": False, "action": "store_true", "help": self.help}, "bool"
         elif self.repeatable:
             kind |= {"action": "append", "help": f"{self.help} (repeatable)"}
-            type_ = "linelist"
         group.addoption(f"--hierexport-{self.name}", dest=f"hierexport_{self.key}", **kind)
-        default: object = {"string": "", "bool": False, "linelist": []}[type_]
-        parser.addini(f"hierexport_{self.key}", self.help, type=type_, default=default)
+        parser.addini(f"hierexport_{self.key}", self.help, type=type_)
 
-    def given(self, config: pytest.Config, base: Path) -> Any:
-        """Return the value from the command line, None where there is none."""
-        return self._parsed(config.getoption(f"hierexport_{self.key}"), base)
-
-    def stated(self, config: pytest.Config, base: Path) -> Any:
-        """Return the value from the configuration file, None where there is none."""
-        return self._parsed(config.getini(f"hierexport_{self.key}") or None, base)
-
-    def _parsed(self, value: Any, base: Path) -> Any:
+    def parsed(self, value: Any, base: Path) -> Any:
+        """Return the value for what pytest read, None where that is nothing."""
+        if not value:
+            return None
         if isinstance(value, list):
             return tuple(part for text in value for part in self.parse(text, base))
-        return self.parse(value, base) if value and isinstance(value, str) else value or None
+        return self.parse(value, base) if isinstance(value, str) else value
 
     def arguments(self, value: Any) -> list[str]:
         """Return the command line's arguments for a value of the option."""
@@ -136,15 +127,60 @@ OPTIONS = (
 )
 
 
-class Hooks:
-    """The hooks that projects may implement, in a conftest or a plugin."""
+@dataclass(frozen=True)
+class Choices:
+    """The values of the options from one source, None for each that it does not set."""
 
-    @staticmethod
-    @pytest.hookspec
-    def pytest_hierexport_rules(config: pytest.Config) -> list[Rule]:
-        """Return rules of the project's own; they run on every selected model, after the built-in ones.
+    models: tuple[str, ...] | None
+    rules: tuple[str, ...] | None
+    exporter: str | None
+    opset: int | None
+    cache: Path | None
+    report: tuple[Path, ...] | None
+    summary: Path | None
+    strict: bool | None
+    require_snapshots: bool | None
 
-        A rule's `check` takes an :class:`~pytest_hierexport.ExportedCase` and returns its violations. Import what it
-        needs inside it: the hook is called while tests are collected.
-        """
-        raise NotImplementedError  # a specification: pluggy never calls it
+
+@dataclass(frozen=True)
+class Settings:
+    """The options of a run."""
+
+    given: Choices
+    """From the command line."""
+    stated: Choices
+    """From the configuration file."""
+    chosen: Choices
+    """Of each option the given value, else the stated one; a manifest may override a stated one."""
+    base: Path
+    """The folder that the selectors' relative paths start from."""
+
+    @property
+    def selectors(self) -> tuple[str, ...]:
+        """The selectors of the command line, else those of the configuration file."""
+        return (self.stated.models or ()) if self.given.models is None else self.given.models
+
+    @property
+    def outputs(self) -> list[Path]:
+        """The reports and the summary."""
+        return [*(self.chosen.report or ()), *([self.chosen.summary] if self.chosen.summary else [])]
+
+    def arguments(self, selectors: Sequence[str]) -> list[str]:
+        """Return the options that repeat the run for these selectors, which the configuration file may state."""
+        given = self.given if self.given.models is None else replace(self.given, models=tuple(selectors))
+        repeated = (option for option in OPTIONS if option.in_repeat)
+        return [argument for option in repeated for argument in option.arguments(getattr(given, option.key))]
+
+
+def read_settings(config: pytest.Config) -> Settings:
+    """Read the options of a run.
+
+    Raises:
+        UsageError: An option's value makes no sense.
+    """
+    here, home = config.invocation_params.dir, (config.inipath.parent if config.inipath else config.rootpath)
+    given = {each.key: each.parsed(config.getoption(f"hierexport_{each.key}"), here) for each in OPTIONS}
+    stated = {each.key: each.parsed(config.getini(f"hierexport_{each.key}"), home) for each in OPTIONS}
+    chosen = {key: given[key] or stated[key] for key in given}
+    base = home if given["models"] is None else here
+    return Settings(Choices(**given), Choices(**stated), Choices(**chosen), base)
