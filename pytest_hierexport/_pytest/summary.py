@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_hierexport._files.ownership import LIST
 from pytest_hierexport._pytest.messages import update_command
-from pytest_hierexport._pytest.orphans import find_orphans, is_complete, removes_orphans, update_lists
+from pytest_hierexport._pytest.orphans import Orphans, find_orphans, is_complete, removes_orphans, update_lists
 from pytest_hierexport._pytest.outputs import write_output
-from pytest_hierexport._report.results import SNAPSHOT, Results, Status, warnings_of
+from pytest_hierexport._pytest.recording import relative
+from pytest_hierexport._report.results import SNAPSHOT, Results, Status, first_names, warnings_of
 from pytest_hierexport._text import one_line
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ class Summary:
     recording: Recording
     warnings: list[str] = field(default_factory=list)
     """Failures of the run outside its checks, such as a report that was not written."""
-    orphans: list[Path] = field(default_factory=list)
+    orphans: Orphans = field(default_factory=Orphans)
     """The snapshots of models that are gone and were not removed."""
     removed: list[str] = field(default_factory=list)
     written: list[Path] = field(default_factory=list)
@@ -38,7 +40,7 @@ class Summary:
     @property
     def fails(self) -> bool:
         """Whether the run fails for orphans although every check passed."""
-        return bool(self.orphans) and self.recording.run.plan.settings.require_snapshots
+        return bool(self.orphans.files) and self.recording.run.plan.settings.require_snapshots
 
     def finish(self) -> None:
         """Settle the snapshots and write the reports; do nothing where no check ran."""
@@ -48,7 +50,7 @@ class Summary:
         self._settle_snapshots(results)
         from pytest_hierexport._report import as_html, as_json, as_markdown
 
-        results = self.recording.results(self.orphans)
+        results = self.recording.results(self.orphans.files)
         settings = self.recording.run.plan.settings
         for path in settings.reports:
             self._write(path, as_html(results) if path.suffix == ".html" else as_json(results))
@@ -61,7 +63,7 @@ class Summary:
         removes = complete and removes_orphans(plan, results)
         try:
             self.removed = update_lists(plan, results, remove=removes)
-            self.orphans = find_orphans(plan) if complete else []
+            self.orphans = find_orphans(plan) if complete else Orphans()
         except OSError as error:
             self.warnings.append(f"the list of snapshots was not written: {error}")
 
@@ -75,7 +77,7 @@ class Summary:
 
     def print(self, reporter: pytest.TerminalReporter) -> None:
         """Print the table, the warnings, and the annotations of a pull request."""
-        results = self.recording.results(self.orphans)
+        results = self.recording.results(self.orphans.files)
         if not results.began:
             return
         reporter.write_sep("=", "hierexport")
@@ -90,9 +92,8 @@ class Summary:
             yield line, {}
         for line in warnings_of(results):
             yield line, {"red": True, "bold": True}
-        if self.orphans:
-            command = update_command(self.recording.run.plan)
-            yield f"  to do  where they are gone for good, remove their snapshots: {command}", {"red": self.fails}
+        for line in self._orphans_to_do():
+            yield f"  to do  {line}", {"red": self.fails}
         for line in sorted(_skipped_snapshots(results)):
             yield line, {}
         if self.removed:
@@ -104,6 +105,17 @@ class Summary:
         if os.environ.get("GITHUB_ACTIONS") == "true":
             for line in error_commands(results):
                 yield line, {}
+
+    def _orphans_to_do(self) -> Iterator[str]:
+        plan = self.recording.run.plan
+        if self.orphans.listed:
+            yield f"where they are gone for good, remove their snapshots: {update_command(plan)}"
+        if self.orphans.unlisted:
+            names = first_names([relative(file, plan.config.rootpath) for file in self.orphans.unlisted])
+            yield (
+                f"an update keeps {names}, because {LIST} does not name the selection: delete what no configuration "
+                "selects, and update the rest with the configuration that selects it"
+            )
 
 
 def _skipped_snapshots(results: Results) -> set[str]:

@@ -7,7 +7,18 @@ from dataclasses import dataclass, field
 from enum import Enum
 from textwrap import shorten
 
-__all__ = ["SNAPSHOT", "Check", "Model", "Results", "RuleText", "Status", "cardinal_line", "remarks_of", "warnings_of"]
+__all__ = [
+    "SNAPSHOT",
+    "Check",
+    "Model",
+    "Results",
+    "RuleText",
+    "Status",
+    "cardinal_line",
+    "first_names",
+    "remarks_of",
+    "warnings_of",
+]
 
 SNAPSHOT = "snapshot"
 """The name of the check that is no rule."""
@@ -126,6 +137,11 @@ def cardinal_line(results: Results, most: int = 5) -> str:
 def _listed(names: Sequence[str], total: int, most: int) -> str:
     if len(names) == total and total > most:
         return f"all {total} models"
+    return first_names(names, most)
+
+
+def first_names(names: Sequence[str], most: int = 5) -> str:
+    """Return the first names, and how many more there are."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
@@ -147,11 +163,11 @@ def warnings_of(results: Results) -> list[str]:
     return [_line(model, warning) for model in results.models for warning in model.warnings]
 
 
-def _orphans_line(results: Results, most: int = 5) -> str:
+def _orphans_line(results: Results) -> str:
     """Return the line that names the snapshots of models that are gone; empty where there are none."""
     if not results.orphans:
         return ""
-    return f"snapshots of models that are gone: {_listed(results.orphans, len(results.models) + most, most)}"
+    return f"snapshots of models that are gone: {first_names(results.orphans)}"
 
 
 def _line(model: Model, text: str) -> str:
