@@ -186,7 +186,7 @@ def test_an_orphan_is_named_with_the_command_that_removes_it(dropped: Project) -
 @pytest.fixture
 def unlisted(dropped: Project) -> Project:
     """Give a project with an orphan that no list names, as before there were lists."""
-    (dropped.path / "__hierexport__" / ".hierexport.json").unlink()
+    (dropped.path / "__hierexport__" / ".hierexport.json").unlink(missing_ok=True)
     return dropped
 
 
@@ -295,7 +295,7 @@ def test_a_model_that_is_there_fails_nothing(dropped: Project) -> None:
 def test_a_run_that_is_not_complete_names_no_orphan(dropped: Project, arguments: list[str], is_listed: bool) -> None:
     dropped.run(MODELS, "-k", "snapshot", "--snapshot-update")
     if not is_listed:
-        (dropped.path / "__hierexport__" / ".hierexport.json").unlink()
+        (dropped.path / "__hierexport__" / ".hierexport.json").unlink(missing_ok=True)
     result = dropped.run(*arguments, REQUIRE)
     assert result.ret in {0, pytest.ExitCode.NO_TESTS_COLLECTED}
     assert "that are gone" not in result.stdout.str()
