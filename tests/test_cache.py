@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import tempfile
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from pytest_hierexport._pytest.cache import Cache
 from pytest_hierexport._pytest.reads import Reads
 
 VALUE = {"nodes": 3, "notes": ["one"]}
-CONTENT = b"a tagged file"
+CONTENTS = {"model.onnx": b"a tagged file", "model.hierarchy.json": b'{"calls": {"": [null, "Tower"]}}'}
 Damage = Callable[[Path], object]
 
 
@@ -31,90 +32,113 @@ def caches(home: Path, warn: Callable[[str], None] = print) -> Iterator[Cache]:
 
 
 def keep(cache: Cache) -> Path:
-    file = cache.folder.parent / "model.onnx"
-    file.write_bytes(CONTENT)
-    return cache.folder / cache.keep("question", "about", VALUE, [file])
+    """Keep an export: a record and two files."""
+    files = [cache.folder.parent / name for name in CONTENTS]
+    for file in files:
+        file.write_bytes(CONTENTS[file.name])
+    return cache.folder / cache.keep("question", "about", VALUE, files)
+
+
+def keep_verdict(cache: Cache) -> Path:
+    """Keep a result without files."""
+    return cache.folder / cache.keep("question", "about", VALUE)
 
 
 def find(cache: Cache, about: str = "about") -> object:
-    kept = cache.find("question", about, cache.folder.parent / "found")
-    return None if kept is None else kept.value
+    into = cache.folder.parent / "found"
+    kept = cache.find("question", about, into)
+    if kept is None:
+        return None
+    assert {name: (into / name).read_bytes() for name in kept.files} == {name: CONTENTS[name] for name in kept.files}
+    return kept.value
 
 
-def folder_instead(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
+def cleared(path: Path) -> Path:
+    """Remove what has this path."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+    return path
 
 
-def dangling_link(path: Path) -> None:
-    path.unlink()
-    path.symlink_to("nowhere")
+def elsewhere(path: Path) -> Path:
+    """Return a folder of the user."""
+    folder = path.parent.parent / "of the user"
+    folder.mkdir(exist_ok=True)
+    (folder / "record.json").write_text("mine")
+    return folder
 
 
-def pipe_instead(path: Path) -> None:
-    path.unlink()
-    os.mkfifo(path)
-
-
-def flipped(path: Path) -> None:
+def flip(path: Path, position: float) -> None:
     content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
+    content[int(position * (len(content) - 1))] ^= 1
     path.write_bytes(content)
 
 
+def text(content: str) -> Damage:
+    return lambda path: path.write_text(content)
+
+
+OF_A_PATH: dict[str, Damage] = {
+    "missing": cleared,
+    "a folder": lambda path: cleared(path).mkdir(),
+    "a dangling link": lambda path: cleared(path).symlink_to("nowhere"),
+    "a link to itself": lambda path: cleared(path).symlink_to(path.name),
+    "a link to a folder": lambda path: cleared(path).symlink_to(elsewhere(path)),
+    "a pipe": lambda path: os.mkfifo(cleared(path)),
+}
 OF_A_FILE: dict[str, Damage] = {
-    "missing": Path.unlink,
+    **OF_A_PATH,
     "empty": lambda path: path.write_bytes(b""),
     "halved": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
     "longer": lambda path: path.write_bytes(path.read_bytes() + b" "),
-    "flipped": flipped,
-    "foreign": lambda path: path.write_bytes(b'{"entry": {}, "error": {"kind": "KeyError"}}'),
-    "folder": folder_instead,
-    "dangling link": dangling_link,
-    "pipe": pipe_instead,
-}
-OF_A_RECORD: dict[str, Damage] = {
-    "list": lambda path: path.write_text("[]"),
-    "number": lambda path: path.write_text("1"),
-    "null": lambda path: path.write_text("null"),
-    "no keys": lambda path: path.write_text("{}"),
-    "deep": lambda path: path.write_text("[" * 100_000 + "]" * 100_000),
+    "flipped at its first byte": lambda path: flip(path, 0),
+    "flipped at a middle byte": lambda path: flip(path, 0.5),
+    "flipped at its last byte": lambda path: flip(path, 1),
+    "foreign": lambda path: path.write_bytes(b"\x08\x0a\x12\x07pytorch"),
     "no text": lambda path: path.write_bytes(b"\xff\xfe\x00"),
+    "a list": text("[]"),
+    "a number": text("1"),
+    "a string": text('"any"'),
+    "null": text("null"),
+    "no keys": text("{}"),
+    "other keys": text('{"entry": {}, "other": 1}'),
+    "deeply nested": text("[" * 10_000 + "]" * 10_000),
+    "an error of another": text('{"run": "", "error": {"kind": "KeyError", "expected": 1}}'),
+    "a verdict of another": text('{"about": "about", "value": {"violations": []}, "files": {}, "inputs": {}}'),
+    "of another digest": lambda path: path.write_bytes(path.read_bytes().replace(b"a", b"b")),
 }
+OF_A_RESULT: dict[str, Damage] = {
+    **OF_A_PATH,
+    "a file": lambda path: cleared(path).write_text("a file"),
+    "named by another digest": lambda path: path.rename(path.with_name(path.name[:-64] + "0" * 64)),
+}
+FILES = ("record.json", *CONTENTS)
 
 
 def of_file(name: str, damage: Damage) -> Damage:
     return lambda result: damage(result / name)
 
 
-def file_instead(result: Path) -> None:
-    for path in result.iterdir():
-        path.unlink()
-    result.rmdir()
-    result.write_text("a file")
-
-
-def link_instead(result: Path) -> None:
-    file_instead(result)
-    dangling_link(result)
-
-
-def emptied(result: Path) -> None:
-    for path in result.iterdir():
-        path.unlink()
-
-
 DAMAGES: dict[str, Damage] = {
-    **{f"record {name}": of_file("record.json", damage) for name, damage in {**OF_A_FILE, **OF_A_RECORD}.items()},
-    **{f"model {name}": of_file("model.onnx", damage) for name, damage in OF_A_FILE.items()},
-    "result is a file": file_instead,
-    "result is a dangling link": link_instead,
-    "result is empty": emptied,
+    **{f"{name} is {kind}": of_file(name, damage) for name in FILES for kind, damage in OF_A_FILE.items()},
+    **{f"the result is {kind}": damage for kind, damage in OF_A_RESULT.items()},
 }
+OF_A_VERDICT = {name: damage for name, damage in DAMAGES.items() if not name.startswith(tuple(CONTENTS))}
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_a_damaged_result_is_a_miss_and_is_replaced(cache: Cache, damage: Damage) -> None:
+def test_a_damaged_export_is_a_miss_and_is_replaced(cache: Cache, damage: Damage) -> None:
+    assert_a_miss_that_is_replaced(cache, keep, damage)
+
+
+@pytest.mark.parametrize("damage", OF_A_VERDICT.values(), ids=OF_A_VERDICT)
+def test_a_damaged_verdict_is_a_miss_and_is_replaced(cache: Cache, damage: Damage) -> None:
+    assert_a_miss_that_is_replaced(cache, keep_verdict, damage)
+
+
+def assert_a_miss_that_is_replaced(cache: Cache, keep: Callable[[Cache], Path], damage: Damage) -> None:
     result = keep(cache)
     assert find(cache) == VALUE
     damage(result)
@@ -122,6 +146,12 @@ def test_a_damaged_result_is_a_miss_and_is_replaced(cache: Cache, damage: Damage
     assert not os.path.lexists(result)
     assert keep(cache) == result
     assert find(cache) == VALUE
+    assert_the_user_s_file_is_there(cache)
+
+
+def assert_the_user_s_file_is_there(cache: Cache) -> None:
+    folder = cache.folder / "of the user"
+    assert not folder.exists() or (folder / "record.json").read_text() == "mine"
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
@@ -129,33 +159,42 @@ def test_keeping_replaces_a_damaged_result_of_the_same_name(cache: Cache, damage
     damage(keep(cache))
     keep(cache)
     assert find(cache) == VALUE
-    assert (cache.folder.parent / "found" / "model.onnx").read_bytes() == CONTENT
+    assert_the_user_s_file_is_there(cache)
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_damage_that_cannot_be_replaced_is_a_miss_and_one_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Damage
+) -> None:
+    warnings: list[str] = []
+    for cache in caches(tmp_path, warn=warnings.append):
+        damage(keep(cache))
+        make_read_only(monkeypatch, cache.folder)
+        for _ in range(2):
+            assert find(cache) is None
+            assert keep(cache) == cache.folder
+    assert warnings == [f"the cache {tmp_path / 'cache'} cannot be written (Read-only file system)"]
+
+
+def make_read_only(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Refuse what changes a folder: root may write where the mode forbids it."""
+
+    def refusing(change: Callable[..., object]) -> Callable[..., object]:
+        def refuse(path: str, *args: object, **options: object) -> object:
+            if "dir_fd" in options or Path(path).is_relative_to(folder):
+                raise OSError(errno.EROFS, "Read-only file system", str(path))
+            return change(path, *args, **options)
+
+        return refuse
+
+    for name in ("unlink", "rmdir", "mkdir", "rename"):
+        monkeypatch.setattr(os, name, refusing(getattr(os, name)))
 
 
 def test_a_result_about_something_else_is_a_miss(cache: Cache) -> None:
     keep(cache)
     assert find(cache, "another") is None
     assert find(cache) == VALUE
-
-
-def test_a_damaged_result_that_cannot_be_removed_is_a_miss(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
-    flipped(keep(cache) / "record.json")
-    monkeypatch.setattr("shutil.rmtree", refuse)
-    assert find(cache) is None
-
-
-def refuse(*_: object, **__: object) -> None:
-    raise OSError(30, "Read-only file system")
-
-
-def test_a_cache_that_cannot_be_written_is_one_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    warnings: list[str] = []
-    for cache in caches(tmp_path, warn=warnings.append):
-        monkeypatch.setattr(tempfile, "mkdtemp", refuse)
-        for _ in range(2):
-            assert keep(cache) == cache.folder
-        assert find(cache) is None
-    assert warnings == [f"the cache {tmp_path / 'cache'} cannot be written (Read-only file system)"]
 
 
 def test_without_room_for_a_lock_a_session_works_for_itself(cache: Cache) -> None:
@@ -178,7 +217,7 @@ def test_a_result_holds_while_another_session_replaces_it(cache: Cache) -> None:
     for i in range(9):
         cache.keep("question", str(i), VALUE)
     assert kept is not None
-    assert (cache.folder.parent / "found" / "model.onnx").read_bytes() == CONTENT
+    assert (cache.folder.parent / "found" / "model.onnx").read_bytes() == CONTENTS["model.onnx"]
 
 
 def test_a_session_that_waits_says_for_whom(tmp_path: Path) -> None:

@@ -77,6 +77,7 @@ def load():
         return 1
 """
 SET_SHARED = "import shared\nshared.value = {}\n"
+SET_TO_FILE = "from pathlib import Path\n" + SET_SHARED.format("Path(__file__).with_name('value.txt').read_text()")
 READS_AND_EDITS = """
 def with_value(make=build):
     from pathlib import Path
@@ -131,18 +132,23 @@ CASES = {
         "import shared; value = shared.value",
         files={
             "shared.py": OTHER.format(1),
-            "tests/test_any.py": "import shared\nfrom pathlib import Path\n"
-            "shared.value = Path(__file__).with_name('value.txt').read_text()\n",
+            "tests/test_any.py": SET_TO_FILE,
             "tests/value.txt": "1",
         },
         changes={"tests/value.txt": "2"},
         options=["tests"],
     ),
-    "a test module": Stale(
+    "a test module that is added": Stale(
         "import shared; value = shared.value",
         files={"shared.py": OTHER.format(1), "tests/test_any.py": ""},
-        changes={"tests/test_any.py": SET_SHARED.format(2)},
+        changes={"tests/test_other.py": SET_SHARED.format(2)},
         options=["tests"],
+    ),
+    "a test module that is left out": Stale(
+        "import shared; value = shared.value",
+        files={"shared.py": OTHER.format(2), "test_any.py": SET_SHARED.format(1), "test_other.py": ""},
+        options=["test_any.py"],
+        changed_options=["test_other.py"],
     ),
     "a conftest.py that is added": Stale(
         "import shared; value = shared.value",
@@ -150,11 +156,15 @@ CASES = {
         changes={"tests/conftest.py": SET_SHARED.format(2)},
         options=["tests"],
     ),
-    "a conftest.py that is dropped": Stale(
+    "a conftest.py that is left out": Stale(
         "import shared; value = shared.value",
-        files={"shared.py": OTHER.format(2), "tests/test_any.py": "", "tests/conftest.py": SET_SHARED.format(1)},
-        changes={"tests/conftest.py": None},
-        options=["tests"],
+        files={
+            "shared.py": OTHER.format(2),
+            **{f"{name}/test_{name}.py": "" for name in "ab"},
+            "a/conftest.py": SET_SHARED.format(1),
+        },
+        options=["a"],
+        changed_options=["b"],
     ),
     "one of two files called conftest.py": Stale(
         "import shared; value = shared.value",
@@ -167,23 +177,16 @@ CASES = {
         changes={"a/conftest.py": SET_SHARED.format("1 + 1")},
         options=["a", "b"],
     ),
-    "a conftest.py that importlib imports": Stale(
+    "a file that a conftest.py reads under importlib": Stale(
         "import shared; value = shared.value",
-        files={"shared.py": OTHER.format(1), "tests/test_any.py": "", "tests/conftest.py": SET_SHARED.format(1)},
-        changes={"tests/conftest.py": SET_SHARED.format(2)},
+        files={
+            "shared.py": OTHER.format(1),
+            "tests/test_any.py": "",
+            "tests/conftest.py": SET_TO_FILE,
+            "tests/value.txt": "1",
+        },
+        changes={"tests/value.txt": "2"},
         options=["tests", "--import-mode=importlib", "-o", "pythonpath=."],
-    ),
-    "a plugin that is added": Stale(
-        "import shared; value = shared.value",
-        files={"shared.py": OTHER.format(1), "extra_plugin.py": SET_SHARED.format(2)},
-        options=["-o", "pythonpath=."],
-        changed_options=["-o", "pythonpath=.", "-p", "extra_plugin"],
-    ),
-    "a plugin that is dropped": Stale(
-        "import shared; value = shared.value",
-        files={"shared.py": OTHER.format(2), "extra_plugin.py": SET_SHARED.format(1)},
-        options=["-o", "pythonpath=.", "-p", "extra_plugin"],
-        changed_options=["-o", "pythonpath=."],
     ),
     "a module loaded from a file": Stale(
         "value = load()", imports=LOADED, files={"loaded.py": OTHER.format(1)}, changes={"loaded.py": "value = 1 + 1\n"}
@@ -239,10 +242,31 @@ def set_up(project: Project, case: Stale) -> None:
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_no_verdict_is_older_than_what_it_depends_on(project: Project, case: Stale) -> None:
     set_up(project, case)
-    project.run(*MODELS, *case.options).assert_outcomes(passed=1, deselected=11)
+    assert_kept(project.run(*MODELS, *case.options))
     write(project, case.changes)
     options = case.options if case.changed_options is None else case.changed_options
     project.run(*MODELS, *options).assert_outcomes(failed=1, deselected=11)
+
+
+def assert_kept(result: pytest.RunResult) -> None:
+    """Check that a run passed and that its cache was not switched off: nothing stale could come from that."""
+    result.assert_outcomes(passed=1, deselected=11)
+    assert "results are not kept" not in result.stdout.str()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "without"), [("", "extra_plugin", 1), ("extra_plugin", "", 2)], ids=["added", "dropped"]
+)
+def test_the_plugins_of_a_session_count(
+    project: Project, monkeypatch: pytest.MonkeyPatch, before: str, after: str, without: int
+) -> None:
+    plugins = "import os; pytest_plugins = os.environ['EXTRA_PLUGINS'].split()"
+    set_up(project, Stale("import shared; value = shared.value", imports=plugins))
+    write(project, {"shared.py": OTHER.format(without), "extra_plugin.py": SET_SHARED.format(3 - without)})
+    monkeypatch.setenv("EXTRA_PLUGINS", before)
+    assert_kept(project.run(*MODELS))
+    monkeypatch.setenv("EXTRA_PLUGINS", after)
+    project.run(*MODELS).assert_outcomes(failed=1, deselected=11)
 
 
 def test_pythonpath_of_the_environment_counts(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,16 +1,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
+import pytest
 from filelock import FileLock
 
 from projects import SET_UP, Project
-
-if TYPE_CHECKING:
-    import pytest
 
 MODELS = "--hierexport-models=my_model.py::build"
 SOME = ("-k", "MUST-002 or snapshot")
@@ -66,13 +66,55 @@ def test_a_change_of_an_own_exporter_exports_again(project: Project) -> None:
     assert project.builds == 2
 
 
-def test_run_survives_a_damaged_cache_and_replaces_the_entry(project: Project) -> None:
-    arguments = (MODELS, "--hierexport-cache=cache", *SOME)
-    project.run(*arguments)
-    for record in project.path.glob("cache/*/record.json"):
-        record.write_text("[1]")
+def results(cache: Path) -> list[Path]:
+    return [path for path in cache.iterdir() if path.is_dir()]
+
+
+def write_lists(cache: Path) -> None:
+    for file in cache.rglob("*.json"):
+        file.write_text("[1]")
+
+
+def nest_deeply(cache: Path) -> None:
+    for file in cache.rglob("*.json"):
+        file.write_text("[" * 10_000 + "]" * 10_000)
+
+
+def halve_models(cache: Path) -> None:
+    for model in cache.rglob("model.onnx"):
+        model.write_bytes(model.read_bytes()[: model.stat().st_size // 2])
+
+
+def remove_models(cache: Path) -> None:
+    for model in cache.rglob("model.onnx"):
+        model.unlink()
+
+
+def replace_by_files(cache: Path) -> None:
+    for result in results(cache):
+        shutil.rmtree(result)
+        result.write_text("a file")
+
+
+def replace_by_links(cache: Path) -> None:
+    for result in results(cache):
+        shutil.rmtree(result)
+        result.symlink_to("nowhere")
+
+
+@pytest.mark.parametrize(
+    "damage", [write_lists, nest_deeply, halve_models, remove_models, replace_by_files, replace_by_links]
+)
+def test_run_survives_a_damaged_cache_and_replaces_the_result(
+    project: Project, damage: Callable[[Path], object]
+) -> None:
+    arguments = (MODELS, "--hierexport-cache=cache", "-k", "MUST-002 or MUST-004")
+    assert project.run(*arguments).ret == 0
+    damage(project.path / "cache")
     for builds in (2, 2):
-        assert project.run(*arguments).ret == 0
+        result = project.run(*arguments)
+        assert result.ret == 0
+        assert "warning" not in result.stdout.str()
         assert project.builds == builds
 
 
@@ -101,9 +143,11 @@ def test_a_cache_that_cannot_be_written_is_one_warning(project: Project) -> None
 def test_a_plugin_that_came_before_the_recording_is_named(project: Project) -> None:
     project.write("early.py", "")
     project.write("pytest.ini", "[pytest]\npythonpath = .\n")
-    result = project.run(MODELS, "--hierexport-cache=cache", "-p", "early", *SOME)
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(["hierexport: warning: results are not kept *: early was loaded before *"])
+    for builds in (1, 2):
+        result = project.run(MODELS, "--hierexport-cache=cache", "-p", "early", *SOME)
+        assert result.ret == 0
+        result.stdout.fnmatch_lines(["hierexport: warning: results are not kept *: early was loaded before *"])
+        assert project.builds == builds
 
 
 def test_a_session_that_waits_for_another_says_so(project: Project) -> None:

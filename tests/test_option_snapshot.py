@@ -183,6 +183,82 @@ def test_an_orphan_is_named_with_the_command_that_removes_it(dropped: Project) -
     assert snapshots(dropped) == {"high.txt"}
 
 
+@pytest.fixture
+def unlisted(dropped: Project) -> Project:
+    """Give a project with an orphan that no list names, as before there were lists."""
+    (dropped.path / "__hierexport__" / ".hierexport.json").unlink(missing_ok=True)
+    return dropped
+
+
+KEEPS = (
+    "  to do  an update keeps __hierexport__/low.txt, because .hierexport.json does not name the selection: delete *"
+)
+
+
+def test_an_orphan_that_no_list_names_is_named(unlisted: Project) -> None:
+    result = unlisted.run("--hierexport-models=models.toml")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines([ORPHAN, KEEPS])
+    assert "remove their snapshots: pytest" not in result.stdout.str()
+
+
+def test_an_unlisted_orphan_fails_where_snapshots_are_required(unlisted: Project) -> None:
+    result = unlisted.run("--hierexport-models=models.toml", REQUIRE, "--hierexport-report=out.json")
+    assert (result.ret, result.parseoutcomes()) == (1, {"passed": 1})
+    assert json.loads((unlisted.path / "out.json").read_text())["orphaned_snapshots"] == ["__hierexport__/low.txt"]
+    (unlisted.path / "__hierexport__" / "low.txt").unlink()
+    assert unlisted.run("--hierexport-models=models.toml", REQUIRE).ret == 0
+
+
+def test_an_update_keeps_an_unlisted_orphan_and_names_it(unlisted: Project) -> None:
+    for _ in range(2):
+        result = unlisted.run("--hierexport-models=models.toml", "--snapshot-update", "-m", "hierexport")
+        assert snapshots(unlisted) == {"low.txt", "high.txt"}
+        result.stdout.fnmatch_lines([ORPHAN, KEEPS])
+
+
+def test_a_snapshot_copied_into_the_folder_is_named(dropped: Project) -> None:
+    dropped.run("--hierexport-models=models.toml", "--snapshot-update", "-m", "hierexport")
+    text = (dropped.path / "__hierexport__" / "high.txt").read_text()
+    dropped.write("__hierexport__/copied.txt", text)
+    result = dropped.run("--hierexport-models=models.toml", REQUIRE)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["snapshots of models that are gone: __hierexport__/copied.txt"])
+
+
+def test_an_unlisted_orphan_of_another_configuration_goes_with_its_update(unlisted: Project) -> None:
+    unlisted.write("other.ini", "[pytest]\nhierexport_models = other.toml\n")
+    unlisted.write("other.toml", "[models.low]\nmodel = 'my_model.py::build'\n")
+    assert unlisted.run("--hierexport-models=models.toml", REQUIRE).ret == 1
+    assert unlisted.run("-c", "other.ini", "--snapshot-update", "-m", "hierexport").ret == 0
+    assert unlisted.run("--hierexport-models=models.toml", "--snapshot-update", "-m", "hierexport").ret == 0
+    assert unlisted.run("--hierexport-models=models.toml", REQUIRE).ret == 0
+    assert snapshots(unlisted) == {"low.txt", "high.txt"}
+
+
+def test_an_orphan_whose_only_configuration_is_gone_is_removed(dropped: Project) -> None:
+    dropped.write("old.ini", "[pytest]\nhierexport_models = my_model.py::build\n")
+    assert dropped.run("-c", "old.ini", "--snapshot-update", "-m", "hierexport").ret == 0
+    arguments = ("--hierexport-models=models.toml", "-m", "hierexport", REQUIRE)
+    dropped.run(*arguments, "--snapshot-update")
+    assert snapshots(dropped) == {"high.txt", "build.txt"}
+    assert dropped.run(*arguments).ret == 0
+    (dropped.path / "old.ini").unlink()
+    assert dropped.run(*arguments).ret == 1
+    assert dropped.run(*arguments, "--snapshot-update").ret == 0
+    assert snapshots(dropped) == {"high.txt"}
+
+
+def test_an_orphan_is_named_beside_an_ini_without_models_of_its_own(dropped: Project) -> None:
+    ini = dropped.write("pytest.ini", "[pytest]\nhierexport_models = my_model.py::build, sub/models.toml\n")
+    dropped.write("sub/models.toml", ONE.replace("my_model.py", "../my_model.py"))
+    assert dropped.run("--snapshot-update", "-m", "hierexport").ret == 0
+    ini.write_text("[pytest]\nhierexport_models = sub/models.toml\n")
+    result = dropped.run(REQUIRE)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["snapshots of models that are gone: __hierexport__/build.txt"])
+
+
 def test_an_orphan_fails_a_complete_run_that_requires_snapshots(dropped: Project) -> None:
     reports = ("--hierexport-report=out.json", "--hierexport-report=out.html", "--hierexport-summary=out.md")
     result = dropped.run("--hierexport-models=models.toml", REQUIRE, *reports)
@@ -212,17 +288,24 @@ def test_a_model_that_is_there_fails_nothing(dropped: Project) -> None:
         ["--hierexport-models=models.toml", "--deselect", "models.toml::high::test_snapshot", "my_model.py"],
         ["--hierexport-models=models.toml", "--snapshot-disable-unused"],
         [MODELS, "-m", "hierexport"],
-        ["-c", "other.ini"],
     ],
-    ids=["filtered", "by id", "deselected", "unused are not asked for", "a factory", "another configuration"],
+    ids=["filtered", "by id", "deselected", "unused are not asked for", "a factory"],
 )
-def test_a_run_that_is_not_complete_names_no_orphan(dropped: Project, arguments: list[str]) -> None:
+@pytest.mark.parametrize("is_listed", [True, False], ids=["listed", "not listed"])
+def test_a_run_that_is_not_complete_names_no_orphan(dropped: Project, arguments: list[str], is_listed: bool) -> None:
     dropped.run(MODELS, "-k", "snapshot", "--snapshot-update")
-    if "other.ini" in arguments:
-        dropped.write("all.ini", "[pytest]\nhierexport_models = models.toml\n")
-        dropped.write("other.ini", "[pytest]\nhierexport_models = my_model.py::build\n")
+    if not is_listed:
+        (dropped.path / "__hierexport__" / ".hierexport.json").unlink(missing_ok=True)
     result = dropped.run(*arguments, REQUIRE)
     assert result.ret in {0, pytest.ExitCode.NO_TESTS_COLLECTED}
+    assert "that are gone" not in result.stdout.str()
+
+
+def test_a_complete_run_of_another_configuration_names_no_orphan(dropped: Project) -> None:
+    dropped.run(MODELS, "-k", "snapshot", "--snapshot-update")
+    dropped.write("other.ini", "[pytest]\nhierexport_models = my_model.py::build\n")
+    result = dropped.run("-c", "other.ini", REQUIRE)
+    assert result.ret == 0
     assert "that are gone" not in result.stdout.str()
 
 
@@ -243,7 +326,8 @@ def test_one_model_of_those_that_the_ini_states_is_no_complete_selection(two: Pr
 def test_an_update_leaves_text_files_that_are_no_snapshots(two: Project) -> None:
     notes = two.write("__hierexport__/notes.txt", "read me\n")
     unlisted = two.write("__hierexport__/unlisted.txt", "/Tower\n")
-    two.run("--hierexport-models=models.toml", "--snapshot-update", "-m", "hierexport")
+    result = two.run("--hierexport-models=models.toml", "--snapshot-update", "-m", "hierexport")
+    assert "that are gone" not in result.stdout.str()
     assert snapshots(two) == {"high.txt", "notes.txt", "unlisted.txt"}
     assert (notes.read_text(), unlisted.read_text()) == ("read me\n", "/Tower\n")
 

@@ -15,7 +15,7 @@ from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy, call_name
 from pytest_hierexport._errors import TagError
 from pytest_hierexport._pytest.extension import hierarchy_text
-from pytest_hierexport._snapshot import text
+from pytest_hierexport._snapshot import is_hierarchy, text
 from pytest_hierexport._snapshot.diff import diff, members
 
 
@@ -178,3 +178,39 @@ def test_a_file_without_tags_has_no_text(tmp_path: Path) -> None:
 def test_something_else_is_refused_by_its_type() -> None:
     with pytest.raises(TypeError, match="not int"):
         hierarchy_text(3)
+
+
+KEPT = Path(__file__).parents[1] / "__hierexport__"
+
+
+@pytest.mark.parametrize("file", sorted(KEPT.glob("*.txt")), ids=lambda file: file.stem)
+def test_a_snapshot_is_recognised_without_its_list(file: Path) -> None:
+    assert is_hierarchy(file)
+
+
+@pytest.mark.parametrize("above", ["Model", "odd name: x"])
+def test_any_text_of_a_hierarchy_is_recognised(tmp_path: Path, above: str) -> None:
+    made = attribution([("", 0, above, None), ("a", 0, "Sub", "")], {"n": "a"})
+    file = tmp_path / "any.txt"
+    file.write_text(text(made, {"n": "com.microsoft::Gelu", "m": "Add"}), encoding="utf-8")
+    assert is_hierarchy(file)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "notes: Add 1\n",
+        "/Tower\n",
+        "/home/me/model.onnx\n/home/me/data.csv\n",
+        "/Tower: Add 1\nread me\n",
+        "/Tower: see Add 1, below\n",
+        "/Tower/Block: Add 1\n",
+        "/Tower: Add 1\n\n",
+        "\udcff",
+    ],
+)
+def test_a_text_of_the_user_is_no_hierarchy(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "any.txt"
+    file.write_bytes(content.encode("utf-8", "surrogateescape"))
+    assert not is_hierarchy(file)

@@ -2,10 +2,13 @@
 
 Several selections may share a folder of snapshots: two configuration files, a manifest and a factory on the command
 line. The folder's list (see :mod:`pytest_hierexport._files.ownership`) names the selections that each snapshot was
-written for. A run judges its own selections alone, and only where it is complete:
+written for. Only a complete run that makes a selection in full finds orphans:
 
-    list:  bert.txt: a.ini     t5.txt: a.ini, b.ini     gpt.txt: b.ini
-    a.ini states no model any more:   bert.txt is an orphan;  t5.txt and gpt.txt stay
+    list:  bert.txt: a.ini     t5.txt: a.ini, b.ini     gpt.txt: b.ini     vit.txt: gone.ini     (swin.txt: not listed)
+    a.ini states no model any more:
+           bert.txt, vit.txt   orphans that an update removes: no selection that exists states them
+           swin.txt            an orphan that the user removes: another selection may state it
+           t5.txt, gpt.txt     no orphans: the snapshots of b.ini
 """
 
 from __future__ import annotations
@@ -25,9 +28,24 @@ if TYPE_CHECKING:
     from pytest_hierexport._cases import Case
     from pytest_hierexport._pytest.plan import Plan
 
-__all__ = ["find_orphans", "is_complete", "removes_orphans", "update_lists"]
+__all__ = ["Orphans", "find_orphans", "is_complete", "removes_orphans", "update_lists"]
 
 _CHECKED = frozenset({Status.PASSED, Status.FAILED})
+
+
+@dataclass(frozen=True)
+class Orphans:
+    """The orphans of a complete run."""
+
+    listed: tuple[Path, ...] = ()
+    """Those that an update removes."""
+    unlisted: tuple[Path, ...] = ()
+    """Those on no list, which only the user can assign to a selection or remove."""
+
+    @property
+    def files(self) -> list[Path]:
+        """All of them, sorted."""
+        return sorted((*self.listed, *self.unlisted))
 
 
 def is_complete(plan: Plan, results: Results) -> bool:
@@ -65,9 +83,11 @@ def update_lists(plan: Plan, results: Results, *, remove: bool) -> list[str]:
     return sorted(name for folder in folders for name in folder.update(passed))
 
 
-def find_orphans(plan: Plan) -> list[Path]:
+def find_orphans(plan: Plan) -> Orphans:
     """Return the orphans of a complete run."""
-    return sorted(file for folder in _folders(plan, whole=True) for file in folder.orphans())
+    folders = list(_folders(plan, whole=True))
+    listed = sorted(file for folder in folders for file in folder.listed())
+    return Orphans(tuple(listed), tuple(sorted(file for folder in folders for file in folder.unlisted())))
 
 
 @dataclass(frozen=True)
@@ -82,18 +102,27 @@ class _Folder:
     whole: frozenset[str]
     """The selections of which the run selects every model."""
 
-    def orphans(self) -> list[Path]:
-        """Return the snapshots of no case that were written for whole selections and for no other that still exists."""
+    def listed(self) -> list[Path]:
+        """Return the snapshots of no case that were written for no other selection that still exists."""
         from pytest_hierexport._snapshot import is_snapshot
 
-        listed = ownership.read_list(self.path)
-        gone = [name for name, owners in listed.items() if self.whole.intersection(owners) and not self._others(owners)]
-        return [self.path / name for name in gone if name not in self.cases and is_snapshot(self.path / name)]
+        listed = ownership.read_list(self.path) if self.whole else {}
+        gone = [name for name, owners in listed.items() if name not in self.cases and not self._others(owners)]
+        return [self.path / name for name in gone if is_snapshot(self.path / name)]
+
+    def unlisted(self) -> list[Path]:
+        """Return the files of no case that are on no list and hold a hierarchy."""
+        from pytest_hierexport._snapshot import is_hierarchy
+
+        known = {*ownership.read_list(self.path), *self.cases}
+        files = [file for file in self.path.glob("*.txt") if file.name not in known] if self.whole else []
+        return [file for file in files if not file.is_symlink() and is_hierarchy(file)]
 
     def update(self, passed: Iterable[str]) -> list[str]:
         """Remove orphans, write the list anew and return the names of the removed."""
-        removed = ownership.remove(self.path, [file.name for file in self.orphans()])
-        files = {name: self._others(owners) for name, owners in ownership.read_list(self.path).items()}
+        removed = ownership.remove(self.path, [file.name for file in self.listed()])
+        listed = ownership.read_list(self.path)
+        files = {name: self._others(owners) if self.whole else {*owners} for name, owners in listed.items()}
         for name, case in self.cases.items():
             if case.name in passed:
                 files[name] = {*files.get(name, ()), *self.selections[name]}
@@ -112,10 +141,12 @@ def _folders(plan: Plan, *, whole: bool) -> Iterator[_Folder]:
     from pytest_hierexport._pytest.extension import snapshot_file
 
     by_file = {snapshot_file(plan.anchor(case), case.name): case for case in plan.cases}
-    for folder in dict.fromkeys(file.parent for file in by_file):
+    complete = _whole(plan) if whole else []
+    beside = [snapshot_file(path, "any").parent for path in complete if isinstance(path, Path)]
+    for folder in dict.fromkeys([*(file.parent for file in by_file), *beside]):
         cases = {file.name: case for file, case in by_file.items() if file.parent == folder}
         selections = {name: _named(_selections_of(plan, case), folder) for name, case in cases.items()}
-        yield _Folder(folder, cases, selections, frozenset(_named(_whole(plan), folder) if whole else ()))
+        yield _Folder(folder, cases, selections, frozenset(_named(complete, folder)))
 
 
 def _named(selections: Iterable[Path | str], folder: Path) -> tuple[str, ...]:

@@ -8,10 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._cases.factories import line_of
+from pytest_hierexport._files.ownership import LIST
 from pytest_hierexport._pytest.messages import update_command
-from pytest_hierexport._pytest.orphans import find_orphans, is_complete, removes_orphans, update_lists
+from pytest_hierexport._pytest.orphans import Orphans, find_orphans, is_complete, removes_orphans, update_lists
 from pytest_hierexport._pytest.outputs import write_output
-from pytest_hierexport._report.results import SNAPSHOT, Check, Model, Results, RuleText, Status, warnings_of
+from pytest_hierexport._report.results import (
+    SNAPSHOT,
+    Check,
+    Model,
+    Results,
+    RuleText,
+    Status,
+    first_names,
+    warnings_of,
+)
 from pytest_hierexport._text import one_line
 
 if TYPE_CHECKING:
@@ -41,7 +51,7 @@ class Summary:
     """Failures of the run outside its checks, such as a report that was not written."""
     checks: dict[str, dict[str, Check]] = field(default_factory=dict)
     """By model and check."""
-    orphans: list[Path] = field(default_factory=list)
+    orphans: Orphans = field(default_factory=Orphans)
     """The snapshots of models that are gone and were not removed."""
     removed: list[str] = field(default_factory=list)
     written: list[Path] = field(default_factory=list)
@@ -49,7 +59,7 @@ class Summary:
     @property
     def fails(self) -> bool:
         """Whether the run fails for orphans although every check passed."""
-        return bool(self.orphans and self.run.plan.settings.chosen.require_snapshots)
+        return bool(self.orphans.files and self.run.plan.settings.chosen.require_snapshots)
 
     def add(self, report: pytest.TestReport) -> None:
         """Record a report; the worst phase of a check counts."""
@@ -79,7 +89,7 @@ class Summary:
         complete = is_complete(plan, results)
         try:
             self.removed = update_lists(plan, results, remove=complete and removes_orphans(plan, results))
-            self.orphans = find_orphans(plan) if complete else []
+            self.orphans = find_orphans(plan) if complete else Orphans()
         except OSError as error:
             self.warnings.append(f"the list of snapshots was not written: {error}")
 
@@ -107,9 +117,8 @@ class Summary:
             yield line, {}
         for line in warnings_of(results):
             yield line, {"red": True, "bold": True}
-        if self.orphans:
-            command = update_command(self.run.plan)
-            yield f"  to do  where they are gone for good, remove their snapshots: {command}", {"red": self.fails}
+        for line in self._orphans_to_do():
+            yield f"  to do  {line}", {"red": self.fails}
         snapshots = (model.checks.get(SNAPSHOT) for model in results.models)
         for reason in sorted({check.message for check in snapshots if check and check.status is Status.SKIPPED}):
             yield reason, {}
@@ -123,11 +132,22 @@ class Summary:
             for line in error_commands(results):
                 yield line, {}
 
+    def _orphans_to_do(self) -> Iterator[str]:
+        plan = self.run.plan
+        if self.orphans.listed:
+            yield f"where they are gone for good, remove their snapshots: {update_command(plan)}"
+        if self.orphans.unlisted:
+            names = first_names([_relative(file, plan.config.rootpath) for file in self.orphans.unlisted])
+            yield (
+                f"an update keeps {names}, because {LIST} does not name the selection: delete what no configuration "
+                "selects, and update the rest with the configuration that selects it"
+            )
+
     def _results(self) -> Results:
         """Return the results so far."""
         plan = self.run.plan
         rules = tuple(RuleText(rule.id, rule.promise, rule.cardinal) for rule in plan.rules)
-        orphans = tuple(_relative(file, plan.config.rootpath) for file in self.orphans)
+        orphans = tuple(_relative(file, plan.config.rootpath) for file in self.orphans.files)
         return Results(rules, tuple(self._model(case) for case in plan.cases), orphans)
 
     def _model(self, case: Case) -> Model:

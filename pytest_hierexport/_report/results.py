@@ -7,7 +7,18 @@ from dataclasses import dataclass, field
 from enum import Enum
 from textwrap import shorten
 
-__all__ = ["SNAPSHOT", "Check", "Model", "Results", "RuleText", "Status", "cardinal_line", "remarks_of", "warnings_of"]
+__all__ = [
+    "SNAPSHOT",
+    "Check",
+    "Model",
+    "Results",
+    "RuleText",
+    "Status",
+    "cardinal_line",
+    "first_names",
+    "remarks_of",
+    "warnings_of",
+]
 
 SNAPSHOT = "snapshot"
 """The name of the check that is no rule."""
@@ -124,14 +135,18 @@ def cardinal_line(results: Results) -> str:
 def _listed(names: Sequence[str], total: int) -> str:
     if len(names) == total and total > _MOST:
         return f"all {total} models"
+    return first_names(names)
+
+
+def first_names(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
     return ", ".join(names[:_MOST]) + (f" and {len(names) - _MOST} more" if len(names) > _MOST else "")
 
 
 def remarks_of(results: Results) -> list[str]:
     """Return the lines below the table: notes on exports, cardinal rules that did not run, orphaned snapshots."""
     notes = [_line(model, note) for model in results.models for note in (*model.notes, *_skipped(results, model))]
-    orphans = _listed(results.orphans, len(results.models) + _MOST)
-    gone = f"snapshots of models that are gone: {orphans}" if orphans else ""
+    gone = f"snapshots of models that are gone: {first_names(results.orphans)}" if results.orphans else ""
     return [*notes, *filter(None, (cardinal_line(results), gone))]
 
 

@@ -7,6 +7,7 @@ The text has no node name, version, path or weight, so it changes only with the 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,11 +18,12 @@ from pytest_hierexport._errors import TagError
 from pytest_hierexport._snapshot.folding import Segment, fold
 from pytest_hierexport._text import one_line
 
-__all__ = ["is_snapshot", "text"]
+__all__ = ["is_hierarchy", "is_snapshot", "text"]
 
 UNTAGGED = "(untagged)"
 # A snapshot with the conflict markers of a merge is one still: an update resolves the conflict.
 _LINE_STARTS = ("/", UNTAGGED, "<<<<<<< ", "||||||| ", "=======", ">>>>>>> ")
+_LINE = re.compile(r"(?P<tag>/.*?|\(untagged\))(?: ×\d+)?(?P<operators>: \S+ \d+(?:, \S+ \d+)*)?")
 
 _DEEPEST = 300
 """Folding is recursive. Modules nest no deeper than this: Python allows 1,000 frames, and each call takes three."""
@@ -34,6 +36,18 @@ def is_snapshot(path: Path) -> bool:
     except (OSError, ValueError):
         return False
     return all(line.startswith(_LINE_STARTS) for line in lines)
+
+
+def is_hierarchy(path: Path) -> bool:
+    """Whether a file holds a whole hierarchy: each module below the one that called it, at least one with operators."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return False
+    matches = [match for match in map(_LINE.fullmatch, lines) if match]
+    tags = {"", *(match["tag"] for match in matches)}
+    connected = all(match["tag"].rpartition("/")[0] in tags for match in matches)
+    return connected and len(matches) == len(lines) and any(match["operators"] for match in matches)
 
 
 def text(attribution: Attribution, operators: Mapping[str, str]) -> str:

@@ -1,0 +1,164 @@
+"""Faults that users met, tried as they met them: through pytest, the command line and public names alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from transformers import PretrainedConfig, PreTrainedModel
+from transformers.exporters import exporter_onnx
+
+import pytest_hierexport
+from projects import Project
+from pytest_hierexport import ExportError, cli, export
+
+X = torch.linspace(-1, 1, 8).reshape(2, 4)
+ANY_MODEL = "--hierexport-models=my_model.py::build"
+
+COMPILED = """
+import torch
+from my_model import Tower
+
+INPUTS = (torch.ones(2, 4),)
+
+def traced():
+    return torch.jit.trace(Tower().eval(), INPUTS), INPUTS
+
+def scripted():
+    return torch.jit.script(Tower().eval()), INPUTS
+
+def program():
+    return torch.export.export(Tower().eval(), INPUTS), INPUTS
+"""
+
+EXPORTER = """
+import pytest_hierexport
+import neighbour
+
+def export(model, args, kwargs, path):
+    pytest_hierexport.export(model, args, kwargs, path)
+
+def unused(y):
+    return {unused}
+"""
+
+NEIGHBOUR = """
+def is_block(module):
+    return type(module).__name__ == "Block"
+"""
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.lin(x))
+
+
+class Net(nn.Module):
+    """Two lists of blocks of one class."""
+
+    def __init__(self, encoders: int, decoders: int) -> None:
+        super().__init__()
+        self.encoder = nn.ModuleList(Block() for _ in range(encoders))
+        self.decoder = nn.ModuleList(Block() for _ in range(decoders))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for block in (*self.encoder, *self.decoder):
+            x = block(x)
+        return x
+
+
+class Branching(PreTrainedModel):
+    """A model of transformers that dynamo cannot capture."""
+
+    config_class = PretrainedConfig
+
+    def __init__(self) -> None:
+        super().__init__(PretrainedConfig())
+        self.lin = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.lin(x) if x.sum() > 0 else x
+
+
+class Tied(nn.Module):
+    """Two linear modules with one weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = Block(), Block()
+        self.two.lin.weight = self.one.lin.weight
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.two(self.one(x))
+
+
+@pytest.mark.parametrize(("before", "after"), [((2, 3), (3, 3)), ((3, 2), (3, 3)), ((2, 2), (1, 2))])
+def test_no_tag_moves_to_another_layer(before: tuple[int, int], after: tuple[int, int]) -> None:
+    old, new = paths_by_tag(*before), paths_by_tag(*after)
+    moved = {tag: (old[tag], new[tag]) for tag in old.keys() & new.keys() if old[tag] != new[tag]}
+    assert not [tag for tag, (path, _) in moved.items() if path in new.values()]
+
+
+def paths_by_tag(encoders: int, decoders: int) -> dict[str, str]:
+    hierarchy = export(Net(encoders, decoders).eval(), (X,)).attribution.hierarchy
+    return {hierarchy.tag(name): name for name in hierarchy if hierarchy.is_kept(name)}
+
+
+@pytest.mark.parametrize("name", pytest_hierexport.__all__)
+def test_a_public_name_is_no_module_however_often_imported(name: str) -> None:
+    look_up = f"from pytest_hierexport import {name} as"
+    code = f"import types\n{look_up} one\n{look_up} two\nassert one is two\nassert type(one) is not types.ModuleType"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("factory", ["traced", "scripted", "program"])
+def test_a_compiled_model_of_a_factory_is_refused_in_words(project: Project, factory: str) -> None:
+    project.write("compiled.py", COMPILED)
+    result = project.run(f"--hierexport-models=compiled.py::{factory}", "-k", "MUST-002", "-W", "ignore")
+    assert result.parseoutcomes()["failed"] == 1
+    (found,) = {line for line in result.outlines if line.startswith("  found ")}
+    assert "TorchScript compiled the model" in found or "a program has no modules" in found
+    assert "Error: " not in found
+
+
+def test_a_fault_of_ours_is_no_reason_for_another_capture(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exporter_onnx.OnnxExporter, "export", lambda *_, **__: object())
+    model: nn.Module = Branching().eval()  # type: ignore[no-untyped-call]
+    with pytest.raises(ExportError, match="a fault of its own: AttributeError"):
+        export(model, (X,))
+
+
+def with_exporter(project: Project, unused: str) -> pytest.RunResult:
+    """Check an exporter that is installed beside another package."""
+    project.write("site-packages/mine/__init__.py", "")
+    project.write("site-packages/mine/exporter.py", EXPORTER.format(unused=unused))
+    project.write("site-packages/neighbour/__init__.py", NEIGHBOUR)
+    own = ("-o", "pythonpath=site-packages", "--hierexport-exporter=mine.exporter:export")
+    return project.run(ANY_MODEL, *own, "-k", "MUST-001")
+
+
+def test_packages_beside_an_installed_exporter_break_no_rule(project: Project) -> None:
+    assert with_exporter(project, "y").parseoutcomes() == {"passed": 1, "deselected": 10}
+
+
+def test_an_exporter_that_nests_too_deeply_is_told_so(project: Project) -> None:
+    result = with_exporter(project, " + ".join(["y"] * 900))
+    assert result.parseoutcomes()["failed"] == 1
+    result.stdout.fnmatch_lines(["*exporter.py*nest too deeply*"])
+    assert "RecursionError" not in result.stdout.str()
+
+
+def test_analyze_counts_a_shared_parameter_once(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    path = project.path / "model.onnx"
+    model = Tied().eval()
+    export(model, (X,), path=path)
+    assert cli.main(["analyze", str(path), "--json"]) == 0
+    assert f": {sum(parameter.numel() for parameter in model.parameters())}" in capsys.readouterr().out
