@@ -107,12 +107,9 @@ def _refuse_options(exporter: str, options: argparse.Namespace) -> None:
 
 def _stated(options: argparse.Namespace) -> dict[str, Any]:
     """Return the options of an export that differ from their defaults."""
-    stated: dict[str, Any] = {} if options.tags == "both" else {"tags": options.tags}
-    if options.no_optimize:
-        stated["optimize"] = False
-    if options.external_data is not None:
-        stated["external_data"] = options.external_data
-    return stated
+    stated = {"tags": options.tags, "optimize": not options.no_optimize, "external_data": options.external_data}
+    defaults = {"tags": "both", "optimize": True, "external_data": None}
+    return {name: value for name, value in stated.items() if value != defaults[name]}
 
 
 def _show(exported: Export, path: Path) -> None:
