@@ -150,17 +150,13 @@ def in_words(error: BaseException) -> str:
 
 def _place(error: BaseException) -> str:
     """Return the innermost line of the user's code; the empty text where only exporters' code ran."""
-    folders = [_folder(name) for name in _MACHINERY]
+    files = (getattr(sys.modules.get(name), "__file__", None) for name in _MACHINERY)
+    folders = [Path(file).parent for file in files if file is not None]
     package = Path(__file__).parent
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         file = Path(frame.filename)
         if package in file.parents:
             break
-        if file.is_absolute() and not any(folder in file.parents for folder in folders if folder is not None):
+        if file.is_absolute() and not any(folder in file.parents for folder in folders):
             return f" ({file.name}, line {frame.lineno})"
     return ""
-
-
-def _folder(package: str) -> Path | None:
-    file = getattr(sys.modules.get(package), "__file__", None)
-    return None if file is None else Path(file).parent
