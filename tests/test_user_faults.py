@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import signal
 import subprocess
 import sys
+import time
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from onnx import TensorProto, helper
 from torch import nn
 from transformers import PretrainedConfig, PreTrainedModel
 from transformers.exporters import exporter_onnx
@@ -162,3 +168,57 @@ def test_analyze_counts_a_shared_parameter_once(project: Project, capsys: pytest
     export(model, (X,), path=path)
     assert cli.main(["analyze", str(path), "--json"]) == 0
     assert f": {sum(parameter.numel() for parameter in model.parameters())}" in capsys.readouterr().out
+
+
+def write_hostile(path: Path, depth: int, operator: str) -> str:
+    """Write a file of one node and a chain of calls, each made by the one before; return the path."""
+    names = ["", *(f"call{i}" for i in range(depth))]
+    calls = {"": [None, "m.Net"], **{name: [caller, "m.Block"] for caller, name in pairwise(names)}}
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("x", "y")]
+    node = helper.make_node(operator, ["x"], ["y"])
+    model = helper.make_model(helper.make_graph([node], "g", values[:1], values[1:]), ir_version=10)
+    model.metadata_props.add(key="hierexport.format", value="1")
+    model.metadata_props.add(key="hierexport.calls", value=json.dumps(calls))
+    model.graph.node[0].metadata_props.add(key="hierexport.tag", value="/Net")
+    model.graph.node[0].metadata_props.add(key="hierexport.origins", value='[["","traced"]]')
+    path.write_bytes(model.SerializeToString())
+    return str(path)
+
+
+@pytest.mark.parametrize("depth", [1_200, 20_000])
+def test_analyze_takes_calls_of_any_depth(tmp_path: Path, depth: int, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_hostile(tmp_path / "model.onnx", depth, "Neg")
+    assert cli.main(["analyze", path]) == 0
+    assert "Net" in capsys.readouterr().out
+
+
+def test_an_operator_reaches_the_terminal_without_its_escapes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_hostile(tmp_path / "\x1b[31mmodel.onnx", 0, "\x1b[31mNeg")
+    assert cli.main(["analyze", path]) == 0
+    assert "\x1b" not in capsys.readouterr().out
+
+
+WAITS = """
+import time
+from pathlib import Path
+
+def build():
+    Path(__file__).with_name("waits").touch()
+    time.sleep(600)
+"""
+
+
+def test_sigterm_leaves_nothing_in_the_temporary_folder(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.write("waits.py", WAITS)
+    temporary = project.path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--hierexport-models=waits.py::build"]
+    with subprocess.Popen(command, cwd=project.path, stdout=subprocess.DEVNULL) as process:
+        while not (project.path / "waits").exists() and process.poll() is None:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(300) == 128 + signal.SIGTERM
+    assert not list(temporary.glob("hierexport*"))
