@@ -105,7 +105,7 @@ class Tied(nn.Module):
         return self.two(self.one(x))
 
 
-@pytest.mark.parametrize(("before", "after"), [((2, 3), (3, 3)), ((3, 2), (3, 3)), ((2, 2), (1, 2))])
+@pytest.mark.parametrize(("before", "after"), [((2, 3), (3, 3)), ((1, 2), (2, 2))])
 def test_no_tag_moves_to_another_layer(before: tuple[int, int], after: tuple[int, int]) -> None:
     old, new = paths_by_tag(*before), paths_by_tag(*after)
     moved = {tag: (old[tag], new[tag]) for tag in old.keys() & new.keys() if old[tag] != new[tag]}
