@@ -163,7 +163,7 @@ def test_keeping_replaces_a_damaged_result_of_the_same_name(cache: Cache, damage
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_damage_that_cannot_be_replaced_is_a_miss_and_one_warning(
+def test_irreplaceable_damage_is_a_miss_and_one_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Damage
 ) -> None:
     warnings: list[str] = []

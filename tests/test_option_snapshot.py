@@ -249,7 +249,7 @@ def test_an_orphan_whose_only_configuration_is_gone_is_removed(dropped: Project)
     assert snapshots(dropped) == {"high.txt"}
 
 
-def test_an_orphan_is_named_beside_an_ini_without_models_of_its_own(dropped: Project) -> None:
+def test_an_ini_without_own_models_still_names_its_orphans(dropped: Project) -> None:
     ini = dropped.write("pytest.ini", "[pytest]\nhierexport_models = my_model.py::build, sub/models.toml\n")
     dropped.write("sub/models.toml", ONE.replace("my_model.py", "../my_model.py"))
     assert dropped.run("--snapshot-update", "-m", "hierexport").ret == 0
