@@ -12,6 +12,7 @@ from torch import nn
 from pytest_hierexport import export
 from pytest_hierexport._cases import Example
 from pytest_hierexport._cases.weights import randomise
+from pytest_hierexport._export.dynamo.trial_run import contents_of
 from pytest_hierexport._export.result import Export
 from pytest_hierexport._proof import prove
 
@@ -240,3 +241,16 @@ class Weighted(nn.Module):
 @pytest.mark.parametrize("first", [Chosen, Weighted])
 def test_a_call_behind_what_cannot_be_computed_on_random_numbers_is_found_all_the_same(first: type[nn.Module]) -> None:
     assert len(owned(proven(after_dead(LINEAR, LINEAR, first())), "dead")) == 2
+
+
+def test_uninitialised_memory_has_the_same_contents_in_every_run() -> None:
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    empty = graph.call_function(torch.ops.aten.new_empty.default, (x, [4096]))
+    x.meta["val"] = empty.meta["val"] = torch.zeros(4096)
+    contents = set()
+    for i in range(8):
+        torch.full((4096,), float(i))  # leaves its number in memory
+        contents.add(contents_of(graph, {empty})[empty])
+    assert len(contents) == 1
+    assert not torch.are_deterministic_algorithms_enabled()

@@ -43,7 +43,7 @@ def calls_on(function: F) -> F:
 
 def is_fault(error: BaseException) -> bool:
     """Whether this package raised an error or one of its causes."""
-    return any(_place(link) is not None for link in chain(error))
+    return any(_place(link) for link in chain(error))
 
 
 def fault_in(error: Exception, task: str) -> ExportError | None:
@@ -53,25 +53,22 @@ def fault_in(error: Exception, task: str) -> ExportError | None:
         error: What came out of a capture.
         task: What this package was doing: `to capture Tower by dynamo`.
     """
-    for link in chain(error):
-        place = _place(link)
-        if place is not None:
-            return ExportError(
-                f"pytest-hierexport {task}",
-                found=f"a fault of its own: {in_words(link)} ({place})",
-                do="report it with this message and the versions of torch and transformers, and name another exporter "
-                "until it is fixed",
-            )
-    return None
-
-
-def _place(error: BaseException) -> str | None:
-    """Return the line of ours that raised an error; None where it is not ours."""
-    if isinstance(error, _ENVIRONMENT):
+    link = next(filter(_place, chain(error)), None)
+    if link is None:
         return None
+    return ExportError(
+        f"pytest-hierexport {task}",
+        found=f"a fault of its own: {in_words(link)} ({_place(link)})",
+        do="report it with this message and the versions of torch and transformers, and name another exporter "
+        "until it is fixed",
+    )
+
+
+def _place(error: BaseException) -> str:
+    """Return the line of ours that raised an error; the empty text where it is not ours."""
     frames = [(frame, line) for frame, line in walk_tb(error.__traceback__) if not _is_of_python(frame)]
-    if not frames or not _is_ours(frames[-1][0]):
-        return None
+    if isinstance(error, _ENVIRONMENT) or not frames or not _is_ours(frames[-1][0]):
+        return ""
     frame, line = frames[-1]
     return f"{Path(frame.f_code.co_filename).name}, line {line}"
 

@@ -64,21 +64,16 @@ def _call_of_neighbours(node: Node, flat: Flat, nodes: Mapping[Node, Origins], h
 
 
 def _initializers(capture: Capture, hierarchy: Hierarchy, nodes: Mapping[Node, Origins]) -> dict[str, Origins]:
-    called = _first_calls(hierarchy)
+    called: dict[str, str] = {}
+    for call in hierarchy.values():
+        called.setdefault(call.path, call.name)
     origins: dict[str, Origins] = {}
     for name, value in capture.before.initializers.items():
         owners = [_owner(path, called) for path in capture.owners.get(name, ())]
         if not owners:
             owners = [nodes[consumer][0].call for consumer in capture.before.consumers.get(value, ())]
-        origins[name] = order_origins(hierarchy, (Origin(call, Evidence.TRACED) for call in owners or [ROOT]))
+        origins[name] = order_origins(hierarchy, (Origin(owner, Evidence.TRACED) for owner in owners or [ROOT]))
     return origins
-
-
-def _first_calls(hierarchy: Hierarchy) -> dict[str, str]:
-    first: dict[str, str] = {}
-    for name, call in hierarchy.items():
-        first.setdefault(call.path, name)
-    return first
 
 
 def _owner(path: str, called: Mapping[str, str]) -> str:

@@ -65,22 +65,20 @@ def _live(graph: torch.fx.Graph) -> set[torch.fx.Node]:
 
 
 def _note(graph: torch.fx.Graph, dropped: list[torch.fx.Node], live: set[torch.fx.Node]) -> None:
-    tensors = {node: kind for node in dropped if (kind := _kind(node)) is not None}
-    if not tensors:
+    kinds = {node: kind for node in dropped if (kind := _kind(node)) is not None}
+    if not kinds:
         return
     sources = _sources(graph)
-    signatures = {node: (sources[node], kind) for node, kind in tensors.items() if sources[node]}
-    wanted = set(signatures.values())
-    rivals = [node for node in live if (sources[node], _kind(node)) in wanted] if wanted else []
-    if not rivals:
+    wanted = {(sources[node], kind) for node, kind in kinds.items() if sources[node]}
+    rivals = {node: signature for node in live if (signature := (sources[node], _kind(node))) in wanted}
+    found = set(rivals.values())
+    lost = [node for node, kind in kinds.items() if (sources[node], kind) in found]
+    if not lost:
         return
-    found = {(sources[node], _kind(node)) for node in rivals}
-    lost = [node for node, signature in signatures.items() if signature in found]
-    asked = {*lost, *rivals}
-    contents = contents_of(graph, asked)
+    contents = contents_of(graph, {*lost, *rivals})
     survivors: dict[Hashable, torch.fx.Node] = {}
     for node in reversed(graph.nodes):
-        if node in asked and node in live and node in contents:
+        if node in rivals and node in contents:
             survivors.update(dict.fromkeys(_keys(node, contents), node))
     noted: set[tuple[torch.fx.Node, torch.fx.Node]] = set()
     for node in (node for node in lost if node in contents):
@@ -97,7 +95,7 @@ def _survivor(
     survivors: Mapping[Hashable, torch.fx.Node],
 ) -> torch.fx.Node | None:
     """Return the node that stays for a dropped one: the first of those with the closest key."""
-    keys = list(_keys(node, contents))
+    keys = _keys(node, contents)
     if survivors.keys().isdisjoint(keys):
         return None
     above = needed_for(graph, {node}) - {node}
@@ -141,12 +139,10 @@ def _copy_stacks(node: torch.fx.Node, survivor: torch.fx.Node) -> None:
     survivor.meta[_CUSTOM] = custom
 
 
-def _keys(node: torch.fx.Node, contents: Mapping[torch.fx.Node, Hashable]) -> Iterator[tuple[Hashable, ...]]:
-    """Yield the keys that equal nodes share with a node, the closest first: contents, operator, inputs."""
-    read = tuple(contents.get(source) for source in node.all_input_nodes)
-    yield contents[node], node.target, read
-    yield contents[node], node.target
-    yield (contents[node],)
+def _keys(node: torch.fx.Node, contents: Mapping[torch.fx.Node, Hashable]) -> tuple[tuple[Hashable, ...], ...]:
+    """Return the keys that equal nodes share with a node: contents, operator and inputs; the contents alone."""
+    inputs = tuple(contents.get(source) for source in node.all_input_nodes)
+    return (contents[node], node.target, inputs), (contents[node],)
 
 
 def _sources(graph: torch.fx.Graph) -> Mapping[torch.fx.Node, int]:

@@ -32,12 +32,26 @@ def contents_of(graph: torch.fx.Graph, asked: set[torch.fx.Node]) -> Mapping[tor
     if sum(size or 0 for size in sizes) > _MOST_NUMBERS:
         return {}
     contents: dict[torch.fx.Node, Hashable] = {}
-    with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad(), torch.random.fork_rng(devices=[]):
+    with contextlib.ExitStack() as stack:
+        for context in (torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad(), _memory_filled()):
+            stack.enter_context(context)
+        stack.enter_context(torch.random.fork_rng(devices=[]))
         for node, value in _run([node for node in graph.nodes if node in needed]):
             tensors = tensors_of(value)
             if tensors and all(map(_tells, tensors)):
                 contents[node] = tuple(map(_content, tensors))
     return contents
+
+
+@contextlib.contextmanager
+def _memory_filled() -> Iterator[None]:
+    """Have torch fill memory that an operator leaves as it is (`new_empty`): else each run finds other contents."""
+    mode = torch.get_deterministic_debug_mode()
+    torch.set_deterministic_debug_mode("warn")
+    try:
+        yield
+    finally:
+        torch.set_deterministic_debug_mode(mode)
 
 
 def needed_for(graph: torch.fx.Graph, asked: set[torch.fx.Node]) -> set[torch.fx.Node]:

@@ -29,7 +29,7 @@ _INPUTS = "prim::Param"
 
 @dataclass
 class Conversion:
-    """Sees the graph at the moments that matter."""
+    """Follows the conversion: wraps each of torch's functions that changes the graph."""
 
     trace: Trace = field(default_factory=Trace)
     """The observer of the calls."""
@@ -92,7 +92,7 @@ class Conversion:
         return run
 
     def _converting_function(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """A function of the user's own says itself what it becomes; torch gives its name and goes in order."""
+        """Follow functions of the user that state their own conversion: torch passes the name alone, in graph order."""
 
         def run(graph: torch._C.Graph, name: str, *args: Any) -> Any:
             self._settle(graph, self._last)
@@ -105,7 +105,7 @@ class Conversion:
         return run
 
     def _origins(self, node: Any) -> Origins:
-        """Return the calls of a node of the trace; one that torch makes while it converts another is that one's."""
+        """Return the calls of a node; of one that torch makes while it converts another, those of the other."""
         return self.trace.origins.get(number_of(node), self._within) if node.outputsSize() else self._within
 
     def _settle(self, graph: torch._C.Graph, origins: Origins) -> None:

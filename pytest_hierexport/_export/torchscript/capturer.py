@@ -60,7 +60,7 @@ def capture(request: Request) -> Capture:
     names = options.input_names or adapter.input_names or (adapter.places if options.dynamic_shapes else None)
     capture = in_parts(partial(_capture, request, adapter, instances, names))
     if names is None and len(capture.after.graph.inputs) < len(adapter.places):
-        # torch drops an input that nothing reads, and its own names do not say which.
+        # torch drops an unused input, and its own names do not say which.
         capture = in_parts(partial(_capture, request, adapter, instances, adapter.places))
     return capture
 
@@ -87,7 +87,7 @@ def _capture(request: Request, adapter: Adapter, instances: Instances, names: Se
 
 @contextlib.contextmanager
 def _values_read() -> Iterator[list[str]]:
-    """Collect the places where Python reads a tensor's value while it is traced, of which torch warns."""
+    """Collect the places where Python takes a tensor's value while it is traced, of which torch warns."""
     places: list[str] = []
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("ignore")

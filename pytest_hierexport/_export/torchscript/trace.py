@@ -1,9 +1,16 @@
-"""Finds the calls of every node of a trace.
+"""Finds the calls of every node of a trace by marks between the nodes.
 
-torch's own scopes tell neither the run of a module nor a call of its `forward`. So each beginning and end of a call
-puts a mark into the trace, which stands there until the trace is turned into ONNX: what lies between two marks is one
-call's, also what torch's passes put there. The marks are gone before the conversion begins, and the graph is the one
-that torch gives without them.
+torch's own scopes do not distinguish the runs of a module, and have no entry for a call of its `forward`. So a mark is
+put into the trace where a call begins and where it ends:
+
+    prim::Enter[hierexport=0]   # the root begins
+    %3 = aten::relu(%1)         # the root's
+    prim::Enter[hierexport=1]   # a call of `layer` begins
+    %4 = aten::linear(%3, %2)   # layer's
+    prim::Enter[hierexport=2]   # it ends: the root's again
+
+Nodes that torch's passes insert between two marks belong to the same call. The marks are removed before the trace is
+converted to ONNX, and the graph is the one that torch gives without them.
 """
 
 from __future__ import annotations
