@@ -92,17 +92,31 @@ def test_cached_tensors_are_inputs_and_new_ones_given() -> None:
     assert ran.number(X + 1) in ran.calls["inner"].given
 
 
-def test_attribute_set_during_run_is_put_back() -> None:
-    class Noting(nn.Module):
-        noted: torch.Tensor | None = None
+def test_attribute_set_during_run_is_input_constant_buffer_is_not() -> None:
+    class Holder(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Buffer(torch.tensor([5.0, 6.0]))
+            self.noted: torch.Tensor | None = None
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            self.noted = x * 7
-            return x
+            assert self.noted is not None
+            return x + self.table + self.noted
 
-    model = Noting()
-    run(model, X)
-    assert model.noted is None
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.holder = Holder()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.holder.noted = x * 7
+            out: torch.Tensor = self.holder(x)
+            return out
+
+    model = Model()
+    ran = run(model, X)
+    assert ran.took("holder") == {"[0][0]", "captured noted"}
+    assert model.holder.noted is None
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -68,11 +68,11 @@ class EagerCall:
     in_body: bool
     """Whether a branch or a loop made it that torch captures as one operator."""
     inputs: dict[int, str]
-    """Tensors and numbers among arguments, inside objects and caches, on entry."""
+    """Tensors and numbers among arguments, inside objects and caches, and captured attributes, on entry."""
     returned: dict[int, str]
     """Tensors that the call returned. The graph need not have the numbers that it returned: most stay in Python."""
     effects: frozenset[int]
-    """Tensors in arguments and caches when the call ended, and the numbers that it returned."""
+    """Tensors in arguments, caches and captured attributes when the call ended, and the numbers that it returned."""
     settings: AbstractSet[int] = frozenset()
     """The inputs that are Python numbers alone. A fusion cannot remove them: otherwise a flag that the call was given
     would excuse a wrong tag (a counterexample of MUST-007)."""
@@ -89,8 +89,9 @@ def run_eager(example: Runnable, hierarchy: Hierarchy, values: Values, mode: Mod
     Returns:
         The calls in the order in which they ended.
     """
-    watcher = _Watcher(values)
-    recorder = CallRecorder(Instances(example.model), known=hierarchy, observer=watcher)
+    instances = Instances(example.model)
+    watcher = _Watcher(instances, values)
+    recorder = CallRecorder(instances, known=hierarchy, observer=watcher)
     with watcher.watching_bodies(), recorder.listening():
         run_model(example, mode)
     return watcher.calls
@@ -142,13 +143,23 @@ def _reported(mode: Mode) -> Iterator[None]:
 class _Watcher:
     """Takes the fingerprints while the model runs: a tensor may be changed in place right afterwards."""
 
+    instances: Instances
     values: Values
     calls: list[EagerCall] = field(default_factory=list)
     _begun: int = 0
     _bodies: int = 0
     _open: dict[str, tuple[EagerCall, Any]] = field(default_factory=dict)
     _seen: Any = field(default_factory=WeakIdKeyDictionary)
-    """The version of each tensor, which torch counts up with each write, and the numbers of its value."""
+    """The version of each tensor and the numbers of its value."""
+    _unchanged: Any = field(default_factory=WeakIdKeyDictionary)
+    """The version of each tensor that a module held before the run."""
+    _below: dict[str, list[torch.nn.Module]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for module in self.instances.root.modules():
+            below = list(module.modules())
+            self._below.update((path, below) for path in self.instances.paths(module))
+            self._unchanged.update((tensor, _version(tensor)) for _, tensor in _held(module))
 
     @contextmanager
     def watching_bodies(self) -> Iterator[None]:
@@ -168,23 +179,36 @@ class _Watcher:
 
     def entered(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Record the inputs of a call."""
-        inputs, tensors = self._numbers_of((args, kwargs))
-        seen = EagerCall(call, self._begun, self._bodies > 0, inputs, {}, frozenset(), inputs.keys() - tensors.keys())
+        inputs, tensors = self._numbers_of(walk((args, kwargs)))
+        captured, _ = self._numbers_of(self._captured(call.path))
+        settings = inputs.keys() - tensors.keys() - captured.keys()
+        seen = EagerCall(call, self._begun, self._bodies > 0, inputs | captured, {}, frozenset(), settings)
         self._open[call.name] = seen, (args, kwargs)
         self._begun += 1
 
     def left(self, call: Call, output: Any) -> None:
         """Record the outputs of a call."""
         seen, holders = self._open.pop(call.name)
-        numbers, returned = self._numbers_of(output)
-        effects = frozenset((*numbers, *self._numbers_of(holders)[1]))
-        self.calls.append(replace(seen, returned=returned, effects=effects))
+        numbers, returned = self._numbers_of(walk(output))
+        _, kept = self._numbers_of(walk(holders))
+        captured, _ = self._numbers_of(self._captured(call.path))
+        self.calls.append(replace(seen, returned=returned, effects=frozenset((*numbers, *kept, *captured))))
 
-    def _numbers_of(self, holder: Any) -> tuple[dict[int, str], dict[int, str]]:
-        """Return the values that something holds, and the tensors among them, each with its place."""
+    def _captured(self, path: str) -> Iterator[tuple[str, torch.Tensor]]:
+        """Yield the tensors on a module or below it that this run has put there or changed.
+
+        One module may pass a tensor to another in an attribute, such as the weights of its attention.
+        """
+        for module in self._below[path]:
+            for name, tensor in _held(module):
+                if self._unchanged.get(tensor) != _version(tensor):
+                    yield f"captured {name}", tensor
+
+    def _numbers_of(self, found: Iterable[tuple[str, Any]]) -> tuple[dict[int, str], dict[int, str]]:
+        """Return the values of what was found, and of the tensors among it, each with its place."""
         all_of_them: dict[int, str] = {}
         tensors: dict[int, str] = {}
-        for label, part in walk(holder):
+        for label, part in found:
             for number in self._number(part):
                 all_of_them.setdefault(number, label)
                 if isinstance(part, torch.Tensor):
@@ -194,10 +218,28 @@ class _Watcher:
     def _number(self, part: Any) -> list[int]:
         if not isinstance(part, torch.Tensor):
             return [self.values.add(found) for found in fingerprints_of_number(part)]
-        version = None if part.is_inference() else part._version  # torch counts no versions in inference mode
+        version = _version(part)
         known, numbers = self._seen.get(part, (None, []))
         if known is None or known != version:
             found = fingerprint_of(part)
             numbers = [] if found is None else [self.values.add(found)]
             self._seen[part] = version, numbers
         return list(numbers)
+
+
+def _version(tensor: torch.Tensor) -> int | None:
+    """Return the number of writes to a tensor; None in inference mode, where torch does not count them."""
+    return None if tensor.is_inference() else tensor._version
+
+
+def _held(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the tensors among a module's buffers and plain attributes; parameters never depend on an input."""
+    attributes = {name: value for name, value in vars(module).items() if name not in _OWN}
+    for name, value in {**module._buffers, **attributes}.items():
+        if not isinstance(value, _SETTINGS):
+            yield from ((label, part) for label, part in walk(value, name) if isinstance(part, torch.Tensor))
+
+
+_SETTINGS = (str, bool, int, float, type(None))
+_OWN = frozenset(vars(torch.nn.Module()))
+"""The attributes of every `torch.nn.Module`: parameters, buffers, submodules, hooks, flags."""
