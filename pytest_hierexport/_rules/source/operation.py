@@ -84,6 +84,8 @@ class Operation:
             is_class = Kind.CLASS in join(base, evidence.from_identifier(of, loose=True)).kinds
             known = texts(*(name.rpartition(".")[2] for name in _class_names(base)))
             return known or (Value.of(Kind.CLASS_NAME) if is_class else NOTHING)
+        if not base and of.endswith("node"):
+            base = Value.of(Kind.NODE)
         is_text = bool(base.is_name or base.texts or base.has(Role.COLLECTION) or base.has(Role.PATTERN))
         if Kind.MODULE in base.kinds:
             self.decide(Check.ATTRIBUTE, Value.of(Kind.NAME), texts(attr))
@@ -150,7 +152,8 @@ class Operation:
 
     def _unknown(self, called: str) -> Value:
         """A function that cannot be seen: what it makes of a name may be one."""
-        named = evidence.from_identifier(called)
+        keys = self.arg(0).literals if called == "get" else ()
+        named = join(*map(evidence.from_identifier, (called, *keys)))
         if named or any(map(_NO_TEXT.fullmatch, evidence.tokens(called))):
             return named
         return Value.of(Kind.UNKNOWN) if any(arg.is_name for arg in self.args) else NOTHING

@@ -171,8 +171,12 @@ class Function(Thing):
 
     def called(self, node: ast.AST, args: Sequence[Value], keywords: Mapping[str, Value]) -> Value:
         """Bind arguments to its parameters at a call, and return what it returns."""
-        self.is_called = True
-        # Not `self.node`, which stands for callers outside the source.
+        # `function(*args)` tells nothing of what is passed, such as in a decorator.
+        is_forwarded = any(isinstance(arg, ast.Starred) for arg in getattr(node, "args", ()))
+        if not self.is_called and not is_forwarded:
+            # The node of the definition stands for callers outside the source, of which there are none.
+            self.is_called = True
+            self.scope.program.bodies.pop(self.activation(self.node))
         scope, positional = self.activation(node if self.is_small else self.node.args), self.positional
         for position, parameter in enumerate([*positional, *self.node.args.kwonlyargs]):
             name = parameter.arg
@@ -238,11 +242,11 @@ class Program:
     def passes(self) -> Iterator[tuple[Scope, Sequence[ast.stmt]]]:
         """Yield the statements of each scope until nothing more is learned from them."""
         while self.stale:
-            batch = [scope for scope in self.bodies if scope in self.stale]
+            batch = [(scope, body) for scope, body in self.bodies.items() if scope in self.stale]
             self.stale.clear()
-            for scope in batch:
+            for scope, body in batch:
                 self._current, self._decisions[scope] = scope, {}
-                yield scope, self.bodies[scope]
+                yield scope, body
 
     @property
     def decisions(self) -> list[Decision]:

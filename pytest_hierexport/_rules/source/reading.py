@@ -74,7 +74,6 @@ def _settle(program: Program) -> None:
 def _open(function: Function, *, is_entry: bool) -> None:
     """Let callers outside the source pass what the parameters' identifiers and annotations say."""
     if function.is_called and not is_entry:
-        function.scope.program.bodies.pop(function.activation(function.node))
         return
     scope, node, positional = function.activation(function.node), function.node, function.positional
     given = [Value.of(Kind.MODULE), NOTHING, NOTHING, NOTHING] if is_entry else []
@@ -149,12 +148,16 @@ def _import_from(node: ast.ImportFrom, scope: Scope) -> None:
 
 
 def _function(node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
-    for decorator in node.decorator_list:
-        read(decorator, scope)
-    scope.bind(node.name, define(node, scope))
+    _bind_decorated(node, define(node, scope), scope)
     first = node.args.args[0].annotation if node.args.args else None
     if first is not None and any(identifier(decorator) == "register" for decorator in node.decorator_list):
         Operation(scope, first).by_class(read(first, scope))
+
+
+def _bind_decorated(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, value: Value, scope: Scope) -> None:
+    scope.bind(node.name, value)
+    for decorator in node.decorator_list:
+        Operation(scope, decorator, [value]).call(read(decorator, scope))
 
 
 def _class(node: ast.ClassDef, scope: Scope) -> None:
@@ -166,7 +169,7 @@ def _class(node: ast.ClassDef, scope: Scope) -> None:
         lambda: Class(name=name, program=program, path=scope.path, outer=scope, node=node, instance=instance),
     )
     program.learn(instance, "__class__", Value.of(cls))
-    scope.bind(node.name, Value.of(cls))
+    _bind_decorated(node, Value.of(cls), scope)
     for base in join(*(read(base, scope) for base in node.bases)).things:
         if isinstance(base, Class) and base is not cls:
             program.learn(cls, BASES, Value.of(base))
