@@ -57,7 +57,8 @@ def _contains(op: Operation) -> Value:
 
 
 def _look_up(op: Operation) -> Value:
-    _contains(op)
+    if op.arg(0).has(Role.COLLECTION) or not op.arg(0).is_name:
+        _contains(op)
     found = [thing.get(VALUE) or Value.of(thing).each for thing in op.arg(0).things]
     return join(op.arg(0).piece, *found, *map(evidence.from_identifier, op.arg(1).literals), *op.args[2:3])
 

@@ -65,17 +65,19 @@ class Words:
         if check is Check.ATTRIBUTE:
             return None if constant in self.of_torch else self._whole(constant.casefold())
         found: _Found = None
+        # What may also be another text is compared with whole names alone.
+        is_piece = Kind.PIECE in kinds and Kind.UNKNOWN not in kinds
         if Kind.NAME in kinds:
-            found = self._in_name(constant.casefold(), check, is_piece=Kind.PIECE in kinds)
+            found = self._in_name(constant.casefold(), check, is_piece=is_piece)
         elif kinds <= {Kind.PIECE, Kind.UNKNOWN}:
             found = self._in_doubt(constant, check)
         if found is None and Kind.CLASS_NAME in kinds:
-            found = Words(self.classes)._in_name(constant.casefold(), check, is_piece=Kind.PIECE in kinds)
+            found = Words(self.classes)._in_name(constant.casefold(), check, is_piece=is_piece)
         return self._in_home(constant.casefold(), check) if found is None and Kind.HOME in kinds else found
 
     def _in_name(self, text: str, check: Check, *, is_piece: bool) -> _Found:
         if GAP in text:
-            return self._in_template(text)
+            return self._in_template(text, only_paths=check is Check.EQUAL)
         if check is Check.EQUAL:
             return self._whole(text) or (self._words.get(text) if is_piece else None)
         if check is Check.WITHIN:
@@ -84,7 +86,10 @@ class Words:
             ends = (text[match.end() :] for match in re.finditer("_", text))
             return _first(self._whole(end) for end in ends if len(end) > 3)
         if check is Check.PATTERN:
-            return _first(self._part(run, check) for run in re.findall(r"\w+", _NOT_LITERAL.sub(" ", text)))
+            runs = re.findall(r"\w+", _NOT_LITERAL.sub(" ", text))
+            return _first(
+                self._whole(r) or self._words.get(r) or (self._part(r, check) if len(r) > 4 else None) for r in runs
+            )
         return self._whole(text.strip("./")) or self._long_part(text, check) or self._part(text, check)
 
     def _whole(self, text: str) -> _Found:
@@ -119,14 +124,14 @@ class Words:
         reach = ((cls, cls.casefold().find(text)) for cls in sorted(self.classes))
         return _first((cls, "a class") for cls, at in reach if at >= 0 and at + len(text) > cls.rfind(".") + 1)
 
-    def _in_template(self, text: str, *, in_doubt: bool = False) -> _Found:
+    def _in_template(self, text: str, *, only_paths: bool) -> _Found:
         """The constant parts of a text with gaps: paths, whole names, or a word before a gap."""
         # What follows a gap at once is the end of some longer name.
         for part in re.split(f"(?<={GAP})", re.sub(rf"(?<={GAP})\w+", "", text)):
             bare = part.strip(f"{GAP}_")
             if len(re.findall(r"\w+", part)) > 1:
                 found = self._long_part(part.strip(GAP), Check.PART)
-            elif in_doubt or len(bare) < 3 or bare.strip("./") in self.of_torch:
+            elif (only_paths and not bare.isidentifier()) or len(bare) < 3 or bare.strip("./") in self.of_torch:
                 found = None
             else:
                 found = self._whole(bare.strip("./")) or (self._words.get(bare) if part.endswith(GAP) else None)
@@ -138,7 +143,7 @@ class Words:
         """For a text that may not be a name at all: whole classes and paths, and long words that are tested for."""
         text = constant.casefold()
         if GAP in text:
-            return self._in_template(text, in_doubt=True)
+            return self._in_template(text, only_paths=True) if len(re.findall(r"\w+", text)) > 1 else None
         if check in {Check.EQUAL, Check.WITHIN, Check.MEMBER}:
             name, kind = self._names.get(text, ("", ""))
             last = name.rpartition(".")[2]
