@@ -140,10 +140,10 @@ class Operation:
     def _instance(self, cls: Class) -> Value:
         if cls.get(ITEM):
             self.on(self.arg(0), cls.member("value")).run("eq")
-        makers = [thing for thing in cls.inherited("__init__").things if isinstance(thing, Function)]
-        for maker in makers:
-            maker.called(self.node, self.args, self.keywords)
-        given = {} if makers else {name: self.arg(position, name) for position, name in enumerate(cls.constants)}
+        initializers = [thing for thing in cls.inherited("__init__").things if isinstance(thing, Function)]
+        for initializer in initializers:
+            initializer.called(self.node, self.args, self.keywords)
+        given = {} if initializers else {name: self.arg(position, name) for position, name in enumerate(cls.constants)}
         for name, value in given.items():
             cls.program.learn(cls.instance, name, value)
         is_tuple = any(identifier(base) == "NamedTuple" for base in cls.node.bases)
