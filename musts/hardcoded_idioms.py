@@ -156,4 +156,76 @@ PAIRS = [
             return [n for n in graph.nodes if n.op == 'call_module' and n.target.count('.') == 1]
         """,
     ),
+    Pair(
+        "a registry that a decorator fills",
+        """
+        REGISTRY = {}
+        def register(name):
+            def wrap(cls):
+                REGISTRY[name] = cls
+                return cls
+            return wrap
+        @register('BertModel')
+        class Config:
+            pass
+        def export(model, args, kwargs, path):
+            return REGISTRY[type(model).__name__]()
+        """,
+        """
+        REGISTRY = {}
+        def register(name):
+            def wrap(cls):
+                REGISTRY[name] = cls
+                return cls
+            return wrap
+        @register('float32')
+        class Config:
+            pass
+        def export(model, args, kwargs, path):
+            return REGISTRY[str(args[0].dtype)]()
+        """,
+    ),
+    Pair(
+        "a table of a derived class",
+        """
+        class Base:
+            NAMES = ()
+            def pick(self, model):
+                return [n for n, _ in model.named_modules() if n.split('.')[-1] in self.NAMES]
+        class Mine(Base):
+            NAMES = ('query', 'value')
+        """,
+        """
+        class Base:
+            NAMES = ()
+            def pick(self, model):
+                return [n for n, _ in model.named_modules() if n.split('.')[-1] in self.NAMES]
+        class Mine(Base):
+            NAMES = ('0', '1')
+        """,
+    ),
+    Pair(
+        "a part of the model that is asked for",
+        """
+        def export(model, args, kwargs, path):
+            model.pooler = None
+            return model.encoder(*args)
+        """,
+        """
+        def export(model, args, kwargs, path):
+            model.eval()
+            return model(*args)
+        """,
+    ),
+    Pair(
+        "an input of an ONNX node",
+        """
+        def fuse(proto):
+            return [n for n in proto.graph.node if n.input[1] == 'encoder.layer.0.attention.dense.weight']
+        """,
+        """
+        def fuse(proto):
+            return [n for n in proto.graph.node if n.input[1] == 'value']
+        """,
+    ),
 ]

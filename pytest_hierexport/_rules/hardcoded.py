@@ -43,9 +43,8 @@ def violations(files: tuple[Path, ...], words: Words, entry: str = "") -> Iterat
     Raises:
         UsageError: A file cannot be read, or is no Python.
     """
-    for decision in decisions(files, entry):
-        for spelled in words.spelled(decision):
-            yield _violation(decision, spelled)
+    found = (_violation(decision, word) for decision in decisions(files, entry) for word in words.spelled(decision))
+    yield from dict.fromkeys(found)
 
 
 def exporter_sources(exported: ExportedCase) -> tuple[Path, ...]:

@@ -1,66 +1,67 @@
-"""What an expression may be, as far as it matters for names of a model."""
+"""What an expression may be: constant texts, kinds of what is not constant, and things with fields."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from itertools import islice, product
-from typing import TYPE_CHECKING, TypeAlias
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pytest_hierexport._rules.source.program import ClassInfo, FunctionInfo
-
-__all__ = [
-    "GAP",
-    "NOTHING",
-    "Dotted",
-    "Instance",
-    "Kind",
-    "Method",
-    "Partial",
-    "Ref",
-    "Value",
-    "compose",
-    "join",
-    "listed",
-    "mapped",
-    "of_kind",
-    "texts",
-    "words",
-]
+__all__ = ["COMPUTED", "GAP", "ITEM", "NOTHING", "VALUE", "Kind", "Role", "Thing", "Value", "compose", "join", "texts"]
 
 GAP = "\0"
 """What stands in a text for a part that is not constant: `f"layer.{i}"` is `layer.` and a gap."""
-_MOST_TEXTS = 64
-_DEEPEST = 3
+COMPUTED = "\1"
+"""The end of a text that the source computes: nothing more is computed from it, so that there are finitely many."""
+ITEM, VALUE = "[item]", "[value]"
+"""Fields of a collection: what iteration gives, and a mapping's values. The items of a tuple are fields by position."""
+Role = Enum("Role", "COLLECTION PATTERN PARTIAL EXTERNAL INSTANCE SOURCE")
+"""What a thing is: of what a library or the source creates, of what is imported, and of what the source defines."""
 
 
 class Kind(Enum):
-    """What is known of a value beside its constants."""
+    """What is known of a value that is not constant."""
 
-    NAME = auto()
-    """A text with names of modules, parameters, nodes or classes: a name, a path, a tag, a scope."""
+    NAME = auto()  # a text with names of modules, parameters, nodes or classes: a path, a tag, a scope
     CLASS_NAME = auto()
-    HOME = auto()
-    """The dotted module that a class is defined in."""
-    MODEL_TYPE = auto()
-    """What its configuration calls the model."""
-    UNKNOWN = auto()
-    """A text from outside the source; it may be a name."""
-    PIECE = auto()
-    """Cut out of a text of the kinds above."""
+    HOME = auto()  # the dotted module that a class is defined in
+    MODEL_TYPE = auto()  # what its configuration calls the model
+    UNKNOWN = auto()  # from outside the source; it may be a name
+    PIECE = auto()  # cut out of a text of the kinds above
     MODULE = auto()
+    LIKELY_MODULE = auto()  # something that is called a model or a layer
     CLASS = auto()
-    NODE = auto()
-    """A node or an initializer of a graph."""
-    ENTRY = auto()
-    """A metadata entry of a node, with a key and a value."""
-    REGEX = auto()
+    NODE = auto()  # a node or an initializer of a graph
+    ENTRY = auto()  # a metadata entry of a node, with a key and a value
+
+    __hash__ = object.__hash__
 
 
 _NAMES = frozenset({Kind.NAME, Kind.CLASS_NAME, Kind.HOME, Kind.MODEL_TYPE, Kind.UNKNOWN})
+
+
+@dataclass(eq=False)
+class Thing:
+    """Something with fields; what a field holds only grows."""
+
+    role: Role
+    name: str = ""
+    held: dict[Hashable, Value] = field(default_factory=dict)
+    on_read: Callable[[Thing, Hashable], None] | None = None
+    """Called with a field before it is read, or with None before all are; None if they never change."""
+
+    @property
+    def fields(self) -> dict[Hashable, Value]:
+        """All fields, to be read."""
+        if self.on_read is not None:
+            self.on_read(self, None)
+        return self.held
+
+    def get(self, name: Hashable) -> Value | None:
+        """Return what a field holds, if there is one."""
+        if self.on_read is not None:
+            self.on_read(self, name)
+        return self.held.get(name)
 
 
 @dataclass(frozen=True)
@@ -69,15 +70,17 @@ class Value:
 
     kinds: frozenset[Kind] = frozenset()
     texts: frozenset[str] = frozenset()
-    """Constant texts."""
-    refs: frozenset[Ref] = frozenset()
-    """Functions, classes and their instances."""
-    items: Value | None = None
-    """What iteration gives: items of a list, keys of a mapping."""
-    values: Value | None = None
-    """A mapping's values."""
-    fields: tuple[Value, ...] = ()
-    """The items of a list or tuple of known length."""
+    things: frozenset[Thing] = frozenset()
+
+    def __bool__(self) -> bool:
+        """Return whether anything is known."""
+        return bool(self.kinds or self.texts or self.things)
+
+    @classmethod
+    def of(cls, *atoms: Kind | Thing) -> Value:
+        """Return a value of which the kind or thing is known."""
+        kinds = frozenset(atom for atom in atoms if isinstance(atom, Kind))
+        return cls(kinds, things=frozenset(atom for atom in atoms if isinstance(atom, Thing)))
 
     @property
     def is_name(self) -> bool:
@@ -85,92 +88,58 @@ class Value:
         return not _NAMES.isdisjoint(self.kinds)
 
     @property
-    def each(self) -> Value:
-        """What iteration gives."""
-        if self.fields or self.items is not None:
-            return join(self.items or NOTHING, *self.fields)
-        return self.cut() if self.is_name else NOTHING
+    def piece(self) -> Value:
+        """A piece of the text that it is."""
+        return Value(self.kinds & _NAMES | {Kind.PIECE}) if self.is_name else NOTHING
 
     @property
-    def holds(self) -> bool:
-        """Whether it is a collection."""
-        return self.items is not None or bool(self.fields)
+    def each(self) -> Value:
+        """What iteration gives."""
+        rows = (thing.fields for thing in self.things if thing.role is Role.COLLECTION)
+        items = (value for row in rows for key, value in row.items() if key == ITEM or isinstance(key, int))
+        members = (thing.get(ITEM) for thing in self.things if thing.role is Role.SOURCE)
+        return join(self.piece, *items, *filter(None, members))
+
+    @property
+    def row(self) -> list[Value]:
+        """The items of a tuple."""
+        rows = (thing.fields for thing in self.things if thing.role in {Role.COLLECTION, Role.PARTIAL})
+        return [self.field(key) for key in sorted({key for row in rows for key in row if isinstance(key, int)})]
 
     @property
     def names(self) -> frozenset[Kind]:
-        """The kinds of name that it is or holds."""
-        own = self.kinds & (_NAMES | {Kind.PIECE}) if self.is_name else frozenset()
-        return own | self.each.names if self.holds else own
+        """The kinds of name that it is, or holds as a collection."""
+        return frozenset(k for v in self._levels() if v.is_name for k in v.kinds if k in _NAMES or k is Kind.PIECE)
 
     @property
     def constants(self) -> frozenset[str]:
-        """The constant texts that it is or holds; none of a text that is also a name."""
-        own = frozenset() if self.is_name else self.texts
-        return own | self.each.constants if self.holds else own
+        """The constant texts that it is, or holds; of a text that may be a name, those with a gap."""
+        return frozenset(text for v in self._levels() for text in v.texts if GAP in text or not v.is_name)
 
     @property
-    def all_refs(self) -> frozenset[Ref]:
-        """The functions and classes that it is or holds."""
-        return self.refs | self.each.all_refs if self.holds else self.refs
+    def literals(self) -> list[str]:
+        """The constant texts that are not computed."""
+        return sorted(text for text in self.constants if not text.endswith(COMPUTED))
 
-    def cut(self) -> Value:
-        """Return a piece of the text that it is."""
-        return Value(self.kinds & _NAMES | {Kind.PIECE}) if self.is_name else NOTHING
+    def __contains__(self, other: Value) -> bool:
+        """Return whether it may be all that another value may be."""
+        return other.kinds <= self.kinds and other.texts <= self.texts and other.things <= self.things
 
-    def bounded(self, depth: int = _DEEPEST) -> Value:
-        """Return it without what is nested too deeply."""
-        if self.items is None and self.values is None and not self.fields:
-            return self
-        if depth == 0:
-            return Value(self.kinds | self.names, self.texts | self.constants, self.refs)
-        items, values = (None if v is None else v.bounded(depth - 1) for v in (self.items, self.values))
-        return replace(self, items=items, values=values, fields=tuple(v.bounded(depth - 1) for v in self.fields))
+    def has(self, role: Role) -> bool:
+        """Return whether it may be a thing of a role."""
+        return any(thing.role is role for thing in self.things)
+
+    def field(self, name: Hashable) -> Value:
+        """Return what a field of the things that it is holds."""
+        return join(*(thing.get(name) or NOTHING for thing in self.things))
+
+    def _levels(self, depth: int = 3) -> Iterator[Value]:
+        yield self
+        if depth and self.things:
+            yield from self.each._levels(depth - 1)
 
 
 NOTHING = Value()
-
-
-@dataclass(frozen=True)
-class Dotted:
-    """Something imported from elsewhere, or a builtin."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class Instance:
-    """An object of a class of the source."""
-
-    cls: ClassInfo
-
-
-@dataclass(frozen=True)
-class Method:
-    """A method of a text or a collection."""
-
-    receiver: Value
-    name: str
-
-
-@dataclass(frozen=True)
-class Partial:
-    """A callable with its first arguments."""
-
-    target: Ref
-    args: tuple[Value, ...] = field(default=())
-
-
-Ref: TypeAlias = "FunctionInfo | ClassInfo | Dotted | Instance | Method | Partial"
-
-
-def words(text: str) -> frozenset[str]:
-    """Return the words of a list that is easier to read as one text."""
-    return frozenset(text.split())
-
-
-def of_kind(*kinds: Kind) -> Value:
-    """Return a value of which the kinds are known."""
-    return Value(frozenset(kinds))
 
 
 def texts(*constants: str) -> Value:
@@ -178,57 +147,18 @@ def texts(*constants: str) -> Value:
     return Value(texts=frozenset(constants))
 
 
-def listed(item: Value) -> Value:
-    """Return a list, set or iterator."""
-    return Value(items=item)
-
-
-def mapped(key: Value, value: Value) -> Value:
-    """Return a mapping."""
-    return Value(items=key, values=value)
-
-
 def join(*values: Value) -> Value:
     """Return the union of values."""
-    result = NOTHING
-    for value in values:
-        if result is NOTHING:
-            result = value
-        elif value is not NOTHING and value is not result:
-            result = _join(result, value)
-    return result
-
-
-def _join(a: Value, b: Value) -> Value:
-    if len(a.fields) == len(b.fields):
-        fields = tuple(map(join, a.fields, b.fields))
-        items = _optional(a.items, b.items)
-    else:
-        fields, items = (), join(*(v for v in (a.items, b.items, *a.fields, *b.fields) if v is not None))
-        if not (a.holds and b.holds):
-            fields, items = a.fields or b.fields, _optional(a.items, b.items)
-    return Value(
-        a.kinds | b.kinds,
-        _limited(a.texts | b.texts),
-        a.refs | b.refs,
-        items,
-        _optional(a.values, b.values),
-        fields,
-    )
-
-
-def _optional(a: Value | None, b: Value | None) -> Value | None:
-    return b if a is None else a if b is None else join(a, b)
-
-
-def _limited(constants: frozenset[str]) -> frozenset[str]:
-    return constants if len(constants) <= _MOST_TEXTS else frozenset(sorted(constants)[:_MOST_TEXTS])
+    known = [value for value in values if value]
+    if len(known) < 2:
+        return known[0] if known else NOTHING
+    kinds, constants, things = zip(*((value.kinds, value.texts, value.things) for value in known), strict=True)
+    return Value(frozenset().union(*kinds), frozenset().union(*constants), frozenset().union(*things))
 
 
 def compose(parts: Iterable[Value]) -> Value:
-    """Return the text that is made of parts in a row, with gaps for those that are not constant."""
+    """Return the text that is made of parts in a row, with gaps for those that are no literals."""
     parts = list(parts)
-    kinds = frozenset[Kind]().union(*(part.kinds & _NAMES for part in parts)) - {Kind.UNKNOWN}
-    choices = [sorted(part.constants) or [GAP] for part in parts]
-    made = ("".join(chosen) for chosen in islice(product(*choices), _MOST_TEXTS))
-    return Value(kinds, frozenset(text for text in made if len(text) <= 200 and text.strip(GAP)))
+    rows = ["".join(row) for row in islice(product(*(part.literals or [GAP] for part in parts)), 64)]
+    kinds = frozenset(kind for part in parts for kind in part.kinds & _NAMES) - {Kind.UNKNOWN}
+    return Value(kinds, frozenset(row + COMPUTED for row in rows if row.strip(GAP)))
