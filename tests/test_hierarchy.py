@@ -10,14 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_hierexport._calls.hierarchy import (
-    ROOT,
-    Call,
-    Hierarchy,
-    is_torch_nn,
-    join_path,
-    qualified_class,
-)
+from pytest_hierexport._calls.hierarchy import ROOT, Call, Hierarchy
+from pytest_hierexport._calls.names import is_torch_nn, join_path, qualified_class
 
 LINEAR = "torch.nn.modules.linear.Linear"
 SEQUENTIAL = "torch.nn.modules.container.Sequential"

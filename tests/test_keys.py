@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from pytest_hierexport._calls.hierarchy import Call, Hierarchy, is_torch_nn
+from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._calls.keys import sibling_keys
+from pytest_hierexport._calls.names import is_torch_nn
 
 SEQUENTIAL, MODULE_LIST = "torch.nn.modules.container.Sequential", "torch.nn.modules.container.ModuleList"
 LISTS = (SEQUENTIAL, MODULE_LIST, "m.Tower")

@@ -19,31 +19,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from pytest_hierexport._calls.keys import Keys
-from pytest_hierexport._calls.names import (
-    call_name,
-    decode,
-    encode,
-    is_torch_nn,
-    join_path,
-    qualified_class,
-    split_call_name,
-)
+from pytest_hierexport._calls.names import call_name, is_torch_nn
 
-__all__ = [
-    "ROOT",
-    "Call",
-    "Hierarchy",
-    "Module",
-    "Parameter",
-    "call_name",
-    "decode",
-    "element_count",
-    "encode",
-    "is_torch_nn",
-    "join_path",
-    "qualified_class",
-    "split_call_name",
-]
+__all__ = ["ROOT", "Call", "Hierarchy", "Module", "Parameter", "element_count"]
 
 ROOT = ""
 """The root's path, and the name of its first call."""

@@ -6,14 +6,8 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pytest_hierexport._calls.hierarchy import (
-    Module,
-    Parameter,
-    encode,
-    is_torch_nn,
-    join_path,
-    qualified_class,
-)
+from pytest_hierexport._calls.hierarchy import Module, Parameter
+from pytest_hierexport._calls.names import encode, is_torch_nn, join_path, qualified_class
 
 if TYPE_CHECKING:
     import torch

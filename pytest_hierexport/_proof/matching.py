@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 
-from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy, call_name
+from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy
+from pytest_hierexport._calls.names import call_name
 from pytest_hierexport._proof.eager import EagerCall
 from pytest_hierexport._proof.owners import Graph
 
