@@ -193,6 +193,18 @@ def test_one_of_several_equal_tensors_stands_for_all() -> None:
     assert [o.call for o in result.nodes["p"]] == ["a", "b"]
 
 
+def test_shared_quantized_input_belongs_to_all_its_consumers() -> None:
+    before = """g (float[2, 2] x, float[2, 2] w, float[2, 2] v) => (float[2, 2] y) {
+        h = Relu(x) query = MatMul(h, w) key = MatMul(h, v) y = Add(query, key) }"""
+    after = """g (float[2, 2] x, float[2, 2] w, float[2, 2] v) => (float[2, 2] y) {
+        h = Relu(x) h8, scale, zero = DynamicQuantizeLinear(h)
+        q8 = local.Multiply(h8, zero, w) query = local.Scale(q8, scale)
+        k8 = local.Multiply(h8, zero, v) key = local.Scale(k8, scale) y = Add(query, key) }"""
+    found = carried(before, after, h="a", query="b", key="c", y="d")
+    assert found["h8"] == [("b", "fused"), ("c", "fused")]
+    assert (found["q8"], found["k8"]) == ([("b", "fused")], [("c", "fused")])
+
+
 def test_a_split_that_stands_for_two_is_owned_by_both() -> None:
     before = """g (float[2, 4] x) => (float[2, 2] y) {
         s = Constant<value_ints = [2, 2]>() i = Constant<value_int = 0>() j = Constant<value_int = 1>()
