@@ -30,7 +30,8 @@ from rich.table import Table
 
 from pytest_hierexport import export
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins
-from pytest_hierexport._calls.hierarchy import Hierarchy, join_path
+from pytest_hierexport._calls.hierarchy import Hierarchy
+from pytest_hierexport._calls.names import join_path
 from pytest_hierexport._cases import Case, Example, select
 from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._onnx.graph import walk

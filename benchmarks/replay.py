@@ -138,7 +138,8 @@ def run(command: str, names: Sequence[str], options: argparse.Namespace) -> Iter
     paths = os.pathsep.join([*_PATHS, os.environ.get("PYTHONPATH", "")])
     left = list(reversed(names))
     running: list[_Running] = []
-    with mock.patch.dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH=paths):
+    # Some models iterate over a set of strings, and compute in the order of their hashes.
+    with mock.patch.dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH=paths, PYTHONHASHSEED="0"):
         while left or running:
             while left and len(running) < options.jobs:
                 running.append(_start(context, command, left.pop(), options))

@@ -100,7 +100,7 @@ def in_behaviour(case: ExportedCase) -> list[str]:
 
 
 class TestBehaviour:
-    def test_an_exporter_that_treats_one_class_name_in_its_own_way_is_found(self, tmp_path: Path) -> None:
+    def test_exporter_that_depends_on_a_class_name_is_found(self, tmp_path: Path) -> None:
         case = exported(tmp_path, exporter=move_tags(lambda call: call.class_name == "BertAttention"))
         assert in_behaviour(case)
 
@@ -108,11 +108,11 @@ class TestBehaviour:
         case = exported(tmp_path, exporter=move_tags(lambda call: call.index > 0))
         assert not in_behaviour(case)
 
-    def test_an_exporter_that_treats_one_attribute_in_its_own_way_is_found(self, tmp_path: Path) -> None:
+    def test_exporter_that_depends_on_an_attribute_name_is_found(self, tmp_path: Path) -> None:
         case = exported(tmp_path, exporter=move_tags(lambda call: call.path.endswith("attention")))
         assert in_behaviour(case)
 
-    def test_one_that_treats_a_place_in_a_list_in_its_own_way_is_not(self, tmp_path: Path) -> None:
+    def test_exporter_that_depends_on_a_list_index_passes(self, tmp_path: Path) -> None:
         case = exported(tmp_path, exporter=move_tags(lambda call: call.path.endswith(".1")))
         assert not in_behaviour(case)
 

@@ -51,7 +51,7 @@ def initialised(tag: str) -> Callable[[onnx.ModelProto], None]:
 
 @pytest.mark.parametrize("write", [tagged, documented, initialised])
 @pytest.mark.parametrize("segment", ["LayerNorm", "Linear.query", "Embedding.0@1", "Conv2d"])
-def test_a_building_block_at_the_end_of_a_tag_is_found(
+def test_torch_nn_class_at_the_tag_end_is_found(
     write: Callable[[str], Callable[[onnx.ModelProto], None]], segment: str, whole: ExportedCase, tmp_path: Path
 ) -> None:
     (violation,) = breaks("MUST-002", damaged(whole, tmp_path, write(f"{KEPT}/{segment}")))
@@ -66,13 +66,13 @@ def test_the_same_tag_without_it_is_not(
     assert not breaks("MUST-002", damaged(whole, tmp_path, write(KEPT)))
 
 
-def test_a_building_block_in_the_middle_of_a_tag_is_found(whole: ExportedCase, tmp_path: Path) -> None:
+def test_torch_nn_class_inside_a_tag_is_found(whole: ExportedCase, tmp_path: Path) -> None:
     damage = tagged("/BertModel/BertEncoder/ModuleList/BertLayer.0")
     (violation,) = breaks("MUST-002", damaged(whole, tmp_path, damage))
     assert "the segment ModuleList" in violation.found
 
 
-def test_a_class_of_the_models_own_that_shares_a_name_with_torchs_is_not(tmp_path: Path) -> None:
+def test_own_class_named_like_torch_nn_passes(tmp_path: Path) -> None:
     import torch
 
     class Linear(torch.nn.Module):

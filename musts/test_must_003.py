@@ -40,7 +40,7 @@ def test_a_node_without_an_origin_is_found(whole: ExportedCase, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("place", ["metadata", "doc_string"])
-def test_a_node_that_lost_its_origin_in_one_place_is_found(place: str, whole: ExportedCase, tmp_path: Path) -> None:
+def test_node_without_one_of_its_origins_is_found(place: str, whole: ExportedCase, tmp_path: Path) -> None:
     case = damaged(whole, tmp_path, lambda proto: bare(proto, **{"metadata": False, "doc_string": False, place: True}))
     (violation,) = breaks("MUST-003", case)
     assert violation.found == f"none in its {place}"
@@ -59,7 +59,7 @@ def test_the_file_as_it_was_exported_passes(whole: ExportedCase, tmp_path: Path)
     assert not breaks("MUST-003", damaged(whole, tmp_path, lambda proto: None))
 
 
-def test_a_file_that_was_stripped_of_all_tags_is_said_to_hold_none(whole: ExportedCase, tmp_path: Path) -> None:
+def test_stripped_file_is_reported_as_untagged(whole: ExportedCase, tmp_path: Path) -> None:
     def damage(proto: onnx.ModelProto) -> None:
         attach_proto(proto, whole.attribution, tags="none")
 
@@ -67,7 +67,7 @@ def test_a_file_that_was_stripped_of_all_tags_is_said_to_hold_none(whole: Export
     assert (violation.expected, violation.found) == ("tags in the file", "none")
 
 
-def test_a_tag_that_does_not_follow_from_its_origins_is_found(whole: ExportedCase, tmp_path: Path) -> None:
+def test_tag_that_contradicts_its_origins_is_found(whole: ExportedCase, tmp_path: Path) -> None:
     def damage(proto: onnx.ModelProto) -> None:
         with_metadata(proto.graph.node[0], "hierexport.tag", "/BertModel/BertPooler")
 

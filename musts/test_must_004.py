@@ -80,7 +80,7 @@ def test_the_same_graph_as_it_was_made_passes(whole: ExportedCase, tmp_path: Pat
     assert not breaks("MUST-004", damaged(whole, tmp_path, lambda proto: None))
 
 
-def test_the_node_that_the_checker_names_is_named_with_its_tag(whole: ExportedCase, tmp_path: Path) -> None:
+def test_node_named_by_the_checker_is_shown_with_its_tag(whole: ExportedCase, tmp_path: Path) -> None:
     violations = breaks("MUST-004", damaged(whole, tmp_path, unknown_operator))
     key = whole.proto.graph.node[3].output[0]
     assert whole.node(key) in {violation.where for violation in violations}

@@ -103,7 +103,7 @@ DAMAGE: dict[Callable[[onnx.ModelProto], None], str] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.__name__)
-def test_a_graph_that_differs_in_anything_is_found_and_the_field_named(
+def test_any_graph_difference_is_found_with_its_field(
     damage: Callable[[onnx.ModelProto], None], whole: ExportedCase, tmp_path: Path
 ) -> None:
     violations = breaks("MUST-005", damaged(whole, tmp_path, damage))

@@ -103,9 +103,7 @@ DAMAGE = [
 
 
 @pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.by.__name__)
-def test_numbers_that_are_not_the_models_are_found_and_their_output_named(
-    damage: Damage, whole: ExportedCase, tmp_path: Path
-) -> None:
+def test_wrong_numbers_are_found_with_their_output(damage: Damage, whole: ExportedCase, tmp_path: Path) -> None:
     violations = breaks("MUST-006", damaged(whole, tmp_path, damage.by))
     assert len(violations) == len(damage.places)
     for violation, place in zip(violations, damage.places, strict=True):
@@ -228,16 +226,14 @@ def noisy(tmp_path_factory: pytest.TempPathFactory) -> ExportedCase:
     return exported(tmp_path_factory.mktemp("noisy"), lambda: (Noisy().eval(), (torch.rand(4, 50),)))
 
 
-def test_what_a_model_draws_and_chooses_by_rounding_the_graph_may_draw_and_choose_otherwise(
+def test_random_draws_and_rounding_choices_may_differ(
     noisy: ExportedCase,
 ) -> None:
     assert not breaks("MUST-006", noisy)
 
 
 @pytest.mark.parametrize("output", [0, 1])
-def test_what_is_computed_from_drawn_numbers_is_compared_all_the_same(
-    output: int, noisy: ExportedCase, tmp_path: Path
-) -> None:
+def test_values_computed_from_drawn_numbers_are_compared(output: int, noisy: ExportedCase, tmp_path: Path) -> None:
     (found,) = breaks("MUST-006", damaged(noisy, tmp_path, computed("Neg", output)))
     assert noisy.proto.graph.output[output].name in found.where
 

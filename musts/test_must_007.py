@@ -109,7 +109,7 @@ def test_the_tags_as_they_were_exported_pass(whole: ExportedCase, tmp_path: Path
     assert not found(whole, tmp_path, lambda _, origins: origins)
 
 
-def test_one_tag_shifted_to_a_sibling_layer_is_found_and_the_value_named(whole: ExportedCase, tmp_path: Path) -> None:
+def test_tag_shifted_to_a_sibling_is_found_with_its_value(whole: ExportedCase, tmp_path: Path) -> None:
     key = only(whole, "layers.0.linear")
     violations = found(whole, tmp_path, lambda k, origins: traced("layers.1.linear") if k == key else origins)
     (violation,) = [violation for violation in violations if violation.where.startswith("call layers.0.linear ")]
@@ -191,7 +191,7 @@ def telling() -> object:
     return model, (torch.randn(2, 4),)
 
 
-def test_a_fusion_that_never_was_is_found_whatever_else_its_call_was_told(tmp_path: Path) -> None:
+def test_invented_fusion_is_found(tmp_path: Path) -> None:
     case = exported(tmp_path, telling)
     key = only(case, "first.linear")
     both = tuple(Origin(call, Evidence.FUSED) for call in ("first.linear", "second"))
@@ -199,7 +199,7 @@ def test_a_fusion_that_never_was_is_found_whatever_else_its_call_was_told(tmp_pa
     assert [violation.where.split()[1] for violation in violations] == ["second"]
 
 
-def test_one_output_of_several_that_is_not_the_models_is_found(tmp_path: Path) -> None:
+def test_one_wrong_output_of_several_is_found(tmp_path: Path) -> None:
     class Both(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -235,7 +235,7 @@ def test_the_order_of_the_nodes_in_the_file_hides_nothing(
     assert {violation.where.split()[1] for violation in violations} == {"layers.0.linear", "layers.0", "layers.1"}
 
 
-def test_a_node_without_a_tag_is_found_by_what_its_call_no_longer_makes(whole: ExportedCase, tmp_path: Path) -> None:
+def test_untagged_node_is_found_by_the_missing_output(whole: ExportedCase, tmp_path: Path) -> None:
     key = only(whole, "layers.0.linear")
     violations = found(whole, tmp_path, lambda k, origins: () if k == key else origins)
     assert any("(untagged)" in violation.found for violation in violations)

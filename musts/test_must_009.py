@@ -130,14 +130,14 @@ IN_FILE: dict[Callable[[onnx.ModelProto], None], str] = {
 }
 
 
-def test_a_file_that_was_changed_alone_is_found_with_the_place_named_too(whole: ExportedCase, tmp_path: Path) -> None:
+def test_file_changed_without_its_sidecar_is_found_with_the_place(whole: ExportedCase, tmp_path: Path) -> None:
     changed, *places = breaks("MUST-009", damaged(whole, tmp_path, other_tag))
     assert "SHA-256" in changed.expected
     assert ["hierexport.tag" in place.where for place in places] == [True]
 
 
 @pytest.mark.parametrize("damage", IN_FILE, ids=lambda damage: damage.__name__)
-def test_a_file_that_says_something_else_is_found_and_the_place_named(
+def test_changed_file_is_found_with_the_place(
     damage: Callable[[onnx.ModelProto], None], whole: ExportedCase, tmp_path: Path
 ) -> None:
     violations = breaks("MUST-009", with_file(whole, tmp_path, damage))
@@ -200,7 +200,7 @@ IN_SIDECAR: dict[Callable[[Any], None], str] = {
 
 
 @pytest.mark.parametrize("damage", IN_SIDECAR, ids=lambda damage: damage.__name__)
-def test_a_sidecar_that_says_something_else_is_found_and_the_difference_named(
+def test_changed_sidecar_is_found_with_the_difference(
     damage: Callable[[Any], None], whole: ExportedCase, tmp_path: Path
 ) -> None:
     violations = breaks("MUST-009", with_sidecar(whole, tmp_path, damage))

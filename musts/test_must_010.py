@@ -187,7 +187,7 @@ def test_a_model_may_call_its_modules_like_folders_and_users(tmp_path: Path) -> 
     assert not breaks("MUST-010", case)
 
 
-def test_a_name_that_looks_like_a_path_is_one_only_where_that_exists(whole: ExportedCase, tmp_path: Path) -> None:
+def test_path_like_name_counts_only_if_it_exists(whole: ExportedCase, tmp_path: Path) -> None:
     def named(name: str) -> ExportedCase:
         def damage(proto: onnx.ModelProto) -> None:
             proto.graph.node[3].name = name

@@ -35,7 +35,7 @@ class Cache:
         self.rows, self.count = rows, 3
 
 
-def test_the_model_is_given_its_inputs_with_the_new_tensors_in_their_places() -> None:
+def test_adapter_puts_new_tensors_in_their_places() -> None:
     model, cache = Model(), Cache([X, None])
     adapter = Adapter(model, (X, {"k": Y}, 5), {"cache": cache})
     assert adapter.places == ("first", "rest.0.k", "cache.rows.0")

@@ -58,7 +58,7 @@ def rows(figures: ModuleFigures, above: str = "") -> Iterator[tuple[str, int, in
         yield from rows(child, tag)
 
 
-def test_nodes_and_parameters_add_up_from_the_leaves_to_the_root(tmp_path: Path) -> None:
+def test_node_and_parameter_counts_add_up_to_the_root(tmp_path: Path) -> None:
     hierarchy = Hierarchy(
         [
             Call("", 0, "m.Net", None),
@@ -104,7 +104,7 @@ def test_the_calls_of_a_shared_module_are_taken_together(tmp_path: Path) -> None
     ]
 
 
-def test_a_root_from_torch_nn_holds_what_has_no_module_of_its_own(tmp_path: Path) -> None:
+def test_torch_nn_root_holds_nodes_without_another_module(tmp_path: Path) -> None:
     hierarchy = Hierarchy(
         [
             Call("", 0, "torch.nn.modules.container.Sequential", None),
@@ -228,7 +228,7 @@ def test_what_has_no_tags_has_no_figures(tmp_path: Path) -> None:
         analyze(tmp_path / "m.onnx")
 
 
-def test_parameters_are_those_that_the_modules_declare_where_the_sidecar_tells(tmp_path: Path) -> None:
+def test_parameters_come_from_the_modules_in_the_sidecar(tmp_path: Path) -> None:
     class Block(nn.Module):
         def __init__(self) -> None:
             super().__init__()

@@ -38,7 +38,7 @@ def test_every_program_runs_and_its_values_keep_their_shape(program: Program) ->
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_seed_always_gives_the_same_program_and_the_same_numbers(seed: int) -> None:
+def test_seed_determines_program_and_numbers(seed: int) -> None:
     first, again = generate(Random(seed)), generate(Random(seed))
     assert first == again
     for value, same in zip(outputs(first), outputs(again), strict=True):
@@ -97,7 +97,7 @@ def traits() -> list[frozenset[str]]:
     return [features(program, program.build()).traits for program in map(generate, map(Random, SEEDS))]
 
 
-def test_a_failure_shrinks_to_a_model_that_a_person_can_read() -> None:
+def test_failure_shrinks_to_a_readable_model() -> None:
     smallest = find(programs, lambda program: "Attend()" in repr(program), settings=settings(max_examples=2000))
     lines = repr(smallest).partition("class Model")[2].splitlines()
     assert len(lines) <= 12

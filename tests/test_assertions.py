@@ -67,7 +67,7 @@ def test_rule_without_a_verdict_warns(file: Path, monkeypatch: pytest.MonkeyPatc
         assert_rule(file, "MUST-002")
 
 
-def test_a_rule_that_needs_the_model_says_so_of_a_file(file: Path) -> None:
+def test_rule_that_needs_the_model_refuses_a_file(file: Path) -> None:
     with pytest.raises((AssertionError, UsageError), match=r"the file halver.onnx alone"):
         assert_rule(file, "MUST-005")
 

@@ -246,7 +246,7 @@ def test_a_session_that_waits_says_for_whom(tmp_path: Path) -> None:
     assert said == [f"waiting for another session, process {os.getpid()} in {Path.cwd()}, to export bert"]
 
 
-def test_a_result_that_another_program_took_part_in_is_not_kept(tmp_path: Path) -> None:
+def test_result_that_used_another_program_is_not_kept(tmp_path: Path) -> None:
     warnings: list[str] = []
     for cache in caches(tmp_path, warn=warnings.append):
         with cache.computing():

@@ -65,7 +65,7 @@ def is_proven(model: nn.Module, result: Export) -> bool:
     return not prove(Example(model, (X,)), result.model, result.attribution).unproven
 
 
-def test_auto_passes_over_a_graph_that_the_onnx_checker_refuses_and_says_so() -> None:
+def test_auto_skips_a_graph_that_the_checker_refuses() -> None:
     model = Squeezes().eval()
     result = export(model, (X,))
     assert result.exporter == "torchscript"
@@ -88,7 +88,7 @@ class Attends(nn.Module):
 
 
 @pytest.mark.parametrize("opset", [13, 15, 17, 18, 25])
-def test_auto_gives_the_opset_that_is_asked_for_with_tags_that_are_right(opset: int) -> None:
+def test_auto_gives_the_requested_opset_with_right_tags(opset: int) -> None:
     model = nn.Sequential(Attends(), Attends()).eval()
     randomise(model)
     example = Example(model, (X.reshape(1, 2, 3, 4),))
@@ -99,7 +99,7 @@ def test_auto_gives_the_opset_that_is_asked_for_with_tags_that_are_right(opset: 
     assert (proof.counts()["proven"], proof.unproven) == (7, {})
 
 
-def test_a_capture_asked_for_by_name_gives_its_graph_whatever_the_checker_says() -> None:
+def test_named_capture_ignores_the_checker() -> None:
     assert export(Squeezes().eval(), (X,), exporter="dynamo").exporter == "dynamo"
 
 
@@ -140,7 +140,7 @@ def test_a_program_from_transformers_exporter_serves_as_before_5_23(monkeypatch:
     assert [node.op_type for node in plain.graph] == [node.op_type for node in result.model.graph]
 
 
-def test_a_pass_may_put_a_number_in_the_place_of_an_operation() -> None:
+def test_pass_may_replace_an_operation_by_a_number() -> None:
     graph = torch.fx.Graph()
     x = graph.placeholder("x")
     check = graph.call_function(torch.ops.aten.gt.Scalar, (x, 0))

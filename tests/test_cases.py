@@ -46,9 +46,7 @@ X = torch.ones(1, 4)
     ],
     ids=["args", "list", "tensor", "mapping", "kwargs", "named kwargs", "named args", "Example"],
 )
-def test_a_factory_may_give_its_model_and_inputs_in_any_of_these_forms(
-    made: Callable[[], object], args: int, kwargs: list[str]
-) -> None:
+def test_factory_may_return_any_documented_form(made: Callable[[], object], args: int, kwargs: list[str]) -> None:
     example = case(made).load()
     assert isinstance(example.model, Halver)
     assert (len(example.args), list(example.kwargs)) == (args, kwargs)
@@ -69,7 +67,7 @@ def test_a_model_that_takes_no_inputs_needs_none() -> None:
     assert case(Constant).load().kwargs == {}
 
 
-def test_a_model_alone_for_which_no_inputs_are_found_is_told_where_to_state_them() -> None:
+def test_model_without_found_inputs_gets_an_error_with_advice() -> None:
     with pytest.raises(CollectError, match=r"example inputs that halver runs on(.|\n)*\[models.NAME.inputs\]"):
         case(Halver).load()
 
@@ -85,7 +83,7 @@ def test_a_model_alone_for_which_no_inputs_are_found_is_told_where_to_state_them
     ],
     ids=["None", "empty", "swapped", "other keys", "a class"],
 )
-def test_a_factory_that_gives_something_else_is_told_what_it_gave(made: object, found: str) -> None:
+def test_wrong_factory_result_is_named_in_the_error(made: object, found: str) -> None:
     with pytest.raises(CollectError) as error:
         case(lambda: made).load()
     assert error.value.found == found
@@ -110,13 +108,13 @@ def test_a_factory_that_raises_is_quoted_with_the_place(raised: BaseException, q
     assert error.value.found.startswith(f"{quoted} (test_cases.py, line ")
 
 
-def test_keyword_inputs_that_are_no_mapping_are_told_what_they_are() -> None:
+def test_keyword_inputs_that_are_no_mapping_are_named() -> None:
     with pytest.raises(CollectError) as error:
         case(lambda: (Halver(), (X,), [1])).load()
     assert error.value.found == "a list of int"
 
 
-def test_a_model_of_the_zoo_without_what_it_needs_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_zoo_model_without_its_extra_names_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
     monkeypatch.delitem(sys.modules, "pytest_hierexport._cases.zoo.encoder", raising=False)
     (bert,) = select(["bert"], Path.cwd())
@@ -162,21 +160,21 @@ def test_inputs_without_a_dynamic_dimension_are_named_as_static() -> None:
     assert case(lambda: (Halver(), (X, X[:, :2])), dynamic_shapes=shapes).load().dynamic_shapes == {**shapes, "y": None}
 
 
-def test_a_dynamic_axis_that_an_input_does_not_have_is_told_with_its_shape() -> None:
+def test_missing_dynamic_axis_is_named_with_the_shape() -> None:
     with pytest.raises(CollectError) as error:
         case(lambda: (Halver(), (X,)), dynamic_shapes={"x": {7: "batch"}}).load()
     assert (error.value.found, error.value.do) == ("7", "count from 0; the shape of x is [1, 4]")
 
 
 @pytest.mark.parametrize("name", ["z", "y"], ids=["no parameter", "a parameter that is not given"])
-def test_a_dynamic_shape_of_no_input_is_told_with_those_there_are(name: str) -> None:
+def test_dynamic_shape_of_unknown_input_names_the_inputs(name: str) -> None:
     with pytest.raises(CollectError) as caught:
         case(lambda: (Halver(), (X,)), dynamic_shapes={name: {0: "batch"}}).load()
     assert (caught.value.found, "for its inputs: x" in caught.value.expected) == (name, True)
 
 
 @pytest.mark.parametrize("inputs", [((X, X, X),), ((), {"q": X}), ()], ids=["too many", "no such name", "none"])
-def test_inputs_that_forward_does_not_take_are_told_with_its_signature(inputs: tuple[object, ...]) -> None:
+def test_inputs_that_forward_refuses_are_named_with_its_signature(inputs: tuple[object, ...]) -> None:
     with pytest.raises(CollectError) as caught:
         case(lambda: {"model": Halver(), **dict(zip(("args", "kwargs"), inputs or ((),), strict=False))}).load()
     assert "forward(x:" in caught.value.do

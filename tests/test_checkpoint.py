@@ -21,7 +21,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "tiny"
 
 
-def test_a_checkpoint_keeps_its_weights_and_gets_inputs_that_it_runs_on(folder: Path) -> None:
+def test_checkpoint_keeps_its_weights_and_gets_inputs_that_run(folder: Path) -> None:
     (case,) = select(["tiny/"], folder.parent)
     example = case.load()
     saved = transformers.BertModel.from_pretrained(folder)

@@ -87,7 +87,7 @@ class TestAnalyze:
         ]
         assert ["3", "nodes:", "traced", "3"] in printed
 
-    def test_parameters_are_those_that_modules_declare_where_a_sidecar_tells_them(
+    def test_parameters_with_a_sidecar_are_those_that_modules_declare(
         self, project: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert main(["export", "my_model.py::build", "-o", "net.onnx"]) == 0
@@ -180,7 +180,7 @@ class TestAnalyze:
 
 
 class TestExport:
-    def test_it_writes_the_model_and_its_sidecar_and_says_how_it_went(
+    def test_export_writes_model_and_sidecar_and_prints_the_result(
         self, project: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert main(["export", "my_model.py::build", "-o", "out.onnx"]) == 0

@@ -77,7 +77,7 @@ def test_a_factory_of_a_program_is_refused() -> None:
     assert "`pytest_hierexport.export()` takes the program itself" in str(raised.value)
 
 
-def test_a_program_is_exported_with_the_calls_it_was_made_of() -> None:
+def test_exported_program_keeps_its_calls() -> None:
     result = export(torch.export.export(pair(), (X,)))
     assert set(result.attribution.hierarchy) >= {"", "first", "second"}
 

@@ -214,13 +214,13 @@ def test_a_factory_that_ends_its_worker_fails_its_model_alone(
     assert runs.begun() == 1
 
 
-def test_a_forward_and_an_exporter_that_end_their_workers_fail_alone(runs: Runs) -> None:
+def test_forward_or_exporter_that_ends_its_worker_fails_alone(runs: Runs) -> None:
     outcome = runs.run("-n", "2", *models("a", "dies_in_forward", "own.toml", "b"))
     assert_only_the_model_failed(outcome, "dies_in_forward", "exit code 3 in test_must[MUST-001]")
     assert_only_the_model_failed(outcome, "own", "exit code 5 in test_must[MUST-001]")
 
 
-def test_a_rule_that_ends_its_worker_keeps_the_verdicts_before_it(runs: Runs) -> None:
+def test_rule_that_ends_its_worker_keeps_earlier_verdicts(runs: Runs) -> None:
     outcome = runs.run("-n", "1", *models("a", "dies_in_rule", "b"))
     assert outcome.code == 1
     assert "was ended by SIGSEGV (a fault in native code) in test_must[OWN-1]" in outcome.text
@@ -244,7 +244,7 @@ def test_two_models_that_end_their_workers_at_once_fail_alone(runs: Runs) -> Non
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_project_s_own_test_that_ends_its_worker_fails_alone(runs: Runs, workers: str) -> None:
+def test_project_test_that_ends_its_worker_fails_alone(runs: Runs, workers: str) -> None:
     file = runs.write(
         "test_own.py",
         """
@@ -269,7 +269,7 @@ def test_other_ways_to_distribute_survive_as_well(runs: Runs, dist: str) -> None
     assert runs.begun() == 1
 
 
-def test_tests_that_wait_for_an_export_that_ends_its_worker_do_not_try_it(runs: Runs) -> None:
+def test_tests_waiting_for_a_fatal_export_do_not_retry_it(runs: Runs) -> None:
     file = runs.write("test_export.py", "def test_export(hierexport_export): pass\n")
     outcome = runs.run("-n", "2", *models("exits_with_3", "a", "b"), file, "-k", "exits_with_3")
     assert outcome.code == 1

@@ -66,7 +66,7 @@ def test_the_rule_and_the_tests_that_are_shown_work(project: Project) -> None:
     result.assert_outcomes(passed=3, deselected=result.parseoutcomes()["deselected"])
 
 
-def test_the_exporter_that_is_shown_works_where_torch_s_own_scopes_are_right(project: Project) -> None:
+def test_documented_exporter_works_where_torch_scopes_are_right(project: Project) -> None:
     (tagging,) = (block for block in blocks("exporters.md", "python") if "tagging.py" in block)
     project.write("tagging.py", tagging)
     options = ("--hierexport-models=my_model.py::build", "--hierexport-exporter=tagging:export", "-Wignore")

@@ -115,9 +115,7 @@ LINEAR = nn.Linear(8, 8)
         pytest.param(lambda: after_dead(t := Twice(), t), 3, id="an operation done twice"),
     ],
 )
-def test_what_is_computed_for_nothing_is_owned_where_it_is_computed_again(
-    make: Callable[[], Model], operators: int
-) -> None:
+def test_unused_computation_is_owned_by_its_recomputation(make: Callable[[], Model], operators: int) -> None:
     assert len(owned(proven(make()), "dead")) == operators
 
 
@@ -156,7 +154,7 @@ class Pair(nn.Module):
         return 0.6 * self.absolute(x) + 0.5 * self.absolute(first) - 0.2, first
 
 
-def test_what_stays_for_a_call_hangs_together_where_several_values_are_equal() -> None:
+def test_kept_nodes_of_a_call_are_connected_among_equals() -> None:
     def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
         once, _ = m.pair(x)
         again, _ = m.pair(x)
@@ -169,7 +167,7 @@ def test_what_stays_for_a_call_hangs_together_where_several_values_are_equal() -
     proven(Model(forward, pair=Pair()))
 
 
-def test_an_input_is_nobodys_though_a_dropped_call_hands_it_on() -> None:
+def test_input_passed_through_a_dropped_call_has_no_owner() -> None:
     def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
         m.linear(m.back(x))
         out: torch.Tensor = m.linear(x)
@@ -178,7 +176,7 @@ def test_an_input_is_nobodys_though_a_dropped_call_hands_it_on() -> None:
     proven(Model(forward, linear=nn.Linear(8, 8), back=TurnedBack()))
 
 
-def test_node_that_gives_a_list_is_owned_by_calls_that_lost_a_part() -> None:
+def test_list_node_is_owned_by_calls_that_lost_a_part() -> None:
     def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
         m.norm(x)
         out: torch.Tensor = m.norm(m.drop(x)).tanh()
@@ -188,7 +186,7 @@ def test_node_that_gives_a_list_is_owned_by_calls_that_lost_a_part() -> None:
     assert any({o.call for o in origins} == {"norm", "norm@1"} for origins in exported.attribution.nodes.values())
 
 
-def test_a_call_behind_what_has_a_size_of_its_elements_is_found_all_the_same() -> None:
+def test_call_after_data_dependent_size_is_found() -> None:
     def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
         scaled = m.drop(x) * x[x > 0].sum().tanh()
         m.linear(scaled)
@@ -239,7 +237,7 @@ class Weighted(nn.Module):
 
 
 @pytest.mark.parametrize("first", [Chosen, Weighted])
-def test_a_call_behind_what_cannot_be_computed_on_random_numbers_is_found_all_the_same(first: type[nn.Module]) -> None:
+def test_call_after_an_operation_that_rejects_random_numbers_is_found(first: type[nn.Module]) -> None:
     assert len(owned(proven(after_dead(LINEAR, LINEAR, first())), "dead")) == 2
 
 

@@ -94,12 +94,12 @@ class TestCalls:
         result = exported(Sequence(lambda m, x: m.one(m.two(x)), one=blocks[0], two=blocks[1]))
         assert calls_by_operator(result, "Softmax") == ["two.act", "one.act"]
 
-    def test_one_module_under_two_names_of_its_caller_is_called_by_both(self) -> None:
+    def test_module_with_two_attribute_names_is_called_by_both(self) -> None:
         shared = Gate()
         result = exported(Sequence(lambda m, x: m.q(m.p(x)), p=shared, q=shared))
         assert calls_by_operator(result, "Softmax") == ["p", "q"]
 
-    def test_a_module_called_by_one_that_does_not_hold_it_keeps_its_path(self) -> None:
+    def test_module_called_from_elsewhere_keeps_its_path(self) -> None:
         class Apply(nn.Module):
             def forward(self, x: torch.Tensor, module: nn.Module) -> torch.Tensor:
                 result: torch.Tensor = module(x) * 2
@@ -109,14 +109,14 @@ class TestCalls:
         assert calls_by_operator(result, "Softmax") == ["gate"]
         assert result.attribution.hierarchy.tag("gate") == "/Sequence/Apply/Gate..gate"
 
-    def test_a_module_called_from_outside_the_modules_keeps_its_calls_apart_from_those_within(self) -> None:
+    def test_calls_from_outside_and_within_modules_stay_apart(self) -> None:
         block = Sequence(lambda m, x: m.n(m.n(x)) + 1, n=Gate())
         model = Sequence(lambda m, x: m.kept[0](m.n(x)), n=block, o=block)
         model.kept = [block]  # type: ignore[assignment]  # a plain list: torch does not see which module it holds
         # For torch both the second run of the block and the second run of what it holds are `n@1` there.
         assert calls_by_operator(exported(model), "Softmax") == ["n.n", "n.n@1", "n.n@2", "n.n@3"]
 
-    def test_a_slice_of_a_list_names_modules_by_their_place_in_the_list(self) -> None:
+    def test_sliced_list_names_modules_by_their_original_index(self) -> None:
         model = Sequence(lambda m, x: m.l[2](m.l[1:][0](x)), l=nn.ModuleList(Gate() for _ in range(3)))
         assert calls_by_operator(exported(model), "Softmax") == ["l.1", "l.2"]
 
@@ -360,7 +360,7 @@ class TestModel:
         assert model.seen[0] is kept
 
     @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
-    def test_what_is_written_into_the_model_is_put_back_however_deep_it_lies(
+    def test_changed_model_state_is_restored_at_any_depth(
         self, exporter: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         model = Remembering().eval()
@@ -374,7 +374,7 @@ class TestModel:
         # What everybody has is not the model's.
         assert "called" in caplog.messages
 
-    def test_an_error_names_model_and_cause_and_leaves_everything_as_it_was(self) -> None:
+    def test_error_names_model_and_cause_and_restores_state(self) -> None:
         model = Failing().train()
         before = (nn.Module._call_impl, Gate.forward, torch.export.export, torch.onnx.ONNXProgram.__init__)
         with pytest.raises(ExportError) as caught:

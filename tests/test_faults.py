@@ -91,7 +91,7 @@ def test_a_fault_in_a_hook_below_torch_is_no_fallback(monkeypatch: pytest.Monkey
     assert "(scopes.py, line " in message
 
 
-def test_a_result_of_transformers_that_is_not_known_is_no_fallback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_result_of_transformers_is_no_fallback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exporter_onnx.OnnxExporter, "export", lambda *_, **__: object())
     assert "a fault of its own: AttributeError" in told(hub(), "transformers")
 

@@ -33,7 +33,7 @@ def test_hierexport_exports_a_model_inside_a_test_as_it_is(project: Project) -> 
     project.run("test_own.py").assert_outcomes(passed=1)
 
 
-def test_a_model_that_cannot_be_exported_shows_the_test_s_own_line_alone(project: Project) -> None:
+def test_failed_export_shows_only_the_line_of_the_test(project: Project) -> None:
     project.write(
         "test_own.py",
         """
@@ -56,7 +56,7 @@ def test_a_model_that_cannot_be_exported_shows_the_test_s_own_line_alone(project
     assert "fixtures.py:" not in result.stdout.str()
 
 
-def test_a_test_that_asks_for_a_case_or_its_export_runs_once_per_model(project: Project) -> None:
+def test_test_with_case_fixture_runs_once_per_model(project: Project) -> None:
     project.write(
         "test_own.py",
         """

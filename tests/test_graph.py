@@ -56,7 +56,7 @@ def nested_model() -> onnx.ModelProto:
     return model(nodes, [function])
 
 
-def test_a_node_is_named_by_its_first_output_and_by_what_holds_it() -> None:
+def test_node_key_is_first_output_and_enclosing_graph() -> None:
     assert [key for key, _ in walk(nested_model())] == [
         "t",
         "layer%2E0%2Fout",
@@ -76,7 +76,7 @@ def test_memory_and_file_agree_on_keys_and_their_order() -> None:
     assert len(in_memory.functions) == len(in_file.functions) == 1
 
 
-def test_an_initializer_is_named_as_it_stands_and_behind_its_subgraph_s_prefix() -> None:
+def test_initializer_key_has_its_subgraph_prefix() -> None:
     assert [key for key, _ in inventory_proto(nested_model()).initializers] == [
         "scope/w",
         "layer%2E0%2Fout/else_branch/w_q",
@@ -92,13 +92,13 @@ def test_lists_of_graphs_number_their_members() -> None:
     assert [key for key, _ in walk(ir.from_proto(proto))] == expected
 
 
-def test_a_node_without_a_named_output_is_named_by_its_place() -> None:
+def test_node_without_named_output_is_keyed_by_place() -> None:
     proto = model([helper.make_node("Add", ["x", "x"], ["y"]), helper.make_node("Sink", ["y"], [], domain="my.dom")])
     assert [key for key, _ in walk(proto)] == ["y", "@1"]
     assert [key for key, _ in walk(ir.from_proto(proto))] == ["y", "@1"]
 
 
-def test_a_node_whose_first_output_is_left_out_is_named_by_the_next() -> None:
+def test_node_without_first_output_is_keyed_by_the_next() -> None:
     node = helper.make_node("Dropout", ["x"], ["", "mask"])
     assert next(walk(model([node])))[0] == "mask"
 
@@ -107,7 +107,7 @@ def test_functions_of_any_name_and_domain_have_a_prefix_each() -> None:
     assert function_prefix("a::b", "c", "") != function_prefix("a", "b::c", "")
 
 
-def test_a_file_without_graphs_in_attributes_is_known_by_its_bytes() -> None:
+def test_file_without_subgraphs_is_recognised_by_its_bytes() -> None:
     flat = model([helper.make_node("Transpose", ["x"], ["y"], perm=[0])])
     assert not may_hold_subgraphs(flat.SerializeToString())
     assert may_hold_subgraphs(nested_model().SerializeToString())

@@ -10,14 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_hierexport._calls.hierarchy import (
-    ROOT,
-    Call,
-    Hierarchy,
-    is_torch_nn,
-    join_path,
-    qualified_class,
-)
+from pytest_hierexport._calls.hierarchy import ROOT, Call, Hierarchy
+from pytest_hierexport._calls.names import is_torch_nn, join_path, qualified_class
 
 LINEAR = "torch.nn.modules.linear.Linear"
 SEQUENTIAL = "torch.nn.modules.container.Sequential"
@@ -40,7 +34,7 @@ def tags(*listed: tuple[str, str, str | None], keep: Sequence[str] = ()) -> list
 
 
 class TestSegments:
-    def test_a_class_name_alone_says_which_where_no_sibling_shares_it(self) -> None:
+    def test_class_name_alone_suffices_without_equal_siblings(self) -> None:
         assert tags(("", "m.Net", None), ("body", "m.Encoder", ""), ("tail", "m.Head", "")) == [
             "/Net",
             "/Net/Encoder",
@@ -54,7 +48,7 @@ class TestSegments:
             "/Net/LoRALinear.v_proj",
         ]
 
-    def test_a_lone_instance_in_a_list_still_says_where_it_sits(self) -> None:
+    def test_lone_instance_in_a_list_keeps_its_index(self) -> None:
         assert tags(("", "m.Net", None), ("layer.0", "m.BertLayer", ""))[1] == "/Net/BertLayer.0"
 
     def test_instances_in_several_lists_all_carry_their_path(self) -> None:
@@ -66,7 +60,7 @@ class TestSegments:
         found = tags(("", "m.Net", None), ("heads.left", "m.Head", ""), ("heads.right/wing", "m.Head", ""))
         assert found[1] == "/Net/Head.heads.left"
 
-    def test_classes_of_one_name_from_two_packages_are_siblings_all_the_same(self) -> None:
+    def test_equal_class_names_of_two_packages_are_siblings(self) -> None:
         found = tags(("", "m.Net", None), ("a", "one.Block", ""), ("b", "two.Block", ""))
         assert found[1:] == ["/Net/Block.a", "/Net/Block.b"]
 
@@ -86,7 +80,7 @@ class TestSegments:
 
 
 class TestRepeatedAndSharedModules:
-    def test_a_repeated_call_carries_its_index_and_so_does_what_it_calls(self) -> None:
+    def test_repeated_call_and_its_callees_carry_the_index(self) -> None:
         found = tags(
             ("", "m.AlbertModel", None),
             ("groups.0", "m.AlbertLayerGroup", ""),
@@ -99,7 +93,7 @@ class TestRepeatedAndSharedModules:
             "/AlbertModel/AlbertLayerGroup.0@1/AlbertLayer.0@1",
         ]
 
-    def test_a_module_called_by_one_that_does_not_hold_it_is_named_by_its_path_from_the_root(self) -> None:
+    def test_module_called_from_elsewhere_is_named_by_its_root_path(self) -> None:
         found = tags(("", "m.Net", None), ("a", "m.Block", ""), ("b.inner", "m.Norm", "a"), ("a.norm", "m.Norm", "a"))
         assert found[2:] == ["/Net/Block/Norm..b.inner", "/Net/Block/Norm"]
 
@@ -107,11 +101,11 @@ class TestRepeatedAndSharedModules:
         found = tags(("", "m.Net", None), ("a", "m.Block", ""), ("a.norm", "m.Norm", ""), ("a.norm", "m.Norm", "a"))
         assert found[2:] == ["/Net/Norm..a.norm", "/Net/Block/Norm@1"]
 
-    def test_a_borrowed_module_and_one_of_the_same_tail_stay_apart(self) -> None:
+    def test_borrowed_module_and_equal_path_tail_differ(self) -> None:
         found = tags(("", "m.Net", None), ("x", "m.Block", ""), ("x.a", "m.Norm", "x"), ("a", "m.Norm", "x"))
         assert len(set(found)) == 4
 
-    def test_a_module_that_calls_itself_has_a_tag_for_each_call(self) -> None:
+    def test_recursive_module_has_a_tag_per_call(self) -> None:
         found = tags(("", "m.Net", None), ("tree", "m.Tree", ""), ("tree", "m.Tree", "tree"), ("", "m.Net", "tree@1"))
         assert len(set(found)) == 4
 
@@ -124,7 +118,7 @@ class TestRepeatedAndSharedModules:
 
 
 class TestFilter:
-    def test_building_blocks_have_no_segment_and_share_the_tag_of_who_holds_them(self) -> None:
+    def test_torch_nn_modules_share_the_tag_of_their_holder(self) -> None:
         found = tags(("", "m.Net", None), ("mlp", SEQUENTIAL, ""), ("mlp.0", LINEAR, "mlp"), ("mlp.1", "m.Gate", "mlp"))
         assert found == ["/Net", "/Net", "/Net", "/Net/Gate.1"]
 
@@ -137,14 +131,14 @@ class TestFilter:
         with pytest.raises(KeyError):
             Hierarchy(calls(("", "m.Net", None))).resolve("/")
 
-    def test_a_class_without_a_name_is_not_taken_for_a_root_without_a_segment(self) -> None:
+    def test_nameless_class_differs_from_root_without_segment(self) -> None:
         assert tags(("", SEQUENTIAL, None), ("a", "m.", "")) == ["/", "/.a"]
 
     def test_classes_that_the_user_keeps_have_segments(self) -> None:
         listed = (("", SEQUENTIAL, None), ("0", LINEAR, ""), ("1", SEQUENTIAL, ""), ("1.0", LINEAR, "1"))
         assert tags(*listed, keep=[LINEAR]) == ["/", "/Linear..0", "/", "/Linear.1.0"]
 
-    def test_a_user_s_class_of_a_building_block_s_name_is_the_user_s(self) -> None:
+    def test_user_class_named_like_torch_nn_is_kept(self) -> None:
         assert tags(("", "m.Net", None), ("fc", "mine.Linear", ""))[1] == "/Net/Linear"
 
 
@@ -182,7 +176,7 @@ class TestHierarchy:
         hierarchy = Hierarchy([Call("", 0, "m.N", None), *(Call(f"l.{i}", 0, "m.B", "") for i in range(10_000))])
         assert [hierarchy.tag(name) for name in hierarchy][1:] == [f"/N/B.{i}" for i in range(10_000)]
 
-    def test_a_chain_of_calls_deeper_than_python_s_stack_has_tags(self) -> None:
+    def test_call_chain_deeper_than_the_python_stack_has_tags(self) -> None:
         path = ["b"] * 2_000
         chain = [Call(".".join(path[:depth]), 0, LINEAR, ".".join(path[: depth - 1])) for depth in range(1, 2_000)]
         hierarchy = Hierarchy([Call("", 0, "m.N", None), *chain])
@@ -265,7 +259,7 @@ def test_a_tag_spells_the_kept_calls_on_the_way_down(hierarchy: Hierarchy) -> No
 
 @settings(deadline=None)
 @given(hierarchies())
-def test_no_torch_nn_class_stands_in_a_tag_unless_it_is_kept(hierarchy: Hierarchy) -> None:
+def test_torch_nn_class_is_in_a_tag_only_if_kept(hierarchy: Hierarchy) -> None:
     for name in hierarchy:
         kept = hierarchy.kept(name)
         assert kept is None or not is_torch_nn(hierarchy[kept].cls) or hierarchy[kept].cls in hierarchy.keep

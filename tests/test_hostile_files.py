@@ -75,7 +75,7 @@ def sidecar_text(**changed: Any) -> str:
 
 
 class TestDepth:
-    def test_a_hierarchy_of_any_depth_is_read_in_memory_per_call(self, tmp_path: Path) -> None:
+    def test_deep_hierarchy_is_read_in_linear_memory(self, tmp_path: Path) -> None:
         path = write(tmp_path / "m.onnx", nested(5_000))
         tracemalloc.start()
         hierarchy = storage.read(path).hierarchy
@@ -141,7 +141,7 @@ class TestSidecar:
             sidecar.parse(sidecar_text(modules=[module]).replace('"SHAPE"', shape))
         assert len(str(error.value)) < 600
 
-    def test_a_dimension_as_json_schema_takes_it_is_a_whole_number(self) -> None:
+    def test_dimension_in_the_schema_is_a_whole_number(self) -> None:
         parameter = {"name": "w", "shape": [2.0, 3], "dtype": "float32", "trainable": True}
         module = {"path": "", "class": "m.Net", "parameters": [parameter], "count": 6}
         (found,) = sidecar.parse(sidecar_text(modules=[module])).modules[0].parameters

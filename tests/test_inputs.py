@@ -40,7 +40,7 @@ def test_an_input_annotated_as_ids_stays_below_the_vocabulary() -> None:
     assert example_inputs(Table(), "table")["words"].max() < 11
 
 
-def test_an_input_of_floats_takes_the_first_shape_that_the_model_runs_on() -> None:
+def test_float_input_takes_the_first_shape_that_runs() -> None:
     class Wide(Configured):
         def forward(self, states: torch.Tensor) -> torch.Tensor:
             assert states.ndim == 3
@@ -50,7 +50,7 @@ def test_an_input_of_floats_takes_the_first_shape_that_the_model_runs_on() -> No
     assert example_inputs(Wide(), "wide")["states"].shape[-1] == 6
 
 
-def test_inputs_of_its_own_that_do_not_suit_a_model_are_passed_over() -> None:
+def test_dummy_inputs_that_do_not_fit_are_skipped() -> None:
     class Mistaken(Configured):
         dummy_inputs = {"no_such_input": torch.ones(1)}  # noqa: RUF012
 

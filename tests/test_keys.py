@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from pytest_hierexport._calls.hierarchy import Call, Hierarchy, is_torch_nn
+from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._calls.keys import sibling_keys
+from pytest_hierexport._calls.names import is_torch_nn
 
 SEQUENTIAL, MODULE_LIST = "torch.nn.modules.container.Sequential", "torch.nn.modules.container.ModuleList"
 LISTS = (SEQUENTIAL, MODULE_LIST, "m.Tower")
@@ -36,7 +37,7 @@ class TestSiblingKeys:
             "decoder.0",
         ]
 
-    def test_an_item_beside_a_list_has_the_path_below_the_holder(self) -> None:
+    def test_item_beside_a_list_has_its_path_below_the_holder(self) -> None:
         assert list(sibling_keys("Block", "body", ["body.first", "body.rest.0"]).values()) == ["first", "rest.0"]
 
     def test_an_item_of_the_holder_never_reads_like_an_index(self) -> None:

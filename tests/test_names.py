@@ -29,7 +29,7 @@ def test_any_name_decodes_to_itself(name: str) -> None:
 
 @settings(deadline=None)
 @given(ANY_NAME)
-def test_an_encoded_name_is_one_line_of_utf_8_without_separators(name: str) -> None:
+def test_encoded_name_is_one_utf_8_line_without_separators(name: str) -> None:
     encoded = encode(name)
     encoded.encode("utf-8")
     assert len(encoded.splitlines()) <= 1
@@ -142,7 +142,7 @@ def test_a_qualified_class_ends_in_the_class_own_name(module: str, qualname: str
 
 @settings(deadline=None)
 @given(ANY_NAME, ANY_NAME)
-def test_the_part_behind_the_last_dot_is_the_class_name_whatever_it_holds(qualname: str, name: str) -> None:
+def test_part_after_the_last_dot_is_the_class_name(qualname: str, name: str) -> None:
     assert decode(qualified_class("pkg", qualname, name).rpartition(".")[2]) == name
 
 
@@ -159,5 +159,5 @@ def test_the_part_behind_the_last_dot_is_the_class_name_whatever_it_holds(qualna
         ("pkg.Linear", False),
     ],
 )
-def test_a_class_is_torch_s_own_by_the_module_that_defines_it(cls: str, *, expected: bool) -> None:
+def test_class_belongs_to_torch_by_its_defining_module(cls: str, *, expected: bool) -> None:
     assert is_torch_nn(cls) is expected

@@ -64,7 +64,7 @@ def test_names_that_a_system_takes_for_one_keep_their_files(project: Project) ->
 
 
 @pytest.mark.parametrize("selector", ["m" * 300, f"{'m' * 300}.py::build", f"{'m' * 300}/config.json", "a\0b/c"])
-def test_a_selector_that_no_file_can_have_is_a_usage_error(project: Project, selector: str) -> None:
+def test_impossible_file_name_as_selector_is_a_usage_error(project: Project, selector: str) -> None:
     result = project.run(f"--hierexport-models={selector}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "Traceback" not in result.stderr.str()
@@ -105,7 +105,7 @@ def test_reports_hold_any_name_and_json_keeps_it(project: Project) -> None:
     assert json.loads(texts["report.json"])["models"][0]["name"] == name
 
 
-def test_a_folder_whose_name_is_no_text_is_a_usage_error_or_a_model(project: Project, tmp_path: Path) -> None:
+def test_folder_with_undecodable_name_is_usage_error_or_model(project: Project, tmp_path: Path) -> None:
     folder = os.fsdecode(b"odd\xff\x1b[31m")
     (project.path / folder).mkdir()
     result = project.run(f"--hierexport-models=./{folder}")

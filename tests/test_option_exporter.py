@@ -29,7 +29,7 @@ def failing(project: Project) -> Project:
     return project
 
 
-def test_the_opset_is_the_option_s_then_the_manifest_s_then_the_ini_s(failing: Project) -> None:
+def test_opset_comes_from_option_then_manifest_then_ini(failing: Project) -> None:
     failing.write("pytest.ini", "[pytest]\nhierexport_opset = 19\n")
     failing.run(MODELS, "-k", "snapshot")
     assert opset(failing) == 19
@@ -44,7 +44,7 @@ def test_the_opset_is_the_option_s_then_the_manifest_s_then_the_ini_s(failing: P
 
 
 @pytest.mark.parametrize("where", ["option", "ini", "manifest"])
-def test_an_exporter_or_opset_that_there_is_not_is_a_usage_error(where: str, project: Project) -> None:
+def test_unknown_exporter_or_opset_is_a_usage_error(where: str, project: Project) -> None:
     for name, value, nearest in (("exporter", "dynmao", "dynamo"), ("opset", 999, "opset from 7 to"), *NO_SUCH):
         (project.path / "pytest.ini").write_text("[pytest]\n")
         (project.path / "models.toml").write_text("[models.build]\nmodel = 'my_model.py::build'\n")
@@ -103,7 +103,7 @@ def test_exporter_of_the_project_is_checked_by_the_same_rules(own: Project) -> N
     result.stdout.fnmatch_lines(["build *own:export*pass*"])
 
 
-def test_the_source_of_an_exporter_of_the_projects_own_is_read(own: Project) -> None:
+def test_source_of_a_project_exporter_is_read(own: Project) -> None:
     own.write("tags.py", "def tags_of(model):\n    return 'metadata' if type(model).__name__ == 'Tower' else 'both'\n")
     source = (own.path / "own.py").read_text().replace("opset=opset)", "opset=opset, tags=tags_of(model))")
     (own.path / "own.py").write_text(f"from tags import tags_of\n{source}")
@@ -128,7 +128,7 @@ def test_an_exporter_of_the_projects_own_that_fails_says_how(function: str, foun
     assert "Traceback" not in result.stdout.str()
 
 
-def test_an_exporter_of_the_projects_own_that_cannot_be_imported_says_so(own: Project) -> None:
+def test_project_exporter_that_cannot_be_imported_is_an_error(own: Project) -> None:
     own.write("torn.py", "def export(model, args, kwargs, path): ...\nno_such_name\n")
     result = own.run(MODELS, "--hierexport-exporter=torn:export", "-k", "MUST-002")
     result.assert_outcomes(failed=1, deselected=10)
@@ -159,12 +159,12 @@ def test_what_an_exporter_leaves_unwritten_or_changed_does_no_harm(own: Project)
     assert (model.weight.dtype, model.weight.requires_grad, model.training) == (torch.float32, True, True)
 
 
-def test_an_exporter_of_the_projects_own_is_told_what_it_does_not_take(own: Project) -> None:
+def test_project_exporter_error_names_the_unknown_option(own: Project) -> None:
     result = own.run(MODELS, "--hierexport-exporter=own:untagged", "--hierexport-opset=20", "-k", "MUST-002")
     result.assert_outcomes(failed=1, deselected=10)
     result.stdout.fnmatch_lines(["*own:untagged to take (model, args, kwargs, path, opset=)*"])
 
 
-def test_an_opset_in_the_ini_that_is_no_number_is_a_usage_error(project: Project) -> None:
+def test_ini_opset_that_is_no_number_is_a_usage_error(project: Project) -> None:
     project.write("pytest.ini", "[pytest]\nhierexport_opset = newest\n")
     assert project.run(MODELS).ret == pytest.ExitCode.USAGE_ERROR

@@ -40,7 +40,7 @@ def failing(project: Project) -> Project:
     return project
 
 
-def test_a_page_shows_the_table_the_failures_and_the_hierarchy_and_needs_no_other_file(failing: Project) -> None:
+def test_page_shows_table_failures_and_hierarchy_in_one_file(failing: Project) -> None:
     failing.run(MODELS, "-k", "MUST-002 or snapshot", "--hierexport-report=out/report.html")
     page = Page((failing.path / "out" / "report.html").read_text())
     assert page.loaded == []
@@ -70,7 +70,7 @@ def test_json_holds_the_same(failing: Project) -> None:
     assert "MUST-003" in report["cardinal_rules_not_run"]["build"]
 
 
-def test_both_may_be_written_by_the_process_that_only_hears_of_the_checks(failing: Project) -> None:
+def test_both_reports_are_written_by_the_xdist_controller(failing: Project) -> None:
     failing.process(
         MODELS, "-n", "1", "-k", "MUST-002 or snapshot", "--hierexport-report=r.json", "--hierexport-report=r.html"
     )
@@ -95,7 +95,7 @@ def test_collecting_writes_none(failing: Project) -> None:
 
 
 @pytest.mark.parametrize(("name", "text"), [("data.json", '{"mine": 1}'), ("page.html", "<!doctype html><p>mine")])
-def test_a_file_that_is_no_report_is_refused_before_the_run(project: Project, name: str, text: str) -> None:
+def test_foreign_report_file_is_refused_before_the_run(project: Project, name: str, text: str) -> None:
     own = project.write(name, text)
     result = project.run(MODELS, "-k", "MUST-002", f"--hierexport-report={name}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR

@@ -11,18 +11,18 @@ def rules(result: pytest.RunResult) -> list[str]:
     return [line.partition("[")[2].rstrip("]") for line in result.outlines if "test_must[" in line]
 
 
-def test_the_rules_that_are_named_run_and_the_cardinal_ones_always(project: Project) -> None:
+def test_named_rules_and_cardinal_rules_run(project: Project) -> None:
     result = project.run(MODELS, "--hierexport-rules=MUST-004", "--co", "-q")
     assert rules(result) == ["MUST-001", "MUST-002", "MUST-003", "MUST-004"]
 
 
-def test_the_ini_may_name_rules_and_the_option_goes_before_it(project: Project) -> None:
+def test_rules_option_overrides_the_ini(project: Project) -> None:
     project.write("pytest.ini", "[pytest]\nhierexport_rules = MUST-004, MUST-005\n")
     assert rules(project.run(MODELS, "--co", "-q"))[3:] == ["MUST-004", "MUST-005"]
     assert rules(project.run(MODELS, "--hierexport-rules=MUST-005", "--co", "-q"))[3:] == ["MUST-005"]
 
 
-def test_a_rule_of_the_project_s_own_runs_after_ours_and_fails_like_them(project: Project) -> None:
+def test_project_rule_runs_last_and_fails_like_ours(project: Project) -> None:
     project.write(
         "conftest.py",
         """
@@ -74,7 +74,7 @@ def test_rule_without_a_verdict_is_skipped_with_a_note(project: Project) -> None
     result.stdout.fnmatch_lines(["build: OWN-001 is neither kept nor broken: no plain peer: it failed"])
 
 
-def test_a_rule_that_takes_the_id_of_ours_is_a_usage_error(project: Project) -> None:
+def test_project_rule_with_our_id_is_a_usage_error(project: Project) -> None:
     project.write(
         "conftest.py",
         """

@@ -62,7 +62,7 @@ def test_a_change_of_the_hierarchy_fails_with_what_changed(
     result.stdout.fnmatch_lines([f"  to do *: pytest {MODELS} my_model.py::build::test_snapshot --snapshot-update"])
 
 
-def test_a_change_of_numbers_or_names_that_are_no_modules_changes_nothing(held: Project) -> None:
+def test_changed_numbers_and_value_names_change_no_snapshot(held: Project) -> None:
     assert change(held, "torch.nn.Linear(4, 4)", "torch.nn.Linear(4, 4, bias=True)").ret == 0
     assert change(held, "self.linear", "self.projection").ret == 0
 
@@ -107,7 +107,7 @@ def snapshots(project: Project) -> set[str]:
     return {path.name for path in (project.path / "__hierexport__").glob("*.txt")}
 
 
-def test_a_complete_update_removes_the_snapshots_of_models_no_longer_selected(two: Project) -> None:
+def test_complete_update_removes_snapshots_of_deselected_models(two: Project) -> None:
     assert snapshots(two) == {"low.txt", "high.txt"}
     result = two.run("--hierexport-models=models.toml", "--snapshot-update", "-m", "hierexport")
     assert snapshots(two) == {"high.txt"}
@@ -268,7 +268,7 @@ def test_an_orphan_fails_a_complete_run_that_requires_snapshots(dropped: Project
     assert all(ORPHAN in (dropped.path / name).read_text() for name in ("out.html", "out.md"))
 
 
-def test_an_orphan_fails_where_the_ini_requires_snapshots_and_workers_run(dropped: Project) -> None:
+def test_orphan_fails_under_workers_if_snapshots_are_required(dropped: Project) -> None:
     dropped.write("pytest.ini", "[pytest]\nhierexport_models = models.toml\nhierexport_require_snapshots = true\n")
     assert dropped.run("-n1").ret == 1
 
@@ -317,7 +317,7 @@ def test_another_configuration_in_the_folder_keeps_its_snapshots(dropped: Projec
     assert snapshots(dropped) == {"low.txt", "high.txt", "build.txt"}
 
 
-def test_one_model_of_those_that_the_ini_states_is_no_complete_selection(two: Project) -> None:
+def test_one_of_the_ini_models_is_no_complete_selection(two: Project) -> None:
     two.write("pytest.ini", "[pytest]\nhierexport_models = models.toml\n")
     two.run(MODELS, "--snapshot-update", "-m", "hierexport")
     assert {"low.txt", "high.txt"} <= snapshots(two)

@@ -60,7 +60,7 @@ def entry(text: str) -> str:
     return f"[models.build]\nmodel = 'branching.py::build'\n{text}\n"
 
 
-def test_a_fallback_is_a_red_note_in_the_summary_and_the_reports(branching: Project) -> None:
+def test_fallback_is_a_red_note_in_summary_and_reports(branching: Project) -> None:
     reports = ("--hierexport-report=out.json", "--hierexport-report=out.html", "--hierexport-summary=out.md")
     result = branching.run(MODELS, *CHECK, *reports, "--color=yes")
     assert result.ret == 0

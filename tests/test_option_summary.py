@@ -23,7 +23,7 @@ def test_a_summary_holds_the_table_and_the_failures(project: Project) -> None:
     assert "- cardinal rules not run:" in summary
 
 
-def test_a_model_in_training_mode_is_said_to_be_exported_in_eval_mode(project: Project) -> None:
+def test_training_mode_model_is_reported_as_exported_in_eval_mode(project: Project) -> None:
     model = project.path / "my_model.py"
     model.write_text(model.read_text().replace(".eval()", ""))
     result = project.run(MODELS, "-k", "MUST-002", "--hierexport-summary=summary.md")
@@ -44,13 +44,13 @@ def test_failures_annotate_a_pull_request(project: Project, monkeypatch: pytest.
     assert line.startswith(f"::error {file},title=build%3A snapshot::the hierarchy of build has changed%0A")
 
 
-def test_a_file_that_is_no_summary_is_refused_before_the_run(project: Project) -> None:
+def test_foreign_summary_file_is_refused_before_the_run(project: Project) -> None:
     own = project.write("README.md", "# Mine\n")
     assert project.run(MODELS, "-k", "MUST-002", "--hierexport-summary=README.md").ret == 4
     assert own.read_text() == "# Mine\n"
 
 
-def test_the_summary_of_a_step_on_github_keeps_what_is_there(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_github_step_summary_keeps_its_present_text(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     summary = project.write("step_summary", "# Mine\n")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
     assert project.run(MODELS, "-k", "MUST-002", f"--hierexport-summary={summary}").ret == 0

@@ -25,7 +25,7 @@ def test_a_report_of_ours_or_nothing_may_be_replaced(tmp_path: Path, text: str) 
 
 
 @pytest.mark.parametrize("content", [b"{}", b"\xff\xfe", b"about pytest-hierexport", b" " * 1000])
-def test_a_file_of_the_user_s_is_refused_before_and_after_the_run(tmp_path: Path, content: bytes) -> None:
+def test_user_file_is_refused_before_and_after_the_run(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "file"
     path.write_bytes(content)
     with pytest.raises(UsageError, match="did not write"):
@@ -43,7 +43,7 @@ def test_checking_makes_no_folder_and_writing_does(tmp_path: Path) -> None:
     assert path.read_text() == "new"
 
 
-def test_the_file_behind_a_link_is_replaced_and_not_the_link(tmp_path: Path) -> None:
+def test_link_target_is_replaced_and_the_link_kept(tmp_path: Path) -> None:
     path, target = tmp_path / "link", tmp_path / "target"
     path.symlink_to(target)
     for text in (as_json(EMPTY), "new"):

@@ -38,7 +38,7 @@ def test_a_folder_that_we_make_ignores_itself_in_git(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ignored", [None, "/build\n"])
-def test_a_folder_of_the_user_s_is_left_as_it_is(tmp_path: Path, ignored: str | None) -> None:
+def test_user_folder_is_left_as_it_is(tmp_path: Path, ignored: str | None) -> None:
     if ignored is not None:
         (tmp_path / ".gitignore").write_text(ignored)
     make_folder(tmp_path)
@@ -99,7 +99,7 @@ def test_a_damaged_list_makes_nothing_ours(tmp_path: Path, text: str) -> None:
     assert remove(tmp_path, ["a"]) == []
 
 
-def test_a_list_is_replaced_and_a_file_of_its_name_is_not(tmp_path: Path) -> None:
+def test_our_list_is_replaced_and_a_user_file_is_not(tmp_path: Path) -> None:
     path = tmp_path / LIST
     path.write_text(f'{{\n "generator": "{GENERATOR}",\n<<<<<<< HEAD\n')
     write_list(tmp_path, {"a": ("one", "two")})

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import cast
 
-from pytest_hierexport._calls.hierarchy import Call, Hierarchy, split_call_name
+from pytest_hierexport._calls.hierarchy import Call, Hierarchy
+from pytest_hierexport._calls.names import split_call_name
 from pytest_hierexport._proof.eager import EagerCall
 from pytest_hierexport._proof.matching import match
 from pytest_hierexport._proof.owners import Graph

@@ -95,7 +95,7 @@ def test_tampered_call_of_a_captured_node_changes_verdicts_too(copied: Path) -> 
     assert {"origins before", "origins after", "verdicts"} <= sections
 
 
-def test_other_call_of_a_captured_node_is_found_by_capturing_again(copied: Path) -> None:
+def test_changed_call_of_a_captured_node_is_found(copied: Path) -> None:
     observed = _read(copied, "observed.json")
     node, calls = next(iter(observed["captured nodes"].items()))
     observed["captured nodes"][node] = ["elsewhere"]

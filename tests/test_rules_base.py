@@ -21,7 +21,7 @@ def test_few_violations_are_all_given() -> None:
     assert list(at_most(places(3), most=3)) == places(3)
 
 
-def test_of_many_violations_the_first_are_given_and_the_others_counted() -> None:
+def test_first_violations_are_shown_and_the_rest_counted() -> None:
     *first, last = at_most(places(9), most=3)
     assert first == places(3)
     assert last == Violation("and 6 more", "a tag", "the like", "tag it")

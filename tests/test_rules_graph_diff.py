@@ -35,7 +35,7 @@ def test_another_operator_is_named_by_its_output() -> None:
     assert diff(model("Add", "Neg"), model("Add", "Abs")) == [Difference("node v1 (Neg), op_type", "Neg", "Abs")]
 
 
-def test_a_node_too_many_is_the_one_difference_in_the_nodes() -> None:
+def test_additional_node_is_the_only_difference() -> None:
     first, *rest = diff(model("Add", "Neg"), model("Add", "Abs", "Neg"))
     assert first == Difference("node 1 of 2", "v1 (Neg)", "v1 (Abs), of 3 in all")
     assert not [difference for difference in rest if difference.where.startswith("node")]

@@ -123,7 +123,7 @@ class Wrapper(nn.Module):
         return self._modules["wrapped"] if name == "wrapped" else getattr(self.wrapped, name)
 
 
-def test_parts_that_a_module_finds_in_its_own_way_keep_their_names() -> None:
+def test_parts_found_by_custom_getattr_keep_their_names() -> None:
     model = Wrapper(Tree())
     with renamed(model) as renaming:
         assert renaming.paths["wrapped"] == "wrapped"

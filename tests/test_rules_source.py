@@ -27,7 +27,7 @@ def decided(folder: Path, **files: str) -> dict[str, frozenset[str]]:
     return {decision.code: decision.constants for decision in decisions(tuple(paths))}
 
 
-def test_a_class_of_one_word_is_no_key_that_reads_like_it(tmp_path: Path) -> None:
+def test_one_word_class_differs_from_an_equal_key(tmp_path: Path) -> None:
     Model = type("Model", (nn.Module,), {"__module__": "my_model"})  # noqa: N806  # a class
     path = tmp_path / "exporter.py"
     path.write_text("def f(found):\n    return found == 'model', found == 'Model'\n", encoding="utf-8")

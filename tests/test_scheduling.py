@@ -87,7 +87,7 @@ def test_a_replacement_gets_neither_what_was_finished_nor_what_killed(session: S
 
 
 @pytest.mark.parametrize("session", [(OWN, 1)], indirect=True)
-def test_a_replacement_with_a_single_test_is_told_that_none_follows(session: Session) -> None:
+def test_replacement_worker_with_one_test_gets_an_end(session: Session) -> None:
     (worker,) = session.workers
     assert session.scheduler.remove_node(worker) == OWN[0]
     replacement = session.started("gw1")
@@ -108,7 +108,7 @@ def test_a_replacement_that_is_still_collecting_gets_nothing(session: Session) -
 
 
 @pytest.mark.parametrize("session", [([*MODEL, *OWN, "test_own.py::test_c", "test_own.py::test_d"], 1)], indirect=True)
-def test_a_worker_that_died_while_it_was_given_tests_loses_none(session: Session) -> None:
+def test_worker_death_during_assignment_loses_no_test(session: Session) -> None:
     (worker,) = session.workers
     worker.dead = True
     session.complete(worker, *MODEL)
@@ -135,7 +135,7 @@ def test_a_worker_that_finished_all_died_of_nothing(session: Session) -> None:
     assert not session.scheduler.has_pending
 
 
-def test_a_worker_that_died_before_the_others_collected_counts_no_more(pytestconfig: pytest.Config) -> None:
+def test_worker_dead_before_collection_no_longer_counts(pytestconfig: pytest.Config) -> None:
     scheduler = ByModel(configuration(pytestconfig, 2))
     first, second, replacement = Worker("gw0"), Worker("gw1"), Worker("gw2")
     for worker in (first, second):

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from pytest_hierexport import export
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
-from pytest_hierexport._calls.hierarchy import Call, Hierarchy, call_name
+from pytest_hierexport._calls.hierarchy import Call, Hierarchy
+from pytest_hierexport._calls.names import call_name
 from pytest_hierexport._errors import TagError
 from pytest_hierexport._pytest.extension import hierarchy_text
 from pytest_hierexport._snapshot import is_hierarchy, text

@@ -155,7 +155,7 @@ def attached(request: pytest.FixtureRequest) -> Callable[..., onnx.ModelProto]:
 
 
 class TestWhatIsWritten:
-    def test_a_node_says_its_tag_its_origins_and_where_to_group_it(self, attached: Callable[..., Any]) -> None:
+    def test_node_holds_tag_origins_and_namespace(self, attached: Callable[..., Any]) -> None:
         node = dict(walk(attached(make_proto(), make_attribution())))["t"]
         assert entries(node) == {
             "hierexport.tag": "/Net/Layer.0",
@@ -176,7 +176,7 @@ class TestWhatIsWritten:
         assert entries(nodes["y/then_branch/b0"])["namespace"] == ""
         assert entries(nodes["my%2Edom::Twice:://b"])["hierexport.tag"] == "/Net/Layer.0"
 
-    def test_an_origin_that_is_no_call_is_refused_and_nothing_written(self) -> None:
+    def test_origin_that_is_no_call_writes_nothing(self) -> None:
         proto = make_proto()
         before = proto.SerializeToString(deterministic=True)
         attribution = Attribution(HIERARCHY, {"t": traced("layer.9")})
@@ -253,7 +253,7 @@ class TestWhatIsWritten:
         storage.attach_proto(proto, make_attribution(), "none")
         assert proto == make_proto()
 
-    def test_two_initializers_of_one_tensor_in_memory_have_a_tag_each(self) -> None:
+    def test_initializers_sharing_one_tensor_have_a_tag_each(self) -> None:
         for data in (ir.tensor(np.ones(2, np.float32)), ir.StringTensor([b"a", b"b"], shape=ir.Shape([2]))):
             values = [ir.Value(name=name, const_value=data) for name in ("u", "v")]
             graph = ir.Graph([], [], nodes=[], initializers=values, opset_imports={"": 20}, name="g")
@@ -590,9 +590,7 @@ class TestSaving:
         ]
 
     @pytest.mark.parametrize("external_data", [False, True])
-    def test_a_model_whose_tensors_lie_in_another_folder_takes_them_along(
-        self, tmp_path: Path, *, external_data: bool
-    ) -> None:
+    def test_tensors_in_another_folder_move_with_the_model(self, tmp_path: Path, *, external_data: bool) -> None:
         (tmp_path / "there").mkdir()
         saved(tmp_path / "model.onnx", fill=5.0, size=1000, external_data=True)
         model = ir.load(tmp_path / "model.onnx")
@@ -604,7 +602,7 @@ class TestSaving:
         assert numpy_helper.to_array(loaded.graph.initializer[0]).tolist() == [5.0] * 1000
         assert storage.read(tmp_path / "there" / "m.onnx", "metadata") == attribution
 
-    def test_a_model_is_saved_over_the_file_that_it_reads_its_tensors_from(self, tmp_path: Path) -> None:
+    def test_model_is_saved_over_its_own_external_data(self, tmp_path: Path) -> None:
         path = tmp_path / "model.onnx"
         saved(path, fill=5.0, size=1000, external_data=True)
         before = files(tmp_path)
@@ -625,7 +623,7 @@ class TestSaving:
 
     @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "no space left"), Crash()])
     @pytest.mark.parametrize("step", [0, 1, 2])
-    def test_a_crash_leaves_old_or_new_files_and_never_a_pair_that_passes(
+    def test_crash_leaves_no_mixed_pair_of_files_that_passes(
         self,
         tmp_path: Path,
         broken_replace: Callable[[int, BaseException], None],
@@ -680,7 +678,7 @@ class TestSaving:
             saved(tmp_path / "file" / "model.onnx")
 
     @pytest.mark.parametrize("name", ["model.onnx", "model.hierarchy.json"])
-    def test_a_folder_in_the_place_of_a_file_leaves_everything_as_it_was(self, tmp_path: Path, name: str) -> None:
+    def test_folder_in_place_of_a_file_changes_nothing(self, tmp_path: Path, name: str) -> None:
         (tmp_path / name).mkdir()
         with pytest.raises(ExportError, match="a folder is in the way"):
             saved(tmp_path / "model.onnx")
@@ -738,7 +736,7 @@ class TestRewriting:
         assert files(tmp_path) == before
 
 
-def test_a_class_from_a_module_that_utf_8_cannot_spell_can_be_stored() -> None:
+def test_class_module_outside_utf_8_can_be_stored() -> None:
     hierarchy = Hierarchy([Call("", 0, "\ud800.Net", None)])
     proto = make_proto()
     attribution = Attribution(hierarchy, {key: traced("") for key, _ in walk(proto)})
@@ -757,7 +755,7 @@ class TestDocumentation:
         shown = self.BLOCKS[1]
         assert sidecar.to_text(sidecar.parse(shown)) == shown
 
-    def test_its_doc_string_is_the_one_of_its_sidecar_s_node(self) -> None:
+    def test_doc_string_equals_that_of_the_sidecar_node(self) -> None:
         attribution = sidecar.parse(self.BLOCKS[1]).attribution
         texts = codec.Writer(attribution).texts(attribution.nodes["linear_1"])
         assert texts.doc_string == self.BLOCKS[0].strip()

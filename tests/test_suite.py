@@ -51,7 +51,7 @@ def test_a_known_failure_is_expected(stated: Project) -> None:
     result.stdout.fnmatch_lines(["tower *known*"])
 
 
-def test_a_known_failure_of_no_rule_is_refused_before_the_run(stated: Project) -> None:
+def test_known_failure_of_unknown_rule_is_refused_before_the_run(stated: Project) -> None:
     known(stated, "OWN-BROKN", "2999-01-01")
     result = run(stated, "OWN-KEPT")
     assert result.ret == 4
@@ -73,7 +73,7 @@ def test_a_known_failure_that_expired_fails_and_says_when(stated: Project) -> No
     result.stdout.fnmatch_lines(["*the known failure (their bug 17) expired on 2020-02-29"])
 
 
-def test_a_known_failure_excuses_the_rule_s_finding_and_nothing_else(stated: Project) -> None:
+def test_known_failure_excuses_only_the_rule_finding(stated: Project) -> None:
     known(stated, "OWN-LOST", "2999-01-01")
     result = run(stated, "OWN-LOST")
     result.assert_outcomes(failed=1)

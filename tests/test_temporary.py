@@ -62,7 +62,9 @@ def test_no_folder_with_room_is_a_usage_error(asked: Path, full: set[Path]) -> N
         use_folder_with_room()
 
 
-def test_a_run_goes_on_without_the_folder_that_was_asked_for(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_continues_without_the_requested_temporary_folder(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TMPDIR", str(project.path / "missing"))
     monkeypatch.setattr(tempfile, "tempdir", None)
     result = project.run(MODELS, "-k", "MUST-002", "-n", "1")
@@ -72,7 +74,7 @@ def test_a_run_goes_on_without_the_folder_that_was_asked_for(project: Project, m
 
 
 @pytest.mark.parametrize("rule", ["MUST-001", "MUST-005", "OWN-001"])
-def test_a_disk_that_runs_full_under_a_rule_breaks_no_rule(project: Project, rule: str) -> None:
+def test_full_disk_during_a_rule_fails_no_rule(project: Project, rule: str) -> None:
     project.write(
         "conftest.py",
         """

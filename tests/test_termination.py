@@ -117,7 +117,7 @@ def test_sigterm_leaves_no_second_process_of_an_export(start: Callable[..., Sess
     assert session.left() == []
 
 
-def test_the_next_run_removes_what_a_killed_one_left_and_no_living_one_s(start: Callable[..., Session]) -> None:
+def test_next_run_removes_only_what_killed_runs_left(start: Callable[..., Session]) -> None:
     session = start("--hierexport-models=waits.py::build")
     session.until_it_waits()
     (folder,) = session.temporary.glob("hierexport-*/")

@@ -92,7 +92,7 @@ class TestCalls:
         result = exported(Runs(lambda m, x: m.a(x), a=Gate()))
         assert (owners(result, "MatMul"), owners(result, "Softmax")) == ([["a.lin"]], [["a"]])
 
-    def test_repeated_call_differs_from_an_attribute_of_the_same_torch_name(self) -> None:
+    def test_repeated_call_differs_from_attribute_of_equal_torch_name(self) -> None:
         result = exported(Runs(lambda m, x: m.lin_1(m.lin(m.lin(x))), lin=nn.Linear(4, 4), lin_1=nn.Linear(4, 4)))
         assert owners(result, "MatMul") == [["lin"], ["lin@1"], ["lin_1"]]
 
@@ -122,7 +122,7 @@ class TestCalls:
         result = exported(Runs(lambda m, x: m.a(x) - m.b(x).exp(), a=Runs(half), b=Runs(half)))
         assert [*owners(result, "Slice"), owners(result, "Mul")[-1]] == [["a", "b"]] * 2
 
-    def test_a_call_whose_result_is_not_used_owns_what_another_computes_for_it(self) -> None:
+    def test_call_with_unused_result_owns_the_shared_computation(self) -> None:
         result = exported(Runs(lambda m, x: (m.a(x), m.b(x))[1].tanh(), a=nn.BatchNorm1d(5), b=nn.Tanh()))
         assert owners(result, "BatchNormalization") == []
         repeated = exported(Runs(lambda m, x: (m.a(x), m.a(x))[1].tanh(), a=nn.BatchNorm1d(5)))
@@ -137,23 +137,23 @@ class TestCalls:
         right = Runs(lambda _m, x: x.transpose(0, 1).tanh())
         assert owners(exported(Runs(lambda m, x: m.b(m.a(x)), a=left, b=right)), "Transpose") == [["a", "b"]]
 
-    def test_the_weight_of_a_repeated_module_that_torch_stores_once_belongs_to_its_calls(self) -> None:
+    def test_weight_of_repeated_module_belongs_to_all_its_calls(self) -> None:
         result = exported(Runs(lambda m, x: m.a(m.a(x)), a=nn.Linear(4, 4)))
         assert owners(result, "Identity") == [["a@1"]]
 
-    def test_the_body_of_a_loop_belongs_to_the_call_that_runs_it(self) -> None:
+    def test_loop_body_belongs_to_the_call_that_runs_it(self) -> None:
         model = Runs(lambda m, x: m.b(m.a(x)), a=Runs(lambda _m, x: doubled(x, x.shape[0])), b=Gate())
         result = exported(model, X + 2)
         inside = [key for key, _ in walk(result.model) if "/body/" in key]
         assert inside
         assert {result.attribution.nodes[key][0].call for key in inside} == {"a"}
 
-    def test_a_function_that_says_what_it_becomes_belongs_to_its_call(self) -> None:
+    def test_function_with_symbolic_belongs_to_its_call(self) -> None:
         thrice: Any = Thrice.apply
         model = Runs(lambda m, x: m.b(m.a(x)), a=Runs(lambda _m, x: thrice(x)), b=nn.Tanh())
         assert owners(exported(model), "Mul") == [["a"]]
 
-    def test_what_a_region_without_gradients_computes_belongs_to_the_call_in_it(self) -> None:
+    def test_no_grad_region_belongs_to_the_call_inside_it(self) -> None:
         def run(m: Any, x: torch.Tensor) -> torch.Tensor:
             with torch.no_grad():
                 return torch.as_tensor(m.a(x)) + 1
@@ -210,7 +210,7 @@ class State:
 
 
 class TestInterface:
-    def test_keyword_inputs_and_outputs_of_any_kind_are_named_by_their_places(self) -> None:
+    def test_keyword_inputs_and_nested_outputs_are_named_by_place(self) -> None:
         def run(m: Any, x: torch.Tensor, *, mask: Any, scale: float) -> dict[str, Any]:
             y = m.a(x) * mask["left"][1] * scale
             return {"y": y, "nothing": None, "state": State(y + 1), "again": y}
@@ -250,7 +250,7 @@ class TestInterface:
 
 class TestGraph:
     @pytest.mark.parametrize("opset", [13, 17])
-    def test_the_graph_of_tensors_by_position_is_the_one_that_torch_gives_of_the_bare_model(self, opset: int) -> None:
+    def test_positional_tensors_give_the_graph_of_the_bare_model(self, opset: int) -> None:
         model = Runs(lambda m, x, y: (m.a(m.a(x)), m.b(x) - m.a(y)), a=Gate(), b=Gate()).eval()
         result = export(model, (X, X + 1), exporter="torchscript", opset=opset)
         assert stripped(result.model) == stripped(plain(model, (X, X + 1), opset))
@@ -282,7 +282,7 @@ class TestAuto:
         result = export(Gate().eval(), (X,), opset=15)
         assert (result.exporter, result.model.opset_imports[""], result.notes) == ("torchscript", 15, ())
 
-    def test_it_is_not_asked_for_opsets_that_it_does_not_know(self) -> None:
+    def test_torchscript_is_not_tried_for_unknown_opsets(self) -> None:
         with pytest.raises(ExportError, match="opset 20 is the newest"):
             export(Gate().eval(), (X,), exporter="torchscript", opset=21)
 
@@ -317,7 +317,7 @@ class TestState:
             export(program, exporter="torchscript")
 
 
-def test_a_note_names_the_places_where_python_decided_by_a_value() -> None:
+def test_note_names_lines_where_python_branched_on_a_value() -> None:
     def decides(_: nn.Module, x: torch.Tensor) -> torch.Tensor:
         return x.exp() if x.sum() > 0 else x.neg()
 
@@ -329,7 +329,7 @@ def test_a_note_names_the_places_where_python_decided_by_a_value() -> None:
 class TestParts:
     """What TorchScript has no translation of, though it is composed of operators that it has one of."""
 
-    def test_an_operator_is_traced_in_parts_of_the_call_it_was_made_in(self) -> None:
+    def test_operator_parts_are_traced_in_the_call_of_the_operator(self) -> None:
         model = Runs(lambda m, x: m.b(m.a(x).diff()), a=Gate(), b=nn.ReLU())
         result = exported(model, opset=17)
         assert {node.op_type for _, node in walk(result.model)} >= {"Slice", "Sub"}

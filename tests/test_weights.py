@@ -47,7 +47,7 @@ def test_no_parameter_is_negligible_beside_activations_of_order_one(stock: Stock
         assert parameter.abs().mean() > 0.01, name
 
 
-def test_equal_models_with_equal_seeds_have_equal_weights_and_others_differ(stock: Stock) -> None:
+def test_equal_seeds_give_equal_weights_and_others_differ(stock: Stock) -> None:
     again, other = deepcopy(stock), deepcopy(stock)
     randomise(stock, seed=1)
     torch.rand(3)  # another draw in between must not matter
@@ -104,7 +104,7 @@ def test_tied_weights_stay_tied_and_are_drawn_once() -> None:
     assert torch.equal(first.weight, alone.weight)
 
 
-def test_the_spread_of_a_matrix_is_at_least_that_of_its_fan_in() -> None:
+def test_matrix_spread_is_at_least_that_of_its_fan_in() -> None:
     wide = torch.nn.Embedding(500, 16)  # drawn with spread 1
     flat = torch.nn.Parameter(torch.full((500, 16), 0.02).copysign(torch.randn(500, 16)))
     randomise(torch.nn.ModuleList([wide, torch.nn.ParameterList([flat])]))

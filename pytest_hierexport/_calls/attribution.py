@@ -34,7 +34,6 @@ class Evidence(str, Enum):
 
 
 _STRENGTH = {evidence: i for i, evidence in enumerate(Evidence)}
-_POLICIES = ("first", "ancestor")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +62,12 @@ def order_origins(hierarchy: Hierarchy, origins: Iterable[Origin], primary: Prim
         KeyError: The hierarchy lacks the call of an origin.
         UsageError: `primary` is none of these, or a function that returns something else.
     """
-    if isinstance(primary, str) and primary not in _POLICIES:
-        raise _unknown_policy(primary)
+    if not callable(primary) and primary not in ("first", "ancestor"):
+        raise UsageError(
+            'primary to be "first", "ancestor" or a function of the hierarchy and the origins',
+            found=repr(primary),
+            do="choose one of them",
+        )
     strongest: dict[str, Evidence] = {}
     for origin in origins:
         known = strongest.get(origin.call)
@@ -73,32 +76,17 @@ def order_origins(hierarchy: Hierarchy, origins: Iterable[Origin], primary: Prim
     ordered = tuple(Origin(call, strongest[call]) for call in sorted(strongest, key=hierarchy.position.__getitem__))
     if len(ordered) < 2 or primary == "first":
         return ordered
-    if primary == "ancestor":
-        chosen = Origin(hierarchy.common(origin.call for origin in ordered), ordered[0].evidence)
+    if callable(primary):
+        chosen = primary(hierarchy, ordered)
     else:
-        chosen = _choose(primary, hierarchy, ordered)
-    return (chosen, *(origin for origin in ordered if origin.call != chosen.call))
-
-
-def _choose(primary: Primary, hierarchy: Hierarchy, origins: Sequence[Origin]) -> Origin:
-    if not callable(primary):
-        raise _unknown_policy(primary)
-    chosen = primary(hierarchy, origins)
+        chosen = Origin(hierarchy.common(origin.call for origin in ordered), ordered[0].evidence)
     if not isinstance(chosen, Origin) or chosen.call not in hierarchy:
         raise UsageError(
             "a function for the primary origin to return one of the origins it is given",
             found=repr(chosen),
             do="return one of them, or Origin(call, evidence) with the name of a call above them",
         )
-    return chosen
-
-
-def _unknown_policy(primary: object) -> UsageError:
-    return UsageError(
-        'primary to be "first", "ancestor" or a function of the hierarchy and the origins',
-        found=repr(primary),
-        do="choose one of them",
-    )
+    return (chosen, *(origin for origin in ordered if origin.call != chosen.call))
 
 
 @dataclass(frozen=True)

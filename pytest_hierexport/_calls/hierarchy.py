@@ -19,31 +19,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from pytest_hierexport._calls.keys import Keys
-from pytest_hierexport._calls.names import (
-    call_name,
-    decode,
-    encode,
-    is_torch_nn,
-    join_path,
-    qualified_class,
-    split_call_name,
-)
+from pytest_hierexport._calls.names import call_name, is_torch_nn
 
-__all__ = [
-    "ROOT",
-    "Call",
-    "Hierarchy",
-    "Module",
-    "Parameter",
-    "call_name",
-    "decode",
-    "element_count",
-    "encode",
-    "is_torch_nn",
-    "join_path",
-    "qualified_class",
-    "split_call_name",
-]
+__all__ = ["ROOT", "Call", "Hierarchy", "Module", "Parameter", "element_count"]
 
 ROOT = ""
 """The root's path, and the name of its first call."""
@@ -58,13 +36,11 @@ def element_count(shape: Iterable[int]) -> int:
     Raises:
         ValueError: A dimension is negative, or the elements exceed 64 bits.
     """
-    dimensions = list(shape)
-    if any(dimension < 0 for dimension in dimensions):
-        raise ValueError("a negative dimension")
-    if 0 in dimensions:
-        return 0
+    # Sorted, so that a 0 comes before a product of more digits than memory.
     count = 1
-    for dimension in dimensions:
+    for dimension in sorted(shape):
+        if dimension < 0:
+            raise ValueError("a negative dimension")
         count *= dimension
         if count > _MOST_ELEMENTS:
             raise ValueError("a shape of more than 2**63 - 1 elements")
@@ -215,8 +191,7 @@ class Hierarchy(Mapping[str, Call]):
         Raises:
             KeyError: No kept call has this name.
         """
-        index = self._calls[name].index
-        return self._segments[name].removesuffix(call_name("", index))
+        return self._segments[name].removesuffix(call_name("", self._calls[name].index))
 
     def tag(self, name: str) -> str:
         """Return the tag of a call: that of its nearest kept call, `/` where there is none.
@@ -226,12 +201,8 @@ class Hierarchy(Mapping[str, Call]):
         Raises:
             KeyError: No call has this name.
         """
-        segments: list[str] = []
-        at = self._kept[name]
-        while at is not None:
-            segments.append(self._segments[at])
-            at = self.kept_above(at)
-        return "/" + "/".join(reversed(segments))
+        segments = (self._segments[call] for call in self.lineage(name) if self.is_kept(call))
+        return "/" + "/".join(reversed([*segments]))
 
     def kept_above(self, name: str) -> str | None:
         """Return the nearest call above `name` that has a segment in tags; None where none has."""
@@ -249,9 +220,9 @@ class Hierarchy(Mapping[str, Call]):
         before, *segments = tag.split("/")
         at: str | None = None
         for segment in segments:
-            if (at, segment) not in self._by_segment:
+            at = self._by_segment.get((at, segment))
+            if at is None:
                 raise KeyError(tag)
-            at = self._by_segment[at, segment]
         if before or at is None:
             raise KeyError(tag)
         return self._calls[at]
@@ -276,10 +247,7 @@ class Hierarchy(Mapping[str, Call]):
         keys = Keys((call.path, call.class_name) for call in kept)
         segments: dict[str, str] = {}
         for call in kept:
-            key = keys.key(call.path, call.class_name, self._kept_parent_path(call))
+            above = self.kept_above(call.name)
+            key = keys.key(call.path, call.class_name, None if above is None else self._calls[above].path)
             segments[call.name] = call_name(f"{call.class_name}.{key}" if key else call.class_name, call.index)
         return segments
-
-    def _kept_parent_path(self, call: Call) -> str | None:
-        above = None if call.parent is None else self._kept[call.parent]
-        return None if above is None else self._calls[above].path

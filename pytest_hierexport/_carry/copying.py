@@ -66,6 +66,7 @@ class _Copier:
             if value not in place.scope:
                 self._leaf(place, value, place.name(value), ("input", i), varying=True)
         self._nodes(graph, place)
+        self.flat.outputs = [self._copied(place, value) for value in graph.outputs]
         return self.flat
 
     def _leaf(self, place: _Place, value: ir.Value, name: str, leaf: Hashable, *, varying: bool = False) -> Value:

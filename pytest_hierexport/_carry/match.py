@@ -2,7 +2,7 @@
 
 Nodes whose expressions have one number (see :mod:`numbering <pytest_hierexport._carry.numbering>`) compute the same.
 Of `before` nodes with one expression some have a twin in `after`; common subexpression elimination removed the others,
-and each was merged into the `after` node that its consumers read now.
+and each was merged into an `after` node with the same producers of inputs that its consumers take now.
 """
 
 from __future__ import annotations

@@ -73,12 +73,22 @@ def _by_number(numbers: Mapping[Value, int]) -> dict[int, list[Value]]:
 
 
 def share_knowledge(before: Flat, after: Flat) -> None:
-    """Complete what is known of the values before: types that the transformation found out, equal large tensors."""
+    """Complete what is known of both graphs: names of outputs, types that the transformation found, equal tensors."""
+    _share_output_names(before, after)
     for name, value in before.named.items():
         namesake = after.named.get(name)
         if namesake is not None:
             _share_type(namesake, value)
     _share_contents(before)
+
+
+def _share_output_names(before: Flat, after: Flat) -> None:
+    """Give each output that was renamed its old name: torch names outputs when it optimizes (d_fine)."""
+    if len(before.outputs) == len(after.outputs):
+        for old, new in zip(before.outputs, after.outputs, strict=True):
+            if new.name not in before.named and old.name not in after.named:
+                new.name = old.name
+                after.named[old.name] = new
 
 
 def _share_type(known: Value, value: Value) -> None:

@@ -38,7 +38,8 @@ def attribute_regions(match: Match, origins: OriginsOf) -> None:
 def _region(match: Match, end: Node, left: AbstractSet[Node]) -> list[Node]:
     """Return a node that gives a known value, and those that compute for it through unknown ones.
 
-    A node that computes for several goes with the first: quantizers share the quantized input of query, key and value.
+    A node that computes for several goes with the first. One that computes from known values alone goes with all:
+    quantizers share the quantized input of query, key and value.
     """
     region = {end: None}
     pending = [end]
@@ -47,7 +48,8 @@ def _region(match: Match, end: Node, left: AbstractSet[Node]) -> list[Node]:
             producer = match.after.producer.get(value)
             if producer is None or match.is_known(value):
                 continue
-            if producer in left and producer not in region:
+            is_shared = producer not in match.matched and all(map(match.is_known, producer.operands))
+            if (producer in left or is_shared) and producer not in region:
                 region[producer] = None
                 pending.append(producer)
     return pending

@@ -16,7 +16,7 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 from itertools import count
 
-from pytest_hierexport._calls.hierarchy import call_name
+from pytest_hierexport._calls.names import call_name
 from pytest_hierexport._proof.eager import EagerCall
 from pytest_hierexport._proof.owners import Graph
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from pytest_hierexport._calls.hierarchy import decode, is_torch_nn
+from pytest_hierexport._calls.names import decode, is_torch_nn
 from pytest_hierexport._errors import TagError
 from pytest_hierexport._onnx import codec
 from pytest_hierexport._onnx.graph import inventory_proto

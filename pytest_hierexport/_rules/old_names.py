@@ -71,7 +71,7 @@ def _resolved(filename: str) -> Path:
 
 
 def _is_torchs(module: torch.nn.Module) -> bool:
-    from pytest_hierexport._calls.hierarchy import is_torch_nn
+    from pytest_hierexport._calls.names import is_torch_nn
     from pytest_hierexport._export.modules import class_of
 
     return is_torch_nn(class_of(module))

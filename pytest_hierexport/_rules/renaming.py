@@ -24,7 +24,8 @@ from itertools import count
 from types import new_class
 from typing import TYPE_CHECKING, Any
 
-from pytest_hierexport._calls.hierarchy import Call, Hierarchy, encode, is_torch_nn, join_path, qualified_class
+from pytest_hierexport._calls.hierarchy import Call, Hierarchy
+from pytest_hierexport._calls.names import encode, is_torch_nn, join_path, qualified_class
 from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._rules.old_names import OldName, Registry
 

@@ -20,7 +20,8 @@ import torch
 from torch.fx import traceback
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
-from pytest_hierexport._calls.hierarchy import ROOT, Call, join_path
+from pytest_hierexport._calls.hierarchy import ROOT, Call
+from pytest_hierexport._calls.names import join_path
 from pytest_hierexport._export.recorder import CallRecorder, Tracer
 
 __all__ = ["STACK", "Scopes", "Stack", "run_node_by_node"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
-from pytest_hierexport._calls.hierarchy import is_torch_nn, qualified_class
+from pytest_hierexport._calls.names import is_torch_nn, qualified_class
 from pytest_hierexport._rules.source.evidence import tokens
 from pytest_hierexport._rules.source.program import Check, Decision
 from pytest_hierexport._rules.source.values import GAP, Kind
