@@ -94,22 +94,20 @@ class Module:
     parameters: tuple[Parameter, ...] = ()
 
 
-class Hierarchy(Mapping[str, Call]):
-    """The calls of one forward pass by name, in execution order, with their tags.
+class CallTree(Mapping[str, Call]):
+    """The calls of one forward pass by name, in execution order.
 
     Args:
         calls: Every call after its parent, the root's first.
-        keep: Qualified `torch.nn` classes that appear in tags nevertheless.
 
     Raises:
         ValueError: Two calls have one name, a call comes before its parent, or a call other than the first has no
             parent.
     """
 
-    def __init__(self, calls: Iterable[Call], keep: Iterable[str] = ()) -> None:
+    def __init__(self, calls: Iterable[Call]) -> None:
         """Order and check the calls."""
         self._calls: dict[str, Call] = {}
-        self.keep = frozenset(keep)
         for call in calls:
             self._add(call.name, call)
 
@@ -133,14 +131,6 @@ class Hierarchy(Mapping[str, Call]):
     def __len__(self) -> int:
         """Count the calls."""
         return len(self._calls)
-
-    def __eq__(self, other: object) -> bool:
-        """Whether the calls, their order and the kept classes are equal."""
-        if not isinstance(other, Hierarchy):
-            return NotImplemented
-        return self.keep == other.keep and list(self._calls.items()) == list(other._calls.items())
-
-    __hash__ = None  # type: ignore[assignment]  # a mapping; equality is by content
 
     @cached_property
     def position(self) -> Mapping[str, int]:
@@ -174,6 +164,31 @@ class Hierarchy(Mapping[str, Call]):
             return ROOT
         shared = set(lineages[0]).intersection(*lineages[1:])
         return next(call for call in lineages[0] if call in shared)
+
+
+class Hierarchy(CallTree):
+    """The calls of one forward pass, with their tags.
+
+    Args:
+        calls: Every call after its parent, the root's first.
+        keep: Qualified `torch.nn` classes that appear in tags nevertheless.
+
+    Raises:
+        ValueError: The calls are no tree (:class:`CallTree`).
+    """
+
+    def __init__(self, calls: Iterable[Call], keep: Iterable[str] = ()) -> None:
+        """Order and check the calls."""
+        super().__init__(calls)
+        self.keep = frozenset(keep)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the calls, their order and the kept classes are equal."""
+        if not isinstance(other, Hierarchy):
+            return NotImplemented
+        return self.keep == other.keep and list(self._calls.items()) == list(other._calls.items())
+
+    __hash__ = None  # type: ignore[assignment]  # a mapping; equality is by content
 
     def is_kept(self, name: str) -> bool:
         """Whether the call has a segment in tags: its class is kept, or not from `torch.nn`."""

@@ -159,7 +159,7 @@ class Scopes(Tracer):
         if not stack:
             # What calls a function for its body has no stack of its own: it stands where its holder does.
             return holder
-        start = self._start(stack)
+        start = _start(stack, self._root)
         if start != self._root and stack[start][0] != "":
             return None
         entries = self._entries(stack)
@@ -172,17 +172,13 @@ class Scopes(Tracer):
             at = self._by_entry.get((at, key, path)) or self._by_entry[None, key, path]
         return at
 
-    def _start(self, stack: Stack) -> str:
-        """Return the key of the model on a stack."""
-        return self._root if self._root in stack else next(iter(stack))
-
     def _entries(self, stack: Stack) -> tuple[tuple[str, str, str], ...]:
         """Return key, path and class of what is on a stack from the model on, named as below it.
 
         Below the model, as torch has it in the end, two entries may have one key (a module that is reached from outside
         of the modules is called as it is from the one that holds it): then the first's place is the second's.
         """
-        root = self._start(stack)
+        root = _start(stack, self._root)
         root_path = stack[root][0]
         entries: dict[str, tuple[str, str, str]] = {}
         for key, (path, cls) in itertools.dropwhile(lambda entry: entry[0] != root, stack.items()):
@@ -223,6 +219,11 @@ def run_node_by_node(graph: torch.fx.GraphModule, *args: Any) -> Any:
 def _open_stack() -> Stack | None:
     mode = get_proxy_mode()
     return getattr(mode.tracer, "module_stack", None) if mode is not None else None
+
+
+def _start(stack: Stack, root: str) -> str:
+    """Return the key of the model on a stack: its first, where the root that was traced is not there."""
+    return root if root in stack else next(iter(stack))
 
 
 def _below(root: str, path: str) -> str:
