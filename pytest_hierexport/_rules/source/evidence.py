@@ -35,6 +35,18 @@ _NAME, _CLASS_NAME, _HOME = Value.of(Kind.NAME), Value.of(Kind.CLASS_NAME), Valu
 _MODULE, _CLASS, _NODE = Value.of(Kind.MODULE), Value.of(Kind.CLASS), Value.of(Kind.NODE)
 _LIKELY, _UNKNOWN, _TEXT = Value.of(Kind.LIKELY_MODULE), Value.of(Kind.UNKNOWN), Value.of(Kind.UNKNOWN, Kind.PIECE)
 
+
+def _fields(**fields: Value) -> Value:
+    return Value.of(Thing(Role.COLLECTION, "", {**fields}))
+
+
+# The results of this package, which an exporter of a project's own changes.
+_CALL = _fields(path=_NAME, name=_NAME, parent=_NAME, class_name=_CLASS_NAME, cls=_CLASS_NAME)
+_ORIGIN = _fields(call=_NAME)
+_ORIGINS = _map(_TEXT, _list(_ORIGIN))
+_HIERARCHY = Value.of(Thing(Role.COLLECTION, "", {ITEM: _NAME, VALUE: _CALL}))
+_ATTRIBUTION = _fields(hierarchy=_HIERARCHY, nodes=_ORIGINS, initializers=_map(_NAME, _list(_ORIGIN)))
+
 METHODS = {
     **_named("named_modules named_children", _list(_tuple(_NAME, _MODULE))),
     **_named("named_parameters named_buffers", _list(_tuple(_NAME, NOTHING))),
@@ -45,6 +57,7 @@ METHODS = {
     "_get_name": _CLASS_NAME,
     "scopeName": _NAME,
     "mro": _list(_CLASS),
+    "lineage": _list(_NAME),
 }
 """What methods of a module, of a class or of a node of TorchScript return."""
 ATTRIBUTES = {
@@ -53,6 +66,7 @@ ATTRIBUTES = {
     **_named("__mro__ __bases__", _list(_CLASS)),
     "_modules": _map(_NAME, _MODULE),
     **_named("_parameters _buffers", _map(_NAME, NOTHING)),
+    "attribution": _ATTRIBUTION,
     **_named("node nodes initializer", _list(_NODE)),
     "initializers": _map(_NAME, _NODE),
     "metadata_props": _map(Value.of(Kind.ENTRY), _NAME),
@@ -70,6 +84,10 @@ _TYPES = {
     **_named("Module PreTrainedModel GraphModule", _LIKELY),
     **_named("Node NodeProto TensorProto", _NODE),
     **_named("type Type", _CLASS),
+    "Attribution": _ATTRIBUTION,
+    "Hierarchy": _HIERARCHY,
+    "Call": _CALL,
+    "Origin": _ORIGIN,
 }
 _OF_MODEL = _words("module submodule class cls layer node scope param parameter initializer weight block component")
 # What a parameter of unknown origin is for its last word alone, if it has none of the words below.
@@ -104,7 +122,7 @@ def of_attribute(base: Value, attr: str) -> Value | None:
         return ATTRIBUTES[attr]
     if Kind.NODE in base.kinds and attr in _NODE_ATTRIBUTES:
         return _NODE_ATTRIBUTES[attr]
-    return (_NAME if attr == "value" else NOTHING) if Kind.ENTRY in base.kinds else None
+    return (_UNKNOWN if attr == "value" else NOTHING) if Kind.ENTRY in base.kinds else None
 
 
 def from_identifier(name: str, *, loose: bool = False) -> Value:
