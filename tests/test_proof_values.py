@@ -43,6 +43,12 @@ def test_bfloat16_tensor_has_bfloat16_tolerance() -> None:
     assert not is_found(first.astype(np.float32), second.astype(np.float32))
 
 
+def test_tensor_of_tiny_numbers_is_infinitely_far_from_others() -> None:
+    tiny = numbers(3, 4) * np.float32(1e-40)
+    assert not is_found(tiny, numbers(3, 4))
+    assert is_found(tiny, tiny)
+
+
 def test_a_tolerance_of_the_users_comes_before_the_dtypes_own() -> None:
     first = numbers(3, 4)
     assert is_found(first, first * np.float32(1.01), float32=0.1)

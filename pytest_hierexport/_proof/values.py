@@ -48,7 +48,9 @@ class _Value:
         """Return how far the numbers of another tensor lie from these; of each `step` numbers the first counts."""
         own = self.fingerprint.numbers
         assert own is not None, "floating tensors alone are compared by their numbers"  # noqa: S101
-        return float(np.max(np.abs(own[::step] - numbers[::step]) / self.scales[::step], initial=0.0))
+        # Numbers that nearly underflow (swin) have a tiny magnitude, and others are infinitely far from them.
+        with np.errstate(over="ignore"):
+            return float(np.max(np.abs(own[::step] - numbers[::step]) / self.scales[::step], initial=0.0))
 
 
 @dataclass

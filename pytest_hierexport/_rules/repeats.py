@@ -70,7 +70,9 @@ def _second_process() -> ChildProcess:
     """Return the one process that serves this one."""
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     # The path goes first: the process must import this very package.
-    return ChildProcess("-c", f"import sys; sys.path[:] = {list(map(str, sys.path))}; {_SERVE}", PYTHONHASHSEED=seed)
+    code = f"import sys; sys.path[:] = {list(map(str, sys.path))}; {_SERVE}"
+    # The last argument tells people, and the cache, that the process is ours.
+    return ChildProcess("-c", code, "pytest_hierexport._rules.second_process", PYTHONHASHSEED=seed)
 
 
 def _task(exported: ExportedCase) -> bytes:
