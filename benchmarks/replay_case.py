@@ -33,7 +33,7 @@ from pytest_hierexport._export.choices import ExportOptions
 from pytest_hierexport._export.dynamo import capturer as dynamo
 from pytest_hierexport._export.dynamo.dropped import noting_dropped, stacks
 from pytest_hierexport._export.torchscript import capturer as torchscript
-from pytest_hierexport._export.traced import known
+from pytest_hierexport._export.traced import attribute_before
 from pytest_hierexport._proof import prove
 
 if TYPE_CHECKING:
@@ -271,7 +271,7 @@ def _origins(capture: Capture, before: Known, attribution: Attribution) -> Obser
 
 
 def _carried(capture: Capture) -> tuple[Known, Attribution]:
-    before = known(capture, Hierarchy(capture.calls))
+    before = attribute_before(capture, Hierarchy(capture.calls))
     return before, carry_flat(before, flat_copy(capture.after))
 
 

@@ -17,12 +17,14 @@ from pytest_hierexport import Export, export
 from pytest_hierexport._cases import Case, Example
 from pytest_hierexport._cases.weights import randomise
 from pytest_hierexport._errors import ExportError, NoVerdictError
+from pytest_hierexport._export.captures import CAPTURES
+from pytest_hierexport._export.choices import EXPORTERS
 from pytest_hierexport._export.dynamo.capturer import Watch
 from pytest_hierexport._export.dynamo.scopes import STACK
 from pytest_hierexport._proof import prove
 from pytest_hierexport._rules import must_005
 from pytest_hierexport._rules.base import ExportedCase
-from pytest_hierexport._rules.peer import plain_transformers_export
+from pytest_hierexport._rules.peer import PEERS, plain_transformers_export
 
 X = torch.linspace(-1, 1, 24).reshape(6, 4)
 
@@ -63,6 +65,11 @@ def runs(result: Export) -> bool:
 
 def is_proven(model: nn.Module, result: Export) -> bool:
     return not prove(Example(model, (X,)), result.model, result.attribution).unproven
+
+
+def test_every_exporter_has_a_capture_and_a_plain_peer() -> None:
+    assert ("auto", *CAPTURES) == EXPORTERS
+    assert PEERS.keys() == CAPTURES.keys()
 
 
 def test_auto_skips_a_graph_that_the_checker_refuses() -> None:

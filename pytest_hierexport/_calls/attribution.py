@@ -19,7 +19,8 @@ class Evidence(str, Enum):
     TRACED = "traced"
     """Recorded while the model was captured."""
     MERGED = "merged"
-    """An optimizer replaced an equal operation of this call with the node (common subexpression elimination)."""
+    """The node replaced an equal operation of this call: an optimizer merged both (common subexpression elimination),
+    or the capture dropped one (dead code elimination)."""
     FUSED = "fused"
     """An optimizer made the node from several operations, one of them of this call."""
     FOLDED = "folded"
@@ -28,12 +29,12 @@ class Evidence(str, Enum):
     """Guessed from the neighbours of the node: a fallback, counted and shown as one."""
 
     @property
-    def strength(self) -> int:
-        """0 for the strongest evidence."""
-        return _STRENGTH[self]
+    def rank(self) -> int:
+        """0 for the strongest evidence, more for weaker ones."""
+        return _RANK[self]
 
 
-_STRENGTH = {evidence: i for i, evidence in enumerate(Evidence)}
+_RANK = {evidence: i for i, evidence in enumerate(Evidence)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def order_origins(hierarchy: Hierarchy, origins: Iterable[Origin], primary: Prim
     strongest: dict[str, Evidence] = {}
     for origin in origins:
         known = strongest.get(origin.call)
-        if known is None or origin.evidence.strength < known.strength:
+        if known is None or origin.evidence.rank < known.rank:
             strongest[origin.call] = origin.evidence
     ordered = tuple(Origin(call, strongest[call]) for call in sorted(strongest, key=hierarchy.position.__getitem__))
     if len(ordered) < 2 or primary == "first":

@@ -10,7 +10,7 @@ from pytest_hierexport._carry.cancelled import attribute_cancelled
 from pytest_hierexport._carry.copying import flat_copy
 from pytest_hierexport._carry.flat import Flat
 from pytest_hierexport._carry.leftover import attribute_leftover, initializer_origins
-from pytest_hierexport._carry.match import Known, OriginsOf, attribute_twins, match
+from pytest_hierexport._carry.match import Known, OriginsOf, attribute_matched, match
 from pytest_hierexport._carry.regions import attribute_regions
 from pytest_hierexport._onnx.models import as_ir
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["carry", "carry_flat"]
 
 # In this order: a pass reads the origins that those before it gave.
-_PASSES = (attribute_twins, attribute_regions, attribute_cancelled, attribute_leftover)
+_PASSES = (attribute_matched, attribute_regions, attribute_cancelled, attribute_leftover)
 
 
 def carry(before: Model, attribution: Attribution, after: Model, *, primary: Primary = "first") -> Attribution:

@@ -89,14 +89,14 @@ class _Copier:
         function = self.model.functions.get(node.op_identifier())
         opsets = self.model.opset_imports
         inputs = tuple(None if value is None else self._copied(place, value) for value in node.inputs)
-        captured = tuple(place.scope[value] for value in _captured(node) if value in place.scope)
+        outer = tuple(place.scope[value] for value in _captured(node) if value in place.scope)
         copied = Node(
             key=key,
             operator=node.op_identifier(),
             attributes=attributes(node, opsets),
             inputs=inputs,
-            outputs=self._outputs(node, place, (*inputs, *captured)) if function is None else (),
-            captured=captured,
+            outputs=self._outputs(node, place, (*inputs, *outer)) if function is None else (),
+            outer=outer,
             arity=arity(node, opsets),
             pure=function is None and is_pure(node, opsets),
             parent=place.parent,

@@ -40,7 +40,8 @@ class Node:
     attributes: Hashable
     inputs: tuple[Value | None, ...]
     outputs: tuple[Value, ...]
-    captured: tuple[Value, ...]
+    outer: tuple[Value, ...]
+    """The values that its subgraphs take from outside."""
     arity: int
     """The number of its outputs, without unused optional ones at the end."""
     pure: bool
@@ -69,14 +70,14 @@ class Node:
     def operands(self) -> Iterator[Value]:
         """Every value that the node takes, those that its subgraphs take from outside included."""
         yield from (value for value in self.inputs if value is not None)
-        yield from self.captured
+        yield from self.outer
 
     @property
     def data_operands(self) -> Iterator[Value]:
         """Every operand of which the node takes elements, not the shape or type alone."""
         domain, name, _ = self.source.op_identifier()
         yield from (v for i, v in enumerate(self.inputs) if v is not None and reads_elements(domain, name, i))
-        yield from self.captured
+        yield from self.outer
 
 
 @dataclass

@@ -17,7 +17,7 @@ from pytest_hierexport._carry.aliases import namesake, number_values
 from pytest_hierexport._carry.flat import Flat, Node, Value
 from pytest_hierexport._carry.numbering import Expression, Numbering
 
-__all__ = ["Known", "Match", "OriginsOf", "attribute_twins", "match", "weakened"]
+__all__ = ["Known", "Match", "OriginsOf", "attribute_matched", "match", "weakened"]
 
 OriginsOf = dict[Node, list[Origin]]
 """The origins found so far for the nodes of `after`; each pass adds to it."""
@@ -164,7 +164,7 @@ class _Matcher:
         return found
 
 
-def attribute_twins(match: Match, origins: OriginsOf) -> None:
+def attribute_matched(match: Match, origins: OriginsOf) -> None:
     """Give every matched node the origins of its twin, and of the duplicates that were merged into it."""
     for node, twin in match.twins.items():
         origins[twin] += match.known.nodes[node]
@@ -181,7 +181,7 @@ def attribute_twins(match: Match, origins: OriginsOf) -> None:
 
 def weakened(evidence: Evidence, origins: Iterable[Origin]) -> list[Origin]:
     """Return origins whose evidence is no stronger than the given one."""
-    return [Origin(o.call, max(evidence, o.evidence, key=lambda e: e.strength)) for o in origins]
+    return [Origin(o.call, max(evidence, o.evidence, key=lambda e: e.rank)) for o in origins]
 
 
 def _paired(duplicates: list[Node], candidates: list[Node]) -> dict[Node, Node]:

@@ -36,15 +36,15 @@ class Served:
     exporter: str
     """The capture that served."""
     notes: tuple[str, ...]
-    """One for each capture that could not serve, then what the capture says of itself."""
+    """The captures that failed before, then the capture's own notes."""
     warnings: tuple[str, ...] = ()
-    """That another capture than the one asked for may have changed what is exported."""
+    """Where it fell back to a capture that records one run: a line that says so; the capture's own notes are here."""
 
 
 def capture_with(request: Request) -> Served:
     """Capture a request with the exporter that it names, or for `auto` with the first that can.
 
-    Where all that can give graphs that the ONNX checker refuses, the first of those serves.
+    If the ONNX checker refuses the graph of every capture that gave one, the first of them serves.
 
     Raises:
         UsageError: No exporter has this name.

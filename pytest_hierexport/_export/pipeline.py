@@ -21,7 +21,7 @@ from pytest_hierexport._export.choices import ExportOptions, check_opset
 from pytest_hierexport._export.modules import kept_classes, module_tree
 from pytest_hierexport._export.result import Export
 from pytest_hierexport._export.state import WAS_TRAINING, as_found, in_eval_mode
-from pytest_hierexport._export.traced import known
+from pytest_hierexport._export.traced import attribute_before
 from pytest_hierexport._onnx import storage
 from pytest_hierexport._onnx.storage import Tags
 
@@ -106,7 +106,7 @@ def export_with(
         served = _capture(Request(model, _as_tuple(args), dict(kwargs or {}), options))
     capture = served.capture
     hierarchy = Hierarchy(capture.calls, keep=kept)
-    attribution = carry_flat(known(capture, hierarchy), flat_copy(capture.after), options.primary)
+    attribution = carry_flat(attribute_before(capture, hierarchy), flat_copy(capture.after), options.primary)
     storage.attach(capture.after, attribution, tags=options.tags)
     modules = module_tree(model) if isinstance(model, torch.nn.Module) else ()
     result = Export(

@@ -145,11 +145,12 @@ class Watch:
         also: dict[Node, tuple[str, ...]] = {}
         for node, (stack, *others) in self._stacks.items():
             holder = None if node.parent is None else nodes[node.parent]
-            nodes[node] = self._scopes.of(stack, holder)
-            also[node] = tuple(call for other in others if (call := self._scopes.of(other, holder)) is not None)
+            nodes[node] = self._scopes.call_of(stack, holder)
+            also[node] = tuple(call for other in others if (call := self._scopes.call_of(other, holder)) is not None)
         # torch names an initializer by the attribute path of one of its owners.
         declared = self._scopes.recorder.instances.tensors() if self._scopes.recorder is not None else {}
         return Capture(
+            # After the loop: looking a stack up may add a call that was not recorded.
             calls=tuple(self._scopes.calls.values()),
             before=before,
             nodes=nodes,

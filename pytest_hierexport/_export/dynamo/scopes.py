@@ -1,8 +1,8 @@
 """Finds the call of every fx node in the module stacks that torch keeps.
 
-torch stamps each node that it traces with the stack of the modules that are open. The innermost entry tells the call:
-its key is the path by which the module was reached, with `@k` for a repeated call. It is matched with the calls that
-the recorder named in the same pass.
+torch stamps each node that it traces with the stack of the modules that are open. The whole stack is looked up among
+those that were open when a call began. Where it is not there, its entries are followed from the root, each below the
+call of the entry before: a key is the path by which the module was reached, with `@k` for a repeated call.
 
 Two things leave no such stack. A module that torch does not put there - one run by its `forward`, or compiled - is
 put there by us. A graph that dynamo makes of some of the model's code - a branch of `cond`, a loop, a compiled region -
@@ -38,9 +38,9 @@ class Scopes(Tracer):
         """Begin without a call."""
         self.calls: dict[str, Call] = {}
         self.recorder: CallRecorder | None = None
-        # By the call that made it and what torch calls it: the latter is not always unique, and rarely another's.
+        # The call by caller, key and path; and by None, key and path, where the caller is not known.
         self._by_entry: dict[tuple[str | None, str, str], str] = {}
-        # By all that was on torch's stack when the call began: where two entries have one name, that is all there is.
+        # The call by the whole stack when it began: of two entries with one key, this alone tells which is meant.
         self._by_stack: dict[tuple[tuple[str, str, str], ...], str] = {}
         self._root = ""  # what the tracer calls the model: torch wraps it while it traces
         self._stacks: list[Stack] = []  # torch's stack in each call that is open
@@ -149,8 +149,8 @@ class Scopes(Tracer):
 
     # the answers
 
-    def of(self, stack: Stack, holder: str | None) -> str | None:
-        """Return the call that a stack ends in; None for one that does not start at the root.
+    def call_of(self, stack: Stack, holder: str | None) -> str | None:
+        """Return the call that a stack ends in; None for one that does not start at the root, or is empty.
 
         Args:
             stack: What torch put on the node.
@@ -168,7 +168,7 @@ class Scopes(Tracer):
         at: str | None = None
         for key, path, cls in entries:
             if (None, key, path) not in self._by_entry:
-                self._read(key, path, cls, at)
+                self._add_unseen(key, path, cls, at)
             at = self._by_entry.get((at, key, path)) or self._by_entry[None, key, path]
         return at
 
@@ -187,8 +187,8 @@ class Scopes(Tracer):
             entries[name] = name, _below(root_path, path), text
         return tuple(entries.values())
 
-    def _read(self, key: str, path: str, cls: str, parent: str | None) -> None:
-        """Read a call off a stack that no recorder saw: that of a program which torch exported earlier."""
+    def _add_unseen(self, key: str, path: str, cls: str, parent: str | None) -> None:
+        """Add a call that no recorder saw: that of a program which torch exported earlier."""
         call = Call(_encoded(path), _index(key, path), cls, parent)
         self._learn(call, key, path)
         self.calls.setdefault(call.name, call)

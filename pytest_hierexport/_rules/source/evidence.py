@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Hashable
 
 from pytest_hierexport._rules.source.program import identifier
 from pytest_hierexport._rules.source.values import ITEM, NOTHING, VALUE, Kind, Role, Thing, Value
@@ -37,7 +38,7 @@ _LIKELY, _UNKNOWN, _TEXT = Value.of(Kind.LIKELY_MODULE), Value.of(Kind.UNKNOWN),
 
 
 def _fields(**fields: Value) -> Value:
-    return Value.of(Thing(Role.COLLECTION, "", {**fields}))
+    return Value.of(Thing(Role.COLLECTION, "", dict[Hashable, Value](fields.items())))
 
 
 # The results of this package, which an exporter of a project's own changes.
