@@ -8,6 +8,17 @@ __all__ = ["PAIRS"]
 
 PAIRS = [
     Pair(
+        "whether a set of names holds one",
+        """
+        def has_encoder(model):
+            return {'encoder'} <= {name for name, _ in model.named_modules()}
+        """,
+        """
+        def has(model, names):
+            return set(names) <= {name for name, _ in model.named_modules()}
+        """,
+    ),
+    Pair(
         "a path in an f-string",
         """
         def layers(model):

@@ -11,6 +11,9 @@ import pytest
 from filelock import FileLock
 
 from projects import SET_UP, Project
+from pytest_hierexport._pytest import reads, session_cache
+
+INSTALLED = reads.is_installed
 
 MODELS = "--hierexport-models=my_model.py::build"
 SOME = ("-k", "MUST-002 or snapshot")
@@ -62,6 +65,34 @@ def test_a_change_of_an_own_exporter_exports_again(project: Project) -> None:
         assert project.run(*arguments).ret == 0
         assert project.builds == builds
     helper.write_text(helper.read_text() + "CHANGED = True\n")
+    assert project.run(*arguments).ret == 0
+    assert project.builds == 2
+
+
+@pytest.mark.parametrize("suffix", ["py", "json"])
+def test_change_of_this_package_invalidates_the_results(
+    project: Project, monkeypatch: pytest.MonkeyPatch, suffix: str, tmp_path: Path
+) -> None:
+    arguments = (MODELS, "--hierexport-cache=cache", "-k", "MUST-002")
+    assert project.run(*arguments).ret == 0
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / f"changed.{suffix}").write_text("1")
+    monkeypatch.setattr(session_cache, "_PACKAGE", package)
+    assert project.run(*arguments).ret == 0
+    assert project.builds == 2
+
+
+def test_edited_installed_exporter_exports_again(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "from pytest_hierexport import export as plain\ndef export(m, a, k, p):\n    plain(m, a, k, p)\n"
+    exporter = project.write("installed/own_exporter.py", text)
+    monkeypatch.syspath_prepend(exporter.parent)
+    monkeypatch.setattr(reads, "is_installed", lambda path: path == exporter or INSTALLED(path))
+    arguments = (MODELS, "--hierexport-exporter=own_exporter:export", "--hierexport-cache=cache", "-k", "MUST-002")
+    for builds in (1, 1):
+        assert project.run(*arguments).ret == 0
+        assert project.builds == builds
+    exporter.write_text(text + "CHANGED = True\n")
     assert project.run(*arguments).ret == 0
     assert project.builds == 2
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from pytest_hierexport._rules.child import ChildEndedError, ChildProcess, end_all
 
 SERVER = """
-import json, os, signal, sys
+import json, os, signal, sys, time
 
 for line in sys.stdin:
     request = json.loads(line)
@@ -24,6 +25,15 @@ for line in sys.stdin:
         print("some noise", file=sys.stderr)
         print("the last words", file=sys.stderr, flush=True)
         os._exit(7)
+    if request.get("forks"):
+        pid = os.fork()
+        if not pid:
+            time.sleep(60)
+            os._exit(0)
+        if request["forks"] == "dies":
+            os._exit(7)
+        print(json.dumps({"fork": pid}), flush=True)
+        continue
     answer = {"process": os.getpid(), "mark": os.environ.get("MARK"), "path": request["path"]}
     print(json.dumps(answer), flush=True)
 """
@@ -86,3 +96,38 @@ def test_interrupted_request_ends_the_process(child: ChildProcess) -> None:
         child.ask(interrupts=True)
     with pytest.raises(ProcessLookupError):
         os.kill(process, 0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no forks")
+def test_fork_of_the_process_delays_neither_answer_nor_end(child: ChildProcess) -> None:
+    fork = child.ask(forks="lives")["fork"]
+    child.close()
+    with pytest.raises(ChildEndedError, match="ended with 7"):
+        child.ask(forks="dies")
+    os.kill(fork, signal.SIGKILL)  # raises where it has ended: then it was waited for
+
+
+def test_process_that_died_after_its_answer_is_replaced(child: ChildProcess) -> None:
+    first = child.ask()["process"]
+    os.kill(first, signal.SIGKILL)
+    os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
+    assert child.ask()["process"] != first
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no forks")
+def test_model_in_the_process_may_fork() -> None:
+    code = """
+import multiprocessing
+from pytest_hierexport._rules.peer import serve
+
+def answer(path):
+    fork = multiprocessing.get_context("fork").Process(target=int)
+    fork.start()
+    fork.join(20)
+    return fork.exitcode
+
+serve(answer)
+"""
+    child = ChildProcess("-c", code)
+    assert child.ask() == 0
+    child.close()

@@ -35,7 +35,18 @@ def test_one_word_class_differs_from_an_equal_key(tmp_path: Path) -> None:
     assert [spelled.constant for d in decisions((path,)) for spelled in words.spelled(d)] == ["Model"]
 
 
+def test_added_keywords_decide_nothing(tmp_path: Path) -> None:
+    assert not decided(tmp_path, exporter="def f(torch, a, b):\n    return torch.add(input=a, other=b)\n")
+
+
 class TestFlow:
+    def test_results_of_our_own_api_hold_names(self, tmp_path: Path) -> None:
+        source = (
+            "def f(attribution):\n"
+            "    return [o.call.startswith('block.') for origins in attribution.nodes.values() for o in origins]\n"
+        )
+        assert decided(tmp_path, exporter=source) == {"o.call.startswith('block.')": frozenset({"block."})}
+
     def test_constants_come_from_another_module(self, tmp_path: Path) -> None:
         found = decided(
             tmp_path,

@@ -69,7 +69,7 @@ def update_lists(plan: Plan, results: Results, *, remove: bool) -> list[str]:
     """List the snapshots that a run updated; remove orphans and return their names.
 
     Args:
-        plan: The plan of the plan.
+        plan: The plan of the run.
         results: The results of its checks: a snapshot that failed was not written.
         remove: Whether to remove orphans.
 

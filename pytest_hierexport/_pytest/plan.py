@@ -132,7 +132,7 @@ class Run:
             raise crash_error(self, case, crash)
         outcome = self.store.outcome(case)
         if outcome.error is not None:
-            raise outcome.error
+            raise outcome.error.with_traceback(None)
         return outcome
 
 

@@ -104,7 +104,7 @@ class Reads:
         return taken if all(signature(path) == before for path, before in recorded.items()) else None
 
     def _counts(self, path: Path) -> bool:
-        if is_installed(path) or RUN_FOLDER.search(str(path)):
+        if is_installed(path) or any(map(RUN_FOLDER.fullmatch, path.parts)):
             return False
         return not any(path.is_relative_to(folder) for folder in self.outside)
 

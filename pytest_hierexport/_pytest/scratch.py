@@ -16,8 +16,8 @@ from pathlib import Path
 
 __all__ = ["RUN_FOLDER", "RunFolder"]
 
-RUN_FOLDER = re.compile(r"\bhierexport-[0-9a-f]{32}\b")
-"""The name of a run folder; its lock adds `.lock`."""
+RUN_FOLDER = re.compile(r"hierexport-[0-9a-f]{32}(\.lock)?")
+"""The name of a run folder and of its lock."""
 
 
 class RunFolder:
@@ -56,7 +56,7 @@ class RunFolder:
         for file in home.glob("hierexport-*.lock"):
             # Somebody else's, one that is held, a file system without locks: none is ours to remove.
             with suppress(OSError, NotImplementedError):
-                if RUN_FOLDER.fullmatch(file.stem) and not file.is_symlink():
+                if RUN_FOLDER.fullmatch(file.name) and not file.is_symlink():
                     dead = RunFolder(file.with_suffix(""))
                     dead._lock.acquire(timeout=0)
                     dead.remove()

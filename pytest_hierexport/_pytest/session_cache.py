@@ -88,13 +88,17 @@ def session_facts(config: pytest.Config) -> dict[str, object]:
         "python": [sys.version, list(sys.flags), sorted(map(repr, sys._xoptions.items())), platform.machine()],
         "path": [os.getcwd(), *sys.path],  # noqa: PTH109  # as Python itself reads the empty entry
         "distributions": _distributions(),
-        "package": [(os.fsdecode(file.relative_to(_PACKAGE)), digest(file)) for file in sorted(_PACKAGE.rglob("*.py"))],
+        "package": [(os.fsdecode(file.relative_to(_PACKAGE)), digest(file)) for file in _own_files()],
         "root": str(config.rootpath),
         "ini": str(config.inipath),
         "options": {name: repr(value) for name, value in vars(config.option).items() if name not in _SELECT_OR_REPORT},
         # pytest's version identifies its own.
         "plugins": [each for each in _plugins(config.pluginmanager) if "_pytest" not in Path(each[1]).parts],
     }
+
+
+def _own_files() -> list[Path]:
+    return sorted(file for file in _PACKAGE.rglob("*") if file.suffix in {".py", ".json"})
 
 
 def _plugins(manager: pytest.PytestPluginManager) -> list[tuple[str, str]]:

@@ -7,7 +7,11 @@ run that still holds replaces an export or the check of a rule.
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import json
+import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,8 +19,11 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_hierexport._cases.factories import find_module
 from pytest_hierexport._errors import CrashError, raise_if_disk_full
+from pytest_hierexport._export.choices import is_own
 from pytest_hierexport._files.atomic import write_atomically
+from pytest_hierexport._files.paths import digest
 from pytest_hierexport._pytest.outcome import RECORD, ExportOutcome, export_into, from_fields, from_record
 
 if TYPE_CHECKING:
@@ -36,6 +43,25 @@ def _disk_full_reported() -> Iterator[None]:
         raise
 
 
+def _code_digest(name: str) -> str:
+    """Return the digest of a top-level package, or of the file of a module; empty where it has none.
+
+    That of a rule or an exporter may be installed, and edited in place under the same version.
+    """
+    found = find_module(name, Path.cwd()) if name else None
+    if found is None or found.file is None:
+        return ""
+    file = found.file
+    files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]
+    told = [(os.fsdecode(path.relative_to(file.parent)), digest(path)) for path in files]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+
+
+def _top(name: str) -> str:
+    """Return the top-level package of `package.module` or `package.module:function`."""
+    return re.split("[.:]", name)[0]
+
+
 class ExportStore:
     """The exports of a run, and the violations of rules on them.
 
@@ -46,6 +72,7 @@ class ExportStore:
 
     def __init__(self, folder: Path, cache: Cache | None = None) -> None:
         self.folder, self.cache = folder, cache
+        self._code = functools.cache(_code_digest)
         self._outcomes: dict[str, ExportOutcome] = {}
         self._latest: tuple[str, ExportedCase] | None = None
 
@@ -74,7 +101,7 @@ class ExportStore:
         """
         outcome, key = self.outcome(case), _key(case)
         if outcome.error is not None:
-            raise outcome.error
+            raise outcome.error.with_traceback(None)
         if self._latest is None or self._latest[0] != key:
             self._latest = (key, outcome.exported(case, None))
         return self._latest[1]
@@ -89,16 +116,16 @@ class ExportStore:
         """
         from pytest_hierexport._rules.base import Violation
 
-        export = self.outcome(case).cached
-        if self.cache is None or not export:
+        export, code = self.outcome(case).cached, self._code(_top(getattr(rule.check, "__module__", "")))
+        if self.cache is None or not export or not code:
             return list(rule.violations(self.exported(case)))
-        question = f"{rule.id} on {_key(case)}"
-        found = self.cache.find(question, export)
+        question, about = f"{rule.id} on {_key(case)}", f"{export} {code}"
+        found = self.cache.find(question, about)
         if found is not None:
             return [Violation(**violation) for violation in found.value["violations"]]
         with self.cache.computing():
             violations = list(rule.violations(self.exported(case)))
-        self.cache.keep(question, export, {"violations": [asdict(violation) for violation in violations]})
+        self.cache.keep(question, about, {"violations": [asdict(violation) for violation in violations]})
         return violations
 
     def _make(self, key: str, case: Case) -> ExportOutcome:
@@ -123,8 +150,9 @@ class ExportStore:
     def _find_or_export(self, cache: Cache, key: str, case: Case) -> ExportOutcome:
         """Take an export from the cache, or add it there."""
         folder = self.folder / key
+        code = self._code(_top(case.exporter)) if is_own(case.exporter) else ""
         with cache.alone(key, f"export {case.name}"):
-            found = cache.find(key, "", folder)
+            found = cache.find(key, code, folder)
             if found is not None:
                 return from_fields(folder, found.value, found.name)
             with cache.computing(case.files):
@@ -132,7 +160,7 @@ class ExportStore:
             if outcome.error is not None:
                 return outcome
             files = [path for path in sorted(folder.iterdir()) if path.is_file()]
-            return replace(outcome, cached=cache.keep(key, "", outcome.fields(), files))
+            return replace(outcome, cached=cache.keep(key, code, outcome.fields(), files))
 
     def _export(self, key: str, case: Case) -> ExportOutcome:
         folder = self.folder / key

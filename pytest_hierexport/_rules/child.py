@@ -5,12 +5,18 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import select
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Any
 
+_PATIENCE = 5
+"""How many seconds a process has to end after its requests have."""
+_TAIL = 65536
+"""How many of the last bytes that it printed are searched for its last line."""
 __all__ = ["ChildEndedError", "ChildProcess", "end_all"]
 
 
@@ -49,10 +55,14 @@ class ChildProcess:
         Raises:
             ChildEndedError: The process ended; the message has its exit code and its last line.
         """
-        process = (self._running.get(os.getpid()) or self._start()).process
+        running = self._running.get(os.getpid())
+        if running is not None and running.process.poll() is not None:
+            self.close()  # it ended since its last answer, which is no fault of this request
+            running = None
+        process = (running or self._start()).process
         try:
             print(json.dumps({**request, "path": list(map(str, sys.path))}), file=process.stdin, flush=True)
-            answer = next(iter(process.stdout or ()), "")
+            answer = _answer_of(process)
         except BrokenPipeError:
             answer = ""
         except BaseException:
@@ -68,11 +78,20 @@ class ChildProcess:
         running = self._running.pop(os.getpid(), None)
         if running is None:
             return ""
-        running.process.communicate()
+        process = running.process
+        # A fork of this process or of that one may hold the pipes open: neither is waited for.
+        for pipe in (process.stdin, process.stdout):
+            with suppress(OSError):
+                pipe and pipe.close()
+        try:
+            process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
         with running.printed as printed:
-            printed.seek(0)
+            printed.seek(max(0, printed.seek(0, os.SEEK_END) - _TAIL))
             lines = printed.read().decode(errors="replace").strip().splitlines()
-        return f"{running.process.returncode}: {lines[-1] if lines else 'it said nothing'}"
+        return f"{process.returncode}: {lines[-1] if lines else 'it said nothing'}"
 
     def _start(self) -> _Running:
         printed = tempfile.TemporaryFile()  # noqa: SIM115  # open as long as the process
@@ -85,6 +104,15 @@ class ChildProcess:
             encoding="utf-8",
         )
         return self._running.setdefault(os.getpid(), _Running(process, printed))
+
+
+def _answer_of(process: subprocess.Popen[str]) -> str:
+    """Return the line that the process answers; the empty text where it ends first, even if a fork of it lives on."""
+    assert process.stdout is not None, "started with a pipe"  # noqa: S101
+    while not select.select([process.stdout], [], [], 1)[0]:
+        if process.poll() is not None and not select.select([process.stdout], [], [], 0)[0]:
+            return ""
+    return process.stdout.readline()
 
 
 _children: list[ChildProcess] = []

@@ -18,14 +18,16 @@ import inspect
 import io
 import json
 import logging
+import multiprocessing
 import os
 import pkgutil
 import queue
 import sys
 import tempfile
 import threading
+import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -218,19 +220,36 @@ def save(model: ir.Model, path: Path) -> None:
 
 def serve(answer: Callable[..., Any]) -> None:
     """Answer requests, a line of JSON with the arguments each, until standard input ends."""
-    # Output of a model is no answer.
+    # Output of a model is no answer, and no program that it starts may take a request. A fork closes `sys.stdin`, and
+    # would wait for the thread that reads it.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
+    lines = os.fdopen(os.dup(0), encoding="utf-8")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     requests: queue.SimpleQueue[str] = queue.SimpleQueue()
-    threading.Thread(target=_receive, args=(requests,), daemon=True).start()
+    threading.Thread(target=_receive, args=(lines, requests), daemon=True).start()
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     while True:
         print(json.dumps(answer(**json.loads(requests.get()))), file=answers, flush=True)
 
 
-def _receive(requests: queue.SimpleQueue[str]) -> None:
+def _receive(lines: Iterable[str], requests: queue.SimpleQueue[str]) -> None:
     """Queue requests; end this process with the one that sent them, also in the middle of an export."""
-    for request in sys.stdin:
+    for request in lines:
         requests.put(request)
+    _end()
+
+
+def _end_with(parent: int) -> None:
+    """End this process when its parent has ended: a fork of the parent may keep the pipe of the requests open."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    _end()
+
+
+def _end() -> None:
+    for child in multiprocessing.active_children():
+        child.kill()
     os._exit(0)
 
 

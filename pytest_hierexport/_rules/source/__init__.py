@@ -1,8 +1,8 @@
 """Reads an exporter's source for decisions about names of a model by constants that spell such names.
 
-A flow-insensitive type inference, none of which runs the source: :mod:`statements` binds what expressions may be to the
+A flow-insensitive type inference, which does not run the source: :mod:`reading` binds what expressions may be to the
 variables of their scopes, over all files until nothing changes; :mod:`evidence` says what yields a name of a model;
-:mod:`comparing` records where a name meets constants; :mod:`words` tells which of these a model under test spells.
+:mod:`library` records where a name meets constants; :mod:`words` says which of these a model under test spells.
 """
 
 from __future__ import annotations

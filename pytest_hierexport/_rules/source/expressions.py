@@ -130,7 +130,8 @@ def _compare(node: ast.Compare, scope: Scope) -> Value:
     for operator, left, right in zip(node.ops, values[:-1], values[1:], strict=True):
         if isinstance(operator, (ast.In, ast.NotIn)):
             Operation(scope, node, (right, left)).run("contains")
-        elif type(operator) in _OPERATORS:
+        elif type(operator) in _OPERATORS or left.has(Role.COLLECTION) or right.has(Role.COLLECTION):
+            # An order of texts decides nothing; one of sets is whether one holds the other.
             Operation(scope, node, (left, right)).run("eq")
     return NOTHING
 

@@ -64,7 +64,7 @@ def _look_up(op: Operation) -> Value:
 
 
 def _add(op: Operation) -> Value:
-    op.add(op.args[-1], NOTHING)
+    op.add(op.args[-1] if op.args else join(*op.keywords.values()), NOTHING)
     return NOTHING
 
 

@@ -50,6 +50,10 @@ class Words:
     of_torch: frozenset[str] = frozenset()
     """Names within modules of `torch.nn`, which are the same in every model."""
 
+    @cached_property
+    def _class_names(self) -> Words:
+        return Words(self.classes)
+
     def spelled(self, decision: Decision) -> Iterator[Spelled]:
         """Yield each constant of a decision that spells a name of the model."""
         for constant in sorted(decision.constants):
@@ -72,7 +76,7 @@ class Words:
         elif kinds <= {Kind.PIECE, Kind.UNKNOWN}:
             found = self._in_doubt(constant, check)
         if found is None and Kind.CLASS_NAME in kinds:
-            found = Words(self.classes)._in_name(constant.casefold(), check, is_piece=is_piece)
+            found = self._class_names._in_name(constant.casefold(), check, is_piece=is_piece)
         return self._in_home(constant.casefold(), check) if found is None and Kind.HOME in kinds else found
 
     def _in_name(self, text: str, check: Check, *, is_piece: bool) -> _Found:
