@@ -62,6 +62,15 @@ class Both(nn.Module):
         return torch.cat([many.sort()[1][:9], many.sort(descending=True)[1][:7]])
 
 
+class TwoWays(nn.Module):
+    """Sorts the same equal elements along two axes."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        many = x.mul(0.5).floor()
+        places = [many.sort(dim, descending=True)[1].flatten() for dim in (1, 0)]
+        return torch.cat(places)[:300]
+
+
 class Drawn(nn.Module):
     """Chooses at random."""
 
@@ -129,14 +138,14 @@ def proof(router: nn.Module, exporter: str = "auto") -> Proof:
 
 
 @pytest.mark.parametrize(
-    "router", [Largest, Sorted, First, Near, Both, Drawn, DrawnInPlace, Coarse, Halved, Conditional]
+    "router", [Largest, Sorted, First, Near, Both, TwoWays, Drawn, DrawnInPlace, Coarse, Halved, Conditional]
 )
 def test_call_with_choices_is_proven_by_following_the_graph(router: type[nn.Module]) -> None:
     found = proof(router()).verdicts
     assert (found["router"].kind, found["expert"].kind) == (VerdictKind.PROVEN, VerdictKind.PROVEN)
 
 
-@pytest.mark.parametrize("router", [Largest, Sorted, First, Near, Both, Drawn, DrawnInPlace, Coarse])
+@pytest.mark.parametrize("router", [Largest, Sorted, First, Near, Both, TwoWays, Drawn, DrawnInPlace, Coarse])
 def test_two_runs_differ_without_following(router: type[nn.Module], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules[prove.__module__], "following_choices", lambda *_: nullcontext())
     found = proof(router()).verdicts
@@ -206,6 +215,17 @@ def test_reversed_order_is_not_followed() -> None:
 
 
 HEAD = '<ir_version: 10, opset_import: ["": 20]> g (float[4] x, int64[1] k) => (float[2] y, int64[2] i, float[4] z)'
+
+
+def test_order_along_another_axis_is_not_followed() -> None:
+    text = """<ir_version: 10, opset_import: ["": 20]> g (float[3,3] x) => (float[3,3] v, int64[3,3] places) {
+      k = Constant<value_ints = [3]>() v, places = TopK<axis = 0>(x, k)
+    }"""
+    proto = onnx.parser.parse_model(text)
+    feeds: dict[str, Array] = {"x": np.ones((3, 3), np.float32)}
+    with following_choices(proto, feeds, partial(run_graph, proto, feeds)):
+        _, places = torch.ones(3, 3).sort(1)
+    assert places.sort(1)[0].tolist() == [[0, 1, 2]] * 3
 
 
 def test_graph_holds_its_draws_and_is_restored_after_error() -> None:

@@ -215,6 +215,35 @@ def test_tensors_made_in_inference_mode_are_seen_as_well() -> None:
     assert list(ran.calls["inner@1"].inputs) == [ran.number(X * 2 + 1)]
 
 
+def test_module_tensors_written_in_inference_mode_are_inputs() -> None:
+    class Holder(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.constant = nn.Buffer(torch.tensor([5.0, 6.0]))
+            self.rewritten = nn.Buffer(torch.tensor([7.0, 8.0]))
+            self.noted: torch.Tensor | None = None
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            assert self.noted is not None
+            return x + self.constant + self.rewritten + self.noted
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.holder = Holder()
+
+        @torch.inference_mode()
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.holder.noted = x * 7
+            self.holder.rewritten.mul_(x[0])
+            out: torch.Tensor = self.holder(x)
+            return out
+
+    with torch.inference_mode():
+        model, x = Model(), X.clone()
+    assert run(model, x).took("holder") == {"[0][0]", "captured noted", "captured rewritten"}
+
+
 def test_an_input_with_a_history_of_gradients_is_no_obstacle() -> None:
     x = X.clone().requires_grad_() * 1
     assert list(run(nn.Sequential(Relu()), x).calls) == ["0", ""]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -101,6 +102,16 @@ def test_branch_nodes_keep_keys_and_precede_their_results() -> None:
 def test_if_reads_values_that_its_branch_returned() -> None:
     found = made(IF, c=np.array(False))
     assert list(map(name_of, found.model.graph[-1].inputs)) == ["y/else_branch/q"]
+
+
+def test_branch_of_if_without_named_outputs_is_inlined() -> None:
+    # Only the reference evaluator runs such an `If`; it runs this one for want of a kernel.
+    proto: onnx.ModelProto = onnx.parser.parse_model(f"{HEAD} {IF.replace('float', 'bfloat16')}")
+    proto.graph.node[1].output[0] = ""
+    proto.graph.output[0].name = "t"
+    feeds = {"x": X.astype(ml_dtypes.bfloat16), "c": np.array(True)}
+    model, _ = inlined(proto, None, lambda proto, wanted: run_graph(proto, feeds, wanted))
+    assert [key(node) for node in model.graph] == ["t", "@1/then_branch/p", "@1"]
 
 
 def test_weights_of_branch_move_with_it() -> None:

@@ -105,6 +105,16 @@ def test_function_node_of_caller_belongs_to_it_every_time() -> None:
     assert calls(graph, "y") == calls(graph, "z") == {"", "a", "b"}
 
 
+def test_input_that_function_returns_belongs_to_its_caller() -> None:
+    text = """g (float[2] x) => (float[2] z) { y, same = my.outer(x) z = Add(y, same) }
+    <domain: "my", opset_import: ["" : 20, "my" : 1]> outer (v) => (u, v) { w, t = my.both(v) u = Mul(w, t) }
+    <domain: "my", opset_import: ["" : 20]> both (v) => (w, v) { w = Neg(v) }"""
+    graph = graph_of(text, {"y": "a", "z": "b", "my::outer:://w": "a.in a.in@1"})
+    assert calls(graph, "same") == {"", "a"}
+    (product,) = (node for node in graph.nodes if node.operator == "Mul")
+    assert calls(graph, product.inputs[1]) == {"", "a", "a.in"}
+
+
 def test_function_called_by_foreign_call_has_no_owner() -> None:
     graph = graph_of(FUNCTION, {"y": "b", "z": "a@1", TWICE["t"]: "a.in a.in@1", TWICE["w"]: "a a@1"})
     assert calls(graph, "y") == set()

@@ -45,6 +45,11 @@ def test_a_sequence_gives_each_of_its_tensors() -> None:
     assert fetched(proto, "s") == {"s": [[[1, -2]], [[3, 4]]]}
 
 
+def test_sequence_of_bfloat16_gives_its_tensors() -> None:
+    proto = parsed("g (bfloat16[2,2] x) => (bfloat16[2,2] y) { s = SequenceConstruct(x, x) y = Identity(x) }")
+    assert fetched(proto, "s", "y", x=X.astype(ml_dtypes.bfloat16)) == {"s": [X.tolist()] * 2, "y": [X.tolist()]}
+
+
 def test_bfloat16_value_keeps_its_dtype() -> None:
     proto = parsed("g (bfloat16[2,2] x) => (float[2,2] z) { y = Identity(x) z = Cast<to=1>(y) }")
     (value,) = run_graph(proto, {"x": X.astype(ml_dtypes.bfloat16)}, ["y"])
@@ -62,6 +67,22 @@ def test_the_reference_evaluator_serves_where_onnx_runtime_has_no_kernel() -> No
     proto = parsed("g (bfloat16[2,2] x) => (bfloat16[2,2] y) { y = Relu(x) }")
     (value,) = run_graph(proto, {"x": X.astype(ml_dtypes.bfloat16)}, ["y"])
     assert np.array_equal(value.arrays[0].astype(np.float32), [[1, 0], [3, 4]])
+
+
+def test_reference_evaluator_goes_on_where_onnx_runtime_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as LackingKernel
+
+    proto = parsed("g (float[2,2] x) => (float[2,2] c) { a = Relu(x) b = Neg(a) c = Neg(b) }")
+    original = session._session
+
+    def lacking(proto: onnx.ModelProto, folder: Path | None, **options: Any) -> Any:
+        if proto.graph.output[0].name == "b":
+            raise LackingKernel("no kernel")
+        return original(proto, folder, **options)
+
+    monkeypatch.setattr(session, "_session", lacking)
+    monkeypatch.setattr(session, "BUDGET", 1)
+    assert [value.name for value in run_graph(proto, {"x": X}, ["a", "b", "c"])] == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("budget", [1, 50, 1 << 30])

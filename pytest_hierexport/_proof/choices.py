@@ -35,7 +35,7 @@ _MOST_BYTES = 1 << 28
 _DISTRIBUTION = 2.5
 """The distance between two samples' distributions, times the root of their size, that one pair in 10⁵ exceeds."""
 _RANKING = (torch.ops.aten.topk.default, torch.ops.aten.sort.default, torch.ops.aten.sort.stable)
-"""The operations that give elements together with their places along `dim`."""
+"""The operations that become a `TopK`: they give elements in order, with their places along `dim`."""
 
 
 def has_choices(proto: onnx.ModelProto) -> bool:
@@ -57,13 +57,18 @@ def following_choices(
         run: Computes values of it.
     """
     drawing = {node.output[0]: node for node in proto.graph.node if _draws(node, proto)}
-    ranking = [(node.input[0], node.output[1]) for node in proto.graph.node if _ranks(node)]
+    ranking = [node for node in proto.graph.node if _ranks(node)]
     computed = {value for node in proto.graph.node for value in node.output}
-    wanted = dict.fromkeys([*drawing, *(value for pair in ranking for value in pair if value in computed)])
+    used = (value for node in ranking for value in (node.input[0], node.output[1]))
+    wanted = dict.fromkeys([*drawing, *(value for value in used if value in computed)])
     arrays = {**feeds, **{value.name: value.arrays[0] for value in run(list(wanted)) if value.arrays}}
     sizes = np.cumsum([arrays[name].nbytes for name in drawing])
     held = {name: arrays[name] for name, size in zip(drawing, sizes, strict=True) if size <= _MOST_BYTES}
-    rankings = [_Ranking(arrays[elements], arrays[places]) for elements, places in ranking if elements in arrays]
+    rankings = [
+        _Ranking(arrays[node.input[0]], arrays[node.output[1]], _axis(node))
+        for node in ranking
+        if node.input[0] in arrays
+    ]
     before = onnx.GraphProto(node=proto.graph.node)
     try:
         for name, array in held.items():
@@ -87,8 +92,13 @@ def _draws(node: onnx.NodeProto, proto: onnx.ModelProto) -> bool:
 
 
 def _ranks(node: onnx.NodeProto) -> bool:
-    """Whether a node puts elements in order and gives their places: of ONNX's operators, one does."""
+    """Whether a node gives the places of ordered elements: only the operator that torch's `topk` and `sort` become."""
     return node.op_type == "TopK" and node.domain in {"", "ai.onnx"} and len(node.output) == 2 and bool(node.output[1])
+
+
+def _axis(node: onnx.NodeProto) -> int:
+    """Return the axis along which a `TopK` puts elements in order."""
+    return next((attribute.i for attribute in node.attribute if attribute.name == "axis"), -1)
 
 
 class _Ranking(NamedTuple):
@@ -96,7 +106,8 @@ class _Ranking(NamedTuple):
 
     elements: Array
     places: Array
-    """The places of the elements, in the node's order."""
+    """The places of the elements along the axis, in the node's order."""
+    axis: int
 
 
 class _ChoiceFollower(TorchDispatchMode):
@@ -148,7 +159,7 @@ class _ChoiceFollower(TorchDispatchMode):
         tolerance = tolerance_of(str(tensor.dtype).removeprefix("torch."))
         for ranking in self._rankings[tensor.shape, own[1].shape]:
             other = ranking.elements.astype(np.float64)
-            if (distances(elements, other) > tolerance).any():
+            if ranking.axis % tensor.ndim != dim % tensor.ndim or (distances(elements, other) > tolerance).any():
                 continue
             taken = np.take_along_axis(elements, ranking.places, dim)
             # Without `sorted`, any order of the same elements is right.

@@ -227,9 +227,12 @@ class _Watcher:
         return list(numbers)
 
 
-def _version(tensor: torch.Tensor) -> int | None:
-    """Return the number of writes to a tensor; None in inference mode, where torch does not count them."""
-    return None if tensor.is_inference() else tensor._version
+def _version(tensor: torch.Tensor) -> int | bytes | None:
+    """Return what differs after a write to a tensor; None where it cannot be known."""
+    if not tensor.is_inference():
+        return tensor._version
+    found = fingerprint_of(tensor)  # torch does not count the writes in inference mode
+    return None if found is None else found.digest()
 
 
 def _held(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:

@@ -89,7 +89,8 @@ def _is_branching(node: ir.Node) -> bool:
 def _enter(graph: ir.Graph, node: ir.Node, branch: str) -> None:
     """Replace an `If` by the nodes of one of its branches."""
     body = node.attributes[branch].as_graph()
-    label = f"{next(name_of(output) for output in node.outputs if output.name)}/{branch}/"
+    name = next((name_of(output) for output in node.outputs if output.name), key(node))
+    label = f"{name}/{branch}/"
     returned = list(body.outputs)
     body.outputs.clear()
     for value in list(body.initializers.values()):
@@ -114,8 +115,8 @@ def name_of(value: ir.Value | None) -> str:
 
 
 def key(node: ir.Node) -> str:
-    """Return the key of a node; empty for one that the file does not have."""
-    return str(node.meta.get(_KEY, ""))
+    """Return the key of a node; of one that inlining added, the key of the function's call."""
+    return str(node.meta.get(_KEY) or next(reversed(node.metadata_props.values()), ""))
 
 
 def function_calls(node: ir.Node) -> tuple[tuple[str, str], ...]:

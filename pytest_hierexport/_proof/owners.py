@@ -15,7 +15,7 @@ node belong to one call:
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -106,7 +106,7 @@ class Graph:
             return origins
         callers = {origin.call for origin in own}
         inside = [o for o in origins if not callers.isdisjoint(self._lineage(o.call))]
-        siblings = [other for other in self._function_calls if self._are_siblings(other, calls)]
+        siblings = self._siblings[self._place(calls)]
         share, rest = divmod(len(inside), len(siblings))
         if len(siblings) == 1 or rest or callers == {origin.call for origin in inside}:
             return tuple(inside)
@@ -115,17 +115,19 @@ class Graph:
         place = siblings.index(calls)
         return tuple(inside[place * share : (place + 1) * share])
 
-    def _are_siblings(self, one: Calls, other: Calls) -> bool:
-        """Whether the same callers made two calls of one function at one place."""
-        (*outer, (function, call)), (*around, (called, sibling)) = one, other
-        same = outer == around and function == called
-        return same and set(self._origins.get(call, ())) == set(self._origins.get(sibling, ()))
+    def _place(self, calls: Calls) -> Hashable:
+        """Return what siblings share: the calls around them, the function and its callers."""
+        *outer, (function, call) = calls
+        return *outer, function, frozenset(self._origins.get(call, ()))
 
     @cached_property
-    def _function_calls(self) -> list[Calls]:
-        """The calls of functions that were inlined, in order, each with those around it."""
+    def _siblings(self) -> Mapping[Hashable, list[Calls]]:
+        """The calls of functions that were inlined, in order, by place."""
         chains = map(function_calls, self.model.graph)
-        return list(dict.fromkeys(chain[: i + 1] for chain in chains for i in range(len(chain))))
+        siblings: dict[Hashable, list[Calls]] = defaultdict(list)
+        for calls in dict.fromkeys(chain[: i + 1] for chain in chains for i in range(len(chain))):
+            siblings[self._place(calls)].append(calls)
+        return siblings
 
     @cached_property
     def in_bodies(self) -> dict[str, bool]:
