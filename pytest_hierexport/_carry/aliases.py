@@ -74,8 +74,9 @@ def _dropped(before: Flat, after: Flat, numbering: Numbering) -> Iterator[Alias]
         changed = [(new, old) for new, old in pairs if not _is_equal(numbering, new, old)]
         found = [_bypassed(before, numbering, new, old) for new, old in changed if new and old]
         aliases = [alias for alias in found if alias is not None]
-        # One input that is no alias makes the node another operation: a fusion.
-        if len(aliases) == len(changed):
+        # One input that is no alias makes the node another operation: a fusion. So does a constant that changed beside
+        # another input: an operation went into it.
+        if len(aliases) == len(changed) and len({new is not None and new.varying for new, _ in changed}) == 1:
             yield from aliases
 
 
