@@ -96,9 +96,12 @@ def _slotted(holder: Any, names: Sequence[str]) -> _Holder:
 
     def write(parts: list[Any]) -> None:
         for name, was, now in zip(names, parts, read(), strict=True):
+            # What was not written may be read-only: a property over the slot.
+            if was is now:
+                continue
             if was is not _MISSING:
                 object.__setattr__(holder, name, was)
-            elif now is not _MISSING:
+            else:
                 object.__delattr__(holder, name)
 
     return _Holder(read, write)

@@ -1,8 +1,9 @@
 """Reads an exporter's source for decisions about names of a model by constants that spell such names.
 
-A flow-insensitive type inference, none of which runs the source: :mod:`statements` binds what expressions may be to the
+A flow-insensitive type inference, none of which runs the source: :mod:`reading` binds what expressions may be to the
 variables of their scopes, over all files until nothing changes; :mod:`evidence` says what yields a name of a model;
-:mod:`comparing` records where a name meets constants; :mod:`words` tells which of these a model under test spells.
+:mod:`library` and :mod:`operation` record where a name meets constants; :mod:`words` tells which of these a model under
+test spells.
 """
 
 from __future__ import annotations
