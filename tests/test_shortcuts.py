@@ -55,7 +55,7 @@ def calls_of(monkeypatch: pytest.MonkeyPatch, holder: Any, name: str) -> list[tu
 
 @pytest.mark.parametrize("lost", ["_target_pattern", "_matcher"])
 def test_a_rule_of_other_parts_is_tried_on_every_node(lost: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    rule = RewriteRule(lambda op, x: op.Relu(op.Neg(x)), lambda op, x: op.Relu(x))
+    rule: Any = RewriteRule(lambda op, x: op.Relu(op.Neg(x)), lambda op, x: op.Relu(x))
     node = ir.node("Exp", [ir.Value(name="x")])
     calls = calls_of(monkeypatch, RewriteRule, "try_rewrite")
     with shortcuts():
@@ -67,7 +67,7 @@ def test_a_rule_of_other_parts_is_tried_on_every_node(lost: str, monkeypatch: py
 
 
 def test_a_rule_with_other_arguments_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    rule = RewriteRule(lambda op, x: op.Relu(x), lambda op, x: op.Neg(x))
+    rule: Any = RewriteRule(lambda op, x: op.Relu(x), lambda op, x: op.Neg(x))
     calls = calls_of(monkeypatch, RewriteRule, "try_rewrite")
     with shortcuts():
         rule.try_rewrite("another")
