@@ -417,7 +417,7 @@ def test_identity_over_an_inverse_pair_belongs_to_both_calls() -> None:
     assert found["b"] == [("", "fused"), ("a", "fused")]
 
 
-def test_inverse_pair_of_a_call_with_one_value_is_owned_by_both() -> None:
+def test_inverse_pair_of_one_value_is_owned_by_call_and_parent() -> None:
     before = """g (float[2, 3] x) => (float[2, 3] y) {
         u = Relu(x) t = Transpose(u) b = Transpose(t) y = Exp(b) }"""
     after = "g (float[2, 3] x) => (float[2, 3] y) { u = Relu(x) y = Exp(u) }"

@@ -347,7 +347,7 @@ class Sealed(Titled):
     __slots__ = ()
 
     @property
-    def title(self) -> str:  # type: ignore[override]
+    def title(self) -> str:
         return "sealed"
 
 
