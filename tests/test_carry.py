@@ -105,6 +105,13 @@ def test_scale_that_went_into_a_weight_makes_a_fusion() -> None:
     assert carried(before, after, m="a", y="b") == {"y": [("a", "fused"), ("b", "fused")]}
 
 
+def test_constant_folded_beside_a_dropped_no_op_is_no_fusion() -> None:
+    before = """g (float[2] x) => (float[2] y) {
+        u = Relu(x) v = Cast<to = 1>(u) c = Constant<value_floats = [2.0, 3.0]>() k = CastLike(c, v) y = Mul(v, k) }"""
+    after = "g (float[2] x) => (float[2] y) <float[2] k = {2.0, 3.0}> { u = Relu(x) y = Mul(u, k) }"
+    assert carried(before, after, u="a", v="b", c="c", k="c", y="c")["y"] == [("c", "traced")]
+
+
 def test_node_of_the_same_name_and_operator_may_be_fusion() -> None:
     before = """g (float[2, 3] x) => (float[2, 3] y) {
         u = Transpose<perm = [1, 0]>(x) y = Transpose<perm = [0, 1]>(u) }"""
@@ -417,7 +424,7 @@ def test_identity_over_an_inverse_pair_belongs_to_both_calls() -> None:
     assert found["b"] == [("", "fused"), ("a", "fused")]
 
 
-def test_inverse_pair_of_one_value_is_owned_by_call_and_parent() -> None:
+def test_inverse_pair_of_one_value_belongs_to_call_and_parent() -> None:
     before = """g (float[2, 3] x) => (float[2, 3] y) {
         u = Relu(x) t = Transpose(u) b = Transpose(t) y = Exp(b) }"""
     after = "g (float[2, 3] x) => (float[2, 3] y) { u = Relu(x) y = Exp(u) }"
