@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 from transformers import PretrainedConfig, PreTrainedModel
-from transformers.exporters import exporter_onnx
+from transformers.exporters import exporter_onnx, utils
 
 from pytest_hierexport import Export, export
 from pytest_hierexport._cases import Case, Example
@@ -123,6 +125,25 @@ def test_auto_gives_the_first_graph_where_the_checker_refuses_all(monkeypatch: p
         export(Squeezes().eval(), (X,))
 
 
+def test_what_a_failed_capture_made_is_freed_without_the_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pytest_hierexport._export import captures
+
+    made = []
+
+    def failing(_request: Any) -> Any:
+        large = nn.Linear(4, 4)
+        made.append(weakref.ref(large))
+        raise RuntimeError("out of order")
+
+    monkeypatch.setattr(captures, "CAPTURES", {**captures.CAPTURES, "dynamo": failing})
+    gc.disable()
+    try:
+        assert export(nn.Linear(4, 4).eval(), (X,)).exporter == "torchscript"
+        assert [each() for each in made] == [None]
+    finally:
+        gc.enable()
+
+
 def test_transformers_exporter_serves_where_it_cannot_compute_inputs_beforehand(tmp_path: Path) -> None:
     model: nn.Module = Positioned().eval()  # type: ignore[no-untyped-call]
     result = export(model, (X,), path=tmp_path / "model.onnx", exporter="transformers")
@@ -134,17 +155,25 @@ def test_transformers_exporter_serves_where_it_cannot_compute_inputs_beforehand(
         must_005.RULE.violations(ExportedCase(case, tmp_path / "model.onnx", example, "transformers"))
 
 
-def test_a_program_from_transformers_exporter_serves_as_before_5_23(monkeypatch: pytest.MonkeyPatch) -> None:
-    def program(_: Any, model: nn.Module, inputs: dict[str, Any], config: Any) -> torch.onnx.ONNXProgram | None:
-        exported = torch.export.export(model, (), inputs)
-        return torch.onnx.export(exported, kwargs=inputs, dynamo=True, optimize=config.optimize, verbose=False)
+def program(_: Any, model: nn.Module, inputs: dict[str, Any], config: Any) -> torch.onnx.ONNXProgram | None:
+    exported = torch.export.export(model, (), inputs)
+    return torch.onnx.export(exported, kwargs=inputs, dynamo=True, optimize=config.optimize, verbose=False)
 
+
+def test_a_program_from_transformers_exporter_serves_as_before_5_23(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exporter_onnx.OnnxExporter, "export", program)
     model: nn.Module = Positioned().eval()  # type: ignore[no-untyped-call]
     result = export(model, (X,), exporter="transformers")
     assert is_proven(model, result)
     plain = plain_transformers_export(model, (X,))
     assert [node.op_type for node in plain.graph] == [node.op_type for node in result.model.graph]
+
+
+def test_transformers_serves_though_nothing_computes_inputs_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exporter_onnx.OnnxExporter, "export", program)
+    monkeypatch.delattr(utils, "precompute_export_inputs")
+    model: nn.Module = Positioned().eval()  # type: ignore[no-untyped-call]
+    assert runs(export(model, (X,), exporter="transformers"))
 
 
 def test_pass_may_replace_an_operation_by_a_number() -> None:

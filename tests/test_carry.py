@@ -98,6 +98,20 @@ def test_fusion_belongs_to_all_fused_calls() -> None:
     assert carried(before, after, m="a", y="b") == {"y": [("a", "fused"), ("b", "fused")]}
 
 
+def test_scale_that_went_into_a_weight_makes_a_fusion() -> None:
+    before = """g (float[2, 2] x) => (float[2, 2] y) <float[2] s = {2.0, 3.0}, float[2, 2] w = {1.0, 2.0, 3.0, 4.0}> {
+        m = Mul(x, s) y = MatMul(m, w) }"""
+    after = "g (float[2, 2] x) => (float[2, 2] y) <float[2, 2] v = {2.0, 4.0, 9.0, 12.0}> { y = MatMul(x, v) }"
+    assert carried(before, after, m="a", y="b") == {"y": [("a", "fused"), ("b", "fused")]}
+
+
+def test_constant_folded_beside_a_dropped_no_op_is_no_fusion() -> None:
+    before = """g (float[2] x) => (float[2] y) {
+        u = Relu(x) v = Cast<to = 1>(u) c = Constant<value_floats = [2.0, 3.0]>() k = CastLike(c, v) y = Mul(v, k) }"""
+    after = "g (float[2] x) => (float[2] y) <float[2] k = {2.0, 3.0}> { u = Relu(x) y = Mul(u, k) }"
+    assert carried(before, after, u="a", v="b", c="c", k="c", y="c")["y"] == [("c", "traced")]
+
+
 def test_node_of_the_same_name_and_operator_may_be_fusion() -> None:
     before = """g (float[2, 3] x) => (float[2, 3] y) {
         u = Transpose<perm = [1, 0]>(x) y = Transpose<perm = [0, 1]>(u) }"""
@@ -392,10 +406,10 @@ INVERTED_BY_THE_CALLER = """g (float[2, 3] x) => (float[2, 3] y, float[2, 3] z) 
 """A call returns its value transposed to the root, which inverts that, and an element-wise result to the model."""
 
 
-def test_inverse_pair_of_call_and_parent_leaves_its_source() -> None:
+def test_inverse_pair_of_call_and_parent_is_owned_by_both() -> None:
     after = "g (float[2, 3] x) => (float[2, 3] y, float[2, 3] z) { u = Relu(x) z = Sqrt(u) y = Exp(u) }"
     found = carried(INVERTED_BY_THE_CALLER, after, u="a", z="a", t="a")
-    assert found == {"u": [("a", "traced")], "z": [("a", "traced")], "y": [("", "traced")]}
+    assert found == {"u": [("", "fused"), ("a", "fused")], "z": [("a", "traced")], "y": [("", "traced")]}
 
 
 def test_value_of_another_call_is_not_owned_by_its_inverters() -> None:
@@ -410,11 +424,11 @@ def test_identity_over_an_inverse_pair_belongs_to_both_calls() -> None:
     assert found["b"] == [("", "fused"), ("a", "fused")]
 
 
-def test_call_left_with_an_inverted_value_alone_keeps_its_nodes() -> None:
+def test_inverse_pair_of_one_value_belongs_to_call_and_parent() -> None:
     before = """g (float[2, 3] x) => (float[2, 3] y) {
         u = Relu(x) t = Transpose(u) b = Transpose(t) y = Exp(b) }"""
     after = "g (float[2, 3] x) => (float[2, 3] y) { u = Relu(x) y = Exp(u) }"
-    assert carried(before, after, u="a", t="a")["u"] == [("a", "traced")]
+    assert carried(before, after, u="a", t="a")["u"] == [("", "fused"), ("a", "fused")]
 
 
 def test_operation_is_merged_into_the_survivor_of_its_consumers() -> None:

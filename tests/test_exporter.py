@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import threading
 import weakref
 from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import onnx_ir as ir
@@ -19,6 +21,7 @@ from pytest_hierexport._calls.attribution import Attribution, Evidence
 from pytest_hierexport._calls.hierarchy import Hierarchy
 from pytest_hierexport._cases.weights import randomise
 from pytest_hierexport._errors import ExportError, UsageError
+from pytest_hierexport._export import pipeline, state
 from pytest_hierexport._export.dynamo.capturer import quiet
 from pytest_hierexport._onnx import storage
 
@@ -331,6 +334,35 @@ class Remembering(nn.Module):
         return y + self.counts.sum()
 
 
+class Titled:
+    __slots__ = ("latest", "title")
+
+    def __init__(self) -> None:
+        self.latest = ""
+
+
+class Sealed(Titled):
+    """Has a slot that a read-only property hides."""
+
+    __slots__ = ()
+
+    @property
+    def title(self) -> str:
+        return "sealed"
+
+
+class Sealing(nn.Module):
+    """Writes beside a slot that cannot be written to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cache = Sealed()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.cache.latest = "written"
+        return x + 1
+
+
 class Failing(nn.Module):
     """Fails in the middle of its forward pass."""
 
@@ -373,6 +405,46 @@ class TestModel:
         assert not hasattr(model, "reference")
         # What everybody has is not the model's.
         assert "called" in caplog.messages
+
+    def test_state_beside_a_read_only_slot_is_put_back(self) -> None:
+        model = Sealing().eval()
+        export(model, (X,))
+        assert model.cache.latest == ""
+
+    def test_two_threads_export_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        before = (nn.Module._call_impl, torch.export.export, torch.onnx.ONNXProgram.__init__)
+        second_is_there, first_is_done = threading.Event(), threading.Event()
+
+        class Announced:
+            """The lock, which tells that a thread wants it."""
+
+            def __enter__(self) -> None:
+                second_is_there.set()
+                state.ONE_AT_A_TIME.acquire()
+
+            def __exit__(self, *_: object) -> None:
+                state.ONE_AT_A_TIME.release()
+
+        def second(x: torch.Tensor) -> torch.Tensor:
+            second_is_there.set()
+            first_is_done.wait(60)
+            return x - 1
+
+        monkeypatch.setattr(pipeline, "ONE_AT_A_TIME", Announced())
+        with ThreadPoolExecutor(1) as thread:
+            others: list[Future[Export]] = []
+
+            def first(x: torch.Tensor) -> torch.Tensor:
+                if not others:
+                    second_is_there.clear()
+                    others.append(thread.submit(exported, Sequence(lambda _, x: second(x))))
+                    second_is_there.wait(60)
+                return x + 1
+
+            ops = [node.op_type for node in exported(Sequence(lambda _, x: first(x))).model.graph]
+            first_is_done.set()
+            assert (ops, [node.op_type for node in others[0].result().model.graph]) == (["Add"], ["Sub"])
+        assert before == (nn.Module._call_impl, torch.export.export, torch.onnx.ONNXProgram.__init__)
 
     def test_error_names_model_and_cause_and_restores_state(self) -> None:
         model = Failing().train()

@@ -82,6 +82,26 @@ class Splitting(Pair):
         return torch.cat([self.b(second), first])
 
 
+class Transposing(Block):
+    """Returns its result transposed, and another value of it."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:  # type: ignore[override]
+        out = super().forward(x)
+        return out.T, out.sum(-1)
+
+
+class Inverting(nn.Module):
+    """Undoes what a call did to its result; the optimizer drops both."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.block = Transposing()
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        transposed, total = self.block(x)
+        return torch.exp(transposed.T), total
+
+
 class Mixed(Pair):
     """Bfloat16, integers and booleans beside float32, nested among the outputs."""
 
@@ -122,7 +142,7 @@ def kinds(proof: Proof) -> set[str]:
     return {kind for kind, count in proof.counts().items() if count}
 
 
-@pytest.mark.parametrize("cls", [Pair, Branching, Looping, Scanning, Mixed])
+@pytest.mark.parametrize("cls", [Pair, Branching, Looping, Scanning, Inverting, Mixed])
 def test_every_call_is_proven(cls: Any) -> None:
     proof = made(cls).prove()
     assert proof.unproven == {}

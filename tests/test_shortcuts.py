@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gc
+from typing import Any
 
+import onnx_ir as ir
 import pytest
 import torch
 from onnxscript._framework_apis.torch_2_8 import get_torchlib_ops
-from onnxscript._internal.values import TracedOnnxFunction
+from onnxscript._internal.values import Op, TracedOnnxFunction
 from onnxscript.rewriter._rewrite_rule import RewriteRule
+from torch.utils import _traceback
 
 from pytest_hierexport import ExportError, export
 from pytest_hierexport._export.dynamo import shortcuts as module
@@ -41,6 +44,53 @@ def test_a_function_that_has_moved_is_passed_over(place: tuple[str, str], monkey
     before = RewriteRule.try_rewrite
     with shortcuts():
         assert RewriteRule.try_rewrite is not before
+
+
+def calls_of(monkeypatch: pytest.MonkeyPatch, holder: Any, name: str) -> list[tuple[Any, ...]]:
+    """Put in torch's place a function that notes its arguments."""
+    calls: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(holder, name, lambda *args, **_: calls.append(args))
+    return calls
+
+
+@pytest.mark.parametrize("lost", ["_target_pattern", "_matcher"])
+def test_a_rule_of_other_parts_is_tried_on_every_node(lost: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rule: Any = RewriteRule(lambda op, x: op.Relu(op.Neg(x)), lambda op, x: op.Relu(x))
+    node = ir.node("Exp", [ir.Value(name="x")])
+    calls = calls_of(monkeypatch, RewriteRule, "try_rewrite")
+    with shortcuts():
+        rule.try_rewrite(None, None, node)
+        assert calls == []
+        delattr(rule, lost)
+        rule.try_rewrite(None, None, node)
+    assert calls == [(rule, None, None, node)]
+
+
+def test_a_rule_with_other_arguments_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    rule: Any = RewriteRule(lambda op, x: op.Relu(x), lambda op, x: op.Neg(x))
+    calls = calls_of(monkeypatch, RewriteRule, "try_rewrite")
+    with shortcuts():
+        rule.try_rewrite("another")
+    assert calls == [(rule, "another")]
+
+
+@pytest.mark.parametrize("args", [((["a frame"], 0)), (["a frame"],)], ids=["no dictionaries", "one argument"])
+def test_a_python_stack_of_another_form_is_kept(args: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = calls_of(monkeypatch, _traceback, "_extract_symbolized_tb")
+    with shortcuts():
+        _traceback._extract_symbolized_tb(*args)
+    assert calls == [args]
+
+
+def test_a_function_without_an_opset_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    function = next(op.function for op in get_torchlib_ops() if isinstance(op.function, TracedOnnxFunction))
+    domain = function.function_ir.domain
+    parsed = function.function_ir
+    monkeypatch.setattr(TracedOnnxFunction, "function_ir", property(lambda _: parsed))
+    monkeypatch.delattr(Op, "opset")
+    with shortcuts():
+        assert function.function_ir is parsed
+        assert function.function_ir.domain == domain
 
 
 class Counting(torch.nn.Module):

@@ -12,7 +12,7 @@ The call of the Cast passes its input through: it does not co-own `y`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from pytest_hierexport._carry.constants import Constants
@@ -75,8 +75,18 @@ def _dropped(before: Flat, after: Flat, numbering: Numbering) -> Iterator[Alias]
         found = [_bypassed(before, numbering, new, old) for new, old in changed if new and old]
         aliases = [alias for alias in found if alias is not None]
         # One input that is no alias makes the node another operation: a fusion.
-        if len(aliases) == len(changed):
+        if len(aliases) == len(changed) and not _went_into_a_constant(before, changed):
             yield from aliases
+
+
+def _went_into_a_constant(before: Flat, changed: Iterable[tuple[Value | None, Value | None]]) -> bool:
+    """Whether a constant changed beside another input: what computed that input went into the constant.
+
+    A constant that has the name of a computed one was folded (wav2vec2).
+    """
+    pairs = [(new, old) for new, old in changed if new and old]
+    folded = {new for new, old in pairs if not new.varying and new.name == old.name and old in before.producer}
+    return len({new.varying for new, _ in pairs if new not in folded}) > 1
 
 
 def namesake(before: Flat, node: Node) -> Node | None:

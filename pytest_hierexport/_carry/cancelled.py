@@ -12,6 +12,7 @@ inverse pair): a consumer in `head` now takes a value that `layer` computed but 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 
 from pytest_hierexport._calls.attribution import Evidence, Origin
@@ -27,7 +28,7 @@ def attribute_cancelled(match: Match, origins: OriginsOf) -> None:
     """Add the origins of cancelled operations to the nodes that give their value now (fsmt, patchtst).
 
     What one call does and undoes by itself concerns no other call: the operations count where a call outside the last
-    one took part.
+    one took part, or one inside it that computed their source: other values of that call may live on.
     """
     hierarchy = match.known.hierarchy
     for value, source in match.numbering.aliases.items():
@@ -38,11 +39,23 @@ def attribute_cancelled(match: Match, origins: OriginsOf) -> None:
         nodes = between(source, value, match.before, match.numbering)
         cancelled = [origin for node in nodes for origin in match.known.nodes[node]]
         calls = {origin.call for origin in match.known.nodes[last]}
-        if all(_is_below(hierarchy, origin, calls) for origin in cancelled):
+        inside = all(_is_below(hierarchy, origin, calls) for origin in cancelled)
+        # An Identity that has the name of the value gives it to the consumers.
+        if inside and value.name in match.after.named:
             continue
+        inner = {origin.call for origin in cancelled} - calls
         for node in _producers_now(match, source):
-            if not any(_is_below(hierarchy, origin, calls) for origin in origins[node]):
-                origins[node] = weakened(Evidence.FUSED, [*origins[node], *cancelled])
+            owners = origins[node]
+            if inside:
+                add = _any_below(hierarchy, owners, inner) and calls.isdisjoint(origin.call for origin in owners)
+            else:
+                add = not _any_below(hierarchy, owners, calls)
+            if add:
+                origins[node] = weakened(Evidence.FUSED, [*owners, *cancelled])
+
+
+def _any_below(hierarchy: Hierarchy, origins: Iterable[Origin], calls: AbstractSet[str]) -> bool:
+    return any(_is_below(hierarchy, origin, calls) for origin in origins)
 
 
 def _is_below(hierarchy: Hierarchy, origin: Origin, calls: AbstractSet[str]) -> bool:

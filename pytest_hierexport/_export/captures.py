@@ -54,6 +54,15 @@ def capture_with(request: Request) -> Served:
     if exporter not in EXPORTERS:
         raise UsageError(f"exporter to be {' or '.join(EXPORTERS)}", found=repr(exporter), do="choose one of them")
     failures: dict[str, CannotCaptureError] = {}
+    try:
+        return _first_to_serve(request, failures)
+    finally:
+        # The frames that failed lead back to this one: a cycle that would keep all that they made.
+        failures.clear()
+
+
+def _first_to_serve(request: Request, failures: dict[str, CannotCaptureError]) -> Served:
+    exporter = request.options.exporter
     refused: Served | None = None
     for name in _suited(request) if exporter == "auto" else (exporter,):
         if request.options.strict and failures and name in _ONE_RUN:

@@ -20,7 +20,7 @@ from pytest_hierexport._export.captures import Served, capture_with
 from pytest_hierexport._export.choices import ExportOptions, check_opset
 from pytest_hierexport._export.modules import kept_classes, module_tree
 from pytest_hierexport._export.result import Export
-from pytest_hierexport._export.state import WAS_TRAINING, as_found, in_eval_mode
+from pytest_hierexport._export.state import ONE_AT_A_TIME, WAS_TRAINING, as_found, in_eval_mode
 from pytest_hierexport._export.traced import attribute_before
 from pytest_hierexport._onnx import storage
 from pytest_hierexport._onnx.storage import Tags
@@ -102,7 +102,7 @@ def export_with(
     storage.check_tags(options.tags)
     check_opset(options.opset)
     kept = kept_classes(options.keep)
-    with _heap_set_aside():
+    with ONE_AT_A_TIME, _heap_set_aside():
         served = _capture(Request(model, _as_tuple(args), dict(kwargs or {}), options))
     capture = served.capture
     hierarchy = Hierarchy(capture.calls, keep=kept)

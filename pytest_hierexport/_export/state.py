@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from itertools import chain
+from threading import RLock
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
@@ -15,8 +16,11 @@ import torch
 
 from pytest_hierexport._errors import UsageError, gist
 
-__all__ = ["WAS_TRAINING", "as_found", "in_eval_mode", "replaced", "weights_as_found"]
+__all__ = ["ONE_AT_A_TIME", "WAS_TRAINING", "as_found", "in_eval_mode", "replaced", "weights_as_found"]
 
+
+ONE_AT_A_TIME = RLock()
+"""Held while functions of torch are replaced: of two threads that did so at once, one would put back the other's."""
 
 WAS_TRAINING = "the model was in training mode; it was exported in eval mode"
 """What the user is told of a model for which :func:`in_eval_mode` gives true."""
@@ -96,9 +100,12 @@ def _slotted(holder: Any, names: Sequence[str]) -> _Holder:
 
     def write(parts: list[Any]) -> None:
         for name, was, now in zip(names, parts, read(), strict=True):
+            # What was not written may be read-only: a property over the slot.
+            if was is now:
+                continue
             if was is not _MISSING:
                 object.__setattr__(holder, name, was)
-            elif now is not _MISSING:
+            else:
                 object.__delattr__(holder, name)
 
     return _Holder(read, write)

@@ -12,7 +12,7 @@ import inspect
 import io
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ import torch
 from pytest_hierexport._errors import ExportError
 from pytest_hierexport._export.capture import CannotCaptureError, Capture, Request
 from pytest_hierexport._export.dynamo.capturer import Watch, quiet
+from pytest_hierexport._export.faults import calls_on
 from pytest_hierexport._export.state import replaced
 
 __all__ = ["capture", "serves"]
@@ -77,18 +78,24 @@ def _exporters() -> Any:
 def _computing_what_it_can() -> Iterator[None]:
     """Let transformers' exporter go on without inputs that it cannot compute beforehand: the model's forward may."""
     utils: Any = importlib.import_module("transformers.exporters.utils")
-    with replaced(utils, _BEFOREHAND, functools.partial(_compute, getattr(utils, _BEFOREHAND))):
+    original = getattr(utils, _BEFOREHAND, None)
+    with replaced(utils, _BEFOREHAND, functools.partial(_compute, original)) if original else nullcontext():
         yield
 
 
 _BEFOREHAND = "precompute_export_inputs"
 
 
-def _compute(original: Callable[..., None], model: torch.nn.Module, inputs: dict[str, Any]) -> None:
+@calls_on
+def _compute(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    if kwargs or len(args) != 2 or not isinstance(args[1], dict):  # the model and its inputs
+        return original(*args, **kwargs)
+    model, inputs = args
     more = dict(inputs)
     with suppress(Exception):
         original(model, more)
         inputs.update(more)
+    return None
 
 
 def _by_name(request: Request) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._export.modules import Instances
 from pytest_hierexport._export.recorder import CallRecorder
-from pytest_hierexport._export.state import as_found, in_eval_mode, replaced
+from pytest_hierexport._export.state import ONE_AT_A_TIME, as_found, in_eval_mode, replaced
 from pytest_hierexport._proof.tensors import fingerprint_of, fingerprints_of_number, walk
 from pytest_hierexport._proof.values import Values
 
@@ -92,7 +92,7 @@ def run_eager(example: Runnable, hierarchy: Hierarchy, values: Values, mode: Mod
     instances = Instances(example.model)
     watcher = _Watcher(instances, values)
     recorder = CallRecorder(instances, known=hierarchy, observer=watcher)
-    with watcher.watching_bodies(), recorder.listening():
+    with ONE_AT_A_TIME, watcher.watching_bodies(), recorder.listening():
         run_model(example, mode)
     return watcher.calls
 
@@ -106,7 +106,7 @@ def run_model(example: Runnable, mode: Mode) -> Any:
         ModelError: The model does not run in this mode.
     """
     args, kwargs = _copied((tuple(example.args), dict(example.kwargs)))
-    with as_found(example.model), in_eval_mode(example.model), torch.no_grad(), _reported(mode):
+    with ONE_AT_A_TIME, as_found(example.model), in_eval_mode(example.model), torch.no_grad(), _reported(mode):
         try:
             return example.model(*args, **kwargs)
         except Exception as error:

@@ -1,7 +1,7 @@
 """Leaves out work of torch's exporter that does not change the graph.
 
-A release of torch or onnxscript that has moved one of the functions below does that work again. MUST-005 compares each
-graph with that of the plain exporter.
+Where a release of torch or onnxscript has moved or changed what a shortcut builds on, that work is done again. MUST-005
+compares each graph with that of the plain exporter.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class _Unparsed:
         self._parse, self._function = parse, function
         self.domain = function.opset.domain
 
+    @calls_on
     def __getattr__(self, name: str) -> Any:
         return getattr(self._parse(self._function), name)
 
@@ -48,7 +49,14 @@ class _Unparsed:
 def _without_parsing(original: property) -> property:
     """Return a replacement of `function_ir`: torch asks 500 functions for their domains whenever it exports."""
     parse: Any = original.fget
-    return property(functools.partial(_Unparsed, parse))
+
+    def function_ir(function: Any) -> Any:
+        try:
+            return _Unparsed(parse, function)
+        except AttributeError:
+            return parse(function)
+
+    return property(function_ir)
 
 
 def _where_the_root_fits(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -57,14 +65,18 @@ def _where_the_root_fits(original: Callable[..., Any]) -> Callable[..., Any]:
     A pattern is matched from its first output node on. For one with several outputs, onnxscript lists all nodes of the
     graph before it looks whether the operator of that node fits.
     """
+    from_the_root = resolve_name("onnxscript.rewriter._matcher:SimplePatternMatcher")
 
     @calls_on
     @functools.wraps(original)
-    def try_rewrite(rule: Any, model: Any, graph: Any, node: Any, **options: Any) -> Any:
-        root = rule._target_pattern.output_nodes[0]
-        if root.op.matches(node.op_type) and root.domain.matches(node.domain):
-            return original(rule, model, graph, node, **options)
-        return None
+    def try_rewrite(*args: Any, **options: Any) -> Any:
+        with suppress(Exception):
+            rule, _, _, node = args
+            root = rule._target_pattern.output_nodes[0]
+            fits = root.op.matches(node.op_type) and root.domain.matches(node.domain)
+            if not fits and type(rule._matcher) is from_the_root:
+                return None
+        return original(*args, **options)
 
     return try_rewrite
 
@@ -76,12 +88,16 @@ def _of_the_model(original: Callable[..., Any]) -> Callable[..., Any]:
     """Leave torch's frames and ours out of the Python stack that torch writes down for every operation.
 
     They are most of it, torch reads their source, and it is not kept. What is left tells where in the model's own code
-    a capture fails.
+    a capture fails, but for a model of our zoo.
     """
 
+    @calls_on
     @functools.wraps(original)
-    def extract(frames: list[dict[str, Any]], skip: int) -> Any:
-        return original([frame for frame in frames[skip:] if not frame["filename"].startswith(_INNER)], 0)
+    def extract(*args: Any, **options: Any) -> Any:
+        with suppress(Exception):
+            frames, skip = args
+            args = ([frame for frame in frames[skip:] if not frame["filename"].startswith(_INNER)], 0)
+        return original(*args, **options)
 
     return extract
 

@@ -64,7 +64,7 @@ def needed_for(graph: torch.fx.Graph, asked: set[torch.fx.Node]) -> set[torch.fx
 
 
 def _run(nodes: Sequence[torch.fx.Node]) -> Iterator[tuple[torch.fx.Node, Any]]:
-    """Run nodes on plain numbers, one by one; a value is kept until its last reader has run."""
+    """Run nodes on plain numbers, one by one; a value is kept until its last consumer has run."""
     random = torch.Generator().manual_seed(0)
     values: dict[torch.fx.Node, Any] = {}
     last = {source: node for node in nodes for source in node.all_input_nodes}
