@@ -56,8 +56,8 @@ def order_origins(hierarchy: Hierarchy, origins: Iterable[Origin], primary: Prim
     Args:
         hierarchy: The calls.
         origins: In any order; a call may occur several times.
-        primary: `"first"`: the first call in execution order. `"ancestor"`: the nearest common ancestor of the
-            calls, with the evidence of the first. A function: the origin that it returns.
+        primary: `"first"`: the first call in execution order, whatever its evidence. `"ancestor"`: the nearest common
+            ancestor of the calls, with the evidence of the first. A function: the origin that it returns.
 
     Raises:
         KeyError: The hierarchy lacks the call of an origin.

@@ -2,7 +2,8 @@
 
 Nodes whose expressions have one number (see :mod:`numbering <pytest_hierexport._carry.numbering>`) compute the same.
 Of `before` nodes with one expression some have a twin in `after`; common subexpression elimination removed the others,
-and each was merged into an `after` node with the same producers of inputs that its consumers take now.
+and each was merged into the `after` nodes with its expression: of several, into those whose inputs have the same
+producers, and of these into those that its own consumers take now.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pytest_hierexport._carry.numbering import Expression, Numbering
 __all__ = ["Known", "Match", "OriginsOf", "attribute_matched", "match", "weakened"]
 
 OriginsOf = dict[Node, list[Origin]]
-"""The origins found so far for the nodes of `after`; each pass adds to it."""
+"""The origins found so far for the nodes of `after`; each pass adds to it, and may weaken what it finds."""
 
 
 @dataclass(frozen=True)
@@ -166,13 +167,13 @@ class _Matcher:
 
 def attribute_matched(match: Match, origins: OriginsOf) -> None:
     """Give every matched node the origins of its twin, and of the duplicates that were merged into it."""
-    for node, twin in match.twins.items():
-        origins[twin] += match.known.nodes[node]
+    for old, new in match.twins.items():
+        origins[new] += match.known.nodes[old]
     for node, replacements in match.merged.items():
         for replacement in replacements:
             origins[replacement] += weakened(Evidence.MERGED, match.known.nodes[node])
-    for node, twin in match.named.items():
-        origins[node] += match.known.nodes[twin]
+    for new, old in match.named.items():
+        origins[new] += match.known.nodes[old]
     for node in match.unpaired:
         if any(output.varying for output in node.outputs):
             copied = match.duplicates[match.numbering.expressions_after[node]]

@@ -25,7 +25,11 @@ CAPTURES: Mapping[str, Capturer] = {
     "transformers": transformers.capture,
     "torchscript": torchscript.capture,
 }
-"""Every capture by name, in the order in which `auto` tries them."""
+"""Every capture by name, in the order in which `auto` tries them.
+
+A new one also goes into `choices.EXPORTERS`, which is read without torch, and into `PEERS` of `_rules/peer.py`. The
+tables below say what is special about it.
+"""
 
 
 @dataclass(frozen=True)

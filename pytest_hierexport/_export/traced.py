@@ -1,7 +1,8 @@
 """Turns the calls of a capture into the origins of the graph before optimization.
 
-A node that the capture could place has its call as a `traced` origin. A node that it could not place gets that of its
-neighbours: `derived`, which the rules count.
+A node that the capture could place has its call as a `traced` origin. A node that it could not place is the root's
+(`traced`) where it computes from graph inputs alone. Any other gets the nearest common call of its neighbours:
+`derived`, which the rules count.
 """
 
 from __future__ import annotations

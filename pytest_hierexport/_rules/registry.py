@@ -19,7 +19,7 @@ _PREFIX = "must_"
 
 @cache
 def built_in() -> tuple[Rule, ...]:
-    """Return every rule that has a file here, by id: a rule that lands is a rule that runs."""
+    """Return the `RULE` of every file `_rules/must_*.py`, by id."""
     names = sorted(module.name for module in pkgutil.iter_modules(_package.__path__) if module.name.startswith(_PREFIX))
     return tuple(import_module(f"{_package.__name__}.{name}").RULE for name in names)
 

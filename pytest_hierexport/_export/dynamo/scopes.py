@@ -2,7 +2,8 @@
 
 torch stamps each node that it traces with the stack of the modules that are open. The whole stack is looked up among
 those that were open when a call began. Where it is not there, its entries are followed from the root, each below the
-call of the entry before: a key is the path by which the module was reached, with `@k` for a repeated call.
+call of the entry before. An entry is `key: (path, class)`: the path is that by which the module was reached, and the
+key is the path with `@k` for a repeated call, or the `id` of the module in a graph of dynamo's.
 
 Two things leave no such stack. A module that torch does not put there - one run by its `forward`, or compiled - is
 put there by us. A graph that dynamo makes of some of the model's code - a branch of `cond`, a loop, a compiled region -
@@ -150,7 +151,7 @@ class Scopes(Tracer):
     # the answers
 
     def call_of(self, stack: Stack, holder: str | None) -> str | None:
-        """Return the call that a stack ends in; None for one that does not start at the root, or is empty.
+        """Return the call that a stack ends in: `holder` for an empty one, None for one not from the root.
 
         Args:
             stack: What torch put on the node.
