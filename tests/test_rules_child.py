@@ -92,8 +92,13 @@ def test_silent_death_is_said_to_be_silent() -> None:
 
 def test_interrupted_request_ends_the_process(child: ChildProcess) -> None:
     process = child.ask()["process"]
-    with pytest.raises(KeyboardInterrupt):
-        child.ask(interrupts=True)
+    # A shell starts what runs in the background with SIGINT ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            child.ask(interrupts=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
     with pytest.raises(ProcessLookupError):
         os.kill(process, 0)
 
