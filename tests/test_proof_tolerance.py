@@ -39,3 +39,9 @@ def test_stated_tolerance_replaces_that_of_the_dtype() -> None:
     assert tolerance_of("float32") == 1e-4
     assert tolerance_of("float32", {"float32": 1e-3}) == 1e-3
     assert tolerance_of("int64") == 0
+
+
+def test_numbers_are_infinitely_far_from_nearly_underflowing_ones() -> None:
+    tiny = np.full(3, 1e-40, np.float32)
+    assert np.isinf(distances(tiny, np.ones(3, np.float32))).all()
+    assert not distances(tiny, tiny).any()

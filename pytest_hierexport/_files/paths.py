@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["absolute", "digest", "exists", "is_folder", "sha256"]
+__all__ = ["absolute", "digest", "digest_of_all", "exists", "is_folder", "sha256"]
 
 _CHUNK = 1 << 20
 
@@ -37,6 +39,12 @@ def sha256(path: Path) -> str:
         while chunk := file.read(_CHUNK):
             summed.update(chunk)
     return summed.hexdigest()
+
+
+def digest_of_all(folder: Path, files: Iterable[Path]) -> str:
+    """Return one digest of files: of their paths below the folder and of their contents."""
+    found = [(os.fsdecode(file.relative_to(folder)), digest(file)) for file in sorted(files)]
+    return hashlib.sha256(json.dumps(found).encode()).hexdigest()
 
 
 def digest(path: Path) -> str:

@@ -26,7 +26,7 @@ from pytest_hierexport._onnx.graph import subgraphs_proto
 from pytest_hierexport._onnx.operators import is_deterministic, reads_elements
 from pytest_hierexport._proof.session import Fetched
 from pytest_hierexport._proof.tensors import array_of
-from pytest_hierexport._proof.tolerance import Array, distances, tolerance_of
+from pytest_hierexport._proof.tolerance import Array, distances, gaps, tolerance_of
 
 __all__ = ["following_choices", "has_choices"]
 
@@ -177,10 +177,7 @@ def _array(tensor: torch.Tensor) -> Array:
 
 def _farthest(one: Array, other: Array) -> float:
     """Return the largest gap between elements; infinity and NaN equal themselves."""
-    with np.errstate(invalid="ignore"):
-        gaps = np.nan_to_num(np.abs(one - other), nan=np.inf)
-    same = (one == other) | (np.isnan(one) & np.isnan(other))
-    return float(np.where(same, 0.0, gaps).max(initial=0.0))
+    return float(gaps(one, other).max(initial=0.0))
 
 
 def _may_share_distribution(one: Array, other: Array) -> bool:

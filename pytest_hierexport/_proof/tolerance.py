@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Array", "distances", "is_floating", "scale", "tolerance_of"]
+__all__ = ["Array", "distances", "gaps", "is_floating", "scale", "tolerance_of"]
 
 Array = NDArray[Any]
 _TOLERANCES = {"float64": 1e-5, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
@@ -53,11 +53,17 @@ def scale(reference: Array) -> Array:
 
 
 def distances(reference: Array, other: Array) -> Array:
-    """Return how far each number lies from that of the reference, relative to its magnitude.
+    """Return how far each number lies from that of the reference, relative to its magnitude."""
+    return gaps(reference, other, scale(reference))
 
-    NaN and infinity equal themselves and lie infinitely far from everything else.
+
+def gaps(one: Array, other: Array, scales: Array | float = 1.0) -> Array:
+    """Return how far numbers lie apart, each relative to a scale.
+
+    NaN and infinity equal themselves and lie infinitely far from everything else. So do numbers whose scale nearly
+    underflows (swin): the quotient overflows.
     """
-    with np.errstate(invalid="ignore"):
-        found = np.abs(reference - other) / scale(reference)
-    same = (reference == other) | (np.isnan(reference) & np.isnan(other))
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = np.abs(one - other) / scales
+    same = (one == other) | (np.isnan(one) & np.isnan(other))
     return np.where(same, 0.0, np.nan_to_num(found, nan=np.inf, posinf=np.inf))

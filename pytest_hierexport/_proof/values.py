@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pytest_hierexport._proof.fingerprints import Fingerprint
-from pytest_hierexport._proof.tolerance import Array, scale, tolerance_of
+from pytest_hierexport._proof.tolerance import Array, gaps, scale, tolerance_of
 
 __all__ = ["Candidates", "Values"]
 
@@ -48,9 +48,7 @@ class _Value:
         """Return how far the numbers of another tensor lie from these; of each `step` numbers the first counts."""
         own = self.fingerprint.numbers
         assert own is not None, "floating tensors alone are compared by their numbers"  # noqa: S101
-        # Numbers that nearly underflow (swin) have a tiny magnitude, and others are infinitely far from them.
-        with np.errstate(over="ignore"):
-            return float(np.max(np.abs(own[::step] - numbers[::step]) / self.scales[::step], initial=0.0))
+        return float(gaps(own[::step], numbers[::step], self.scales[::step]).max(initial=0.0))
 
 
 @dataclass

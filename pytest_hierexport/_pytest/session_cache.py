@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_hierexport._files.paths import digest
+from pytest_hierexport._files.paths import digest_of_all
 from pytest_hierexport._pytest.cache import Cache
 from pytest_hierexport._pytest.reads import Reads, is_installed
 
@@ -82,23 +82,19 @@ def cache_of(config: pytest.Config, folder: Path, scratch: Path, outputs: Sequen
 def session_facts(config: pytest.Config) -> dict[str, object]:
     """Return what identifies a session before a model is built: options, plugins, versions, `sys.path`, this package.
 
-    The code of models, rules and exporters is among the files that were read.
+    A project's code is among the files that were read; that of an installed rule or exporter is known to the store.
     """
     return {
         "python": [sys.version, list(sys.flags), sorted(map(repr, sys._xoptions.items())), platform.machine()],
         "path": [os.getcwd(), *sys.path],  # noqa: PTH109  # as Python itself reads the empty entry
         "distributions": _distributions(),
-        "package": [(os.fsdecode(file.relative_to(_PACKAGE)), digest(file)) for file in _own_files()],
+        "package": digest_of_all(_PACKAGE, (file for file in _PACKAGE.rglob("*") if file.suffix in {".py", ".json"})),
         "root": str(config.rootpath),
         "ini": str(config.inipath),
         "options": {name: repr(value) for name, value in vars(config.option).items() if name not in _SELECT_OR_REPORT},
         # pytest's version identifies its own.
         "plugins": [each for each in _plugins(config.pluginmanager) if "_pytest" not in Path(each[1]).parts],
     }
-
-
-def _own_files() -> list[Path]:
-    return sorted(file for file in _PACKAGE.rglob("*") if file.suffix in {".py", ".json"})
 
 
 def _plugins(manager: pytest.PytestPluginManager) -> list[tuple[str, str]]:

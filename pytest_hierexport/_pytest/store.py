@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
-import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -23,7 +21,7 @@ from pytest_hierexport._cases.factories import find_module
 from pytest_hierexport._errors import CrashError, raise_if_disk_full
 from pytest_hierexport._export.choices import is_own
 from pytest_hierexport._files.atomic import write_atomically
-from pytest_hierexport._files.paths import digest
+from pytest_hierexport._files.paths import digest_of_all
 from pytest_hierexport._pytest.outcome import RECORD, ExportOutcome, export_into, from_fields, from_record
 
 if TYPE_CHECKING:
@@ -51,10 +49,8 @@ def _code_digest(name: str) -> str:
     found = find_module(name, Path.cwd()) if name else None
     if found is None or found.file is None:
         return ""
-    file = found.file
-    files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]
-    told = [(os.fsdecode(path.relative_to(file.parent)), digest(path)) for path in files]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+    folder = found.file.parent
+    return digest_of_all(folder, folder.rglob("*.py") if found.file.name == "__init__.py" else [found.file])
 
 
 def _top(name: str) -> str:
@@ -93,15 +89,25 @@ class ExportStore:
         key = _key(case)
         return self._outcomes.get(key) or from_record(self.folder / key)
 
+    def succeeded(self, case: Case) -> ExportOutcome:
+        """Return the outcome of the case's export, which succeeded.
+
+        Raises:
+            HierexportError: The export failed, here or in another process.
+        """
+        outcome = self.outcome(case)
+        if outcome.error is not None:
+            # The error is raised for each item anew; a traceback that grows would keep what its frames hold.
+            raise outcome.error.with_traceback(None)
+        return outcome
+
     def exported(self, case: Case) -> ExportedCase:
         """Return the export as the rules take it.
 
         Raises:
             HierexportError: The export failed, here or in another process.
         """
-        outcome, key = self.outcome(case), _key(case)
-        if outcome.error is not None:
-            raise outcome.error.with_traceback(None)
+        outcome, key = self.succeeded(case), _key(case)
         if self._latest is None or self._latest[0] != key:
             self._latest = (key, outcome.exported(case, None))
         return self._latest[1]
@@ -116,8 +122,9 @@ class ExportStore:
         """
         from pytest_hierexport._rules.base import Violation
 
-        export, code = self.outcome(case).cached, self._code(_top(getattr(rule.check, "__module__", "")))
-        if self.cache is None or not export or not code:
+        export = self.outcome(case).cached
+        code = self._code(_top(getattr(rule.check, "__module__", ""))) if export else ""
+        if self.cache is None or not code:
             return list(rule.violations(self.exported(case)))
         question, about = f"{rule.id} on {_key(case)}", f"{export} {code}"
         found = self.cache.find(question, about)

@@ -13,11 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Any
 
+__all__ = ["ChildEndedError", "ChildProcess", "end_all"]
+
 _PATIENCE = 5
 """How many seconds a process has to end after its requests have."""
 _TAIL = 65536
 """How many of the last bytes that it printed are searched for its last line."""
-__all__ = ["ChildEndedError", "ChildProcess", "end_all"]
 
 
 class ChildEndedError(Exception):
@@ -80,9 +81,9 @@ class ChildProcess:
             return ""
         process = running.process
         # A fork of this process or of that one may hold the pipes open: neither is waited for.
-        for pipe in (process.stdin, process.stdout):
+        for pipe in filter(None, (process.stdin, process.stdout)):
             with suppress(OSError):
-                pipe and pipe.close()
+                pipe.close()
         try:
             process.wait(_PATIENCE)
         except subprocess.TimeoutExpired:

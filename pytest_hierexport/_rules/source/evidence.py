@@ -45,7 +45,7 @@ def _fields(**fields: Value) -> Value:
 _CALL = _fields(path=_NAME, name=_NAME, parent=_NAME, class_name=_CLASS_NAME, cls=_CLASS_NAME)
 _ORIGIN = _fields(call=_NAME)
 _ORIGINS = _map(_TEXT, _list(_ORIGIN))
-_HIERARCHY = Value.of(Thing(Role.COLLECTION, "", {ITEM: _NAME, VALUE: _CALL}))
+_HIERARCHY = _map(_NAME, _CALL)
 _ATTRIBUTION = _fields(hierarchy=_HIERARCHY, nodes=_ORIGINS, initializers=_map(_NAME, _list(_ORIGIN)))
 
 METHODS = {
