@@ -38,14 +38,23 @@ class TaggedProto:
             content = Path(path).read_bytes()
         except OSError as error:
             raise _not_onnx(path, error.strerror or str(error)) from None
+        return cls.parse(content, path)
+
+    @classmethod
+    def parse(cls, content: bytes, where: str | Path) -> TaggedProto:
+        """Parse the content of an ONNX file.
+
+        Raises:
+            UsageError: It is not ONNX.
+        """
         proto = onnx.ModelProto()
         try:
             proto.ParseFromString(content)
         except DecodeError:
-            raise _not_onnx(path, "something else") from None
+            raise _not_onnx(where, "something else") from None
         if not proto.ir_version or not proto.HasField("graph"):
             # Protobuf parses many short files of other formats as an empty message.
-            raise _not_onnx(path, "a message without an IR version or a graph")
+            raise _not_onnx(where, "a message without an IR version or a graph")
         return cls(proto, subgraphs=may_hold_subgraphs(content))
 
     @cached_property

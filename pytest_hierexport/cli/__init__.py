@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import metadata
 from typing import NoReturn
 
 from pytest_hierexport._errors import CollectError, HierexportError, UsageError
-from pytest_hierexport.cli import analyze, export
+from pytest_hierexport.cli.command import Command
 
 __all__ = ["main"]
+
+_COMMANDS = (
+    "export",
+    "analyze",
+)
+"""The files of this folder with a command, in the order of the help."""
 
 _FAILED = 1
 _USAGE = 4
@@ -25,20 +32,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: The arguments after the program's name; None takes the process's.
     """
+    failed = _FAILED
     try:
         options = _parser().parse_args(argv)
-        run: Callable[[argparse.Namespace], None] = options.run
-        run(options)
+        command: Command = options.command
+        failed = command.failed
+        return command.run(options) or 0
     except HierexportError as error:
         print(f"hierexport: {error}", file=sys.stderr)  # noqa: T201
-        return _USAGE if isinstance(error, (UsageError, CollectError)) else _FAILED
+        return _USAGE if isinstance(error, (UsageError, CollectError)) else failed
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:
         # Python flushes stdout at exit, which would raise a second time.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _FAILED
-    return 0
+        return failed
 
 
 class _Parser(argparse.ArgumentParser):
@@ -58,10 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"hierexport {metadata.version('pytest-hierexport')}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    export.add_arguments(
-        commands.add_parser("export", help="export a model", description="Export one model to tagged ONNX.")
-    )
-    analyze.add_arguments(
-        commands.add_parser("analyze", help="show what a file holds", description="Show what a tagged ONNX file holds.")
-    )
+    for name in _COMMANDS:
+        command: Command = importlib.import_module(f"{__name__}.{name}").COMMAND
+        command.add_to(commands)
     return parser

@@ -8,17 +8,16 @@ import shutil
 import sys
 from pathlib import Path
 
+from pytest_hierexport.cli.command import Command
 from pytest_hierexport.cli.output import print_line
 
-__all__ = ["add_arguments"]
+__all__ = ["COMMAND"]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments to its parser."""
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", type=Path, help="a tagged ONNX file")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--depth", type=_levels, metavar="N", help="show N levels of modules below the root")
-    parser.set_defaults(run=_run)
 
 
 def _levels(text: str) -> int:
@@ -40,3 +39,13 @@ def _run(options: argparse.Namespace) -> None:
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for line in as_lines(analysis, options.file.name, options.depth, width):
         print_line(line)
+
+
+COMMAND = Command(
+    name="analyze",
+    summary="show what a file holds",
+    description="Show what a tagged ONNX file holds.",
+    example="hierexport analyze tower.onnx --depth 2",
+    add_arguments=_add_arguments,
+    run=_run,
+)

@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._cases.exporters import check_exporter
-from pytest_hierexport._errors import ExportError, HierexportError, UsageError
+from pytest_hierexport._errors import UsageError
 from pytest_hierexport._export.choices import EXPORTERS, ExportOptions, check_opset, is_own
-from pytest_hierexport._files.paths import exists, is_folder
+from pytest_hierexport.cli.command import Command
+from pytest_hierexport.cli.files import check_output
 from pytest_hierexport.cli.output import print_line, print_warning, progress
 
 if TYPE_CHECKING:
     from pytest_hierexport._cases import Case
     from pytest_hierexport._export.result import Export
 
-__all__ = ["add_arguments"]
+__all__ = ["COMMAND"]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments to its parser."""
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("selector", metavar="SELECTOR", help="a zoo name, file.py::factory, package.module:factory, checkpoint folder")
     add("-o", "--output", metavar="FILE", type=Path, required=True, help="the ONNX file to write")
@@ -34,11 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--external-data", action=argparse.BooleanOptionalAction, help="tensors in a file of their own (default: large)"
     )
-    parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> None:
-    _check_output(options.output)
+    check_output(options.output)
     from pytest_hierexport._cases.exporting import export_case
 
     with progress() as stage:
@@ -49,24 +48,6 @@ def _run(options: argparse.Namespace) -> None:
         stage(f"export to {options.output}")
         exported = export_case(case, example, options.output, _beyond_the_case(options))
     _show(exported, options.output)
-
-
-def _check_output(path: Path) -> None:
-    """Refuse to replace a file that is not ONNX: it may be the model's source."""
-    if not is_folder(path.parent):
-        raise ExportError(f"a folder to write {path.name} into", found=f"no {path.parent}", do="create the folder")
-    if not exists(path):
-        return
-    from pytest_hierexport._onnx.storage import load_proto
-
-    try:
-        load_proto(path)
-    except HierexportError:
-        raise UsageError(
-            f"a new file, or an ONNX file to replace, at {path}",
-            found="a folder" if path.is_dir() else "something else",
-            do="give another name",
-        ) from None
 
 
 def _case(options: argparse.Namespace) -> Case:
@@ -123,3 +104,13 @@ def _show(exported: Export, path: Path) -> None:
     coverage = exported.attribution.coverage()
     print_line(f"{path} ({exported.exporter}), with {sidecar_path(path).name}")
     print_line(coverage_line(sum(coverage.values()), coverage))
+
+
+COMMAND = Command(
+    name="export",
+    summary="export a model",
+    description="Export one model to tagged ONNX.",
+    example="hierexport export my_model.py::build -o tower.onnx",
+    add_arguments=_add_arguments,
+    run=_run,
+)

@@ -1,0 +1,39 @@
+"""Describes a command of `hierexport`: its names, its arguments, and the function that runs it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Command"]
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command; each file of this folder that has one defines it as `COMMAND`."""
+
+    name: str
+    summary: str
+    """A few words for the list of commands, such as `export a model`."""
+    description: str
+    """A sentence for the command's own help."""
+    example: str
+    """A command line that works, for the command's own help."""
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int | None]
+    """Runs the command and returns the exit code; None stands for 0."""
+    failed: int = 1
+    """The exit code for an error that is no usage error."""
+
+    def add_to(self, commands: argparse._SubParsersAction[Any]) -> None:
+        """Add the command's parser to the program's."""
+        parser = commands.add_parser(
+            self.name,
+            help=self.summary,
+            description=self.description,
+            epilog=f"example: {self.example}",
+        )
+        self.add_arguments(parser)
+        parser.set_defaults(command=self)
