@@ -32,7 +32,7 @@ class ModelSuite:
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Make a test of every rule of the run."""
         if "must" in metafunc.fixturenames:
-            rules = metafunc.config.stash[RUN].plan.rules
+            rules = metafunc.config.stash[RUN].plan.rules_on(self.case)
             metafunc.parametrize("must", [_parameter(self.case, rule) for rule in rules])
 
     def test_must(self, must: Rule, request: pytest.FixtureRequest) -> None:

@@ -78,6 +78,12 @@ def _exporter(text: str, base: Path) -> str:
     return check_exporter(text, base)
 
 
+def _steps(text: str, base: Path) -> tuple[str, ...]:
+    from pytest_hierexport._cases.steps import check_step
+
+    return tuple(check_step(name, base) for name in _names(text, base))
+
+
 def _opset(text: str, _: Path) -> int | None:
     from pytest_hierexport._errors import UsageError
     from pytest_hierexport._export.choices import check_opset
@@ -117,6 +123,15 @@ OPTIONS = (
     Option("rules", "rules to run, comma-separated; the cardinal ones always run", "IDS", _names, repeatable=True),
     Option("exporter", "the exporter; auto takes the first that can", "NAME", _exporter, in_repeat=True),
     Option("opset", "the ONNX opset", "N", _opset, in_repeat=True),
+    Option(
+        "after",
+        "steps from the exported file to the one that is shipped, comma-separated: onnxruntime:basic, "
+        "onnxruntime:extended, onnxruntime:all, package.module:function; the result of each is tested too",
+        "STEPS",
+        _steps,
+        repeatable=True,
+        in_repeat=True,
+    ),
     Option("cache", "keep exports and verdicts there from run to run", "FOLDER", _path),
     Option("report", "write a report: .html or .json", "FILE", _report, repeatable=True),
     Option("summary", "write a summary in Markdown", "FILE", _path),
@@ -135,6 +150,7 @@ class Choices:
     rules: tuple[str, ...] | None
     exporter: str | None
     opset: int | None
+    after: tuple[str, ...] | None
     cache: Path | None
     report: tuple[Path, ...] | None
     summary: Path | None

@@ -158,10 +158,16 @@ def _named(selections: Iterable[Path | str], folder: Path) -> tuple[str, ...]:
 
 
 def _selections_of(plan: Plan, case: Case) -> list[Path | str]:
-    """Return the selections that state a case: files, else its selector, else `all` where it is of the zoo."""
+    """Return the selections that state a case: files, else its selector, else `all` where it is of the zoo.
+
+    The result of a step that the command line states belongs to that option.
+    """
     from pytest_hierexport._cases.zoo import ZOO
 
     settings, ini = plan.settings, plan.config.inipath
+    if case.previous is not None and settings.given.after:
+        # No selection states this step: a run without the option must not take its snapshots for orphans.
+        return ["--hierexport-after"]
     by_ini = ini is not None and (settings.given.models is None or case.source in (settings.stated.models or ()))
     files = [path for path in (case.manifest, ini if by_ini else None) if path is not None]
     return [*files] or [EVERYTHING if case.source in ZOO else case.source]

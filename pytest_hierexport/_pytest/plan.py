@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_hierexport._cases import Case, select
+from pytest_hierexport._cases.steps import named_steps, with_deployed
 from pytest_hierexport._errors import UsageError, nearest
 from pytest_hierexport._pytest.crashes import Crashes
 from pytest_hierexport._pytest.ids import escape
@@ -33,18 +34,26 @@ __all__ = ["RUN", "Plan", "Run", "selected_cases"]
 def selected_cases(settings: Settings) -> tuple[Case, ...]:
     """Return the selected cases with the options applied: the command line, then the manifest, then the ini.
 
+    A case is followed by those of the results of its steps.
+
     Raises:
         HierexportError: A selector matches nothing.
     """
-    given, stated = settings.given, settings.stated
     return tuple(
-        replace(
-            case,
-            exporter=given.exporter or (case.exporter if case.exporter != "auto" else stated.exporter or "auto"),
-            opset=given.opset or case.opset or stated.opset,
-            strict=bool(given.strict or (stated.strict if case.strict is None else case.strict)),
-        )
+        deployed
         for case in select(settings.selectors, settings.base)
+        for deployed in with_deployed(_with_options(case, settings))
+    )
+
+
+def _with_options(case: Case, settings: Settings) -> Case:
+    given, stated = settings.given, settings.stated
+    return replace(
+        case,
+        exporter=given.exporter or (case.exporter if case.exporter != "auto" else stated.exporter or "auto"),
+        opset=given.opset or case.opset or stated.opset,
+        strict=bool(given.strict or (stated.strict if case.strict is None else case.strict)),
+        after=named_steps(given.after or ()) or case.after or named_steps(stated.after or ()),
     )
 
 
@@ -85,12 +94,17 @@ class Plan:
 
         hook = self.config.hook.pytest_hierexport_rules
         own = [rule for returned in hook(config=self.config) for rule in _checked_rules(returned)]
-        self._check_known_failures([rule.id for rule in registry.rules(None, own)])
+        self._check_known_failures(registry.rules(None, own))
         return tuple(registry.rules(self.settings.chosen.rules, own))
 
-    def _check_known_failures(self, rules: Sequence[str]) -> None:
-        """Check that each known failure names an existing rule: else it would excuse nothing, unnoticed."""
+    def rules_on(self, case: Case) -> tuple[Rule, ...]:
+        """Return the rules that are checked on a case: on the result of a step, those that hold for one."""
+        return tuple(rule for rule in self.rules if rule.deployed or case.previous is None)
+
+    def _check_known_failures(self, known_rules: Sequence[Rule]) -> None:
+        """Check that each known failure names a rule of the case: else it would excuse nothing, unnoticed."""
         for case in self.cases:
+            rules = [rule.id for rule in known_rules if rule.deployed or case.previous is None]
             unknown = next((known.rule for known in case.known_failures if known.rule not in rules), None)
             if unknown is not None:
                 raise UsageError(

@@ -151,7 +151,8 @@ class Summary:
         return Results(rules, tuple(self._model(case) for case in plan.cases), orphans)
 
     def _model(self, case: Case) -> Model:
-        root, anchor = self.run.plan.config.rootpath, self.run.plan.anchor(case)
+        plan = self.run.plan
+        root, anchor = plan.config.rootpath, plan.anchor(case)
         file = case.anchor if case.anchor is not None and case.anchor.is_relative_to(root) else anchor
         shown = file if file.is_file() else root
         checks = self.checks.get(case.name, {})
@@ -163,6 +164,7 @@ class Summary:
             file=_relative(shown, Path(os.environ.get("GITHUB_WORKSPACE", root))),
             line=line_of(shown, case.source.rpartition(":")[2]) if shown.suffix == ".py" else 1,
             checks=checks,
+            inapplicable=tuple({rule.id for rule in plan.rules} - {rule.id for rule in plan.rules_on(case)}),
             **({} if outcome is None else outcome.fields()),
         )
 

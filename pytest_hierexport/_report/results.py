@@ -34,6 +34,7 @@ class Status(str, Enum):
     KNOWN = "known failure"
     SKIPPED = "skipped"
     NOT_RUN = "not run"
+    INAPPLICABLE = "does not apply"
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,8 @@ class Model:
     """The file that defines the model, relative to the root; the anchor where there is none."""
     line: int = 1
     checks: dict[str, Check] = field(default_factory=dict)
+    inapplicable: tuple[str, ...] = ()
+    """The rules that do not hold for it: those on an export, where it is the result of a step after one."""
     exporter: str = ""
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -75,7 +78,9 @@ class Model:
 
     def status(self, check: str) -> Status:
         """Return the status of a check."""
-        return self.checks[check].status if check in self.checks else Status.NOT_RUN
+        if check in self.checks:
+            return self.checks[check].status
+        return Status.INAPPLICABLE if check in self.inapplicable else Status.NOT_RUN
 
     @property
     def nodes(self) -> int:

@@ -48,6 +48,8 @@ class Rule:
     """Gives every violation; none where the promise holds."""
     cardinal: bool = False
     """Whether no selection of rules can leave it out."""
+    deployed: bool = False
+    """Whether it also holds for what the steps after an export make of the file."""
 
     def violations(self, exported: ExportedCase) -> list[Violation]:
         """Return every place where an exported case breaks the rule.
@@ -131,6 +133,10 @@ class ExportedCase:
         from pytest_hierexport._onnx import storage
 
         return storage.load_proto(self.path)
+
+    def result_of_step(self, case: Case, path: Path) -> ExportedCase:
+        """Return the file that a step made of this one, for the same model and inputs."""
+        return ExportedCase(case, path, self._example, self.exporter_name, self.exporter_source)
 
     def export_again(self, path: Path) -> ExportedCase:
         """Export the example once more as it is now, with the same exporter and options.
