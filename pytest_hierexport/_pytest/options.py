@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     import pytest
 
+    from pytest_hierexport._pytest.shards import Shard
+
 __all__ = ["OPTIONS", "Choices", "Settings", "read_settings"]
 
-_REPORT_SUFFIXES = (".html", ".json")
+_REPORT_SUFFIXES = (".html", ".json", ".ctrf.json")
 
 
 @dataclass(frozen=True)
@@ -99,11 +101,17 @@ def _path(text: str, base: Path) -> Path:
     return absolute(base / text)
 
 
+def _shard(text: str, _: Path) -> Shard:
+    from pytest_hierexport._pytest.shards import parse_shard
+
+    return parse_shard(text)
+
+
 def _report(text: str, base: Path) -> tuple[Path]:
     from pytest_hierexport._errors import UsageError
 
     path = _path(text, base)
-    if path.suffix not in _REPORT_SUFFIXES:
+    if not path.name.endswith(_REPORT_SUFFIXES):
         raise UsageError(
             f"a report that ends in {' or '.join(_REPORT_SUFFIXES)}", found=str(path), do="its ending is its format"
         )
@@ -133,7 +141,10 @@ OPTIONS = (
         in_repeat=True,
     ),
     Option("cache", "keep exports and verdicts there from run to run", "FOLDER", _path),
-    Option("report", "write a report: .html or .json", "FILE", _report, repeatable=True),
+    Option("shard", "run some of the models: 2/8 for the second of eight parts, auto on a CI system", "PART", _shard),
+    Option("durations", "the file of durations that shards are made even by (default: .test_durations)", "FILE", _path),
+    Option("store-durations", "write how long each test took into the file of durations"),
+    Option("report", "write a report: .html, .json or .ctrf.json", "FILE", _report, repeatable=True),
     Option("summary", "write a summary in Markdown", "FILE", _path),
     Option(
         "strict", "fail where auto would fall back to an exporter that records one run of the model", in_repeat=True
@@ -152,6 +163,9 @@ class Choices:
     opset: int | None
     after: tuple[str, ...] | None
     cache: Path | None
+    shard: Shard | None
+    durations: Path | None
+    store_durations: bool | None
     report: tuple[Path, ...] | None
     summary: Path | None
     strict: bool | None
@@ -170,6 +184,8 @@ class Settings:
     """Of each option the given value, else the stated one; a manifest may override a stated one."""
     base: Path
     """The folder that the selectors' relative paths start from."""
+    home: Path
+    """The folder of the configuration file, else the root directory."""
 
     @property
     def selectors(self) -> tuple[str, ...]:
@@ -180,6 +196,13 @@ class Settings:
     def outputs(self) -> list[Path]:
         """The reports and the summary."""
         return [*(self.chosen.report or ()), *([self.chosen.summary] if self.chosen.summary else [])]
+
+    @property
+    def durations(self) -> Path:
+        """The file of durations."""
+        from pytest_hierexport._pytest.shards import DURATIONS
+
+        return self.chosen.durations or self.home / DURATIONS
 
     def arguments(self, selectors: Sequence[str]) -> list[str]:
         """Return the options that repeat the run for these selectors, which the configuration file may state."""
@@ -199,4 +222,4 @@ def read_settings(config: pytest.Config) -> Settings:
     stated = {each.key: each.parsed(config.getini(f"hierexport_{each.key}"), home) for each in OPTIONS}
     chosen = {key: given[key] or stated[key] for key in given}
     base = home if given["models"] is None else here
-    return Settings(Choices(**given), Choices(**stated), Choices(**chosen), base)
+    return Settings(Choices(**given), Choices(**stated), Choices(**chosen), base, home)

@@ -49,13 +49,14 @@ class Orphans:
 
 
 def is_complete(plan: Plan, results: Results) -> bool:
-    """Whether the run checked the snapshot of every selected model: none filtered, deselected or skipped."""
+    """Whether the run checked the snapshot of every model: none filtered, deselected, skipped or in another shard."""
     option = plan.config.getoption
     filtered = option("keyword") or option("markexpr") not in {"", "hierexport"} or option("lf", default=False)
     ids = any("::" in argument for argument in option("file_or_dir") or ())
     unused = not option("disable_unused_snapshots", default=False)
     checked = all(model.status(SNAPSHOT) in _CHECKED for model in results.models)
-    return bool(checked and unused and not (filtered or ids))
+    whole = plan.settings.chosen.shard is None
+    return bool(checked and unused and whole and not (filtered or ids))
 
 
 def removes_orphans(plan: Plan, results: Results) -> bool:

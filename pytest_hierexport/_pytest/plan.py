@@ -21,6 +21,7 @@ from pytest_hierexport._pytest.crashes import Crashes
 from pytest_hierexport._pytest.ids import escape
 from pytest_hierexport._pytest.messages import crash_error
 from pytest_hierexport._pytest.options import Settings
+from pytest_hierexport._pytest.shards import in_shard, read_durations
 from pytest_hierexport._pytest.store import ExportStore
 from pytest_hierexport._report.results import SNAPSHOT
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from pytest_hierexport._pytest.outcome import ExportOutcome
     from pytest_hierexport._rules.base import Rule
 
-__all__ = ["RUN", "Plan", "Run", "selected_cases"]
+__all__ = ["RUN", "Plan", "Run", "planned", "selected_cases"]
 
 
 def selected_cases(settings: Settings) -> tuple[Case, ...]:
@@ -57,6 +58,18 @@ def _with_options(case: Case, settings: Settings) -> Case:
     )
 
 
+def planned(config: pytest.Config, settings: Settings, relay: Path) -> Plan:
+    """Plan a run by its options.
+
+    Raises:
+        HierexportError: A selector matches nothing, or an option's value makes no sense.
+    """
+    cases = selected_cases(settings)
+    plan = Plan(config, settings, cases, tuple(case.name for case in cases), relay)
+    shard = settings.chosen.shard
+    return plan if shard is None else replace(plan, cases=in_shard(cases, shard, plan.durations()))
+
+
 @dataclass(frozen=True)
 class Plan:
     """The models of a session and the rules on them."""
@@ -64,6 +77,9 @@ class Plan:
     config: pytest.Config
     settings: Settings
     cases: tuple[Case, ...]
+    """Those of this shard, where there are several."""
+    selected: tuple[str, ...]
+    """The names of all cases, those of other shards included."""
     relay: Path
     """A file outside the project: pytest's argument for the anchors that it would not collect by their own path."""
 
@@ -75,6 +91,17 @@ class Plan:
             anchor = self.anchor(case)
             anchors[anchor] = (*anchors.get(anchor, ()), case)
         return anchors
+
+    def durations(self) -> dict[str, float]:
+        """Return the seconds that the tests of each case took, of the cases in the file of durations."""
+        recorded = read_durations(self.settings.durations)
+        found: dict[str, float] = {}
+        for case in self.cases:
+            start = self.item_id(case, "")
+            seconds = [duration for item, duration in recorded.items() if item.startswith(start)]
+            if seconds:
+                found[case.name] = sum(seconds)
+        return found
 
     def anchor(self, case: Case) -> Path:
         """Return the manifest, else the configuration file, else the factory's file, else the root directory."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from textwrap import shorten
@@ -11,6 +11,7 @@ __all__ = [
     "SNAPSHOT",
     "Check",
     "Model",
+    "Part",
     "Results",
     "RuleText",
     "Status",
@@ -89,6 +90,17 @@ class Model:
 
 
 @dataclass(frozen=True)
+class Part:
+    """The shard of a run that results are of."""
+
+    index: int
+    """From 1 on."""
+    count: int
+    selected: tuple[str, ...]
+    """The names of the models of all shards, in their order."""
+
+
+@dataclass(frozen=True)
 class Results:
     """A run: every selected model with every selected rule."""
 
@@ -96,6 +108,13 @@ class Results:
     models: tuple[Model, ...]
     orphans: tuple[str, ...] = ()
     """The snapshots of models that are gone, relative to the root."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """The versions of the packages that results depend on."""
+    started: float = 0.0
+    """Seconds since 1970."""
+    ended: float = 0.0
+    part: Part | None = None
+    """None for a run of all models."""
 
     @property
     def columns(self) -> tuple[str, ...]:

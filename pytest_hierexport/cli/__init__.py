@@ -18,6 +18,8 @@ __all__ = ["main"]
 _COMMANDS = (
     "export",
     "analyze",
+    "merge",
+    "compare",
 )
 """The files of this folder with a command, in the order of the help."""
 
