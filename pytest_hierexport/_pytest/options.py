@@ -129,6 +129,7 @@ OPTIONS = (
         in_repeat=True,
     ),
     Option("rules", "rules to run, comma-separated; the cardinal ones always run", "IDS", _names, repeatable=True),
+    Option("fast", "run the snapshot and the rules that need no other run of the model, nor another export"),
     Option("exporter", "the exporter; auto takes the first that can", "NAME", _exporter, in_repeat=True),
     Option("opset", "the ONNX opset", "N", _opset, in_repeat=True),
     Option(
@@ -159,6 +160,7 @@ class Choices:
 
     models: tuple[str, ...] | None
     rules: tuple[str, ...] | None
+    fast: bool | None
     exporter: str | None
     opset: int | None
     after: tuple[str, ...] | None

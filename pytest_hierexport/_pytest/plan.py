@@ -124,9 +124,16 @@ class Plan:
         self._check_known_failures(registry.rules(None, own))
         return tuple(registry.rules(self.settings.chosen.rules, own))
 
-    def rules_on(self, case: Case) -> tuple[Rule, ...]:
-        """Return the rules that are checked on a case: on the result of a step, those that hold for one."""
+    def applicable(self, case: Case) -> tuple[Rule, ...]:
+        """Return the rules that can be checked on a case: on the result of a step, those that hold for one."""
         return tuple(rule for rule in self.rules if rule.deployed or case.previous is None)
+
+    def rules_on(self, case: Case) -> tuple[Rule, ...]:
+        """Return the rules that are checked on a case, the cheap ones first."""
+        from pytest_hierexport._rules.base import NEEDS
+
+        ordered = sorted(self.applicable(case), key=lambda rule: NEEDS.index(rule.needs))
+        return tuple(rule for rule in ordered if rule.needs == "file" or not self.settings.chosen.fast)
 
     def _check_known_failures(self, known_rules: Sequence[Rule]) -> None:
         """Check that each known failure names a rule of the case: else it would excuse nothing, unnoticed."""

@@ -203,7 +203,7 @@ class Summary:
             file=_relative(shown, Path(os.environ.get("GITHUB_WORKSPACE", root))),
             line=line_of(shown, case.source.rpartition(":")[2]) if shown.suffix == ".py" else 1,
             checks=checks,
-            inapplicable=tuple({rule.id for rule in plan.rules} - {rule.id for rule in plan.rules_on(case)}),
+            inapplicable=tuple({rule.id for rule in plan.rules} - {rule.id for rule in plan.applicable(case)}),
             **({} if outcome is None else outcome.fields()),
         )
 
