@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 __all__ = ["Kernel", "Run", "read_runs", "walk_kernels"]
 
@@ -73,22 +73,43 @@ def walk_kernels(kernels: Iterable[Kernel]) -> Iterator[Kernel]:
             yield from walk_kernels(graph)
 
 
+@dataclass(frozen=True)
+class _GraphRun:
+    start: int
+    kernels: tuple[Kernel, ...]
+
+
+_Part = TypeVar("_Part", Kernel, _GraphRun)
+_Open = list[Kernel | _GraphRun]
+"""What has ended, and is not known to be part of anything so far."""
+
+
 def read_runs(events: Iterable[Mapping[str, Any]]) -> list[Run]:
     """Return the runs of the model in a profile, in order."""
     runs: list[Run] = []
-    # The kernels and graph runs that ended and that nothing contains so far.
-    open_: list[Kernel | tuple[Kernel, ...]] = []
+    open_: _Open = []
     for event in events:
         name, category = str(event.get("name", "")), event.get("cat")
         if category == "Node" and name.endswith(_KERNEL):
-            open_.append(_kernel(name.removesuffix(_KERNEL), event, _pop_graphs(open_)))
+            graphs = _pop_since(open_, event["ts"], _GraphRun)
+            open_.append(_kernel(name.removesuffix(_KERNEL), event, [graph.kernels for graph in graphs]))
         elif category == "Session" and name == _GRAPH_RUN:
-            open_.append(_pop_since(open_, event["ts"]))
+            open_.append(_GraphRun(event["ts"], tuple(_pop_since(open_, event["ts"], Kernel))))
         elif category == "Session" and name == _MODEL_RUN:
-            kernels = tuple(kernel for graph in _pop_graphs(open_) for kernel in graph)
-            runs.append(Run(event["ts"], event["dur"], kernels))
+            graphs = _pop_since(open_, event["ts"], _GraphRun)
+            runs.append(Run(event["ts"], event["dur"], tuple(kernel for graph in graphs for kernel in graph.kernels)))
             open_.clear()
     return runs
+
+
+def _pop_since(open_: _Open, start: int, kind: type[_Part]) -> list[_Part]:
+    """Take those of a kind at the end that began then or later: they are parts of what ends now."""
+    first = len(open_)
+    while first and isinstance(part := open_[first - 1], kind) and part.start >= start:
+        first -= 1
+    taken = [part for part in open_[first:] if isinstance(part, kind)]
+    del open_[first:]
+    return taken
 
 
 def _kernel(name: str, event: Mapping[str, Any], subgraphs: Sequence[tuple[Kernel, ...]]) -> Kernel:
@@ -103,22 +124,3 @@ def _kernel(name: str, event: Mapping[str, Any], subgraphs: Sequence[tuple[Kerne
         output_bytes=int(args.get("output_size", 0)),
         subgraphs=tuple(subgraphs),
     )
-
-
-def _pop_graphs(open_: list[Kernel | tuple[Kernel, ...]]) -> list[tuple[Kernel, ...]]:
-    """Take the graph runs at the end: they are those of the node whose event comes next."""
-    found: list[tuple[Kernel, ...]] = []
-    while open_ and isinstance(graph := open_[-1], tuple):
-        found.insert(0, graph)
-        open_.pop()
-    return found
-
-
-def _pop_since(open_: list[Kernel | tuple[Kernel, ...]], start: int) -> tuple[Kernel, ...]:
-    """Take the kernels at the end that began with the graph's run or later."""
-    first = len(open_)
-    while first and isinstance(kernel := open_[first - 1], Kernel) and kernel.start >= start:
-        first -= 1
-    taken = tuple(kernel for kernel in open_[first:] if isinstance(kernel, Kernel))
-    del open_[first:]
-    return taken

@@ -21,6 +21,8 @@ class NodeProfile:
     """The primary tag; None for an untagged node."""
     calls: tuple[str, ...]
     """The calls that it comes from, the primary first."""
+    evidence: str | None
+    """The evidence for the primary; `derived` if its neighbours decided."""
     self_time: float
     """The time of the node itself; the nodes in its subgraphs have their own."""
     kernels: int
@@ -94,7 +96,11 @@ class Profile:
     runs: int
     run_time: float
     untagged_time: float
-    """In nodes without an origin; a part of the nodes' time."""
+    """In nodes without an origin; this and the next two are parts of the nodes' time."""
+    derived_time: float
+    """In nodes whose call is guessed from their neighbours."""
+    shared_time: float
+    """In nodes of several calls, which counts for the first of them."""
     unmatched_time: float
     """In kernels whose node is not known: several could be it, or the optimized graph could not be written."""
     outside_time: float

@@ -52,7 +52,7 @@ def _variants(name: str) -> Iterator[str]:
 
 
 def join(runs: Iterable[Sequence[Kernel]], model: onnx.ModelProto) -> list[tuple[Joined, ...]]:
-    """Return the kernels of each run with the keys of their nodes, those of subgraphs after the kernel that ran them."""
+    """Return each run's kernels with the keys of their nodes, those of subgraphs after the kernel that ran them."""
     main = [_Level(model.graph, "")]
     return [tuple(_join(kernels, main)) for kernels in runs]
 

@@ -10,7 +10,7 @@ from statistics import median
 import onnx
 import onnxruntime
 
-from pytest_hierexport._calls.attribution import Attribution
+from pytest_hierexport._calls.attribution import Attribution, Evidence
 from pytest_hierexport._carry import carry
 from pytest_hierexport._errors import ExportError
 from pytest_hierexport._files.temporary import temporary_folder
@@ -97,6 +97,8 @@ def _figures(measured: Measured, ran: onnx.ModelProto, attribution: Attribution)
         runs=len(runs),
         run_time=run_time,
         untagged_time=sum(node.self_time for node in nodes if not node.calls),
+        derived_time=sum(node.self_time for node in nodes if node.evidence == Evidence.DERIVED.value),
+        shared_time=sum(node.self_time for node in nodes if len(node.calls) > 1),
         unmatched_time=unmatched,
         outside_time=outside,
         nodes=nodes,

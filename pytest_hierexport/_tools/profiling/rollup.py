@@ -46,6 +46,7 @@ def node_profiles(
                 operator=encode_operator(node.domain, node.op_type),
                 tag=attribution.tag(key) if origins else None,
                 calls=tuple(origin.call for origin in origins),
+                evidence=origins[0].evidence.value if origins else None,
                 self_time=float(median(times[key])),
                 kernels=len(ran),
                 output_bytes=sum(kernel.output_bytes for kernel in ran),

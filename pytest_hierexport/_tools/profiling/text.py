@@ -52,6 +52,10 @@ def as_lines(
         f"unattributed: {profile.unattributed:.1%} of the kernels' time"
         f" (untagged nodes {_ms(profile.untagged_time)} ms, unmatched kernels {_ms(profile.unmatched_time)} ms)"
     )
+    yield (
+        f"counted for the first of several calls: {_ms(profile.shared_time)} ms;"
+        f" for a call guessed from neighbours: {_ms(profile.derived_time)} ms"
+    )
     yield f"optimized graph: {coverage_line(sum(profile.coverage.values()), profile.coverage)}"
     yield from (f"note: {note}" for note in profile.notes)
 
