@@ -547,3 +547,29 @@ def test_missing_external_data_is_one_message(tmp_path: Path, capsys: Any) -> No
     (tmp_path / "net.onnx.data").unlink()
     assert main(["profile", str(tmp_path / "net.onnx")]) == 4
     assert "hierexport: expected a graph that ONNX Runtime can run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [("string[2]", "tensor of numbers"), ("float", "a shape"), ("seq(float[2])", "tensor of numbers")],
+)
+def test_inputs_that_cannot_be_drawn_are_named(tmp_path: Path, kind: str, message: str) -> None:
+    text = f'<ir_version: 10, opset_import: ["" : 20]> g ({kind} x) => ({kind} y) {{ y = Identity(x) }}'
+    model = onnx.parser.parse_model(text)
+    if kind == "float":
+        model.graph.input[0].type.tensor_type.ClearField("shape")
+    attribution = Attribution(Hierarchy([Call("", 0, "m.Net", None)]), {"y": (Origin("", Evidence.TRACED),)})
+    storage.attach_proto(model, attribution)
+    (tmp_path / "odd.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(UsageError, match=message):
+        profile(tmp_path / "odd.onnx")
+
+
+def test_impossible_shape_of_an_input_is_named(tmp_path: Path) -> None:
+    text = '<ir_version: 10, opset_import: ["" : 20]> g (float[8] x) => (float[8] y) { y = Neg(x) }'
+    path = tagged(tmp_path / "negative.onnx", text, {"y": "only"})
+    model = onnx.load(path)
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -3
+    onnx.save(model, path)
+    with pytest.raises(UsageError, match="a negative dimension"):
+        profile(path)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import onnx
 
+from pytest_hierexport._calls.hierarchy import element_count
 from pytest_hierexport._errors import UsageError, nearest
 
 if TYPE_CHECKING:
@@ -40,14 +41,23 @@ def random_feeds(model: onnx.ModelProto, sizes: Mapping[str, int]) -> dict[str, 
             found=", ".join(sorted(unknown)),
             do=f"state {nearest(min(unknown), known)}" if known else "leave the dimensions out",
         )
-    shapes = {name: _shape(value, sizes) for name, value in inputs.items()}
     dtypes = {name: _dtype(value) for name, value in inputs.items()}
-    if (size := sum(int(np.prod(shape, dtype=object)) * dtypes[name].itemsize for name, shape in shapes.items())) > (
-        _MOST_BYTES
-    ):
+    shapes = {name: _shape(value, sizes) for name, value in inputs.items()}
+    if (size := sum(_bytes(name, shape, dtypes[name]) for name, shape in shapes.items())) > _MOST_BYTES:
         raise UsageError("inputs of at most 4 GiB", found=f"{size:,} bytes", do="state smaller dimensions")
     rng = np.random.default_rng(0)
     return {name: _draw(rng, dtypes[name], shape) for name, shape in shapes.items()}
+
+
+def _bytes(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    try:
+        return element_count(shape) * dtype.itemsize
+    except ValueError as error:
+        raise UsageError(
+            f"a shape that a tensor can have for the input {name}",
+            found=str(error),
+            do="state smaller dimensions, or export the model again",
+        ) from None
 
 
 def _draw(rng: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:

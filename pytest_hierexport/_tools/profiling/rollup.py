@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -72,14 +73,17 @@ class _Sums:
 
 def _sums(nodes: Iterable[NodeProfile], hierarchy: Hierarchy) -> dict[str, _Sums]:
     """Return the sums of each call that has a node, or made a call that has, in execution order."""
-    sums = {name: _Sums() for name in hierarchy}
-    for node in nodes:
-        if node.calls:
-            of_call = sums[node.calls[0]]
-            of_call.self_time += node.self_time
-            of_call.shared_time += node.self_time if len(node.calls) > 1 else 0.0
-            of_call.own_kernels += node.kernels
-            of_call.output_bytes += node.output_bytes
+    tagged = [node for node in nodes if node.calls]
+    listed = {ROOT}
+    for node in tagged:
+        listed.update(takewhile(lambda name: name not in listed, hierarchy.lineage(node.calls[0])))
+    sums = {name: _Sums() for name in sorted(listed, key=hierarchy.position.__getitem__)}
+    for node in tagged:
+        of_call = sums[node.calls[0]]
+        of_call.self_time += node.self_time
+        of_call.shared_time += node.self_time if len(node.calls) > 1 else 0.0
+        of_call.own_kernels += node.kernels
+        of_call.output_bytes += node.output_bytes
     # A caller comes before its callees: from the last on, each sum is complete before it is added to another.
     for name in reversed(sums):
         of_call, parent = sums[name], hierarchy[name].parent
@@ -90,7 +94,7 @@ def _sums(nodes: Iterable[NodeProfile], hierarchy: Hierarchy) -> dict[str, _Sums
             sums[parent].total_time += of_call.total_time
             sums[parent].kernels += of_call.kernels
             sums[parent].all_bytes += of_call.all_bytes
-    return {name: of_call for name, of_call in sums.items() if of_call.kernels or name == ROOT}
+    return sums
 
 
 def call_profiles(nodes: Iterable[NodeProfile], hierarchy: Hierarchy, run_time: float) -> Iterator[CallProfile]:
@@ -139,6 +143,9 @@ def class_profiles(nodes: Iterable[NodeProfile], hierarchy: Hierarchy, run_time:
 def _outermost(hierarchy: Hierarchy, sums: Mapping[str, _Sums]) -> dict[str, float]:
     """Return the total time of each class, calls within calls of the same class left out."""
     totals: dict[str, float] = defaultdict(float)
+    children: dict[str | None, list[str]] = defaultdict(list)
+    for name in sums:
+        children[hierarchy[name].parent].append(name)
     open_: Counter[str] = Counter()
     stack = [(ROOT, False)]
     while stack:
@@ -150,7 +157,7 @@ def _outermost(hierarchy: Hierarchy, sums: Mapping[str, _Sums]) -> dict[str, flo
         if not open_[cls]:
             totals[cls] += sums[name].total_time
         open_[cls] += 1
-        stack += [(name, True), *((child, False) for child in hierarchy.children[name] if child in sums)]
+        stack += [(name, True), *((child, False) for child in children[name])]
     return totals
 
 

@@ -46,7 +46,7 @@ def as_lines(
     yield from _table([*(_class_rows(profile) if by_class else _call_rows(profile, depth))], width)
     kernels = profile.run_time - profile.outside_time
     yield ""
-    yield f"run: {_ms(profile.run_time)} ms, each node's median of {profile.runs:,} runs"
+    yield f"run: {_ms(profile.run_time)} ms, the sum of each node's median; runs: {profile.runs:,}"
     yield f"kernels: {_ms(kernels)} ms; outside of kernels: {_ms(profile.outside_time)} ms"
     yield (
         f"unattributed: {profile.unattributed:.1%} of the kernels' time"
