@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from collections import Counter
 from collections.abc import Mapping
 from importlib import resources
@@ -17,6 +19,7 @@ import pytest
 import torch
 from torch import nn
 
+from projects import MODEL
 from pytest_hierexport import HierexportError, Profile, TagError, UsageError, export, profile, read
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
@@ -29,6 +32,8 @@ from pytest_hierexport._tools.profiling.running import Measured
 from pytest_hierexport._tools.profiling.text import as_dict, as_lines
 from pytest_hierexport._tools.profiling.viewers import node_data, trace
 from pytest_hierexport.cli import main
+
+DOCS = Path(__file__).parents[1] / "docs"
 
 # A function that is called twice, a branch, and a loop with a branch in it; no node has a name.
 NESTED = """
@@ -234,7 +239,7 @@ class Layer(nn.Module):
         self.up, self.down, self.norm = nn.Linear(16, 32), nn.Linear(32, 16), nn.LayerNorm(16)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.norm(x + self.down(nn.functional.gelu(self.up(x))))
+        return self.norm(x + self.down(nn.functional.gelu(self.up(x))))  # type: ignore[no-any-return]
 
 
 class Net(nn.Module):
@@ -246,7 +251,7 @@ class Net(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         for layer in self.layers:
             x = layer(x)
-        return self.head(x)
+        return self.head(x)  # type: ignore[no-any-return]
 
 
 @pytest.fixture(scope="module")
@@ -280,8 +285,8 @@ def test_optimized_file_has_tags_and_runs(net: Path, tmp_path: Path) -> None:
         key: tuple(origin.call for origin in origins) for key, origins in attribution.nodes.items()
     }
     x = np.random.default_rng(1).standard_normal((2, 3, 16)).astype(np.float32)
-    ran = [onnxruntime.InferenceSession(file).run(None, {"x": x})[0] for file in (net, path)]
-    np.testing.assert_allclose(*ran, rtol=1e-4, atol=1e-5)
+    first, second = (onnxruntime.InferenceSession(file).run(None, {"x": x})[0] for file in (net, path))
+    np.testing.assert_allclose(first, second, rtol=1e-4, atol=1e-5)
 
 
 def test_node_of_two_calls_is_shared_time_of_the_first(tmp_path: Path) -> None:
@@ -573,3 +578,26 @@ def test_impossible_shape_of_an_input_is_named(tmp_path: Path) -> None:
     onnx.save(model, path)
     with pytest.raises(UsageError, match="a negative dimension"):
         profile(path)
+
+
+def shown_commands() -> list[str]:
+    """Return the command lines with `profile` that the docs show."""
+    pages = [(DOCS / page).read_text(encoding="utf-8") for page in ("command-line.md", "viewers.md")]
+    return [line for page in pages for line in re.findall(r"^\$ hierexport (profile .*)$", page, re.MULTILINE)]
+
+
+def test_examples_of_the_docs_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_model.py").write_text(MODEL)
+    assert main(["export", "my_model.py::build", "-o", "tower.onnx"]) == 0
+    commands = shown_commands()
+    assert len(commands) == 5
+    for command in commands:
+        assert main(shlex.split(command, comments=True)) == 0
+    assert {"fast.onnx", "fast.json", "fast.trace.json"} <= {path.name for path in tmp_path.iterdir()}
+    (python,) = re.findall(
+        r"```python\n(from pytest_hierexport import profile\n.*?)```", (DOCS / "api.md").read_text(), re.S
+    )
+    capsys.readouterr()
+    exec(python, {})  # noqa: S102  # it is our own page
+    assert "0.0%" in capsys.readouterr().out

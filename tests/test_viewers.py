@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import shutil
@@ -39,7 +40,7 @@ class Block(nn.Module):
         self.norm = shared
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.norm(x + self.inner["out"](self.inner["up/down"](x).relu()))
+        return self.norm(x + self.inner["out"](self.inner["up/down"](x).relu()))  # type: ignore[no-any-return]
 
 
 class Net(nn.Module):
@@ -96,6 +97,13 @@ def test_groups_of_model_explorer_are_the_module_tree(adapter: ModuleType, net: 
     assert outside | in_branch <= modules
 
 
+def test_model_explorer_has_no_groups_without_metadata(adapter: ModuleType, tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    export(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), (torch.ones(2, 4),), path=path, tags="doc_string")
+    (graph,) = explored(adapter, path)
+    assert {node.namespace for node in graph.nodes if not node.id.startswith("[value]")} == {graph.id}
+
+
 def test_node_data_of_a_profile_names_every_node_shown(adapter: ModuleType, net: Path, tmp_path: Path) -> None:
     path = tmp_path / "optimized.onnx"
     found = profile(net, runs=1, optimized=path)
@@ -114,7 +122,7 @@ def test_node_data_of_a_profile_names_every_node_shown(adapter: ModuleType, net:
 
 
 def test_node_data_is_what_model_explorer_reads(adapter: ModuleType, net: Path) -> None:
-    from model_explorer import node_data_builder
+    node_data_builder: Any = importlib.import_module("model_explorer.node_data_builder")
 
     content = json.loads(json.dumps(node_data(profile(net, runs=1))))
     graphs = {
@@ -176,6 +184,8 @@ def test_netron_shows_tags_in_a_node_s_properties(netron: Path, net: Path) -> No
         assert set(node["metadata"]) == {"hierexport.tag", "hierexport.origins", "namespace"}
         assert node["metadata"]["hierexport.tag"] == tag
         assert json.loads(node["description"])["hierarchy_path"] == tag
+    (branch,) = (node for node in shown["nodes"] if "graph" in node["attributes"].values())
+    assert branch["attributes"] == {"then_branch": "graph", "else_branch": "graph"}
 
 
 def test_netron_s_search_finds_names_but_no_tags(netron: Path, net: Path, tmp_path: Path) -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_hierexport._errors import ExportError, HierexportError, UsageError
-from pytest_hierexport._files.atomic import staged
 from pytest_hierexport._files.paths import exists, is_folder
 
 if TYPE_CHECKING:
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
     from pytest_hierexport._calls.attribution import Attribution
     from pytest_hierexport._tools.tagged_file import TaggedFile
 
-__all__ = ["add_file", "add_output", "check_json_output", "check_output", "load_file", "write_file", "write_json"]
+__all__ = ["add_file", "add_output", "check_output", "load_file", "write_file"]
 
 _STANDARD = Path("-")
 
@@ -72,45 +70,19 @@ def check_output(path: Path) -> None:
         ExportError: There is no folder to write into.
         UsageError: Something else than an ONNX file has this path.
     """
-    if path == _STANDARD or not _is_there(path):
+    if path == _STANDARD:
+        return
+    if not is_folder(path.parent):
+        raise ExportError(f"a folder to write {path.name} into", found=f"no {path.parent}", do="create the folder")
+    if not exists(path):
         return
     from pytest_hierexport._onnx.storage import load_proto
 
     try:
         load_proto(path)
     except HierexportError:
-        raise _in_the_way(path, "an ONNX file") from None
-
-
-def check_json_output(path: Path) -> None:
-    """Refuse to replace a file that is no JSON object; as :func:`check_output`."""
-    if not _is_there(path):
-        return
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise _in_the_way(path, "a JSON file")
-
-
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a JSON file that programs read, atomically.
-
-    Raises:
-        ExportError: It cannot be written.
-    """
-    with staged(path) as stage:
-        (stage.folder / path.name).write_text(json.dumps(content), encoding="utf-8")
-        stage.land([path.name])
-
-
-def _is_there(path: Path) -> bool:
-    if not is_folder(path.parent):
-        raise ExportError(f"a folder to write {path.name} into", found=f"no {path.parent}", do="create the folder")
-    return exists(path)
-
-
-def _in_the_way(path: Path, kind: str) -> UsageError:
-    found = "a folder" if path.is_dir() else "something else"
-    return UsageError(f"a new file, or {kind} to replace, at {path}", found=found, do="give another name")
+        raise UsageError(
+            f"a new file, or an ONNX file to replace, at {path}",
+            found="a folder" if path.is_dir() else "something else",
+            do="give another name",
+        ) from None

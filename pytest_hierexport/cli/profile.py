@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport.cli.command import Command
-from pytest_hierexport.cli.files import add_file, check_json_output, check_output, load_file, write_json
+from pytest_hierexport.cli.files import add_file, check_output, load_file
+from pytest_hierexport.cli.json_files import check_json_output, write_json
 from pytest_hierexport.cli.output import print_line, progress
 
 if TYPE_CHECKING:

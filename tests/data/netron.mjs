@@ -27,6 +27,7 @@ const find = (query) => {
 const nodes = graph.nodes.map((node) => ({
     name: node.name,
     description: node.description,
+    attributes: Object.fromEntries((node.attributes || []).map((attribute) => [attribute.name, attribute.type])),
     metadata: Object.fromEntries(node.metadata.map((entry) => [entry.name, entry.value]))
 }));
 const entries = model.metadata.map((entry) => entry.name);
