@@ -596,7 +596,7 @@ def test_examples_of_the_docs_work(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert main(shlex.split(command, comments=True)) == 0
     assert {"fast.onnx", "fast.json", "fast.trace.json"} <= {path.name for path in tmp_path.iterdir()}
     (python,) = re.findall(
-        r"```python\n(from pytest_hierexport import profile\n.*?)```", (DOCS / "api.md").read_text(), re.S
+        r"```python\n(from pytest_hierexport import profile\n.*?)```", (DOCS / "api.md").read_text(), re.DOTALL
     )
     capsys.readouterr()
     exec(python, {})  # noqa: S102  # it is our own page
