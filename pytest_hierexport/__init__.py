@@ -22,11 +22,15 @@ if TYPE_CHECKING:
     from pytest_hierexport._onnx.storage import attach, read, rewrite, save
     from pytest_hierexport._proof import Proof, Verdict, prove
     from pytest_hierexport._rules.base import ExportedCase, Rule, Violation
+    from pytest_hierexport._tools.profiling.figures import CallProfile, ClassProfile, KernelSlice, NodeProfile, Profile
+    from pytest_hierexport._tools.profiling.profiler import profile
 
 __all__ = [
     "Attribution",
     "Call",
+    "CallProfile",
     "Case",
+    "ClassProfile",
     "CollectError",
     "Evidence",
     "Example",
@@ -35,9 +39,12 @@ __all__ = [
     "ExportedCase",
     "Hierarchy",
     "HierexportError",
+    "KernelSlice",
     "Module",
+    "NodeProfile",
     "Origin",
     "Parameter",
+    "Profile",
     "Proof",
     "Rule",
     "TagError",
@@ -48,6 +55,7 @@ __all__ = [
     "carry",
     "export",
     "node_key",
+    "profile",
     "prove",
     "read",
     "rewrite",
@@ -68,6 +76,8 @@ _HOMES = {
     "_onnx.storage": ("attach", "read", "rewrite", "save"),
     "_proof": ("Proof", "Verdict", "prove"),
     "_rules.base": ("ExportedCase", "Rule", "Violation"),
+    "_tools.profiling.figures": ("CallProfile", "ClassProfile", "KernelSlice", "NodeProfile", "Profile"),
+    "_tools.profiling.profiler": ("profile",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -20,6 +20,7 @@ _COMMANDS = (
     "analyze",
     "merge",
     "compare",
+    "profile",
 )
 """The files of this folder with a command, in the order of the help."""
 

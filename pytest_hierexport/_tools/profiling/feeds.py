@@ -1,0 +1,159 @@
+"""Makes the inputs of a graph: random ones by its types and shapes, those of a file, or those of a model's example."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import onnx
+
+from pytest_hierexport._calls.hierarchy import element_count
+from pytest_hierexport._errors import UsageError, nearest
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Array", "check_feeds", "feeds_of_selector", "load_feeds", "ort_value", "random_feeds"]
+
+Array: TypeAlias = "NDArray[Any]"
+_MOST_BYTES = 1 << 32
+"""What random inputs may take: a mistyped dimension must not fill the memory."""
+
+
+def random_feeds(model: onnx.ModelProto, sizes: Mapping[str, int]) -> dict[str, Array]:
+    """Draw an input for each of the graph's: normal values for floats, 0 or 1 for integers and booleans.
+
+    Args:
+        model: The model.
+        sizes: The size of each symbolic dimension, by its name, or as `INPUT.AXIS` for one without a name.
+
+    Raises:
+        UsageError: A dimension has no size, a size has no dimension, or an input is no tensor of numbers.
+    """
+    inputs = graph_inputs(model)
+    unknown = set(sizes).difference(name for value in inputs.values() for name in _dimensions(value) if name)
+    if unknown:
+        known = {name for value in inputs.values() for name in _dimensions(value) if name}
+        raise UsageError(
+            f"symbolic dimensions of the graph's inputs ({', '.join(sorted(known)) or 'there are none'})",
+            found=", ".join(sorted(unknown)),
+            do=f"state {nearest(min(unknown), known)}" if known else "leave the dimensions out",
+        )
+    dtypes = {name: _dtype(value) for name, value in inputs.items()}
+    shapes = {name: _shape(value, sizes) for name, value in inputs.items()}
+    if (size := sum(_bytes(name, shape, dtypes[name]) for name, shape in shapes.items())) > _MOST_BYTES:
+        raise UsageError("inputs of at most 4 GiB", found=f"{size:,} bytes", do="state smaller dimensions")
+    rng = np.random.default_rng(0)
+    return {name: _draw(rng, dtypes[name], shape) for name, shape in shapes.items()}
+
+
+def _bytes(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    try:
+        return element_count(shape) * dtype.itemsize
+    except ValueError as error:
+        raise UsageError(
+            f"a shape that a tensor can have for the input {name}",
+            found=str(error),
+            do="state smaller dimensions, or export the model again",
+        ) from None
+
+
+def _draw(rng: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+    is_whole = dtype.kind in "iub"
+    return (rng.integers(0, 2, shape) if is_whole else rng.standard_normal(shape)).astype(dtype)
+
+
+def graph_inputs(model: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
+    """Return the inputs that a run must be given."""
+    constants = {tensor.name for tensor in model.graph.initializer}
+    return {value.name: value for value in model.graph.input if value.name not in constants}
+
+
+def _dimensions(value: onnx.ValueInfoProto) -> Iterator[str]:
+    """Yield the name of each dimension, empty for one of a fixed size."""
+    for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+        yield "" if dim.HasField("dim_value") else dim.dim_param or f"{value.name}.{axis}"
+
+
+def _shape(value: onnx.ValueInfoProto, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    stated = value.type.tensor_type
+    if not stated.HasField("shape"):
+        raise UsageError(f"a shape for the input {value.name}", found="none in the file", do="give inputs as .npz")
+    missing = [name for name in _dimensions(value) if name and name not in sizes]
+    if missing:
+        raise UsageError(
+            f"a size for each symbolic dimension of the input {value.name}",
+            found=f"none for {', '.join(missing)}",
+            do=f"add {' '.join(f'--dim {name}=8' for name in dict.fromkeys(missing))}, or give inputs as .npz",
+        )
+    dims = zip(_dimensions(value), stated.shape.dim, strict=True)
+    return tuple(sizes[name] if name else dim.dim_value for name, dim in dims)
+
+
+def _dtype(value: onnx.ValueInfoProto) -> np.dtype[Any]:
+    kind = value.type.tensor_type.elem_type
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(kind) if kind else np.dtype(object)
+    if dtype.kind in "OSU":
+        found = onnx.TensorProto.DataType.Name(kind) if kind else "no tensor"
+        raise UsageError(f"the input {value.name} to be a tensor of numbers", found=found, do="give inputs as .npz")
+    return np.dtype(dtype)
+
+
+def load_feeds(path: Path) -> dict[str, Array]:
+    """Read the arrays of a `.npz` file, by name.
+
+    Raises:
+        UsageError: It is no such file.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as held:
+            return {name: held[name] for name in held.files}
+    except Exception as error:  # noqa: BLE001  # numpy and zipfile raise many kinds for a damaged file
+        raise UsageError(
+            f"{path} to be an .npz file with an array for each input",
+            found=getattr(error, "strerror", None) or type(error).__name__,
+            do="write it with numpy.savez(path, input_ids=array, …)",
+        ) from None
+
+
+def feeds_of_selector(selector: str, model: onnx.ModelProto) -> dict[str, Array]:
+    """Return the example inputs of the model that a selector names.
+
+    Raises:
+        CollectError: The selector gives no model.
+        UsageError: It names several models, or one whose inputs do not fit the graph.
+    """
+    from pytest_hierexport._cases import select
+    from pytest_hierexport._proof.feeds import feeds_of
+
+    cases = select([selector], Path.cwd())
+    if len(cases) != 1:
+        raise UsageError("a selector of one model", found=", ".join(case.name for case in cases), do="name one of them")
+    return feeds_of(cases[0].load(), model)
+
+
+def check_feeds(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> None:
+    """Check that each of the graph's inputs has an array, and that nothing else has.
+
+    Raises:
+        UsageError: An input without an array, or an array without an input.
+    """
+    names = set(graph_inputs(model))
+    if names != set(feeds):
+        raise UsageError(
+            f"an array for each input: {', '.join(sorted(names))}",
+            found=", ".join(sorted(feeds)) or "none",
+            do="name the arrays as the graph names its inputs",
+        )
+
+
+def ort_value(array: Array) -> Any:
+    """Return an array as ONNX Runtime takes it, also one of a dtype that numpy lacks."""
+    from onnxruntime import OrtValue
+
+    if array.dtype.isbuiltin == 1:
+        return OrtValue.ortvalue_from_numpy(array)
+    code = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+    return OrtValue.ortvalue_from_numpy_with_onnx_type(array.view(f"u{array.itemsize}"), code)

@@ -1,0 +1,131 @@
+"""Profiles a tagged ONNX file with ONNX Runtime, and carries its tags to the graph that ran."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from statistics import median
+
+import onnx
+import onnxruntime
+
+from pytest_hierexport._calls.attribution import Attribution, Evidence
+from pytest_hierexport._carry import carry
+from pytest_hierexport._errors import ExportError
+from pytest_hierexport._files.temporary import temporary_folder
+from pytest_hierexport._onnx.graph import walk
+from pytest_hierexport._onnx.storage import load_proto
+from pytest_hierexport._tools.profiling import rollup
+from pytest_hierexport._tools.profiling.feeds import Array, check_feeds, random_feeds
+from pytest_hierexport._tools.profiling.figures import Profile
+from pytest_hierexport._tools.profiling.joining import join, name_all_nodes
+from pytest_hierexport._tools.profiling.running import Measured, RunOptions, measure
+from pytest_hierexport._tools.tagged_file import TaggedFile, load_tagged, save_tagged
+
+__all__ = ["profile", "profile_file"]
+
+
+def profile(
+    path: str | Path,
+    inputs: Mapping[str, Array] | None = None,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    runs: int = 10,
+    warmup: int = 1,
+    level: str = "all",
+    threads: int = 0,
+    providers: tuple[str, ...] = ("CPUExecutionProvider",),
+    optimized: str | Path | None = None,
+) -> Profile:
+    """Measure where ONNX Runtime spends its time, by node, module call and class.
+
+    Args:
+        path: A tagged ONNX file.
+        inputs: An array for each of the graph's inputs; without them, random ones are drawn.
+        sizes: The size of each symbolic dimension, for random inputs.
+        runs: The runs that are measured.
+        warmup: The runs before them, which are not.
+        level: What ONNX Runtime optimizes: `none`, `basic`, `extended` or `all`.
+        threads: Threads within a kernel; 0 for ONNX Runtime's choice.
+        providers: The execution providers, the preferred first.
+        optimized: Where to write the graph that ran, with its tags.
+
+    Raises:
+        ExportError: The optimized graph cannot be written.
+        TagError: The file has no tags, or tags that cannot be parsed.
+        UsageError: The file is not ONNX, does not run on these inputs, or an option makes no sense.
+    """
+    source = load_tagged(Path(path))
+    feeds = random_feeds(source.proto, sizes or {}) if inputs is None else inputs
+    options = RunOptions(runs, warmup, level, threads, tuple(providers))
+    return profile_file(source, feeds, options, None if optimized is None else Path(optimized))
+
+
+def profile_file(
+    source: TaggedFile, feeds: Mapping[str, Array], options: RunOptions, optimized: Path | None = None
+) -> Profile:
+    """Profile a loaded file; see :func:`profile`."""
+    check_feeds(source.proto, feeds)
+    named = onnx.ModelProto()
+    named.CopyFrom(source.proto)
+    name_all_nodes(named)
+    data = None if source.path is None else source.path.absolute().parent
+    with temporary_folder() as folder:
+        measured = measure(named, data, feeds, options, Path(folder))
+        if measured.optimized is None:
+            ran, attribution = named, source.attribution
+        else:
+            ran = load_proto(measured.optimized)
+            attribution = carry(source.to_ir(), source.attribution, measured.optimized)
+        found = _figures(measured, ran, attribution)
+        if optimized is not None:
+            _save(ran, attribution, source, measured, optimized)
+    return found
+
+
+def _figures(measured: Measured, ran: onnx.ModelProto, attribution: Attribution) -> Profile:
+    """Add up what was measured; each node of the graph that ran has a name of its own then."""
+    runs = measured.runs
+    joined = join([run.kernels for run in runs], ran)
+    name_all_nodes(ran)
+    nodes = tuple(rollup.node_profiles(joined, walk(ran), attribution))
+    hierarchy, middle = attribution.hierarchy, rollup.median_run(runs)
+    unmatched, outside = rollup.unmatched_time(joined), float(median(run.outside for run in runs))
+    run_time = sum(node.self_time for node in nodes) + unmatched + outside
+    return Profile(
+        runs=len(runs),
+        run_time=run_time,
+        untagged_time=sum(node.self_time for node in nodes if not node.calls),
+        derived_time=sum(node.self_time for node in nodes if node.evidence == Evidence.DERIVED.value),
+        shared_time=sum(node.self_time for node in nodes if len(node.calls) > 1),
+        unmatched_time=unmatched,
+        outside_time=outside,
+        nodes=nodes,
+        calls=tuple(rollup.call_profiles(nodes, hierarchy, run_time)),
+        classes=tuple(rollup.class_profiles(nodes, hierarchy, run_time)),
+        timeline=rollup.timeline(runs[middle], joined[middle]),
+        hierarchy=hierarchy,
+        graph=ran.graph.name,
+        coverage=attribution.coverage(),
+        notes=_notes(measured),
+        versions={"pytest-hierexport": metadata.version("pytest-hierexport"), "onnxruntime": onnxruntime.__version__},
+    )
+
+
+def _notes(measured: Measured) -> tuple[str, ...]:
+    if measured.optimized is not None:
+        return ()
+    reason = f"ONNX Runtime cannot write the optimized graph ({measured.reason})"
+    return (f"{reason}: kernels are matched with the file's own nodes; those that the optimizer made are unattributed",)
+
+
+def _save(ran: onnx.ModelProto, attribution: Attribution, source: TaggedFile, measured: Measured, path: Path) -> None:
+    if measured.optimized is None:
+        raise ExportError(
+            "an optimized graph that ONNX Runtime can write",
+            found=measured.reason,
+            do="leave out the file for it, or choose providers that compile no nodes",
+        )
+    made = TaggedFile(ran, attribution, measured.optimized, source.modules, source.exporter)
+    save_tagged(ran, attribution, made, path)

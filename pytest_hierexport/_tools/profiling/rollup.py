@@ -1,0 +1,183 @@
+"""Adds up the kernels of a profile by node, by module call and by class."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from statistics import median
+from typing import TYPE_CHECKING
+
+from pytest_hierexport._calls.attribution import Attribution
+from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy
+from pytest_hierexport._calls.names import encode_operator
+from pytest_hierexport._tools.profiling.events import Run
+from pytest_hierexport._tools.profiling.figures import CallProfile, ClassProfile, KernelSlice, NodeProfile
+from pytest_hierexport._tools.profiling.joining import Joined
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["call_profiles", "class_profiles", "median_run", "node_profiles", "timeline", "unmatched_time"]
+
+
+def node_profiles(
+    runs: Sequence[Sequence[Joined]], nodes: Iterable[tuple[str, onnx.NodeProto]], attribution: Attribution
+) -> Iterator[NodeProfile]:
+    """Yield the figures of each node that ran, in the order of the graph."""
+    times: dict[str, list[int]] = defaultdict(list)
+    for run in runs:
+        of_run: Counter[str] = Counter()
+        for joined in run:
+            if joined.key is not None:
+                of_run[joined.key] += joined.kernel.self_time
+        for key, time in of_run.items():
+            times[key].append(time)
+    # The inputs are the same in all runs, and so are what runs and what it writes.
+    kernels: dict[str, list[Joined]] = defaultdict(list)
+    for joined in runs[0]:
+        kernels[joined.key or ""].append(joined)
+    for key, node in nodes:
+        if key in times:
+            origins, ran = attribution.nodes.get(key, ()), [joined.kernel for joined in kernels[key]]
+            yield NodeProfile(
+                key=key,
+                name=node.name,
+                operator=encode_operator(node.domain, node.op_type),
+                tag=attribution.tag(key) if origins else None,
+                calls=tuple(origin.call for origin in origins),
+                evidence=origins[0].evidence.value if origins else None,
+                self_time=float(median(times[key])),
+                kernels=len(ran),
+                output_bytes=sum(kernel.output_bytes for kernel in ran),
+                provider=ran[0].provider if ran else "",
+            )
+
+
+def unmatched_time(runs: Iterable[Iterable[Joined]]) -> float:
+    """Return the median time of the kernels whose node is not known."""
+    return float(median(sum(joined.kernel.self_time for joined in run if joined.key is None) for run in runs))
+
+
+@dataclass
+class _Sums:
+    self_time: float = 0.0
+    shared_time: float = 0.0
+    total_time: float = 0.0
+    own_kernels: int = 0
+    kernels: int = 0
+    output_bytes: int = 0
+    all_bytes: int = 0
+
+
+def _sums(nodes: Iterable[NodeProfile], hierarchy: Hierarchy) -> dict[str, _Sums]:
+    """Return the sums of each call that has a node, or made a call that has, in execution order."""
+    tagged = [node for node in nodes if node.calls]
+    listed = {ROOT}
+    for node in tagged:
+        listed.update(takewhile(lambda name: name not in listed, hierarchy.lineage(node.calls[0])))
+    sums = {name: _Sums() for name in sorted(listed, key=hierarchy.position.__getitem__)}
+    for node in tagged:
+        of_call = sums[node.calls[0]]
+        of_call.self_time += node.self_time
+        of_call.shared_time += node.self_time if len(node.calls) > 1 else 0.0
+        of_call.own_kernels += node.kernels
+        of_call.output_bytes += node.output_bytes
+    # A caller comes before its callees: from the last on, each sum is complete before it is added to another.
+    for name in reversed(sums):
+        of_call, parent = sums[name], hierarchy[name].parent
+        of_call.total_time += of_call.self_time
+        of_call.kernels += of_call.own_kernels
+        of_call.all_bytes += of_call.output_bytes
+        if parent is not None:
+            sums[parent].total_time += of_call.total_time
+            sums[parent].kernels += of_call.kernels
+            sums[parent].all_bytes += of_call.all_bytes
+    return sums
+
+
+def call_profiles(nodes: Iterable[NodeProfile], hierarchy: Hierarchy, run_time: float) -> Iterator[CallProfile]:
+    """Yield the figures of each call with a kernel, in execution order."""
+    for name, of_call in _sums(nodes, hierarchy).items():
+        call = hierarchy[name]
+        yield CallProfile(
+            call=name,
+            parent=call.parent,
+            cls=call.cls,
+            self_time=of_call.self_time,
+            total_time=of_call.total_time,
+            shared_time=of_call.shared_time,
+            share=_part(of_call.total_time, run_time),
+            kernels=of_call.kernels,
+            output_bytes=of_call.all_bytes,
+        )
+
+
+def class_profiles(nodes: Iterable[NodeProfile], hierarchy: Hierarchy, run_time: float) -> list[ClassProfile]:
+    """Return the figures of each class with a kernel, the slowest first."""
+    sums = _sums(nodes, hierarchy)
+    by_class: dict[str, list[_Sums]] = defaultdict(list)
+    for name, of_call in sums.items():
+        by_class[hierarchy[name].cls].append(of_call)
+    totals = _outermost(hierarchy, sums)
+
+    def add_up(cls: str, figure: Callable[[_Sums], float]) -> float:
+        return sum(map(figure, by_class[cls]))
+
+    found = (
+        ClassProfile(
+            cls=cls,
+            calls=len(of_calls),
+            self_time=add_up(cls, lambda each: each.self_time),
+            total_time=totals[cls],
+            share=_part(add_up(cls, lambda each: each.self_time), run_time),
+            kernels=sum(each.own_kernels for each in of_calls),
+            output_bytes=sum(each.output_bytes for each in of_calls),
+        )
+        for cls, of_calls in by_class.items()
+    )
+    return sorted(found, key=lambda each: (-each.self_time, -each.total_time, each.cls))
+
+
+def _outermost(hierarchy: Hierarchy, sums: Mapping[str, _Sums]) -> dict[str, float]:
+    """Return the total time of each class, calls within calls of the same class left out."""
+    totals: dict[str, float] = defaultdict(float)
+    children: dict[str | None, list[str]] = defaultdict(list)
+    for name in sums:
+        children[hierarchy[name].parent].append(name)
+    open_: Counter[str] = Counter()
+    stack = [(ROOT, False)]
+    while stack:
+        name, done = stack.pop()
+        cls = hierarchy[name].cls
+        if done:
+            open_[cls] -= 1
+            continue
+        if not open_[cls]:
+            totals[cls] += sums[name].total_time
+        open_[cls] += 1
+        stack += [(name, True), *((child, False) for child in children[name])]
+    return totals
+
+
+def _part(time: float, run_time: float) -> float:
+    return time / run_time if run_time else 0.0
+
+
+def median_run(runs: Sequence[Run]) -> int:
+    """Return the position of the run of median length."""
+    return sorted(range(len(runs)), key=lambda i: runs[i].duration)[len(runs) // 2]
+
+
+def timeline(run: Run, joined: Iterable[Joined]) -> tuple[KernelSlice, ...]:
+    """Return the kernels of a run in order, those of subgraphs after the kernel that ran them."""
+    level = {id(kernel): 0 for kernel in run.kernels}
+    slices = []
+    # A kernel comes before those of its subgraphs.
+    for each in joined:
+        kernel = each.kernel
+        level.update({id(inner): level[id(kernel)] + 1 for graph in kernel.subgraphs for inner in graph})
+        start, depth = kernel.start - run.start, level[id(kernel)]
+        slices.append(KernelSlice(each.key, kernel.name, kernel.op_type, start, kernel.duration, depth))
+    return tuple(slices)

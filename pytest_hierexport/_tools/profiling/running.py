@@ -1,0 +1,142 @@
+"""Runs a model under ONNX Runtime's profiler, in one session that also writes the optimized model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_hierexport._errors import UsageError, in_words
+from pytest_hierexport._onnx.graph import inventory_proto
+from pytest_hierexport._tools.profiling.events import Run, read_runs
+from pytest_hierexport._tools.profiling.feeds import Array, ort_value
+
+if TYPE_CHECKING:
+    import onnx
+    import onnxruntime
+
+__all__ = ["LEVELS", "Measured", "RunOptions", "measure"]
+
+LEVELS = {
+    "none": "ORT_DISABLE_ALL",
+    "basic": "ORT_ENABLE_BASIC",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "all": "ORT_ENABLE_ALL",
+}
+"""ONNX Runtime's levels of optimization."""
+_OPTIMIZED = "optimized.onnx"
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a model is run."""
+
+    runs: int = 10
+    """The runs that are measured."""
+    warmup: int = 1
+    """The runs before them, which are not: the first allocates memory."""
+    level: str = "all"
+    threads: int = 0
+    """Threads within a kernel; 0 for ONNX Runtime's choice."""
+    providers: tuple[str, ...] = ("CPUExecutionProvider",)
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        if self.level not in LEVELS:
+            raise UsageError(f"a level of {', '.join(LEVELS)}", found=self.level, do="choose one of them")
+        if self.runs < 1 or self.warmup < 0 or self.threads < 0:
+            found = f"{self.runs} runs, {self.warmup} for warm-up, {self.threads} threads"
+            raise UsageError("one run or more, and no negative number", found=found, do="state other numbers")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one session measured."""
+
+    runs: tuple[Run, ...]
+    """Without those for warm-up."""
+    optimized: Path | None
+    """The file of the graph that ran; None where ONNX Runtime cannot write it."""
+    reason: str
+    """Why it cannot."""
+
+
+def measure(
+    model: onnx.ModelProto, data: Path | None, feeds: Mapping[str, Array], options: RunOptions, folder: Path
+) -> Measured:
+    """Run a model under the profiler.
+
+    Args:
+        model: The model.
+        data: The folder of its external data; None where the model holds its data itself.
+        feeds: The elements of the graph's inputs.
+        options: How to run it.
+        folder: An empty folder for what ONNX Runtime writes; the optimized model's external data stays there.
+
+    Raises:
+        UsageError: ONNX Runtime cannot run the model on these inputs, or lacks a provider.
+    """
+    import onnxruntime
+    from onnxruntime.capi import onnxruntime_pybind11_state as errors
+
+    missing = set(options.providers).difference(onnxruntime.get_available_providers())
+    if missing:
+        known = ", ".join(onnxruntime.get_available_providers())
+        raise UsageError(f"execution providers among {known}", found=", ".join(sorted(missing)), do="choose from these")
+    reason = ""
+    try:
+        try:
+            session = _session(model, data, options, folder, optimized=folder / _OPTIMIZED)
+        except Exception as error:  # noqa: BLE001  # an error of the second try is raised
+            # ONNX Runtime does not write a model with nodes that an execution provider compiled.
+            session = _session(model, data, options, folder, optimized=None)
+            reason = in_words(error)
+        runs = _run(session, feeds, options)
+    except Exception as error:
+        if type(error).__module__ != errors.__name__:
+            raise
+        raise UsageError(
+            "a graph that ONNX Runtime can run on these inputs",
+            found=in_words(error),
+            do="load the file with onnxruntime, and give inputs that the model takes",
+        ) from error
+    return Measured(runs, None if reason else folder / _OPTIMIZED, reason)
+
+
+def _run(session: onnxruntime.InferenceSession, feeds: Mapping[str, Array], options: RunOptions) -> tuple[Run, ...]:
+    inputs = {name: ort_value(array) for name, array in feeds.items()}
+    count = options.warmup + options.runs
+    try:
+        for _ in range(count):
+            session.run_with_ort_values([output.name for output in session.get_outputs()], inputs)
+    finally:
+        profile = Path(session.end_profiling())
+    runs = read_runs(json.loads(profile.read_text(encoding="utf-8", errors="replace")))
+    if len(runs) != count:
+        # The profiler stops at a million events.
+        found = f"{len(runs)} of {count} runs"
+        raise UsageError("a profile with all runs", found=found, do="measure fewer runs, or a smaller input")
+    return tuple(runs[options.warmup :])
+
+
+def _session(
+    model: onnx.ModelProto, data: Path | None, options: RunOptions, folder: Path, *, optimized: Path | None
+) -> onnxruntime.InferenceSession:
+    import onnxruntime
+
+    chosen = onnxruntime.SessionOptions()
+    chosen.log_severity_level = 4
+    chosen.intra_op_num_threads = options.threads
+    chosen.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, LEVELS[options.level])
+    chosen.enable_profiling = True
+    chosen.profile_file_prefix = str(folder / "profile")
+    if data is not None:
+        chosen.add_session_config_entry("session.model_external_initializers_file_folder_path", str(data))
+    if optimized is not None:
+        chosen.optimized_model_filepath = str(optimized)
+        if any(tensor.external_data for _, tensor in inventory_proto(model).initializers):
+            entry = "session.optimized_model_external_initializers_file_name"
+            chosen.add_session_config_entry(entry, f"{optimized.name}.data")
+    return onnxruntime.InferenceSession(model.SerializeToString(), chosen, providers=list(options.providers))

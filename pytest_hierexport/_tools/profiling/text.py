@@ -1,0 +1,125 @@
+"""Renders a profile as lines of text for people, or as an object for JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING
+
+from pytest_hierexport._text import one_line
+from pytest_hierexport._tools.analysis_text import coverage_line
+
+if TYPE_CHECKING:
+    from pytest_hierexport._tools.profiling.figures import CallProfile, Profile
+
+__all__ = ["as_dict", "as_lines"]
+
+_NOT_IN_JSON = frozenset({"hierarchy", "timeline"})
+_DEEPEST_INDENT = 40
+"""Levels that are shown by indentation; below them the level is a number before the name."""
+_WIDEST_NAME = 100
+
+
+def as_dict(profile: Profile) -> dict[str, object]:
+    """Return the profile as an object for JSON; calls are a flat list, so any depth can be parsed."""
+    lists = {"nodes", "calls", "classes"}
+    plain = {field.name: getattr(profile, field.name) for field in fields(profile)}
+    return {
+        "unit": "microseconds",
+        **{name: value for name, value in plain.items() if name not in _NOT_IN_JSON | lists},
+        "unattributed": profile.unattributed,
+        **{name: [asdict(each) for each in plain[name]] for name in sorted(lists)},
+    }
+
+
+def as_lines(
+    profile: Profile, *, by_class: bool = False, depth: int | None = None, width: int | None = None
+) -> Iterator[str]:
+    """Yield the table of calls or classes, then the totals.
+
+    Args:
+        profile: The profile.
+        by_class: Whether a row is a class; else it is a call.
+        depth: The levels of calls below the root; None for all.
+        width: Columns of the terminal, to which names are cut; None keeps them whole.
+    """
+    yield from _table([*(_class_rows(profile) if by_class else _call_rows(profile, depth))], width)
+    kernels = profile.run_time - profile.outside_time
+    yield ""
+    yield f"run: {_ms(profile.run_time)} ms, the sum of each node's median; runs: {profile.runs:,}"
+    yield f"kernels: {_ms(kernels)} ms; outside of kernels: {_ms(profile.outside_time)} ms"
+    yield (
+        f"unattributed: {profile.unattributed:.1%} of the kernels' time"
+        f" (untagged nodes {_ms(profile.untagged_time)} ms, unmatched kernels {_ms(profile.unmatched_time)} ms)"
+    )
+    yield (
+        f"counted for the first of several calls: {_ms(profile.shared_time)} ms;"
+        f" for a call guessed from neighbours: {_ms(profile.derived_time)} ms"
+    )
+    yield f"optimized graph: {coverage_line(sum(profile.coverage.values()), profile.coverage)}"
+    yield from (f"note: {note}" for note in profile.notes)
+
+
+def _call_rows(profile: Profile, depth: int | None) -> Iterator[tuple[str, ...]]:
+    yield "module call", "total ms", "share", "self ms", "kernels", "output KiB"
+    for level, call in _tree(profile, depth):
+        indent = "  " * level if level <= _DEEPEST_INDENT else f"{'  ' * _DEEPEST_INDENT}[{level}] "
+        name = profile.hierarchy[call.call]
+        below = name.path if call.parent is None else _below(call.call, profile.hierarchy[call.parent].path)
+        yield (
+            indent + one_line(f"{below}  {name.class_name}".strip()),
+            _ms(call.total_time),
+            f"{call.share:.1%}",
+            _ms(call.self_time),
+            f"{call.kernels:,}",
+            f"{call.output_bytes / 1024:,.1f}",
+        )
+
+
+def _below(call: str, caller: str) -> str:
+    """Return a call's name as its caller knows it."""
+    prefix = f"{caller}."
+    return call.removeprefix(prefix) if caller else call
+
+
+def _tree(profile: Profile, depth: int | None) -> Iterator[tuple[int, CallProfile]]:
+    """Yield the calls with their levels, each after its caller, siblings in execution order."""
+    children: dict[str | None, list[CallProfile]] = {}
+    for call in profile.calls:
+        children.setdefault(call.parent, []).append(call)
+    stack = [(0, call) for call in children.get(None, ())]
+    while stack:
+        level, call = stack.pop()
+        yield level, call
+        if depth is None or level < depth:
+            stack += [(level + 1, child) for child in reversed(children.get(call.call, ()))]
+
+
+def _class_rows(profile: Profile) -> Iterator[tuple[str, ...]]:
+    yield "class", "self ms", "share", "total ms", "calls", "kernels", "output KiB"
+    for each in profile.classes:
+        yield (
+            one_line(each.cls),
+            _ms(each.self_time),
+            f"{each.share:.1%}",
+            _ms(each.total_time),
+            f"{each.calls:,}",
+            f"{each.kernels:,}",
+            f"{each.output_bytes / 1024:,.1f}",
+        )
+
+
+def _table(rows: Sequence[tuple[str, ...]], width: int | None) -> Iterator[str]:
+    from rich.cells import cell_len, set_cell_size
+
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    room = None if width is None else max(len(rows[0][0]), width - sum(size + 2 for size in widths[1:]))
+    widths[0] = min(widths[0], room or _WIDEST_NAME)
+    for name, *numbers in rows:
+        is_whole = room is None and cell_len(name) > widths[0]
+        cells = (number.rjust(size) for number, size in zip(numbers, widths[1:], strict=True))
+        yield "  ".join([name if is_whole else set_cell_size(name, widths[0]), *cells])
+
+
+def _ms(microseconds: float) -> str:
+    return f"{microseconds / 1000:,.3f}"

@@ -1,0 +1,126 @@
+"""Runs `hierexport profile`: prints where ONNX Runtime spends its time, by module call or class."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport.cli.command import Command
+from pytest_hierexport.cli.files import add_file, check_output, load_file
+from pytest_hierexport.cli.json_files import check_json_output, write_json
+from pytest_hierexport.cli.output import print_line, progress
+
+if TYPE_CHECKING:
+    from pytest_hierexport._tools.profiling.feeds import Array
+    from pytest_hierexport._tools.profiling.figures import Profile
+    from pytest_hierexport._tools.tagged_file import TaggedFile
+
+__all__ = ["COMMAND"]
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_file(parser)
+    add = parser.add_argument
+    add("--inputs", metavar="FILE.npz|SELECTOR", help="the graph's inputs, or the model whose example inputs to take")
+    add("--dim", action="append", default=[], metavar="NAME=SIZE", help="a symbolic dimension, for random inputs")
+    add("--runs", type=int, default=10, metavar="N", help="runs to measure (default: %(default)s)")
+    add("--warmup", type=int, default=1, metavar="N", help="runs before them (default: %(default)s)")
+    add("--level", default="all", help="optimization: none, basic, extended or all (default: %(default)s)")
+    add("--threads", type=int, default=0, metavar="N", help="threads in a kernel (default: ONNX Runtime's choice)")
+    add(
+        "--provider",
+        action="append",
+        metavar="NAME",
+        help="an execution provider; may be repeated (default: the CPU's)",
+    )
+    add("--by", choices=("module", "class"), default="module", help="what a row is (default: %(default)s)")
+    add("--depth", type=int, metavar="N", help="show N levels of calls below the root")
+    add("--json", action="store_true", help="print JSON")
+    add("--optimized", metavar="FILE", type=Path, help="write the optimized graph, with its tags")
+    add("--trace", metavar="FILE", type=Path, help="write a trace for Perfetto (ui.perfetto.dev)")
+    add("--node-data", metavar="FILE", type=Path, help="write node data for Model Explorer, to show with --optimized")
+
+
+def _run(options: argparse.Namespace) -> None:
+    for output in filter(None, (options.trace, options.node_data)):
+        check_json_output(output)
+    if options.optimized is not None:
+        check_output(options.optimized)
+    sizes = dict(map(_dimension, options.dim))
+    with progress() as stage:
+        stage("load the model")
+        source = load_file(options.file)
+        profile = _profile(options, source, sizes, stage)
+    _write(options, profile)
+    _show(options, profile)
+
+
+def _profile(
+    options: argparse.Namespace, source: TaggedFile, sizes: dict[str, int], stage: Callable[[str], None]
+) -> Profile:
+    from pytest_hierexport._tools.profiling.profiler import profile_file
+    from pytest_hierexport._tools.profiling.running import RunOptions
+
+    providers = tuple(options.provider or RunOptions.providers)
+    chosen = RunOptions(options.runs, options.warmup, options.level, options.threads, providers)
+    feeds = _feeds(options, source, sizes)
+    stage(f"run it {chosen.warmup + chosen.runs} times")
+    return profile_file(source, feeds, chosen, options.optimized)
+
+
+def _dimension(text: str) -> tuple[str, int]:
+    name, _, size = text.rpartition("=")
+    if not name or not size.isascii() or not size.isdecimal():
+        raise UsageError("a dimension as NAME=SIZE", found=text, do="write --dim batch=2")
+    return name, int(size)
+
+
+def _feeds(options: argparse.Namespace, source: TaggedFile, sizes: dict[str, int]) -> dict[str, Array]:
+    from pytest_hierexport._tools.profiling import feeds
+
+    if options.inputs is None:
+        return feeds.random_feeds(source.proto, sizes)
+    if sizes:
+        raise UsageError("--dim with random inputs only", found="--inputs too", do="leave out one of them")
+    if options.inputs.endswith(".npz"):
+        return feeds.load_feeds(Path(options.inputs))
+    return feeds.feeds_of_selector(options.inputs, source.proto)
+
+
+def _write(options: argparse.Namespace, profile: Profile) -> None:
+    from pytest_hierexport._tools.profiling import viewers
+
+    outputs: tuple[tuple[Path | None, Callable[[Profile], dict[str, Any]]], ...] = (
+        (options.trace, viewers.trace),
+        (options.node_data, viewers.node_data),
+    )
+    for path, render in outputs:
+        if path is not None:
+            write_json(path, render(profile))
+
+
+def _show(options: argparse.Namespace, profile: Profile) -> None:
+    from pytest_hierexport._tools.profiling.text import as_dict, as_lines
+
+    if options.json:
+        print(json.dumps(as_dict(profile), indent=1))  # noqa: T201
+        return
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for line in as_lines(profile, by_class=options.by == "class", depth=options.depth, width=width):
+        print_line(line)
+
+
+COMMAND = Command(
+    name="profile",
+    summary="show where the time goes",
+    description="Show where ONNX Runtime spends its time, by module call or class, on the optimized graph.",
+    example="hierexport profile tower.onnx --by class --trace tower.trace.json",
+    add_arguments=_add_arguments,
+    run=_run,
+)
