@@ -7,7 +7,7 @@ annotation, it goes to the device of the rule for its metadata `layer_ann`. A se
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.models import Model
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pytest_hierexport._calls.attribution import Attribution
 
-__all__ = ["annotated_placement", "annotate_nodes", "named_placement", "place_nodes"]
+__all__ = ["annotate_nodes", "annotated_placement", "named_placement", "place_nodes"]
 
 _BY_NAME = "session.name_based_layer_assignment"
 _BY_ANNOTATION = "session.layer_assignment_settings"
@@ -129,7 +129,7 @@ def _check_writable(*texts: str) -> None:
     for text in texts:
         if not text or text != text.strip() or text.startswith("=") or _SYNTAX.intersection(text):
             raise UsageError(
-                "names without any of ( ) , ; and without = or space at an end: ONNX Runtime's setting cannot hold them",
+                "names without ( ) , ; and without = or space at an end, which ONNX Runtime's setting cannot hold",
                 found=repr(text),
                 do="place the nodes by layer_ann, which needs no names",
             )

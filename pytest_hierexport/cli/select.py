@@ -92,7 +92,7 @@ def _print_names(options: argparse.Namespace, selection: Selection) -> None:
 
 
 def _print_json(document: object, *, to_stderr: bool = False) -> None:
-    print(json.dumps(document, indent=1), file=sys.stderr if to_stderr else sys.stdout)  # noqa: T201
+    print(json.dumps(document, indent=1), file=sys.stderr if to_stderr else sys.stdout)
 
 
 COMMAND = Command(
