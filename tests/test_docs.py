@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from projects import Project
-from pytest_hierexport import assertions, export
+from pytest_hierexport import assertions, export, read
 from pytest_hierexport._cases import select
 from pytest_hierexport._onnx.graph import operators
 from pytest_hierexport._snapshot import text
+from pytest_hierexport.cli import main
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -128,3 +131,34 @@ def test_the_example_of_the_architecture_gives_what_is_shown() -> None:
     assert text(exported.attribution, operators(exported.model)) == snapshot
     origins = [(origin.call, origin.evidence.value) for origin in exported.attribution.nodes["where"]]
     assert origins == [("layers.0", "traced"), ("layers.1", "merged")]
+
+
+@pytest.mark.filterwarnings("ignore")  # onnxruntime's quantizer logs what it advises
+def test_how_to_quantize_gives_what_it_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "page"}
+    exec(compile("".join(blocks("how-to-quantize.md", "python")), "how-to-quantize.md", "exec"), names)  # noqa: S102
+    printed = capsys.readouterr().out
+    (shown,) = blocks("how-to-quantize.md", "text")
+    assert shown in printed
+    (difference,) = re.findall(r"largest difference (.*)", printed)
+    assert 0 < float(difference) < 0.5
+    # The modules that were named have the operators that they had; a second check, without the page's own function.
+    before, after = read("bert.onnx"), names["attribution"]
+    for module in names["FLOAT"]:
+        assert names["operators"]("bert.int8.onnx", after, module) == _split(names["operators"]("bert.onnx", before, module))
+    assert json.loads(_select(["bert.onnx", *names["FLOAT"], "--format", "nodes_to_exclude"], capsys)) == names["excluded"]
+
+
+def _split(operators: dict[str, int]) -> dict[str, int]:
+    """Count a `Gemm` as what the quantizer makes of it."""
+    counted = Counter(operators)
+    gemms = counted.pop("Gemm", 0)
+    return counted + Counter({"MatMul": gemms, "Add": gemms})
+
+
+def _select(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(["select", *arguments]) == 0
+    return capsys.readouterr().out
