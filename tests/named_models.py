@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import onnx
 from onnx import TensorProto, helper
 
@@ -26,7 +28,7 @@ def tagged_model(names: str = "node_{}") -> onnx.ModelProto:
     """Return the model; `names` makes each node's name from its number."""
     number = iter(range(10))
 
-    def node(operator: str, inputs: list[str], output: str, **attributes: object) -> onnx.NodeProto:
+    def node(operator: str, inputs: list[str], output: str, **attributes: Any) -> onnx.NodeProto:
         return helper.make_node(operator, inputs, [output], name=names.format(next(number)), **attributes)
 
     body = helper.make_graph([node("Abs", ["neg"], "t")], "then", [], [_value("t")])

@@ -80,7 +80,7 @@ def second_provider() -> Iterator[Any]:
         onnxruntime.unregister_execution_provider_library("second")
 
 
-def test_a_module_is_placed_by_the_shortest_part_of_its_names(named: onnx.ModelProto) -> None:
+def test_placement_takes_the_shortest_part_of_names(named: onnx.ModelProto) -> None:
     assert place_nodes(named, "layer.1@0", "gpu") == {BY_NAME: "gpu(/layer.1/)"}
     assert place_nodes(named, "layer.1", "gpu:1") == {BY_NAME: "gpu:1(/layer.1/,/layer.1@1/)"}
     assert place_nodes(named, "layer.10", CPU) == {BY_NAME: f"{CPU}(/layer.10/)"}

@@ -52,7 +52,8 @@ class Pair(nn.Module):
         self.lin = nn.Linear(3, 3)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.lin(self.lin(x).exp()).exp() + x.exp()
+        found: torch.Tensor = self.lin(self.lin(x).exp()).exp() + x.exp()
+        return found
 
 
 def names(model: onnx.ModelProto | ir.Model) -> dict[str, str]:
@@ -95,7 +96,7 @@ def test_the_command_changes_nothing_but_names(file: Path, capsys: pytest.Captur
     assert read(target) == read(file) == read(target, "sidecar")
 
 
-def test_a_renamed_file_may_replace_itself_and_stays_as_it_is(file: Path) -> None:
+def test_renaming_a_file_in_place_twice_changes_nothing(file: Path) -> None:
     assert main(["rename", str(file), "-o", str(file), "--style", "tag"]) == 0
     once = file.read_bytes()
     assert names(onnx.load(file)) == TAGS
@@ -137,7 +138,7 @@ def test_an_export_may_name_its_nodes(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model, args = Pair(), (torch.ones(2, 3),)
     for style in (None, "path", "tag"):
-        export(model, args, path=tmp_path / f"{style}.onnx", node_names=style)  # type: ignore[arg-type]
+        export(model, args, path=tmp_path / f"{style}.onnx", node_names=style)
     plain, path, tag = (bare(onnx.load(tmp_path / f"{s}.onnx"), tmp_path) for s in (None, "path", "tag"))
     assert all(node.name.startswith("/") for node in path.graph.node)
     assert all(node.name.startswith("/Pair/") for node in tag.graph.node)
@@ -146,7 +147,9 @@ def test_an_export_may_name_its_nodes(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "path.hierarchy.json").read_text())["nodes"]
 
 
-@pytest.mark.parametrize("arguments", [["rename", "-o", "out.onnx", "--style"], ["export", "-o", "out.onnx", "--node-names"]])
+@pytest.mark.parametrize(
+    "arguments", [["rename", "-o", "out.onnx", "--style"], ["export", "-o", "out.onnx", "--node-names"]]
+)
 def test_an_unknown_style_is_a_usage_error(
     file: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -32,7 +32,8 @@ class Block(nn.Module):
         self.lin = nn.Linear(8, 8)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.lin(x).relu()
+        found: torch.Tensor = self.lin(x).relu()
+        return found
 
 
 class Net(nn.Module):
@@ -83,7 +84,7 @@ def test_a_selection_reaches_into_subgraphs_and_functions(file: Path) -> None:
     assert selected("/Net") == [key for key, _ in walk(onnx.load(file))]
 
 
-def test_a_model_may_be_a_file_a_message_or_in_memory(file: Path) -> None:
+def test_a_model_may_be_a_file_or_in_memory(file: Path) -> None:
     proto = onnx.load(file)
     expected = select_nodes(str(file), "layer.10")
     assert expected
@@ -139,7 +140,9 @@ def test_a_name_that_says_nothing_is_an_error(file: Path, name: str, capsys: pyt
 
 
 def test_json_fits_its_schema(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    schema = json.loads(importlib.resources.files("pytest_hierexport").joinpath("schema/select.json").read_text("utf-8"))
+    schema = json.loads(
+        importlib.resources.files("pytest_hierexport").joinpath("schema/select.json").read_text("utf-8")
+    )
     document = json.loads(printed(capsys, file, "layer.1", "shared", "--format", "json", "--origins", "primary"))
     jsonschema.validate(document, schema)
     assert document["patterns"] == {"layer.1": ["layer.1", "layer.1@1"], "shared": ["shared"]}
@@ -186,7 +189,7 @@ def test_excluded_modules_stay_float_where_the_quantizer_renames(net: Path, tmp_
     proto.graph.ClearField("value_info")
     lost = {}
     for consumer in ("names", "nodes_to_exclude"):
-        excluded = select_nodes(net, "blocks.1", consumer=consumer)  # type: ignore[arg-type]  # a loop's variable
+        excluded = select_nodes(net, "blocks.1", consumer=consumer)
         quantize_dynamic(proto, quantized, nodes_to_exclude=excluded)
         operators = operators_by_block(quantized, carry(net, read(net), quantized))
         lost[consumer] = [block for block, counts in operators.items() if counts["MatMulInteger"]]
@@ -211,8 +214,12 @@ def test_static_quantization_leaves_excluded_modules_float(net: Path, tmp_path: 
         path = tmp_path / "static.onnx"
         quantize_static(str(net), path, Data(), quant_format=form, nodes_to_exclude=excluded)
         names = {node.name: node.op_type for _, node in walk(onnx.load(path))}
-        consumed = {name for _, node in walk(onnx.load(path)) if node.op_type == "DequantizeLinear" for name in node.output}
-        kept = [node for _, node in walk(onnx.load(path)) if node.name in excluded and node.op_type in {"Gemm", "MatMul"}]
+        consumed = {
+            name for _, node in walk(onnx.load(path)) if node.op_type == "DequantizeLinear" for name in node.output
+        }
+        kept = [
+            node for _, node in walk(onnx.load(path)) if node.name in excluded and node.op_type in {"Gemm", "MatMul"}
+        ]
         assert len(kept) == 1, names
         assert kept[0].input[1] not in consumed
 
@@ -244,9 +251,7 @@ def test_the_quantizer_of_transformers_takes_the_selection(tmp_path: Path) -> No
     )
     quantized = result.program
     attribution = carry(exported.model, exported.attribution, quantized)
-    integer = [
-        attribution.nodes[key][0].call for key, node in walk(quantized) if node.op_type == "MatMulInteger"
-    ]
+    integer = [attribution.nodes[key][0].call for key, node in walk(quantized) if node.op_type == "MatMulInteger"]
     assert integer
     assert all(call.startswith("encoder.layer.1.") for call in integer)
 

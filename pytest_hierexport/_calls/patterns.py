@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from itertools import islice
 
 from pytest_hierexport._calls.hierarchy import Hierarchy
@@ -38,20 +39,28 @@ def matching_calls(hierarchy: Hierarchy, pattern: str) -> list[str]:
         UsageError: It names none; the message has similar names.
     """
     if pattern.startswith("/"):
-        found, known = _by_tag(hierarchy, pattern), map(hierarchy.tag, hierarchy)
+        found = _by_tag(hierarchy, pattern)
     elif pattern.startswith(_CLASS):
         found = _by_class(hierarchy, pattern.removeprefix(_CLASS))
-        known = (_CLASS + call.class_name for call in hierarchy.values())
     else:
-        found, known = _by_path(hierarchy, pattern), iter(hierarchy)
+        found = _by_path(hierarchy, pattern)
     if not found:
-        names = dict.fromkeys(name for name in islice(known, _MOST_COMPARED) if name)
         raise UsageError(
             "a path, a tag or class:NAME of a module that runs",
             found=f"{pattern!r}, which matches none",
-            do=f"perhaps {nearest(pattern, names)}",
+            do=f"perhaps {nearest(pattern, _names(hierarchy, pattern))}",
         )
     return found
+
+
+def _names(hierarchy: Hierarchy, pattern: str) -> set[str]:
+    """Return the names of calls in the form of a pattern."""
+    names = islice(hierarchy, _MOST_COMPARED)
+    if pattern.startswith("/"):
+        return {hierarchy.tag(name) for name in names}
+    if pattern.startswith(_CLASS):
+        return {_CLASS + hierarchy[name].class_name for name in names}
+    return {name for name in names if name}
 
 
 def calls_below(hierarchy: Hierarchy, calls: Iterable[str]) -> set[str]:
@@ -92,10 +101,8 @@ def _by_tag(hierarchy: Hierarchy, pattern: str) -> list[str]:
     found = []
     for name, call in hierarchy.items():
         if hierarchy.is_kept(name):
-            segment = hierarchy.segment(name), call.index
-            states[name] = _step(
-                wanted, states[hierarchy.kept_above(name)], lambda text, to=segment: _fits_call(text, *to)
-            )
+            fits = partial(_fits_call, segment=hierarchy.segment(name), index=call.index)
+            states[name] = _step(wanted, states[hierarchy.kept_above(name)], fits)
             found += [name] if _ends(wanted, states[name]) else []
     return found
 
@@ -120,7 +127,7 @@ def _split_index(text: str) -> tuple[str, int | None]:
 
 def _walk(wanted: Sequence[str], state: _State, segments: Iterable[str]) -> _State:
     for segment in segments:
-        state = _step(wanted, state, lambda text, to=segment: _fits(text, to))
+        state = _step(wanted, state, partial(_fits, text=segment))
     return state
 
 

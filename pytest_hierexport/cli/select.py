@@ -14,7 +14,7 @@ from pytest_hierexport.cli.files import add_file, check_output, is_standard, loa
 from pytest_hierexport.cli.output import print_line
 
 if TYPE_CHECKING:
-    from pytest_hierexport._tools.selection import Selection
+    from pytest_hierexport._tools.selection import OriginChoice, Selection
     from pytest_hierexport._tools.tagged_file import TaggedFile
 
 __all__ = ["COMMAND"]
@@ -45,7 +45,7 @@ def _run(options: argparse.Namespace) -> None:
     from pytest_hierexport._tools.selection import find_nodes
 
     source = load_file(options.file)
-    origins = options.origins or ("primary" if options.format in _PLACEMENTS else "any")
+    origins: OriginChoice = options.origins or ("primary" if options.format in _PLACEMENTS else "any")
     selection = find_nodes(source.proto, source.attribution, options.patterns, origins)
     if options.format in _PLACEMENTS:
         _place(options, selection, source)
