@@ -145,8 +145,9 @@ def find_nodes(
         if not found:
             raise UsageError(
                 f"nodes of {pattern!r}",
-                found=f"none of {len(named)} calls has a node: their work was folded away, or they compute nothing",
-                do="leave the pattern out, or name a module above it",
+                found=f"none in {len(named)} calls: their work was folded or fused away, or they compute nothing",
+                do="leave the pattern out, or name a module above it"
+                + ("" if origins == "any" else ", or count any origin of a node, not only the primary"),
             )
         chosen |= found
     return Selection(
