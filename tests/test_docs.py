@@ -33,6 +33,8 @@ def blocks(page: str, language: str) -> list[str]:
 @pytest.mark.parametrize("text", blocks("manifest.md", "toml"))
 def test_every_manifest_that_is_shown_can_be_read(tmp_path: Path, text: str) -> None:
     (tmp_path / "my_model.py").write_text("from somewhere import *\n")
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "tools.py").write_text("from somewhere import *\n")
     (tmp_path / "checkpoints" / "classifier").mkdir(parents=True)
     (tmp_path / "checkpoints" / "classifier" / "config.json").write_text("{}")
     (tmp_path / "models.toml").write_text(text)

@@ -13,16 +13,31 @@ def rules(result: pytest.RunResult) -> list[str]:
 
 def test_named_rules_and_cardinal_rules_run(project: Project) -> None:
     result = project.run(MODELS, "--hierexport-rules=MUST-004", "--co", "-q")
-    assert rules(result) == ["MUST-001", "MUST-002", "MUST-003", "MUST-004"]
+    assert rules(result) == ["MUST-002", "MUST-003", "MUST-004", "MUST-001"]
 
 
 def test_rules_option_overrides_the_ini(project: Project) -> None:
     project.write("pytest.ini", "[pytest]\nhierexport_rules = MUST-004, MUST-005\n")
-    assert rules(project.run(MODELS, "--co", "-q"))[3:] == ["MUST-004", "MUST-005"]
-    assert rules(project.run(MODELS, "--hierexport-rules=MUST-005", "--co", "-q"))[3:] == ["MUST-005"]
+    cardinal = {"MUST-001", "MUST-002", "MUST-003"}
+    assert {*rules(project.run(MODELS, "--co", "-q"))} - cardinal == {"MUST-004", "MUST-005"}
+    assert {*rules(project.run(MODELS, "--hierexport-rules=MUST-005", "--co", "-q"))} - cardinal == {"MUST-005"}
 
 
-def test_project_rule_runs_last_and_fails_like_ours(project: Project) -> None:
+def test_snapshot_then_cheap_rules_then_those_that_export(project: Project) -> None:
+    lines = [line for line in project.run(MODELS, "--co", "-q").outlines if "::" in line]
+    assert lines[0].endswith("::test_snapshot")
+    cheap, run, again = ["002", "003", "004", "009", "010"], ["006", "007"], ["001", "005", "008"]
+    assert [line[-4:-1] for line in lines[1:]] == [*cheap, *run, *again]
+
+
+def test_fast_run_names_the_cardinal_rule_left_out(project: Project) -> None:
+    result = project.run(MODELS, "--hierexport-fast", "--snapshot-update")
+    result.assert_outcomes(passed=6)
+    result.stdout.fnmatch_lines(["cardinal rules not run: MUST-001 on build"])
+    assert project.builds == 1
+
+
+def test_project_rule_fails_like_ours(project: Project) -> None:
     project.write(
         "conftest.py",
         """
@@ -37,7 +52,6 @@ def test_project_rule_runs_last_and_fails_like_ours(project: Project) -> None:
             return [Rule("OWN-001", "no towers", no_towers)]
         """,
     )
-    assert rules(project.run(MODELS, "--co", "-q"))[-1] == "OWN-001"
     result = project.run(MODELS, "-k", "OWN-001")
     assert result.parseoutcomes()["failed"] == 1
     result.stdout.fnmatch_lines(

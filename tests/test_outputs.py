@@ -9,13 +9,13 @@ import pytest
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._files.ownership import ForeignFileError
 from pytest_hierexport._pytest.outputs import check_output, write_output
-from pytest_hierexport._report import as_html, as_json, as_markdown
+from pytest_hierexport._report import as_ctrf, as_html, as_json, as_markdown
 from pytest_hierexport._report.results import Results
 
 EMPTY = Results((), ())
 
 
-@pytest.mark.parametrize("text", [as_html(EMPTY), as_json(EMPTY), as_markdown(EMPTY), ""])
+@pytest.mark.parametrize("text", [as_html(EMPTY), as_ctrf(EMPTY), as_json(EMPTY), as_markdown(EMPTY), ""])
 def test_a_report_of_ours_or_nothing_may_be_replaced(tmp_path: Path, text: str) -> None:
     path = tmp_path / "file"
     path.write_text(text)

@@ -5,13 +5,16 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import jsonschema
 import pytest
 from markdown_it import MarkdownIt
 
-from pytest_hierexport._report import as_html, as_json, as_lines, as_markdown
-from pytest_hierexport._report.results import Check, Model, Results, RuleText, Status, cardinal_line
+from pytest_hierexport._report import as_ctrf, as_html, as_json, as_lines, as_markdown
+from pytest_hierexport._report.data import read_report
+from pytest_hierexport._report.results import Check, Model, Part, Results, RuleText, Status, cardinal_line
 from pytest_hierexport._text import one_line
 
 if TYPE_CHECKING:
@@ -55,6 +58,30 @@ def test_skipped_rule_is_a_note_with_its_reason() -> None:
     assert as_lines(results)[2] == note
     assert note in as_markdown(results).replace("`", "")
     assert html.escape(note) in as_html(results)
+
+
+def test_json_report_follows_its_schema_and_reads_back(tmp_path: Path) -> None:
+    results = Results(
+        RULES,
+        (model("a", MUST_001=Status.PASSED, snapshot=Status.SKIPPED), replace(model("b"), inapplicable=("MUST-001",))),
+        ("gone.txt",),
+        versions={"torch": "2.13.0"},
+        part=Part(2, 3, ("a", "b", "c")),
+    )
+    (tmp_path / "report.json").write_text(as_json(results))
+    assert read_report(tmp_path / "report.json") == results
+
+
+def test_ctrf_report_follows_its_schema() -> None:
+    checks = {status.name: status for status in (Status.PASSED, Status.FAILED, Status.KNOWN, Status.SKIPPED)}
+    rules = tuple(RuleText(name, "promise") for name in [*checks, "OTHER", "NONE"])
+    results = Results(rules, (replace(model("a", **checks), inapplicable=("NONE",)),), started=1.5, ended=2.0)
+    report = json.loads(as_ctrf(results))
+    schema = json.loads((Path(__file__).parent / "data" / "ctrf-schema-0.0.json").read_text())
+    jsonschema.validate(report, schema)
+    counts = {"tests": 6, "passed": 1, "failed": 1, "skipped": 1, "pending": 2, "other": 1, "start": 1500, "stop": 2000}
+    assert report["results"]["summary"] == counts
+    assert [test["name"] for test in report["results"]["tests"]][:2] == ["a: PASSED", "a: FAILED"]
 
 
 def test_names_and_messages_are_data_in_markdown_and_html() -> None:

@@ -18,6 +18,8 @@ from pytest_hierexport._errors import CollectError, HierexportError, gist
 if TYPE_CHECKING:
     import torch
 
+    from pytest_hierexport._cases.steps import Step
+
 __all__ = ["Case", "Example", "KnownFailure", "parts_of"]
 
 SEED = 0
@@ -56,7 +58,7 @@ class Case:
     """A model with its example inputs, on which the rules run, and how it is exported."""
 
     name: str
-    factory: Callable[[], object]
+    factory: Callable[[], object] = field(repr=False)
     """Makes the model and its inputs; heavy imports happen in the call."""
     source: str
     """The selector that gives this case."""
@@ -80,6 +82,12 @@ class Case:
     """`torch.nn` classes that appear in tags, as `package.Class`."""
     files: tuple[Path, ...] = ()
     """Files besides Python code that the model is built from."""
+    after: tuple[Step, ...] = ()
+    """The steps that turn the exported file into the one that is shipped."""
+    previous: Case | None = None
+    """Where this case is the result of a step: the case that the step takes."""
+    step: str = ""
+    """Where this case is the result of a step: the name of the step."""
 
     def load(self) -> Example:
         """Build the model and its inputs under a fixed seed, with generic weights if `randomise` is set.

@@ -9,7 +9,7 @@ from pytest_hierexport._cases.factories import bring_in_reach, check_defined, fi
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._export.choices import EXPORTERS, is_own
 
-__all__ = ["check_exporter"]
+__all__ = ["check_exporter", "check_function"]
 
 
 def check_exporter(exporter: str, root: Path) -> str:
@@ -23,7 +23,7 @@ def check_exporter(exporter: str, root: Path) -> str:
         UsageError: No exporter has this name, or the module does not exist.
     """
     if is_own(exporter):
-        _check_module(exporter, root)
+        check_function(exporter, root, "an exporter of your own")
     elif exporter not in EXPORTERS:
         near = difflib.get_close_matches(exporter, EXPORTERS, n=1)
         raise UsageError(
@@ -34,13 +34,23 @@ def check_exporter(exporter: str, root: Path) -> str:
     return exporter
 
 
-def _check_module(exporter: str, root: Path) -> None:
-    module, _, function = exporter.partition(":")
+def check_function(name: str, root: Path, what: str) -> None:
+    """Check that `package.module:function` names a function of a module that can be imported, without an import.
+
+    Args:
+        name: The name of the function.
+        root: A folder to search for the module besides `sys.path`.
+        what: The purpose of the function, for the message.
+
+    Raises:
+        UsageError: It does not.
+    """
+    module, _, function = name.partition(":")
     found = find_module(module, root) if function and bring_in_reach(module, root) else None
     if found is None:
         raise UsageError(
-            "package.module:function for an exporter of your own",
-            found=f"{exporter}, and no module {module} on sys.path or in {root}" if function else exporter,
+            f"package.module:function for {what}",
+            found=f"{name}, and no module {module} on sys.path or in {root}" if function else name,
             do="name an installed module, or add its folder to pytest's pythonpath",
         )
     if found.file is not None:

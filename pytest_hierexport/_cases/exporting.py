@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pytest_hierexport._cases import Case, Example
     from pytest_hierexport._export.result import Export
 
-__all__ = ["export_case", "own_exporter"]
+__all__ = ["export_case", "own_function"]
 
 _DEFAULTS = ExportOptions()
 
@@ -63,7 +63,7 @@ def _by_own(case: Case, example: Example, path: Path) -> Export:
     from pytest_hierexport._onnx import storage
     from pytest_hierexport._onnx.models import as_ir
 
-    function = own_exporter(case.exporter)
+    function = own_function(case.exporter)
     stated = {"opset": case.opset, "dynamic_shapes": example.dynamic_shapes}
     options = {name: value for name, value in stated.items() if value is not None}
     _check_signature(case.exporter, function, options)
@@ -104,7 +104,7 @@ def _landing(path: Path) -> Iterator[Path]:
         stage.land([file.name for file in files])
 
 
-def own_exporter(name: str) -> Callable[..., object]:
+def own_function(name: str) -> Callable[..., object]:
     """Return the function that `package.module:function` names.
 
     Raises:
@@ -114,7 +114,7 @@ def own_exporter(name: str) -> Callable[..., object]:
         found: Any = pkgutil.resolve_name(name)
     except (Exception, SystemExit) as error:  # the import runs code of the project
         raise UsageError(
-            f"an exporter {name}",
+            f"a function {name}",
             found=gist(error),
             do="name a function of a module that Python can import",
         ) from error

@@ -15,6 +15,7 @@ from typing import Any
 from pytest_hierexport._cases.case import Case, Example, KnownFailure, parts_of
 from pytest_hierexport._cases.exporters import check_exporter
 from pytest_hierexport._cases.inputs import InputSpec
+from pytest_hierexport._cases.steps import Step, check_step
 from pytest_hierexport._errors import CollectError, HierexportError, UsageError, nearest
 from pytest_hierexport._export.choices import check_opset
 
@@ -120,7 +121,8 @@ def _case(table: _Table, name: str, source: str, select: Select) -> Case:
         manifest=table.path,
         dynamic_shapes=_dynamic(values.get("dynamic", {}), inputs) or case.dynamic_shapes,
         tolerances={dtype: float(stated) for dtype, stated in values.get("tolerances", {}).items()},
-        known_failures=tuple(KnownFailure(**known) for known in values.get("known_failures", ())),
+        known_failures=_known_failures(values),
+        after=tuple(map(_step, values.get("after", ()))),
         keep=tuple(map(str, values.get("keep", ()))),
         **{key: values[key] for key in _PLAIN if key in values},
     )
@@ -132,8 +134,22 @@ def _check_choices(table: _Table) -> None:
         check_exporter(table.values.get(key, "auto"), table.path.parent)
         key = "opset"
         check_opset(table.values.get(key))
+        key = "after"
+        for step in map(_step, table.values.get(key, ())):
+            check_step(step.name, table.path.parent)
     except UsageError as error:
         raise table.wrong(key, error.expected, error.found) from None
+
+
+def _known_failures(values: Mapping[str, Any]) -> tuple[KnownFailure, ...]:
+    return tuple(KnownFailure(**known) for known in values.get("known_failures", ()))
+
+
+def _step(stated: str | Mapping[str, Any]) -> Step:
+    """Return a step, stated by its name alone or with what is allowed to its result."""
+    values: Mapping[str, Any] = {"step": stated} if isinstance(stated, str) else stated
+    tolerances = {dtype: float(tolerance) for dtype, tolerance in values.get("tolerances", {}).items()}
+    return Step(values["step"], tolerances, values.get("allow_derived", 0), _known_failures(values))
 
 
 def _model(table: _Table, name: str, select: Select) -> Case:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import metadata, resources
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from pytest_hierexport._calls.attribution import Attribution, Origins
 from pytest_hierexport._calls.hierarchy import Hierarchy, Module, Parameter, element_count
 from pytest_hierexport._errors import TagError
 from pytest_hierexport._files.paths import sha256
+from pytest_hierexport._files.versions import installed_versions
 from pytest_hierexport._onnx.codec import (
     FORMAT_VERSION,
     Reader,
@@ -68,15 +69,10 @@ def compose(
         modules=tuple(modules),
         inputs=tuple(value.name for value in proto.graph.input if value.name not in initializers),
         outputs=tuple(value.name for value in proto.graph.output),
-        versions=_versions(),
+        versions=installed_versions(_DISTRIBUTIONS),
         sha256=sha256,
         exporter=exporter,
     )
-
-
-@lru_cache(maxsize=1)
-def _versions() -> Mapping[str, str]:
-    return {name: found.version for name in _DISTRIBUTIONS for found in [*metadata.distributions(name=name)][:1]}
 
 
 def to_text(sidecar: Sidecar) -> str:

@@ -32,8 +32,16 @@ class ModelSuite:
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Make a test of every rule of the run."""
         if "must" in metafunc.fixturenames:
-            rules = metafunc.config.stash[RUN].plan.rules
+            rules = metafunc.config.stash[RUN].plan.rules_on(self.case)
             metafunc.parametrize("must", [_parameter(self.case, rule) for rule in rules])
+
+    def test_snapshot(self, request: pytest.FixtureRequest) -> None:
+        """The model's hierarchy is the one that was committed."""
+        run, test = request.config.stash[RUN], "test_snapshot"
+        with _reported(run, self.case, test, _NOT_EXPORTED):
+            outcome = run.outcome(self.case)
+        with _reported(run, self.case, test, "the snapshot could not be checked"):
+            check_snapshot(request, run, self.case, outcome.hierarchy)
 
     def test_must(self, must: Rule, request: pytest.FixtureRequest) -> None:
         """The model keeps the rule."""
@@ -44,14 +52,6 @@ class ModelSuite:
             violations = run.store.violations(self.case, must)
         if violations:
             raise RuleBroken(rule_message(run, self.case, must, violations))
-
-    def test_snapshot(self, request: pytest.FixtureRequest) -> None:
-        """The model's hierarchy is the one that was committed."""
-        run, test = request.config.stash[RUN], "test_snapshot"
-        with _reported(run, self.case, test, _NOT_EXPORTED):
-            outcome = run.outcome(self.case)
-        with _reported(run, self.case, test, "the snapshot could not be checked"):
-            check_snapshot(request, run, self.case, outcome.hierarchy)
 
     # A project may choose other names for test functions (`python_functions`); these remain tests.
     test_must.__test__ = True  # type: ignore[attr-defined]

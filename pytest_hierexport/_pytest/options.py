@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     import pytest
 
+    from pytest_hierexport._pytest.shards import Shard
+
 __all__ = ["OPTIONS", "Choices", "Settings", "read_settings"]
 
-_REPORT_SUFFIXES = (".html", ".json")
+_REPORT_SUFFIXES = (".html", ".json", ".ctrf.json")
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,12 @@ def _exporter(text: str, base: Path) -> str:
     return check_exporter(text, base)
 
 
+def _steps(text: str, base: Path) -> tuple[str, ...]:
+    from pytest_hierexport._cases.steps import check_step
+
+    return tuple(check_step(name, base) for name in _names(text, base))
+
+
 def _opset(text: str, _: Path) -> int | None:
     from pytest_hierexport._errors import UsageError
     from pytest_hierexport._export.choices import check_opset
@@ -93,11 +101,17 @@ def _path(text: str, base: Path) -> Path:
     return absolute(base / text)
 
 
+def _shard(text: str, _: Path) -> Shard:
+    from pytest_hierexport._pytest.shards import parse_shard
+
+    return parse_shard(text)
+
+
 def _report(text: str, base: Path) -> tuple[Path]:
     from pytest_hierexport._errors import UsageError
 
     path = _path(text, base)
-    if path.suffix not in _REPORT_SUFFIXES:
+    if not path.name.endswith(_REPORT_SUFFIXES):
         raise UsageError(
             f"a report that ends in {' or '.join(_REPORT_SUFFIXES)}", found=str(path), do="its ending is its format"
         )
@@ -115,10 +129,23 @@ OPTIONS = (
         in_repeat=True,
     ),
     Option("rules", "rules to run, comma-separated; the cardinal ones always run", "IDS", _names, repeatable=True),
+    Option("fast", "run the snapshot and the rules that need no other run of the model, nor another export"),
     Option("exporter", "the exporter; auto takes the first that can", "NAME", _exporter, in_repeat=True),
     Option("opset", "the ONNX opset", "N", _opset, in_repeat=True),
+    Option(
+        "after",
+        "steps from the exported file to the one that is shipped, comma-separated: onnxruntime:basic, "
+        "onnxruntime:extended, onnxruntime:all, package.module:function; the result of each is tested too",
+        "STEPS",
+        _steps,
+        repeatable=True,
+        in_repeat=True,
+    ),
     Option("cache", "keep exports and verdicts there from run to run", "FOLDER", _path),
-    Option("report", "write a report: .html or .json", "FILE", _report, repeatable=True),
+    Option("shard", "run some of the models: 2/8 for the second of eight parts, auto on a CI system", "PART", _shard),
+    Option("durations", "the file of durations that shards are made even by (default: .test_durations)", "FILE", _path),
+    Option("store-durations", "write how long each test took into the file of durations"),
+    Option("report", "write a report: .html, .json or .ctrf.json", "FILE", _report, repeatable=True),
     Option("summary", "write a summary in Markdown", "FILE", _path),
     Option(
         "strict", "fail where auto would fall back to an exporter that records one run of the model", in_repeat=True
@@ -133,9 +160,14 @@ class Choices:
 
     models: tuple[str, ...] | None
     rules: tuple[str, ...] | None
+    fast: bool | None
     exporter: str | None
     opset: int | None
+    after: tuple[str, ...] | None
     cache: Path | None
+    shard: Shard | None
+    durations: Path | None
+    store_durations: bool | None
     report: tuple[Path, ...] | None
     summary: Path | None
     strict: bool | None
@@ -154,6 +186,8 @@ class Settings:
     """Of each option the given value, else the stated one; a manifest may override a stated one."""
     base: Path
     """The folder that the selectors' relative paths start from."""
+    home: Path
+    """The folder of the configuration file, else the root directory."""
 
     @property
     def selectors(self) -> tuple[str, ...]:
@@ -164,6 +198,13 @@ class Settings:
     def outputs(self) -> list[Path]:
         """The reports and the summary."""
         return [*(self.chosen.report or ()), *([self.chosen.summary] if self.chosen.summary else [])]
+
+    @property
+    def durations(self) -> Path:
+        """The file of durations."""
+        from pytest_hierexport._pytest.shards import DURATIONS
+
+        return self.chosen.durations or self.home / DURATIONS
 
     def arguments(self, selectors: Sequence[str]) -> list[str]:
         """Return the options that repeat the run for these selectors, which the configuration file may state."""
@@ -183,4 +224,4 @@ def read_settings(config: pytest.Config) -> Settings:
     stated = {each.key: each.parsed(config.getini(f"hierexport_{each.key}"), home) for each in OPTIONS}
     chosen = {key: given[key] or stated[key] for key in given}
     base = home if given["models"] is None else here
-    return Settings(Choices(**given), Choices(**stated), Choices(**chosen), base)
+    return Settings(Choices(**given), Choices(**stated), Choices(**chosen), base, home)

@@ -49,13 +49,14 @@ class Orphans:
 
 
 def is_complete(plan: Plan, results: Results) -> bool:
-    """Whether the run checked the snapshot of every selected model: none filtered, deselected or skipped."""
+    """Whether the run checked the snapshot of every model: none filtered, deselected, skipped or in another shard."""
     option = plan.config.getoption
     filtered = option("keyword") or option("markexpr") not in {"", "hierexport"} or option("lf", default=False)
     ids = any("::" in argument for argument in option("file_or_dir") or ())
     unused = not option("disable_unused_snapshots", default=False)
     checked = all(model.status(SNAPSHOT) in _CHECKED for model in results.models)
-    return bool(checked and unused and not (filtered or ids))
+    whole = plan.settings.chosen.shard is None
+    return bool(checked and unused and whole and not (filtered or ids))
 
 
 def removes_orphans(plan: Plan, results: Results) -> bool:
@@ -158,10 +159,16 @@ def _named(selections: Iterable[Path | str], folder: Path) -> tuple[str, ...]:
 
 
 def _selections_of(plan: Plan, case: Case) -> list[Path | str]:
-    """Return the selections that state a case: files, else its selector, else `all` where it is of the zoo."""
+    """Return the selections that state a case: files, else its selector, else `all` where it is of the zoo.
+
+    The result of a step that the command line states belongs to that option.
+    """
     from pytest_hierexport._cases.zoo import ZOO
 
     settings, ini = plan.settings, plan.config.inipath
+    if case.previous is not None and settings.given.after:
+        # No selection states this step: a run without the option must not take its snapshots for orphans.
+        return ["--hierexport-after"]
     by_ini = ini is not None and (settings.given.models is None or case.source in (settings.stated.models or ()))
     files = [path for path in (case.manifest, ini if by_ini else None) if path is not None]
     return [*files] or [EVERYTHING if case.source in ZOO else case.source]

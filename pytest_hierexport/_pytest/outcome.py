@@ -13,10 +13,13 @@ from pytest_hierexport import _errors as errors
 from pytest_hierexport._errors import ExportError, HierexportError, in_words
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from pytest_hierexport._calls.attribution import Attribution
     from pytest_hierexport._cases import Case, Example
     from pytest_hierexport._rules.base import ExportedCase
 
-__all__ = ["RECORD", "ExportOutcome", "export_into", "from_fields", "from_record"]
+__all__ = ["RECORD", "ExportOutcome", "deploy_into", "export_into", "from_fields", "from_record"]
 
 RECORD = "export.json"
 """The file in an export's folder that holds its outcome."""
@@ -88,18 +91,39 @@ def export_into(folder: Path, case: Case) -> tuple[ExportOutcome, Example | None
     try:
         example = case.load()
         from pytest_hierexport._cases.exporting import export_case
-        from pytest_hierexport._onnx.graph import operators
-        from pytest_hierexport._snapshot import text
 
         exported = export_case(case, example, folder / _MODEL)
-        hierarchy = text(exported.attribution, operators(exported.model))
+        shown = _shown(exported.model, exported.attribution)
     except Exception as error:  # noqa: BLE001  # no error of one export may cost the other models their tests
-        cause = error.__cause__ if isinstance(error, HierexportError) else error
-        if cause is not None:
-            (folder / _TRACEBACK).write_text("".join(traceback.format_exception(cause)), encoding="utf-8")
-        return ExportOutcome(folder, error=_as_ours(case, error)), None
-    coverage = exported.attribution.coverage()
-    return ExportOutcome(folder, exported.exporter, exported.notes, exported.warnings, coverage, hierarchy), example
+        return _failed(folder, case, error), None
+    return ExportOutcome(folder, exported.exporter, exported.notes, exported.warnings, **shown), example
+
+
+def deploy_into(folder: Path, case: Case, previous: ExportOutcome) -> ExportOutcome:
+    """Apply a case's step to the file of the case before it, into a folder; return the outcome."""
+    try:
+        from pytest_hierexport._cases.deploying import deploy
+
+        shown = _shown(*deploy(case.step, previous.path, folder / _MODEL))
+    except Exception as error:  # noqa: BLE001  # no error of one step may cost the other models their tests
+        return _failed(folder, case, error)
+    return ExportOutcome(folder, previous.exporter, **shown)
+
+
+def _shown(model: ir.Model, attribution: Attribution) -> dict[str, Any]:
+    """Return what an outcome shows of a tagged model."""
+    from pytest_hierexport._onnx.graph import operators
+    from pytest_hierexport._snapshot import text
+
+    return {"coverage": attribution.coverage(), "hierarchy": text(attribution, operators(model))}
+
+
+def _failed(folder: Path, case: Case, error: Exception) -> ExportOutcome:
+    """Return the outcome of a failure, with its traceback in the folder where it comes from code outside ours."""
+    cause = error.__cause__ if isinstance(error, HierexportError) else error
+    if cause is not None:
+        (folder / _TRACEBACK).write_text("".join(traceback.format_exception(cause)), encoding="utf-8")
+    return ExportOutcome(folder, error=_as_ours(case, error))
 
 
 def _as_ours(case: Case, error: Exception) -> HierexportError:

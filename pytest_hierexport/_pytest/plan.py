@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_hierexport._cases import Case, select
+from pytest_hierexport._cases.steps import named_steps, with_deployed
 from pytest_hierexport._errors import UsageError, nearest
 from pytest_hierexport._pytest.crashes import Crashes
 from pytest_hierexport._pytest.ids import escape
 from pytest_hierexport._pytest.messages import crash_error
 from pytest_hierexport._pytest.options import Settings
+from pytest_hierexport._pytest.shards import in_shard, read_durations
 from pytest_hierexport._pytest.store import ExportStore
 from pytest_hierexport._report.results import SNAPSHOT
 
@@ -27,25 +29,45 @@ if TYPE_CHECKING:
     from pytest_hierexport._pytest.outcome import ExportOutcome
     from pytest_hierexport._rules.base import Rule
 
-__all__ = ["RUN", "Plan", "Run", "selected_cases"]
+__all__ = ["RUN", "Plan", "Run", "planned", "selected_cases"]
 
 
 def selected_cases(settings: Settings) -> tuple[Case, ...]:
     """Return the selected cases with the options applied: the command line, then the manifest, then the ini.
 
+    A case is followed by those of the results of its steps.
+
     Raises:
         HierexportError: A selector matches nothing.
     """
-    given, stated = settings.given, settings.stated
     return tuple(
-        replace(
-            case,
-            exporter=given.exporter or (case.exporter if case.exporter != "auto" else stated.exporter or "auto"),
-            opset=given.opset or case.opset or stated.opset,
-            strict=bool(given.strict or (stated.strict if case.strict is None else case.strict)),
-        )
+        deployed
         for case in select(settings.selectors, settings.base)
+        for deployed in with_deployed(_with_options(case, settings))
     )
+
+
+def _with_options(case: Case, settings: Settings) -> Case:
+    given, stated = settings.given, settings.stated
+    return replace(
+        case,
+        exporter=given.exporter or (case.exporter if case.exporter != "auto" else stated.exporter or "auto"),
+        opset=given.opset or case.opset or stated.opset,
+        strict=bool(given.strict or (stated.strict if case.strict is None else case.strict)),
+        after=named_steps(given.after or ()) or case.after or named_steps(stated.after or ()),
+    )
+
+
+def planned(config: pytest.Config, settings: Settings, relay: Path) -> Plan:
+    """Plan a run by its options.
+
+    Raises:
+        HierexportError: A selector matches nothing, or an option's value makes no sense.
+    """
+    cases = selected_cases(settings)
+    plan = Plan(config, settings, cases, tuple(case.name for case in cases), relay)
+    shard = settings.chosen.shard
+    return plan if shard is None else replace(plan, cases=in_shard(cases, shard, plan.durations()))
 
 
 @dataclass(frozen=True)
@@ -55,6 +77,9 @@ class Plan:
     config: pytest.Config
     settings: Settings
     cases: tuple[Case, ...]
+    """Those of this shard, where there are several."""
+    selected: tuple[str, ...]
+    """The names of all cases, those of other shards included."""
     relay: Path
     """A file outside the project: pytest's argument for the anchors that it would not collect by their own path."""
 
@@ -66,6 +91,17 @@ class Plan:
             anchor = self.anchor(case)
             anchors[anchor] = (*anchors.get(anchor, ()), case)
         return anchors
+
+    def durations(self) -> dict[str, float]:
+        """Return the seconds that the tests of each case took, of the cases in the file of durations."""
+        recorded = read_durations(self.settings.durations)
+        found: dict[str, float] = {}
+        for case in self.cases:
+            start = self.item_id(case, "")
+            seconds = [duration for item, duration in recorded.items() if item.startswith(start)]
+            if seconds:
+                found[case.name] = sum(seconds)
+        return found
 
     def anchor(self, case: Case) -> Path:
         """Return the manifest, else the configuration file, else the factory's file, else the root directory."""
@@ -85,12 +121,24 @@ class Plan:
 
         hook = self.config.hook.pytest_hierexport_rules
         own = [rule for returned in hook(config=self.config) for rule in _checked_rules(returned)]
-        self._check_known_failures([rule.id for rule in registry.rules(None, own)])
+        self._check_known_failures(registry.rules(None, own))
         return tuple(registry.rules(self.settings.chosen.rules, own))
 
-    def _check_known_failures(self, rules: Sequence[str]) -> None:
-        """Check that each known failure names an existing rule: else it would excuse nothing, unnoticed."""
+    def applicable(self, case: Case) -> tuple[Rule, ...]:
+        """Return the rules that can be checked on a case: on the result of a step, those that hold for one."""
+        return tuple(rule for rule in self.rules if rule.deployed or case.previous is None)
+
+    def rules_on(self, case: Case) -> tuple[Rule, ...]:
+        """Return the rules that are checked on a case, the cheap ones first."""
+        from pytest_hierexport._rules.base import NEEDS
+
+        ordered = sorted(self.applicable(case), key=lambda rule: NEEDS.index(rule.needs))
+        return tuple(rule for rule in ordered if rule.needs == "file" or not self.settings.chosen.fast)
+
+    def _check_known_failures(self, known_rules: Sequence[Rule]) -> None:
+        """Check that each known failure names a rule of the case: else it would excuse nothing, unnoticed."""
         for case in self.cases:
+            rules = [rule.id for rule in known_rules if rule.deployed or case.previous is None]
             unknown = next((known.rule for known in case.known_failures if known.rule not in rules), None)
             if unknown is not None:
                 raise UsageError(

@@ -16,7 +16,7 @@ from pytest_hierexport._pytest.kept_files import FOLDER as KEPT
 from pytest_hierexport._pytest.models import ModelsPlugin
 from pytest_hierexport._pytest.options import Settings, read_settings
 from pytest_hierexport._pytest.outputs import check_folder, check_output
-from pytest_hierexport._pytest.plan import RUN, Plan, Run, selected_cases
+from pytest_hierexport._pytest.plan import RUN, Run, planned
 from pytest_hierexport._pytest.scratch import RunFolder
 from pytest_hierexport._pytest.session_cache import cache_of
 from pytest_hierexport._pytest.store import ExportStore
@@ -97,5 +97,5 @@ def _run(config: pytest.Config, settings: Settings) -> Run:
     folder = Path(tempfile.gettempdir()) / name
     outputs, home = [config.rootpath / KEPT, *settings.outputs], settings.chosen.cache
     cache = None if home is None else cache_of(config, home, folder, outputs)
-    plan = Plan(config, settings, selected_cases(settings), folder / "models")
+    plan = planned(config, settings, folder / "models")
     return Run(plan, ExportStore(folder / "exports", cache), Crashes(folder / "crashes"), folder)

@@ -42,8 +42,9 @@ _SELECT_OR_REPORT = frozenset({
     "disable_unused_snapshots", "include_details", "snapshot_details", "update_new_snapshots_only", "update_snapshots",
     "warn_unused_snapshots",
     # pytest-hierexport
-    "hierexport_cache", "hierexport_models", "hierexport_report", "hierexport_require_snapshots", "hierexport_rules",
-    "hierexport_summary",
+    "hierexport_after", "hierexport_cache", "hierexport_durations", "hierexport_fast", "hierexport_models",
+    "hierexport_report", "hierexport_require_snapshots", "hierexport_rules", "hierexport_shard",
+    "hierexport_store_durations", "hierexport_summary",
 })
 # fmt: on
 """The options that only say which tests run, where, and what is shown of them; every other option counts."""

@@ -11,18 +11,20 @@ import functools
 import hashlib
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._cases.factories import find_module
-from pytest_hierexport._errors import CrashError, raise_if_disk_full
+from pytest_hierexport._cases.steps import ONNXRUNTIME
+from pytest_hierexport._errors import CrashError, NoVerdictError, raise_if_disk_full
 from pytest_hierexport._export.choices import is_own
 from pytest_hierexport._files.atomic import write_atomically
 from pytest_hierexport._files.paths import digest_of_all
-from pytest_hierexport._pytest.outcome import RECORD, ExportOutcome, export_into, from_fields, from_record
+from pytest_hierexport._pytest.outcome import RECORD, ExportOutcome, deploy_into, export_into, from_fields, from_record
 
 if TYPE_CHECKING:
     from pytest_hierexport._cases import Case
@@ -109,7 +111,11 @@ class ExportStore:
         """
         outcome, key = self.succeeded(case), _key(case)
         if self._latest is None or self._latest[0] != key:
-            self._latest = (key, outcome.exported(case, None))
+            if case.previous is None:
+                exported = outcome.exported(case, None)
+            else:
+                exported = self.exported(case.previous).result_of_step(case, outcome.path)
+            self._latest = (key, exported)
         return self._latest[1]
 
     @_disk_full_reported()
@@ -139,6 +145,7 @@ class ExportStore:
         """Export a case, unless a process of this run did, or ended during that: this process would end, too."""
         from filelock import FileLock
 
+        previous = None if case.previous is None else self._previous(case.previous)
         self.folder.mkdir(parents=True, exist_ok=True)
         with FileLock(self.folder / f"{key}.lock"):
             begun, outcome = self.folder / f"{key}.begun", from_record(self.folder / key)
@@ -148,31 +155,55 @@ class ExportStore:
                 return ExportOutcome(self.folder / key, error=_crash_error(case))
             begun.touch()
             try:
-                outcome = self._export(key, case) if self.cache is None else self._find_or_export(self.cache, key, case)
+                make = partial(self._export, key, case, previous)
+                about = self._code_of(case, previous)
+                outcome = (
+                    make() if self.cache is None or about is None else self._find(self.cache, key, about, case, make)
+                )
                 write_atomically(outcome.folder / RECORD, outcome.record())
             finally:
                 begun.unlink(missing_ok=True)
             return outcome
 
-    def _find_or_export(self, cache: Cache, key: str, case: Case) -> ExportOutcome:
-        """Take an export from the cache, or add it there."""
+    def _previous(self, case: Case) -> ExportOutcome:
+        """Return the outcome of the case that a step takes.
+
+        Raises:
+            NoVerdictError: It failed, which its own tests report.
+        """
+        outcome = self.outcome(case)
+        if outcome.error is not None:
+            raise NoVerdictError(f"{case.name} to be there", found=f"{case.name} could not be exported", do="see there")
+        return outcome
+
+    def _code_of(self, case: Case, previous: ExportOutcome | None) -> str | None:
+        """Return what a cached export has to agree with besides the case; None where nothing can be cached."""
+        if previous is None:
+            return self._code(_top(case.exporter)) if is_own(case.exporter) else ""
+        if not previous.cached:
+            return None
+        return previous.cached if case.step in ONNXRUNTIME else f"{previous.cached} {self._code(_top(case.step))}"
+
+    def _find(self, cache: Cache, key: str, code: str, case: Case, make: Callable[[], ExportOutcome]) -> ExportOutcome:
+        """Take an export from the cache, or make it and add it there."""
         folder = self.folder / key
-        code = self._code(_top(case.exporter)) if is_own(case.exporter) else ""
         with cache.alone(key, f"export {case.name}"):
             found = cache.find(key, code, folder)
             if found is not None:
                 return from_fields(folder, found.value, found.name)
             with cache.computing(case.files):
-                outcome = self._export(key, case)
+                outcome = make()
             if outcome.error is not None:
                 return outcome
             files = [path for path in sorted(folder.iterdir()) if path.is_file()]
             return replace(outcome, cached=cache.keep(key, code, outcome.fields(), files))
 
-    def _export(self, key: str, case: Case) -> ExportOutcome:
+    def _export(self, key: str, case: Case, previous: ExportOutcome | None) -> ExportOutcome:
         folder = self.folder / key
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
+        if previous is not None:
+            return deploy_into(folder, case, previous)
         outcome, example = export_into(folder, case)
         if outcome.error is None:
             self._latest = (key, outcome.exported(case, example))

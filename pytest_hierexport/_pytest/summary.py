@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._cases.factories import line_of
+from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._files.ownership import LIST
+from pytest_hierexport._files.versions import installed_versions
 from pytest_hierexport._pytest.messages import update_command
 from pytest_hierexport._pytest.orphans import Orphans, find_orphans, is_complete, removes_orphans, update_lists
 from pytest_hierexport._pytest.outputs import write_output
+from pytest_hierexport._pytest.shards import store_durations
 from pytest_hierexport._report.results import (
     SNAPSHOT,
     Check,
     Model,
+    Part,
     Results,
     RuleText,
     Status,
@@ -35,6 +40,11 @@ if TYPE_CHECKING:
 __all__ = ["Summary", "mark"]
 
 _MARK = "hierexport"
+_DISTRIBUTIONS = (
+    *("pytest-hierexport", "torch", "transformers", "onnx", "onnx-ir", "onnxscript", "onnxruntime"),
+    *("pytest", "syrupy", "numpy"),
+)
+"""The packages whose versions a report tells."""
 
 
 def mark(report: pytest.TestReport, case: Case, check: str, message: str) -> None:
@@ -55,6 +65,9 @@ class Summary:
     """The snapshots of models that are gone and were not removed."""
     removed: list[str] = field(default_factory=list)
     written: list[Path] = field(default_factory=list)
+    durations: dict[str, float] = field(default_factory=dict)
+    """The seconds of each test by its id."""
+    started: float = field(default_factory=time.time)
 
     @property
     def fails(self) -> bool:
@@ -64,6 +77,8 @@ class Summary:
     def add(self, report: pytest.TestReport) -> None:
         """Record a report; the worst phase of a check counts."""
         marked: list[str] | None = getattr(report, _MARK, None)
+        if marked is not None:
+            self.durations[report.nodeid] = self.durations.get(report.nodeid, 0.0) + report.duration
         if marked is None or (report.when != "call" and report.passed):
             return
         model, check, message = marked
@@ -73,14 +88,18 @@ class Summary:
 
     def finish(self) -> None:
         """Settle the snapshots and write the reports; do nothing where no check ran."""
-        if not self.checks:
+        plan = self.run.plan
+        # The report of a shard without models tells that the shard ran.
+        is_empty_shard = not plan.cases and not plan.config.option.collectonly
+        if not self.checks and not is_empty_shard:
             return
-        from pytest_hierexport._report import as_html, as_json, as_markdown
+        from pytest_hierexport._report import as_markdown, rendered
 
         self._settle_snapshots(self._results())
-        results, chosen = self._results(), self.run.plan.settings.chosen
+        self._store_durations()
+        results, chosen = self._results(), plan.settings.chosen
         for path in chosen.report or ():
-            self._write(path, as_html(results) if path.suffix == ".html" else as_json(results))
+            self._write(path, rendered(results, path))
         if chosen.summary is not None:
             self._write(chosen.summary, as_markdown(results))
 
@@ -92,6 +111,17 @@ class Summary:
             self.orphans = find_orphans(plan) if complete else Orphans()
         except OSError as error:
             self.warnings.append(f"the list of snapshots was not written: {error}")
+
+    def _store_durations(self) -> None:
+        settings = self.run.plan.settings
+        if not settings.chosen.store_durations or not self.durations:
+            return
+        try:
+            store_durations(settings.durations, self.durations)
+        except (OSError, HierexportError) as error:
+            self.warnings.append(f"the durations were not written: {error}")
+        else:
+            self.written.append(settings.durations)
 
     def _write(self, path: Path, text: str) -> None:
         try:
@@ -148,10 +178,20 @@ class Summary:
         plan = self.run.plan
         rules = tuple(RuleText(rule.id, rule.promise, rule.cardinal) for rule in plan.rules)
         orphans = tuple(_relative(file, plan.config.rootpath) for file in self.orphans.files)
-        return Results(rules, tuple(self._model(case) for case in plan.cases), orphans)
+        shard = plan.settings.chosen.shard
+        return Results(
+            rules,
+            tuple(self._model(case) for case in plan.cases),
+            orphans,
+            versions=installed_versions(_DISTRIBUTIONS),
+            started=self.started,
+            ended=time.time(),
+            part=None if shard is None else Part(shard.index, shard.count, plan.selected),
+        )
 
     def _model(self, case: Case) -> Model:
-        root, anchor = self.run.plan.config.rootpath, self.run.plan.anchor(case)
+        plan = self.run.plan
+        root, anchor = plan.config.rootpath, plan.anchor(case)
         file = case.anchor if case.anchor is not None and case.anchor.is_relative_to(root) else anchor
         shown = file if file.is_file() else root
         checks = self.checks.get(case.name, {})
@@ -163,6 +203,7 @@ class Summary:
             file=_relative(shown, Path(os.environ.get("GITHUB_WORKSPACE", root))),
             line=line_of(shown, case.source.rpartition(":")[2]) if shown.suffix == ".py" else 1,
             checks=checks,
+            inapplicable=tuple({rule.id for rule in plan.rules} - {rule.id for rule in plan.applicable(case)}),
             **({} if outcome is None else outcome.fields()),
         )
 

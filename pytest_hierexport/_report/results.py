@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from textwrap import shorten
@@ -11,6 +11,7 @@ __all__ = [
     "SNAPSHOT",
     "Check",
     "Model",
+    "Part",
     "Results",
     "RuleText",
     "Status",
@@ -34,6 +35,7 @@ class Status(str, Enum):
     KNOWN = "known failure"
     SKIPPED = "skipped"
     NOT_RUN = "not run"
+    INAPPLICABLE = "does not apply"
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,8 @@ class Model:
     """The file that defines the model, relative to the root; the anchor where there is none."""
     line: int = 1
     checks: dict[str, Check] = field(default_factory=dict)
+    inapplicable: tuple[str, ...] = ()
+    """The rules that do not hold for it: those on an export, where it is the result of a step after one."""
     exporter: str = ""
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -75,12 +79,25 @@ class Model:
 
     def status(self, check: str) -> Status:
         """Return the status of a check."""
-        return self.checks[check].status if check in self.checks else Status.NOT_RUN
+        if check in self.checks:
+            return self.checks[check].status
+        return Status.INAPPLICABLE if check in self.inapplicable else Status.NOT_RUN
 
     @property
     def nodes(self) -> int:
         """The number of nodes of its graph; 0 where it was not exported."""
         return sum(self.coverage.values())
+
+
+@dataclass(frozen=True)
+class Part:
+    """The shard of a run that results are of."""
+
+    index: int
+    """From 1 on."""
+    count: int
+    selected: tuple[str, ...]
+    """The names of the models of all shards, in their order."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +108,13 @@ class Results:
     models: tuple[Model, ...]
     orphans: tuple[str, ...] = ()
     """The snapshots of models that are gone, relative to the root."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """The versions of the packages that results depend on."""
+    started: float = 0.0
+    """Seconds since 1970."""
+    ended: float = 0.0
+    part: Part | None = None
+    """None for a run of all models."""
 
     @property
     def columns(self) -> tuple[str, ...]:

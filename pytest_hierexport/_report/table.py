@@ -18,6 +18,7 @@ _WORDS = {
     Status.KNOWN: "known",
     Status.SKIPPED: "skip",
     Status.NOT_RUN: "-",
+    Status.INAPPLICABLE: "",
 }
 _SIGNS = {
     Status.PASSED: "✅",
@@ -25,6 +26,7 @@ _SIGNS = {
     Status.KNOWN: "⚠️ known",
     Status.SKIPPED: "skipped",
     Status.NOT_RUN: "not run",
+    Status.INAPPLICABLE: "",
 }
 # Words, each with the punctuation of prose after it: none of it is syntax in Markdown or on GitHub.
 _PLAIN = re.compile(r"(?:\(?[^\W_]+(?:[-_'][^\W_]+)*[),;:.]*(?: |$))+")

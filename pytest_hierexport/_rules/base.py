@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pytest_hierexport._errors import TagError, UsageError
 
@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     from pytest_hierexport._calls.attribution import Attribution
     from pytest_hierexport._cases import Case, Example
 
-__all__ = ["ExportedCase", "Exporter", "Rule", "Violation", "at_most", "limited"]
+__all__ = ["NEEDS", "ExportedCase", "Exporter", "Needs", "Rule", "Violation", "at_most", "limited"]
+
+Needs = Literal["file", "model", "export"]
+NEEDS: tuple[Needs, ...] = get_args(Needs)
+"""What a rule may need, the cheapest first."""
 
 Exporter = Callable[["Case", "Example", Path], object]
 """Writes the tagged ONNX file of a case's example to a path."""
@@ -48,6 +52,13 @@ class Rule:
     """Gives every violation; none where the promise holds."""
     cardinal: bool = False
     """Whether no selection of rules can leave it out."""
+    deployed: bool = False
+    """Whether it also holds for what the steps after an export make of the file."""
+    needs: Needs = "file"
+    """Beside the file, which is cheap to read, the check may run the `model`, or make another `export`.
+
+    The cheap rules of a model run first, and `--hierexport-fast` runs no others.
+    """
 
     def violations(self, exported: ExportedCase) -> list[Violation]:
         """Return every place where an exported case breaks the rule.
@@ -131,6 +142,10 @@ class ExportedCase:
         from pytest_hierexport._onnx import storage
 
         return storage.load_proto(self.path)
+
+    def result_of_step(self, case: Case, path: Path) -> ExportedCase:
+        """Return the file that a step made of this one, for the same model and inputs."""
+        return ExportedCase(case, path, self._example, self.exporter_name, self.exporter_source)
 
     def export_again(self, path: Path) -> ExportedCase:
         """Export the example once more as it is now, with the same exporter and options.

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_hierexport._cases.exporting import own_exporter
+from pytest_hierexport._cases.exporting import own_function
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._export.choices import is_own
 from pytest_hierexport._rules.base import ExportedCase, Violation
@@ -66,7 +66,7 @@ def _entry(exported: ExportedCase) -> str:
 
 def _source_of(function: str) -> Path:
     try:
-        path = inspect.getsourcefile(inspect.unwrap(own_exporter(function)))
+        path = inspect.getsourcefile(inspect.unwrap(own_function(function)))
     except TypeError:
         path = None
     if path is None:

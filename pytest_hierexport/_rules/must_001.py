@@ -17,4 +17,4 @@ def _check(exported: ExportedCase) -> Iterator[Violation]:
     yield from at_most(renaming_violations(exported, exporter_sources(exported)))
 
 
-RULE = Rule("MUST-001", "no hardcoded names", _check, cardinal=True)
+RULE = Rule("MUST-001", "no hardcoded names", _check, cardinal=True, needs="export")

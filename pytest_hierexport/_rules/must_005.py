@@ -26,4 +26,4 @@ def _check(exported: ExportedCase) -> Iterator[Violation]:
         )
 
 
-RULE = Rule("MUST-005", "the graph is untouched", _check)
+RULE = Rule("MUST-005", "the graph is untouched", _check, needs="export")

@@ -28,4 +28,4 @@ def _check(exported: ExportedCase) -> Iterator[Violation]:
         yield Violation(exported.path.name, error.expected, error.found, error.do)
 
 
-RULE = Rule("MUST-006", "the numbers agree", _check)
+RULE = Rule("MUST-006", "the numbers agree", _check, needs="model")

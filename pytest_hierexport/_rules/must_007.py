@@ -46,4 +46,4 @@ def _call(name: str, attribution: Attribution) -> str:
     return f"call {name} ({tag})" if name else f"the model's own call ({tag})"
 
 
-RULE = Rule("MUST-007", "the tags are proven", _check)
+RULE = Rule("MUST-007", "the tags are proven", _check, deployed=True, needs="model")

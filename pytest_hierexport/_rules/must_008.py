@@ -75,4 +75,4 @@ def _in_text(here: Path, there: Path) -> Iterator[Violation]:
             return
 
 
-RULE = Rule("MUST-008", "exports repeat", _check)
+RULE = Rule("MUST-008", "exports repeat", _check, needs="export")

@@ -20,6 +20,8 @@ _COMMANDS = (
     "analyze",
     "select",
     "rename",
+    "merge",
+    "compare",
 )
 """The files of this folder with a command, in the order of the help."""
 

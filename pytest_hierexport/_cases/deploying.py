@@ -1,0 +1,94 @@
+"""Applies a step to an exported file: runs it, carries the tags to its result, and saves that with its sidecar."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_hierexport._cases.exporting import own_function
+from pytest_hierexport._cases.steps import ONNXRUNTIME
+from pytest_hierexport._errors import ExportError, HierexportError, UsageError, gist
+from pytest_hierexport._files.temporary import temporary_folder
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from pytest_hierexport._calls.attribution import Attribution
+
+__all__ = ["deploy"]
+
+_DO = "write the model to the second path that the function is given"
+
+
+def deploy(step: str, exported: Path, path: Path) -> tuple[ir.Model, Attribution]:
+    """Write what a step makes of an exported file, with its tags carried and a sidecar.
+
+    Args:
+        step: The name of the step.
+        exported: A tagged file with its sidecar; the step gets a copy, so it cannot change the file.
+        path: The file to write.
+
+    Returns:
+        The model as written, and its attribution.
+
+    Raises:
+        HierexportError: The step fails, or writes no ONNX file.
+    """
+    from pytest_hierexport._carry import carry
+    from pytest_hierexport._onnx import storage
+    from pytest_hierexport._onnx.models import as_ir
+
+    known = storage.read_sidecar(exported)
+    with temporary_folder() as folder:
+        given, made = Path(folder, "given", exported.name), Path(folder, "made", path.name)
+        given.parent.mkdir()
+        made.parent.mkdir()
+        for file in exported.parent.glob(f"{exported.name}*"):
+            shutil.copy2(file, given.parent)
+        _run(step, given, made)
+        try:
+            model = as_ir(made)
+        except UsageError as error:
+            raise ExportError(f"the step {step} to write an ONNX file", found=error.found, do=_DO) from None
+        attribution = carry(exported, known.attribution, model)
+        storage.attach(model, attribution)
+        storage.save(model, attribution, path, modules=known.modules, exporter=known.exporter)
+    return model, attribution
+
+
+def _run(step: str, source: Path, target: Path) -> None:
+    function = _optimize if step in ONNXRUNTIME else own_function(step)
+    arguments = (source, target, step.rpartition(":")[2]) if step in ONNXRUNTIME else (source, target)
+    try:
+        function(*arguments)
+    except HierexportError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise ExportError(
+            f"the step {step} to turn {source.name} into the file that is shipped",
+            found=gist(error),
+            do="call it on a copy of the kept file, and fix the error that it raises",
+        ) from error
+    if not target.is_file():
+        raise ExportError(
+            f"the step {step} to write {target.name}",
+            found="no such file after it returned",
+            do=_DO,
+        )
+
+
+def _optimize(source: Path, target: Path, level: str) -> None:
+    """Write the graph that ONNX Runtime makes of a file at an optimization level, on the CPU."""
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, f"ORT_ENABLE_{level.upper()}")
+    options.optimized_model_filepath = str(target)
+    # It warns that the graph of the highest level fits this machine alone: that is what was asked for.
+    options.log_severity_level = 3
+    if source.with_name(f"{source.name}.data").exists():
+        options.add_session_config_entry(
+            "session.optimized_model_external_initializers_file_name", f"{target.name}.data"
+        )
+    ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])

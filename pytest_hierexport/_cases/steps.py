@@ -1,0 +1,85 @@
+"""Defines the steps that turn an exported file into the one that is shipped, and the case of each step's result.
+
+case  bert, after = ["onnxruntime:extended", "project.tools:quantize"]
+
+bert                                                    the exported file
+bert@onnxruntime:extended                               what ONNX Runtime's optimizer makes of it
+bert@onnxruntime:extended+project.tools:quantize        what the project's function makes of that
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_hierexport._cases.exporters import check_function
+from pytest_hierexport._errors import UsageError, nearest
+
+if TYPE_CHECKING:
+    from pytest_hierexport._cases.case import Case, KnownFailure
+
+__all__ = ["ONNXRUNTIME", "Step", "check_step", "named_steps", "with_deployed"]
+
+ONNXRUNTIME = tuple(f"onnxruntime:{level}" for level in ("basic", "extended", "all"))
+"""The steps that need no function of the project: ONNX Runtime's offline optimization, by its level."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step, and what is stated of its result."""
+
+    name: str
+    """One of :data:`ONNXRUNTIME`, or `package.module:function`, called with the path to read and the path to write."""
+    tolerances: Mapping[str, float] = field(default_factory=dict)
+    """Relative tolerances by dtype where the step changes values; they replace the case's."""
+    allow_derived: int = 0
+    """The number of nodes of the result that may have a `derived` origin."""
+    known_failures: tuple[KnownFailure, ...] = ()
+
+
+def check_step(name: str, root: Path) -> str:
+    """Return the name of an existing step unchanged.
+
+    Args:
+        name: One of :data:`ONNXRUNTIME`, or `package.module:function`.
+        root: A folder to search for that module besides `sys.path`.
+
+    Raises:
+        UsageError: There is no such step.
+    """
+    if name in ONNXRUNTIME:
+        return name
+    tool, colon, _ = name.partition(":")
+    if not colon or any(tool == known.partition(":")[0] for known in ONNXRUNTIME):
+        raise UsageError(
+            f"a step after the export: {', '.join(ONNXRUNTIME)}, or package.module:function",
+            found=f"{name!r} (nearest: {nearest(name, ONNXRUNTIME)})",
+            do="choose one of them, or name a function that takes the path to read and the path to write",
+        )
+    check_function(name, root, "a step after the export")
+    return name
+
+
+def with_deployed(case: Case) -> list[Case]:
+    """Return a case without its steps, then a case for the result of each step."""
+    cases = [replace(case, after=())]
+    names = [step.name for step in case.after]
+    for i, step in enumerate(case.after):
+        deployed = replace(
+            cases[-1],
+            name=f"{case.name}@{'+'.join(names[: i + 1])}",
+            previous=cases[-1],
+            step=step.name,
+            tolerances={**cases[-1].tolerances, **step.tolerances},
+            allow_derived=step.allow_derived,
+            known_failures=step.known_failures,
+        )
+        cases.append(deployed)
+    return cases
+
+
+def named_steps(names: Iterable[str]) -> tuple[Step, ...]:
+    """Return steps of which nothing but the name is stated."""
+    return tuple(Step(name) for name in names)

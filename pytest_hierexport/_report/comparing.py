@@ -1,0 +1,96 @@
+"""Compares two reports of the same models: what an upgrade of torch or transformers, or a change of code, did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pytest_hierexport._report.results import Model, Results, Status
+from pytest_hierexport._snapshot.diff import diff
+
+__all__ = ["Comparison", "ModelChange", "compare"]
+
+_GOOD = frozenset({Status.PASSED, Status.KNOWN, Status.INAPPLICABLE})
+
+
+@dataclass(frozen=True)
+class ModelChange:
+    """What differs between the two reports for one model."""
+
+    name: str
+    failing: tuple[str, ...] = ()
+    """The checks that held before and do not hold now."""
+    fixed: tuple[str, ...] = ()
+    """The checks that failed before and hold now."""
+    not_checked: tuple[str, ...] = ()
+    """The checks that held before and were not made now."""
+    exporters: tuple[str, str] | None = None
+    """The exporter before and now, where they differ."""
+    nodes: tuple[int, int] | None = None
+    """The number of nodes before and now, where they differ."""
+    hierarchy: tuple[str, ...] = ()
+    """The changes of the hierarchy, a line per module."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The differences between two reports."""
+
+    versions: dict[str, tuple[str, str]]
+    """The versions before and now of each package for which they differ; empty where it is not installed."""
+    gone: tuple[str, ...]
+    """The models that are in the first report alone."""
+    new: tuple[str, ...]
+    """The models that are in the second report alone."""
+    changes: tuple[ModelChange, ...]
+    """Of each model with a difference."""
+    unchanged: int
+    """The number of models without a difference."""
+    seconds: tuple[float, float]
+    """The sum of all checks' durations on the models of both reports, before and now."""
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether a model is gone, or a check that held does not hold or was not made."""
+        return bool(self.gone) or any(change.failing or change.not_checked for change in self.changes)
+
+    @property
+    def differs(self) -> bool:
+        """Whether anything about the models differs; versions and durations do not count."""
+        return bool(self.gone or self.new or self.changes)
+
+
+def compare(before: Results, after: Results) -> Comparison:
+    """Compare the results of two runs, by the names of models and checks."""
+    old, new = ({model.name: model for model in results.models} for results in (before, after))
+    both = [name for name in old if name in new]
+    changes = [change for name in both if (change := _change(old[name], new[name])) != ModelChange(name)]
+    packages = sorted({*before.versions, *after.versions})
+    versions = {name: (before.versions.get(name, ""), after.versions.get(name, "")) for name in packages}
+    return Comparison(
+        versions={name: pair for name, pair in versions.items() if pair[0] != pair[1]},
+        gone=tuple(name for name in old if name not in new),
+        new=tuple(name for name in new if name not in old),
+        changes=tuple(changes),
+        unchanged=len(both) - len(changes),
+        seconds=(_seconds(old[name] for name in both), _seconds(new[name] for name in both)),
+    )
+
+
+def _change(old: Model, new: Model) -> ModelChange:
+    held = [check for check in old.checks if old.status(check) in _GOOD]
+    failed = [check for check in old.checks if old.status(check) is Status.FAILED]
+    exporters, nodes = (old.exporter, new.exporter), (old.nodes, new.nodes)
+    return ModelChange(
+        new.name,
+        failing=tuple(check for check in held if new.status(check) is Status.FAILED),
+        fixed=tuple(check for check in failed if new.status(check) in _GOOD),
+        not_checked=tuple(check for check in held if new.status(check) in {Status.NOT_RUN, Status.SKIPPED}),
+        exporters=exporters if exporters[0] != exporters[1] else None,
+        nodes=nodes if nodes[0] != nodes[1] else None,
+        hierarchy=tuple(diff(old.hierarchy, new.hierarchy)) if old.hierarchy != new.hierarchy else (),
+    )
+
+
+def _seconds(models: Iterator[Model]) -> float:
+    return sum(check.seconds for model in models for check in model.checks.values())

@@ -1,0 +1,66 @@
+"""Formats the results in the Common Test Report Format (https://ctrf.io), which other tools read."""
+
+from __future__ import annotations
+
+import json
+
+from pytest_hierexport._files.ownership import GENERATOR
+from pytest_hierexport._report.results import SNAPSHOT, Check, Model, Results, Status
+
+__all__ = ["as_ctrf"]
+
+_SPECIFICATION = "0.0.0"
+_STATUS = {
+    Status.PASSED: "passed",
+    Status.FAILED: "failed",
+    Status.KNOWN: "other",
+    Status.SKIPPED: "skipped",
+    Status.NOT_RUN: "pending",
+}
+
+
+def as_ctrf(results: Results) -> str:
+    """Return a JSON text with a test for each check on each model; times are in milliseconds."""
+    tests = [
+        _test(model, column, model.checks.get(column, Check(Status.NOT_RUN)))
+        for model in results.models
+        for column in results.columns
+        if model.status(column) is not Status.INAPPLICABLE
+    ]
+    counts = {status: sum(test["status"] == status for test in tests) for status in _STATUS.values()}
+    content = {
+        "reportFormat": "CTRF",
+        "specVersion": _SPECIFICATION,
+        "generatedBy": GENERATOR,
+        "results": {
+            "tool": {"name": GENERATOR, "version": results.versions.get(GENERATOR, "")},
+            "summary": {
+                "tests": len(tests),
+                **counts,
+                "start": _milliseconds(results.started),
+                "stop": _milliseconds(results.ended),
+            },
+            "tests": tests,
+        },
+    }
+    return json.dumps(content, indent=2) + "\n"
+
+
+def _test(model: Model, column: str, check: Check) -> dict[str, object]:
+    test = "test_snapshot" if column == SNAPSHOT else f"test_must[{column}]"
+    return {
+        "name": f"{model.name}: {column}",
+        "testId": f"{model.anchor}::{model.name}::{test}",
+        "status": _STATUS[check.status],
+        "rawStatus": check.status.value,
+        "duration": _milliseconds(check.seconds),
+        "suite": [model.anchor, model.name],
+        "filePath": model.file,
+        "line": model.line,
+        **({"message": check.message} if check.message else {}),
+        "labels": {"model": model.name, "rule": column, "exporter": model.exporter, "nodes": model.nodes},
+    }
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)

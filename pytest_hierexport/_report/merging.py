@@ -1,0 +1,63 @@
+"""Merges the reports of a run's shards into one, and finds the shards and models that no report holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport._report.results import Results
+
+__all__ = ["Merged", "merge"]
+
+
+@dataclass(frozen=True)
+class Merged:
+    """The results of all shards together."""
+
+    results: Results
+    missing: tuple[str, ...]
+    """The shards without a report, as `3/8`."""
+    unreported: tuple[str, ...]
+    """The models that were selected and are in no report."""
+
+
+def merge(reports: Sequence[Results]) -> Merged:
+    """Merge the reports of one run's shards, in any order.
+
+    Raises:
+        UsageError: They are not of one run: two reports of one shard or with one model, or other rules or models.
+    """
+    parts = [report.part for report in reports if report.part is not None]
+    if len(parts) != len(reports) or not parts:
+        raise _refused("a report of a run without --hierexport-shard")
+    if len({(part.count, part.selected) for part in parts}) > 1:
+        raise _refused("reports of shards of different runs: other models or another number of shards")
+    if len({report.rules for report in reports}) > 1:
+        raise _refused("reports of shards that ran different rules")
+    indices = [part.index for part in parts]
+    if len(set(indices)) < len(indices):
+        twice = next(index for index in indices if indices.count(index) > 1)
+        raise _refused(f"two reports of shard {twice}/{parts[0].count}")
+    models = {model.name: model for report in reports for model in report.models}
+    if len(models) < sum(len(report.models) for report in reports):
+        raise _refused("a model in two reports: the shards were made with different files of durations")
+    selected, count = parts[0].selected, parts[0].count
+    results = replace(
+        reports[0],
+        models=tuple(models[name] for name in selected if name in models),
+        versions={name: version for report in reports for name, version in report.versions.items()},
+        started=min(report.started for report in reports),
+        ended=max(report.ended for report in reports),
+        part=None,
+    )
+    missing = tuple(f"{index}/{count}" for index in range(1, count + 1) if index not in indices)
+    return Merged(results, missing, tuple(name for name in selected if name not in models))
+
+
+def _refused(found: str) -> UsageError:
+    return UsageError(
+        "one JSON report of each shard of a run",
+        found=found,
+        do="run every shard on the same commit, with the same options and --hierexport-report=FILE.json",
+    )

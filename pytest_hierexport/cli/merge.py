@@ -1,0 +1,61 @@
+"""Runs `hierexport merge`: makes one report of the reports of a run's shards."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport.cli.command import Command
+from pytest_hierexport.cli.output import print_line, print_warning
+
+__all__ = ["COMMAND"]
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("reports", metavar="REPORT", type=Path, nargs="+", help="the JSON report of a shard")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        type=Path,
+        action="append",
+        required=True,
+        help="the report to write: .html, .json, .ctrf.json or .md; may be repeated",
+    )
+
+
+def _run(options: argparse.Namespace) -> int:
+    from pytest_hierexport._pytest.outputs import check_output, write_output
+    from pytest_hierexport._report import FORMATS, as_lines, rendered
+    from pytest_hierexport._report.data import read_report
+    from pytest_hierexport._report.merging import merge
+    from pytest_hierexport._report.results import first_names
+
+    for path in options.output:
+        if not path.name.endswith(tuple(FORMATS)):
+            raise UsageError(
+                f"a report that ends in {', '.join(FORMATS)}", found=str(path), do="its ending is its format"
+            )
+        check_output(path)
+    merged = merge([read_report(path) for path in options.reports])
+    for path in options.output:
+        write_output(path, rendered(merged.results, path))
+    for line in as_lines(merged.results):
+        print_line(line)
+    if merged.missing:
+        print_warning(f"shards without a report: {', '.join(merged.missing)}")
+    if merged.unreported:
+        print_warning(f"models that no shard reported: {first_names(merged.unreported)}")
+    return int(bool(merged.missing or merged.unreported or merged.results.failures()))
+
+
+COMMAND = Command(
+    name="merge",
+    summary="make one report of a run's shards",
+    description="Make one report of the JSON reports of a run's shards; "
+    "exit with 1 where a shard or a model is missing, or a check failed.",
+    example="hierexport merge shard-*.json -o report.html -o report.json",
+    add_arguments=_add_arguments,
+    run=_run,
+)

@@ -1,0 +1,82 @@
+"""`hierexport compare`: what differs between two reports, and whether the second is worse."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pytest_hierexport._report import as_json
+from pytest_hierexport._report.results import Check, Model, Results, RuleText, Status
+from pytest_hierexport.cli import main
+
+TREE = "/Net\n/Net/Block.{0..1} ×2: Add 1, Gelu 1\n"
+MODEL = Model(
+    "net",
+    "my_model.py::net",
+    ".",
+    "my_model.py",
+    checks={"MUST-002": Check(Status.PASSED, seconds=1.0), "MUST-007": Check(Status.FAILED, "unproven", 2.0)},
+    exporter="dynamo",
+    coverage={"traced": 4},
+    hierarchy=TREE,
+)
+BEFORE = Results(
+    (RuleText("MUST-002", "no torch.nn"), RuleText("MUST-007", "proven")),
+    (MODEL, replace(MODEL, name="other")),
+    versions={"torch": "2.12.0", "onnx": "1.23"},
+)
+
+
+def compared(tmp_path: Path, after: Results, *options: str) -> int:
+    for name, results in (("a.json", BEFORE), ("b.json", after)):
+        (tmp_path / name).write_text(as_json(results))
+    return main(["compare", str(tmp_path / "a.json"), str(tmp_path / "b.json"), *options])
+
+
+def test_equal_reports_are_not_worse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert compared(tmp_path, BEFORE, "--strict") == 0
+    assert capsys.readouterr().out == ("checks took 6.0 s -> 6.0 s\n0 models differ, 2 do not\nnot worse\n")
+
+
+def test_new_failure_is_worse_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checks = {"MUST-002": Check(Status.FAILED, "a Linear"), "MUST-007": Check(Status.PASSED)}
+    changed = replace(
+        MODEL, checks=checks, exporter="torchscript", coverage={"traced": 6}, hierarchy=TREE.replace("Gelu 1", "Erf 2")
+    )
+    after = replace(BEFORE, models=(changed, BEFORE.models[1]), versions={"torch": "2.13.0", "onnx": "1.23"})
+    assert compared(tmp_path, after) == 1
+    out = capsys.readouterr().out
+    assert out.splitlines()[:6] == [
+        "torch: 2.12.0 -> 2.13.0",
+        "net",
+        "  newly fails: MUST-002",
+        "  holds now: MUST-007",
+        "  exporter: dynamo -> torchscript",
+        "  nodes: 4 -> 6",
+    ]
+    assert "Erf" in out
+    assert out.endswith("1 models differ, 1 do not\nworse: 1 models newly fail, 0 are gone\n")
+
+
+@pytest.mark.parametrize(("options", "code"), [((), 0), (("--strict",), 1)])
+def test_other_snapshot_fails_only_when_strict(tmp_path: Path, options: tuple[str, ...], code: int) -> None:
+    after = replace(BEFORE, models=(replace(MODEL, hierarchy="/Net: Add 2\n"), BEFORE.models[1]))
+    assert compared(tmp_path, after, *options) == code
+
+
+def test_missing_model_or_check_is_worse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert compared(tmp_path, replace(BEFORE, models=BEFORE.models[:1])) == 1
+    assert "other: gone" in capsys.readouterr().out
+    unchecked = replace(MODEL, checks={"MUST-007": MODEL.checks["MUST-007"]})
+    assert compared(tmp_path, replace(BEFORE, models=(unchecked, BEFORE.models[1])), "--json") == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["worse"]
+    assert found["changes"][0]["not_checked"] == ["MUST-002"]
+
+
+def test_name_with_control_characters_is_shown_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    compared(tmp_path, replace(BEFORE, models=(*BEFORE.models, replace(MODEL, name="\x1b[31m"))))
+    assert "\\x1b[31m: new" in capsys.readouterr().out

@@ -1,0 +1,153 @@
+"""Shards: each runs some models, together they run each once, and `hierexport merge` joins their reports."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from projects import MODEL, Project
+from pytest_hierexport._cases import Case
+from pytest_hierexport._cases.steps import Step, with_deployed
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport._pytest.shards import Shard, in_shard, parse_shard
+from pytest_hierexport.cli import main
+
+FACTORIES = "\n".join(f"def {name}():\n    return build()\n" for name in ("one", "two", "three"))
+MODELS = "--hierexport-models=my_model.py::one,my_model.py::two,my_model.py::three"
+RULE = "--hierexport-rules=MUST-002"
+
+
+@pytest.fixture
+def three(project: Project) -> Project:
+    """Give a project with three models."""
+    project.write("my_model.py", MODEL + FACTORIES)
+    return project
+
+
+def cases(*names: str) -> list[Case]:
+    return [Case(name, lambda: None, name) for name in names]
+
+
+def names(shard: str, seconds: dict[str, float], selected: list[Case]) -> list[str]:
+    return [case.name for case in in_shard(selected, parse_shard(shard), seconds)]
+
+
+def test_shards_are_even_by_duration_and_disjoint() -> None:
+    selected = cases("a", "b", "c", "d")
+    seconds = {"a": 10.0, "b": 10.0, "c": 10.0, "d": 30.0}
+    assert names("1/2", seconds, selected) == ["d"]
+    assert names("2/2", seconds, selected) == ["a", "b", "c"]
+
+
+def test_models_without_a_duration_count_as_the_mean() -> None:
+    selected = cases("a", "b", "c", "new")
+    assert names("1/2", {"a": 9.0, "b": 3.0, "c": 3.0}, selected) == ["a"]
+    assert names("2/2", {"a": 9.0, "b": 3.0, "c": 3.0}, selected) == ["b", "c", "new"]
+    assert names("2/2", {}, selected) == ["b", "new"]
+
+
+def test_results_of_steps_stay_with_their_model() -> None:
+    base, other = cases("a", "b")
+    selected = [*with_deployed(Case("a", base.factory, "a", after=(Step("onnxruntime:all"),))), other]
+    assert names("1/2", {}, selected) == ["a", "a@onnxruntime:all"]
+
+
+@pytest.mark.parametrize(
+    ("environment", "text", "expected"),
+    [
+        ({"CI_NODE_INDEX": "2", "CI_NODE_TOTAL": "8"}, "auto", Shard(2, 8)),
+        ({"CIRCLE_NODE_INDEX": "0", "CIRCLE_NODE_TOTAL": "3"}, "auto", Shard(1, 3)),
+        ({"JOB_COMPLETION_INDEX": "4"}, "auto/5", Shard(5, 5)),
+        (
+            {"SLURM_ARRAY_TASK_ID": "12", "SLURM_ARRAY_TASK_COUNT": "4", "SLURM_ARRAY_TASK_MIN": "10"},
+            "auto",
+            Shard(3, 4),
+        ),
+    ],
+)
+def test_auto_reads_the_environment_of_ci_systems(
+    environment: dict[str, str], text: str, expected: Shard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert parse_shard(text) == expected
+
+
+@pytest.mark.parametrize("text", ["0/2", "3/2", "2", "a/b", "auto", "auto/3"])
+def test_wrong_shard_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="INDEX/COUNT"):
+        parse_shard(text)
+
+
+def test_shards_report_every_model_once(three: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    for shard in (1, 2):
+        options = (f"--hierexport-shard={shard}/2", f"--hierexport-report=r{shard}.json", RULE)
+        result = three.run(MODELS, *options, "--snapshot-update")
+        result.assert_outcomes(passed=4 * (3 - shard))
+    assert len(list((three.path / "__hierexport__").glob("*.txt"))) == 3
+    monkeypatch.chdir(three.path)
+    assert main(["merge", "r2.json", "r1.json", "-o", "all.json", "-o", "all.html", "-o", "all.ctrf.json"]) == 0
+    merged = json.loads((three.path / "all.json").read_text())
+    assert [model["name"] for model in merged["models"]] == ["one", "two", "three"]
+    assert merged["verdicts"]["passed"] == 12
+    assert merged["shard"] is None
+
+
+def test_missing_shard_and_its_models_are_named(
+    three: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    three.run(MODELS, "--hierexport-shard=1/2", "--hierexport-report=r1.json", RULE, "-k", "MUST-002")
+    monkeypatch.chdir(three.path)
+    assert main(["merge", "r1.json", "-o", "all.md"]) == 1
+    assert "shards without a report: 2/2\nmodels that no shard reported: three" in capsys.readouterr().out
+    assert main(["merge", "r1.json", "r1.json", "-o", "all.md"]) == 4
+    assert "two reports of shard 1/2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"format": 1}', "{" * 9999])
+def test_damaged_report_is_a_usage_error(content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "r.json").write_text(content)
+    report, out = str(tmp_path / "r.json"), tmp_path / "all.json"
+    assert main(["merge", report, "-o", str(out)]) == 4
+    assert main(["compare", report, report]) == 4
+    assert "to be a report of a run" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_shard_without_models_passes_and_reports(three: Project) -> None:
+    options = ("--hierexport-shard=4/4", "--hierexport-report=r4.json", "-m", "hierexport")
+    result = three.run(MODELS, *options, RULE)
+    assert result.ret == 0
+    assert json.loads((three.path / "r4.json").read_text())["models"] == []
+
+
+def test_update_in_a_shard_removes_no_snapshot(three: Project) -> None:
+    three.write("pytest.ini", f"[pytest]\nhierexport_models = {MODELS.partition('=')[2]}\n")
+    three.run(RULE, "--snapshot-update")
+    three.write("pytest.ini", "[pytest]\nhierexport_models = my_model.py::one,my_model.py::two\n")
+    three.run(RULE, "--snapshot-update", "--hierexport-shard=1/2")
+    assert (three.path / "__hierexport__" / "three.txt").exists()
+    three.run(RULE, "--snapshot-update")
+    assert not (three.path / "__hierexport__" / "three.txt").exists()
+
+
+def test_durations_are_stored_beside_those_of_other_tests(three: Project) -> None:
+    three.write(".test_durations", '{"test_other.py::test_it": 3.0, "my_model.py::gone::test_snapshot": 1}')
+    three.run(MODELS, RULE, "-k", "MUST-002", "--hierexport-store-durations", "-n", "2")
+    stored = json.loads((three.path / ".test_durations").read_text())
+    assert stored["test_other.py::test_it"] == 3.0
+    assert stored["my_model.py::one::test_must[MUST-002]"] > 0
+    stored = {name: 100.0 if "::two::" in name else 1.0 for name in stored}
+    three.write(".test_durations", json.dumps(stored))
+    result = three.run(MODELS, RULE, "-k", "MUST-002", "--hierexport-shard=1/2")
+    result.assert_outcomes(passed=1, deselected=result.parseoutcomes()["deselected"])
+    result.stdout.fnmatch_lines(["two *"])
+
+
+def test_file_of_something_else_is_no_durations(three: Project) -> None:
+    three.write(".test_durations", '["two"]')
+    result = three.run(MODELS, "--hierexport-shard=1/2")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*.test_durations to hold durations*"])
