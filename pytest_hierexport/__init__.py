@@ -19,11 +19,14 @@ if TYPE_CHECKING:
     from pytest_hierexport._export.pipeline import export
     from pytest_hierexport._export.result import Export
     from pytest_hierexport._onnx.graph import node_key, walk
+    from pytest_hierexport._onnx.node_names import rename_nodes
     from pytest_hierexport._onnx.storage import attach, read, rewrite, save
     from pytest_hierexport._proof import Proof, Verdict, prove
     from pytest_hierexport._rules.base import ExportedCase, Rule, Violation
     from pytest_hierexport._tools.profiling.figures import CallProfile, ClassProfile, KernelSlice, NodeProfile, Profile
     from pytest_hierexport._tools.profiling.profiler import profile
+    from pytest_hierexport._tools.placement import annotate_nodes, place_nodes
+    from pytest_hierexport._tools.selection import select_nodes
 
 __all__ = [
     "Attribution",
@@ -51,15 +54,19 @@ __all__ = [
     "UsageError",
     "Verdict",
     "Violation",
+    "annotate_nodes",
     "attach",
     "carry",
     "export",
     "node_key",
     "profile",
+    "place_nodes",
     "prove",
     "read",
+    "rename_nodes",
     "rewrite",
     "save",
+    "select_nodes",
     "walk",
 ]
 
@@ -73,11 +80,14 @@ _HOMES = {
     "_export.pipeline": ("export",),
     "_export.result": ("Export",),
     "_onnx.graph": ("node_key", "walk"),
+    "_onnx.node_names": ("rename_nodes",),
     "_onnx.storage": ("attach", "read", "rewrite", "save"),
     "_proof": ("Proof", "Verdict", "prove"),
     "_rules.base": ("ExportedCase", "Rule", "Violation"),
     "_tools.profiling.figures": ("CallProfile", "ClassProfile", "KernelSlice", "NodeProfile", "Profile"),
     "_tools.profiling.profiler": ("profile",),
+    "_tools.placement": ("annotate_nodes", "place_nodes"),
+    "_tools.selection": ("select_nodes",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

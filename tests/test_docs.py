@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,11 @@ from typing import Any
 import pytest
 
 from projects import Project
-from pytest_hierexport import assertions, export
+from pytest_hierexport import assertions, export, read
 from pytest_hierexport._cases import select
 from pytest_hierexport._onnx.graph import operators
 from pytest_hierexport._snapshot import text
+from pytest_hierexport.cli import main
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -130,3 +132,24 @@ def test_the_example_of_the_architecture_gives_what_is_shown() -> None:
     assert text(exported.attribution, operators(exported.model)) == snapshot
     origins = [(origin.call, origin.evidence.value) for origin in exported.attribution.nodes["where"]]
     assert origins == [("layers.0", "traced"), ("layers.1", "merged")]
+
+
+@pytest.mark.filterwarnings("ignore")  # onnxruntime's quantizer logs what it advises
+def test_how_to_quantize_gives_what_it_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "page"}
+    exec(compile("".join(blocks("how-to-quantize.md", "python")), "how-to-quantize.md", "exec"), names)  # noqa: S102
+    printed = capsys.readouterr().out
+    (shown,) = blocks("how-to-quantize.md", "text")
+    assert shown in printed
+    (difference,) = re.findall(r"largest difference (.*)", printed)
+    assert 0 < float(difference) < 0.5
+    # The modules that were named have no operator that they did not have, but the parts of a `Gemm`.
+    for module in names["FLOAT"]:
+        counted = names["operators"]("bert.int8.onnx", names["attribution"], module)
+        assert counted
+        assert set(counted) <= {*names["operators"]("bert.onnx", read("bert.onnx"), module), "MatMul", "Add"}
+    assert main(["select", "bert.onnx", *names["FLOAT"], "--format", "nodes_to_exclude"]) == 0
+    assert json.loads(capsys.readouterr().out) == names["excluded"]

@@ -11,6 +11,7 @@ from pytest_hierexport._errors import UsageError
 if TYPE_CHECKING:
     from pytest_hierexport._calls.attribution import Primary
     from pytest_hierexport._onnx.codec import Tags
+    from pytest_hierexport._onnx.node_names import NameStyle
 
 __all__ = ["EXPORTERS", "ExportOptions", "check_opset", "is_own"]
 
@@ -35,6 +36,7 @@ class ExportOptions:
     external_data: bool | None = None
     primary: Primary = "first"
     strict: bool = False
+    node_names: NameStyle | None = None
 
 
 def is_own(exporter: str) -> bool:

@@ -23,6 +23,7 @@ from pytest_hierexport._export.result import Export
 from pytest_hierexport._export.state import ONE_AT_A_TIME, WAS_TRAINING, as_found, in_eval_mode
 from pytest_hierexport._export.traced import attribute_before
 from pytest_hierexport._onnx import storage
+from pytest_hierexport._onnx.node_names import NameStyle, check_name_style, rename_nodes
 from pytest_hierexport._onnx.storage import Tags
 
 __all__ = ["export", "export_with"]
@@ -45,10 +46,12 @@ def export(
     external_data: bool | None = None,
     primary: Primary = "first",
     strict: bool = False,
+    node_names: NameStyle | None = None,
 ) -> Export:
     """Export a model to ONNX with every node tagged with the module calls it came from.
 
-    But for the tags the graph is the one that the exporter underneath gives with the same options. The model is
+    But for the tags, and for the node names where `node_names` asks for others, the graph is the one that the exporter
+    underneath gives with the same options. The model is
     left exactly as it was found, also after an error.
 
     Args:
@@ -69,6 +72,8 @@ def export(
             `ancestor`, or a function of the hierarchy and the origins.
         strict: Whether `auto` fails where it would fall back to an exporter that records one run of the model, and
             with it one side of each branch that Python takes.
+        node_names: `path` or `tag` names the nodes after their modules (:func:`rename_nodes`); None keeps the
+            exporter's names.
 
     Raises:
         UsageError: No model that can be exported, an option that does not exist or an opset that onnx does not know.
@@ -86,6 +91,7 @@ def export(
         external_data=external_data,
         primary=primary,
         strict=strict,
+        node_names=node_names,
     )
     return export_with(options, model, args, kwargs, path)
 
@@ -101,12 +107,16 @@ def export_with(
     _check_model(model)
     storage.check_tags(options.tags)
     check_opset(options.opset)
+    if options.node_names is not None:
+        check_name_style(options.node_names)
     kept = kept_classes(options.keep)
     with ONE_AT_A_TIME, _heap_set_aside():
         served = _capture(Request(model, _as_tuple(args), dict(kwargs or {}), options))
     capture = served.capture
     hierarchy = Hierarchy(capture.calls, keep=kept)
     attribution = carry_flat(attribute_before(capture, hierarchy), flat_copy(capture.after), options.primary)
+    if options.node_names is not None:
+        rename_nodes(capture.after, attribution, options.node_names)
     storage.attach(capture.after, attribution, tags=options.tags)
     modules = module_tree(model) if isinstance(model, torch.nn.Module) else ()
     result = Export(

@@ -18,6 +18,8 @@ __all__ = ["main"]
 _COMMANDS = (
     "export",
     "analyze",
+    "select",
+    "rename",
     "merge",
     "compare",
     "profile",

@@ -30,6 +30,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--tags", default="both", help="where to write tags: both, metadata, doc_string or none (default: %(default)s)")
     add("--keep", action="append", metavar="CLASS", help="a torch.nn class to show in tags; may be repeated")
     add("--strict", action="store_true", help="fail where auto would fall back to an exporter that records one run")
+    add("--node-names", metavar="STYLE", help="name nodes after their modules: path or tag (default: as exported)")
     add("--no-optimize", action="store_true", help="leave out the exporter's own optimizer")
     add(
         "--external-data", action=argparse.BooleanOptionalAction, help="tensors in a file of their own (default: large)"
@@ -76,7 +77,12 @@ def _case(options: argparse.Namespace) -> Case:
 
 def _refuse_options(exporter: str, options: argparse.Namespace) -> None:
     """Refuse the options that a project's own exporter does not take."""
-    flags = {"tags": "--tags", "optimize": "--no-optimize", "external_data": "--external-data"}
+    flags = {
+        "tags": "--tags",
+        "optimize": "--no-optimize",
+        "external_data": "--external-data",
+        "node_names": "--node-names",
+    }
     asked, default = _beyond_the_case(options), ExportOptions()
     stated = [flag for name, flag in flags.items() if getattr(asked, name) != getattr(default, name)]
     stated += ["--keep"] if options.keep else []
@@ -90,7 +96,12 @@ def _refuse_options(exporter: str, options: argparse.Namespace) -> None:
 
 def _beyond_the_case(options: argparse.Namespace) -> ExportOptions:
     """Return the options of an export that a case does not have."""
-    return ExportOptions(tags=options.tags, optimize=not options.no_optimize, external_data=options.external_data)
+    return ExportOptions(
+        tags=options.tags,
+        optimize=not options.no_optimize,
+        external_data=options.external_data,
+        node_names=options.node_names,
+    )
 
 
 def _show(exported: Export, path: Path) -> None:

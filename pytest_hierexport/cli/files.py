@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pytest_hierexport._calls.attribution import Attribution
     from pytest_hierexport._tools.tagged_file import TaggedFile
 
-__all__ = ["add_file", "add_output", "check_output", "load_file", "write_file"]
+__all__ = ["add_file", "add_output", "check_output", "is_standard", "load_file", "write_file"]
 
 _STANDARD = Path("-")
 
@@ -31,6 +31,11 @@ def add_output(parser: argparse.ArgumentParser, help: str = "the ONNX file to wr
     parser.add_argument(
         "-o", "--output", metavar="FILE", type=Path, required=True, help=f"{help}; - writes standard output"
     )
+
+
+def is_standard(path: Path) -> bool:
+    """Whether a path stands for standard input or output."""
+    return path == _STANDARD
 
 
 def load_file(path: Path) -> TaggedFile:

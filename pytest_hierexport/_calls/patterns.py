@@ -1,0 +1,157 @@
+"""Finds the calls that a pattern names: by path, tag or class, with wildcards and the index of a call.
+
+A pattern is compared segment by segment, so `layer.1` never names `layer.10`.
+
+    pattern                    names the calls of
+    encoder.layer.0            the module of that path
+    encoder.layer.*.attention  modules of such a path; `*`, `?` and `[0-3]` stay within a segment
+    **.dense                   modules of such a path; `**` stands for any number of segments
+    /Net/Layer.0               the module of that tag; wildcards as in paths
+    class:Layer                modules of that class, by its own name or with its module (`class:m.Layer`)
+    layers.0@1                 the same, but only its second call; `@0` is the first
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from functools import partial
+from itertools import islice
+
+from pytest_hierexport._calls.hierarchy import Hierarchy
+from pytest_hierexport._errors import UsageError, nearest
+
+__all__ = ["calls_below", "matching_calls"]
+
+_CLASS = "class:"
+_ANY_DEPTH = "**"
+_MOST_COMPARED = 5_000
+"""Names that are compared with a pattern that matches none: finding similar ones takes 20 microseconds each."""
+
+_State = frozenset[int]
+"""The positions in a pattern up to which it may have matched."""
+
+
+def matching_calls(hierarchy: Hierarchy, pattern: str) -> list[str]:
+    """Return the names of the calls that a pattern names, in execution order.
+
+    Raises:
+        UsageError: It names none; the message has similar names.
+    """
+    if pattern.startswith("/"):
+        found = _by_tag(hierarchy, pattern)
+    elif pattern.startswith(_CLASS):
+        found = _by_class(hierarchy, pattern.removeprefix(_CLASS))
+    else:
+        found = _by_path(hierarchy, pattern)
+    if not found:
+        raise UsageError(
+            "a path, a tag or class:NAME of a module that runs",
+            found=f"{pattern!r}, which matches none",
+            do=f"perhaps {nearest(pattern, _names(hierarchy, pattern))}",
+        )
+    return found
+
+
+def _names(hierarchy: Hierarchy, pattern: str) -> set[str]:
+    """Return the names of calls in the form of a pattern."""
+    names = islice(hierarchy, _MOST_COMPARED)
+    if pattern.startswith("/"):
+        return {hierarchy.tag(name) for name in names}
+    if pattern.startswith(_CLASS):
+        return {_CLASS + hierarchy[name].class_name for name in names}
+    return {name for name in names if name}
+
+
+def calls_below(hierarchy: Hierarchy, calls: Iterable[str]) -> set[str]:
+    """Return these calls and all that were made below them."""
+    inside = set(calls)
+    for name, call in hierarchy.items():
+        if call.parent in inside:
+            inside.add(name)
+    return inside
+
+
+def _by_path(hierarchy: Hierarchy, pattern: str) -> list[str]:
+    path, index = _split_index(pattern)
+    wanted = path.split(".") if path else []
+    state = _start(wanted)
+    return [
+        name
+        for name, call in hierarchy.items()
+        if wanted and _fits_index(index, call.index) and _ends(wanted, _walk(wanted, state, call.path.split(".")))
+    ]
+
+
+def _by_class(hierarchy: Hierarchy, pattern: str) -> list[str]:
+    wanted, index = _split_index(pattern)
+    return [
+        name
+        for name, call in hierarchy.items()
+        if _fits_index(index, call.index) and (_fits(wanted, call.class_name) or _fits(wanted, call.cls))
+    ]
+
+
+def _by_tag(hierarchy: Hierarchy, pattern: str) -> list[str]:
+    if pattern == "/":
+        return [name for name in islice(hierarchy, 1) if hierarchy.tag(name) == "/"]
+    wanted = pattern.split("/")[1:]
+    # Each tag continues that of the call above it: matching them one after the other takes linear time.
+    states: dict[str | None, _State] = {None: _start(wanted)}
+    found = []
+    for name, call in hierarchy.items():
+        if hierarchy.is_kept(name):
+            fits = partial(_fits_call, segment=hierarchy.segment(name), index=call.index)
+            states[name] = _step(wanted, states[hierarchy.kept_above(name)], fits)
+            found += [name] if _ends(wanted, states[name]) else []
+    return found
+
+
+def _fits_call(wanted: str, segment: str, index: int) -> bool:
+    text, wanted_index = _split_index(wanted)
+    return _fits_index(wanted_index, index) and _fits(text, segment)
+
+
+def _fits(wanted: str, text: str) -> bool:
+    return wanted == text or fnmatchcase(text, wanted)
+
+
+def _fits_index(wanted: int | None, index: int) -> bool:
+    return wanted is None or wanted == index
+
+
+def _split_index(text: str) -> tuple[str, int | None]:
+    before, mark, digits = text.rpartition("@")
+    return (before, int(digits)) if mark and digits.isascii() and digits.isdecimal() else (text, None)
+
+
+def _walk(wanted: Sequence[str], state: _State, segments: Iterable[str]) -> _State:
+    for segment in segments:
+        state = _step(wanted, state, partial(_fits, text=segment))
+    return state
+
+
+def _start(wanted: Sequence[str]) -> _State:
+    return frozenset(_with_skipped(wanted, [0]))
+
+
+def _step(wanted: Sequence[str], state: _State, fits: Callable[[str], bool]) -> _State:
+    """Return the positions after one more segment; `**` takes it and stays."""
+    inside = [i for i in state if i < len(wanted)]
+    stayed = [i for i in inside if wanted[i] == _ANY_DEPTH]
+    passed = [i + 1 for i in inside if wanted[i] != _ANY_DEPTH and fits(wanted[i])]
+    return frozenset(_with_skipped(wanted, stayed + passed))
+
+
+def _with_skipped(wanted: Sequence[str], positions: Iterable[int]) -> Iterator[int]:
+    """Yield the positions, and those behind each `**` there, which may stand for no segment."""
+    for position in positions:
+        at = position
+        yield at
+        while at < len(wanted) and wanted[at] == _ANY_DEPTH:
+            at += 1
+            yield at
+
+
+def _ends(wanted: Sequence[str], state: _State) -> bool:
+    return len(wanted) in state

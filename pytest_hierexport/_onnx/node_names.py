@@ -1,0 +1,107 @@
+"""Names the nodes of a model after the modules that they come from.
+
+    node            call of its primary origin   style path                    style tag
+    node_linear     encoder.layer.0.dense        /encoder/layer.0/dense/Gemm   /Net/Encoder/Layer.0/Gemm
+    node_linear_1   encoder.layer.0.dense@1      /encoder/layer.0/dense@1/Gemm /Net/Encoder/Layer.0/Gemm_1
+
+In style path each call on the way down is a segment: its path below its caller's, with the index of the call. A module
+that its caller does not hold gets `.` and its path from the root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from pytest_hierexport._calls.attribution import Attribution
+from pytest_hierexport._calls.hierarchy import Call, Hierarchy
+from pytest_hierexport._calls.names import call_name, encode
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport._onnx.graph import walk
+
+if TYPE_CHECKING:
+    import onnx
+    import onnx_ir as ir
+
+__all__ = ["NAME_STYLES", "NameStyle", "check_name_style", "rename_nodes"]
+
+NameStyle: TypeAlias = Literal["path", "tag"]
+NAME_STYLES = ("path", "tag")
+
+
+def check_name_style(style: str) -> None:
+    """Check that `style` is one in which nodes can be named.
+
+    Raises:
+        UsageError: It is not.
+    """
+    if style not in NAME_STYLES:
+        raise UsageError(f"node names of style {' or '.join(NAME_STYLES)}", found=repr(style), do="choose one of them")
+
+
+def rename_nodes(model: ir.Model | onnx.ModelProto, attribution: Attribution, style: NameStyle = "path") -> None:
+    """Name every node after the call of its primary origin and its operator, in place; nothing else changes.
+
+    A name is unique over the graph, its subgraphs and functions. A node without origins keeps its name where that is
+    unique too.
+
+    Args:
+        model: The model of the attribution.
+        attribution: The origins of its nodes.
+        style: `path` (`/encoder/layer.0/attention/self/query/MatMul`) or `tag` (`/Net/Encoder/Layer.0/MatMul`).
+
+    Raises:
+        UsageError: There is no such style.
+        KeyError: An origin is no call of the attribution's hierarchy.
+    """
+    check_name_style(style)
+    place = _places(attribution.hierarchy, style)
+    free = _FreeNames()
+    for key, node in walk(model):
+        origins = attribution.nodes.get(key, ())
+        operator = encode(node.op_type)
+        node.name = free.take(place(origins[0].call) + operator if origins else node.name or operator)
+
+
+class _FreeNames:
+    """Gives each name once: a second `MatMul` becomes `MatMul_1`."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._next: dict[str, int] = {}
+
+    def take(self, wanted: str) -> str:
+        """Return the name, or the first free one with a number behind it."""
+        name, number = wanted, self._next.get(wanted, 1)
+        while name in self._taken:
+            name, number = f"{wanted}_{number}", number + 1
+        self._next[wanted] = number
+        self._taken.add(name)
+        return name
+
+
+def _places(hierarchy: Hierarchy, style: NameStyle) -> Callable[[str], str]:
+    """Return the function that gives the prefix of names in a call, with a slash at its end."""
+    known: dict[str, str] = {}
+
+    def place(name: str) -> str:
+        if name not in known:
+            known[name] = f"{hierarchy.tag(name).rstrip('/')}/" if style == "tag" else _path_place(hierarchy, name)
+        return known[name]
+
+    return place
+
+
+def _path_place(hierarchy: Hierarchy, name: str) -> str:
+    segments = [_segment(hierarchy, hierarchy[call]) for call in hierarchy.lineage(name)]
+    return "/".join(["", *(segment for segment in reversed(segments) if segment), ""])
+
+
+def _segment(hierarchy: Hierarchy, call: Call) -> str:
+    """Return a call's segment; the first call of the root has none."""
+    if call.parent is None:
+        return ""
+    above = hierarchy[call.parent].path
+    is_below = not above or call.path.startswith(f"{above}.")
+    path = call.path[len(above) + 1 if above else 0 :] if is_below else f".{call.path}"
+    return call_name(path, call.index)

@@ -1,0 +1,159 @@
+"""Assigns the nodes of modules to a device, by the two ways that ONNX Runtime has.
+
+By name, a node goes to the device of the longest pattern that is part of its name; the model is not changed. By
+annotation, it goes to the device of the rule for its metadata `layer_ann`. A session takes one of the two settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport._onnx.models import Model
+from pytest_hierexport._tools.selection import OriginChoice, Selection, find_nodes, tagged
+
+if TYPE_CHECKING:
+    import onnx
+    import onnx_ir as ir
+
+    from pytest_hierexport._calls.attribution import Attribution
+
+__all__ = ["annotate_nodes", "annotated_placement", "named_placement", "place_nodes"]
+
+_BY_NAME = "session.name_based_layer_assignment"
+_BY_ANNOTATION = "session.layer_assignment_settings"
+_ANNOTATION = "layer_ann"
+_LONGEST = 8192
+"""Bytes of a session's configuration value."""
+_SYNTAX = frozenset("(),;")
+"""The characters between which ONNX Runtime splits a setting."""
+
+
+def place_nodes(
+    model: Model,
+    patterns: str | Sequence[str],
+    device: str,
+    *,
+    attribution: Attribution | None = None,
+    origins: OriginChoice = "primary",
+) -> dict[str, str]:
+    """Return the entry of an ONNX Runtime session that assigns the nodes of some modules to a device, by their names.
+
+    Args:
+        model: A tagged ONNX file, a `ModelProto` or an onnx_ir model; it is not changed.
+        patterns: The modules; see :func:`select_nodes`.
+        device: `cpu`, `gpu`, `npu`, … or an execution provider's name.
+        attribution: The origins of the nodes; None reads the tags in the model.
+        origins: As for :func:`select_nodes`; by default the primary alone counts, for a node runs in one place, and two
+            selections must not both claim it.
+
+    Raises:
+        UsageError: Names cannot tell these nodes from others, or the setting is too long.
+        TagError: The model has no tags.
+    """
+    return named_placement(find_nodes(*tagged(model, attribution), patterns, origins), device)
+
+
+def annotate_nodes(
+    model: onnx.ModelProto | ir.Model,
+    patterns: str | Sequence[str],
+    device: str,
+    *,
+    attribution: Attribution | None = None,
+    origins: OriginChoice = "primary",
+) -> dict[str, str]:
+    """Annotate the nodes of some modules for a device, in place; return the entry of a session that obeys.
+
+    Args:
+        model: A tagged model; only the metadata `layer_ann` of the nodes changes.
+        patterns: The modules; see :func:`select_nodes`.
+        device: `cpu`, `gpu`, `npu`, … or an execution provider's name.
+        attribution: The origins of the nodes; None reads the tags in the model.
+        origins: As for :func:`select_nodes`.
+
+    Raises:
+        UsageError: A pattern matches no module or a module without nodes, or the device's name cannot be written.
+        TagError: The model has no tags.
+    """
+    return annotated_placement(find_nodes(*tagged(model, attribution), patterns, origins), device)
+
+
+def named_placement(selection: Selection, device: str) -> dict[str, str]:
+    """Return the entry that assigns the selected nodes by name; see :func:`place_nodes`."""
+    others = "\0".join(node.name for node in selection.others)
+    parts = _parts_of_names(selection.names(), others)
+    _check_writable(device, *parts)
+    return _entry(_BY_NAME, device, parts)
+
+
+def annotated_placement(selection: Selection, device: str) -> dict[str, str]:
+    """Annotate the selected nodes, and return the entry; see :func:`annotate_nodes`."""
+    _check_writable(device)
+    annotation = f"hierexport.{device}"
+    for node in selection.nodes.values():
+        _annotate(node, annotation)
+    # `=` asks for the whole annotation; without it, that of `gpu:1` would match that of `gpu:10`.
+    return _entry(_BY_ANNOTATION, device, [f"={annotation}"])
+
+
+def _parts_of_names(names: Iterable[str], others: str) -> list[str]:
+    """Return texts of which each name contains one, and no other name any: the shortest that end a segment."""
+    found: dict[str, None] = {}
+    refused: set[str] = set()
+    for name in names:
+        for part in _beginnings(name):
+            if part in found:
+                break
+            if part not in refused and part not in others:
+                found[part] = None
+                break
+            refused.add(part)
+        else:
+            raise UsageError(
+                "names that are no part of another node's",
+                found=f"{name!r}, which is",
+                do="rename the nodes by hierexport rename or rename_nodes(), or place them by layer_ann",
+            )
+    return list(found)
+
+
+def _beginnings(name: str) -> Iterator[str]:
+    for position, character in enumerate(name):
+        if character == "/" and position:
+            yield name[: position + 1]
+    yield name
+
+
+def _check_writable(*texts: str) -> None:
+    for text in texts:
+        if not text or text != text.strip() or text.startswith("=") or _SYNTAX.intersection(text):
+            raise UsageError(
+                "names without ( ) , ; and without = or space at an end, which ONNX Runtime's setting cannot hold",
+                found=repr(text),
+                do="place the nodes by layer_ann, which needs no names",
+            )
+
+
+def _entry(option: str, device: str, rules: Sequence[str]) -> dict[str, str]:
+    value = f"{device}({','.join(rules)})"
+    size = len(value.encode())
+    if size > _LONGEST:
+        raise UsageError(
+            f"a setting of at most {_LONGEST:,} characters, ONNX Runtime's limit",
+            found=f"{size:,}",
+            do="name the nodes after their modules by hierexport rename, or place them by layer_ann",
+        )
+    return {option: value}
+
+
+def _annotate(node: Any, annotation: str) -> None:
+    import onnx
+
+    if not isinstance(node, onnx.NodeProto):
+        node.metadata_props[_ANNOTATION] = annotation
+        return
+    others = [(entry.key, entry.value) for entry in node.metadata_props if entry.key != _ANNOTATION]
+    del node.metadata_props[:]
+    for key, value in (*others, (_ANNOTATION, annotation)):
+        node.metadata_props.add(key=key, value=value)

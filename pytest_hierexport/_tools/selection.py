@@ -1,0 +1,203 @@
+"""Finds the nodes of modules, and writes their names as the tools that take node names want them.
+
+A selection takes every node that has an origin in one of the modules: a node that an optimizer made from operations of
+two modules belongs to both, and a promise such as "this module stays in float" must cover it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from pytest_hierexport._calls.attribution import Attribution, Origins
+from pytest_hierexport._calls.names import encode_operator
+from pytest_hierexport._calls.patterns import calls_below, matching_calls
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport._onnx import storage
+from pytest_hierexport._onnx.graph import subgraphs_proto, walk
+from pytest_hierexport._onnx.models import Model, as_proto
+from pytest_hierexport._onnx.proto_tags import TaggedProto
+from pytest_hierexport._tools.tagged_file import load_tagged
+
+__all__ = ["CONSUMERS", "ORIGINS", "Consumer", "OriginChoice", "Selection", "find_nodes", "select_nodes", "tagged"]
+
+OriginChoice: TypeAlias = Literal["any", "primary"]
+ORIGINS = ("any", "primary")
+Consumer: TypeAlias = Literal["names", "regex", "glob", "nodes_to_exclude", "node_block_list"]
+
+_RENAME = "name the nodes after their modules first: hierexport rename, or rename_nodes()"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The nodes of some modules, and what sets them apart."""
+
+    attribution: Attribution
+    calls: Mapping[str, Sequence[str]]
+    """The calls that each pattern names."""
+    nodes: Mapping[str, Any]
+    """The selected nodes by key, in file order; onnx_ir's or protobuf's."""
+    others: Sequence[Any]
+    """All other nodes."""
+    origins: OriginChoice = "any"
+
+    def names(self) -> list[str]:
+        """Return the names of the nodes, in file order.
+
+        Raises:
+            UsageError: A node has no name, or shares it with another.
+        """
+        counts = Counter(node.name for node in (*self.nodes.values(), *self.others))
+        for key, node in self.nodes.items():
+            if not node.name or counts[node.name] > 1:
+                found = f"{counts[node.name]} nodes named {node.name!r}" if node.name else f"none for {key!r}"
+                raise UsageError("a name of its own for every selected node", found=found, do=_RENAME)
+        return [node.name for node in self.nodes.values()]
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the selection as an object for JSON; see `schema/select.json`."""
+        return {
+            "patterns": {pattern: list(calls) for pattern, calls in self.calls.items()},
+            "origins": self.origins,
+            "nodes": [
+                {
+                    "key": key,
+                    "name": node.name,
+                    "operator": encode_operator(node.domain, node.op_type),
+                    "tag": self.attribution.tag(key),
+                    "origins": [[origin.call, origin.evidence.value] for origin in self.attribution.nodes[key]],
+                }
+                for key, node in self.nodes.items()
+            ],
+        }
+
+
+def select_nodes(
+    model: Model,
+    patterns: str | Sequence[str],
+    *,
+    attribution: Attribution | None = None,
+    origins: OriginChoice = "any",
+    consumer: Consumer = "names",
+) -> list[str]:
+    """Return the names of the nodes of some modules, in file order, in the form that a tool takes.
+
+    Args:
+        model: A tagged ONNX file, a `ModelProto` or an onnx_ir model.
+        patterns: Paths (`encoder.layer.0`), tags (`/Net/Layer.0`) or classes (`class:Layer`), with wildcards (`*`, `?`,
+            `[0-3]`, and `**` for any number of segments) and, for one call of several, its index (`@1`). A module
+            stands for all below it.
+        attribution: The origins of the nodes; None reads the tags in the model, or in the file's sidecar.
+        origins: `any` takes every node with an origin in the modules; `primary` only those whose first origin is.
+        consumer: `names`; `regex` or `glob` for tools that match names (escaped, and anchored: each matches one name);
+            `nodes_to_exclude` for ONNX Runtime's quantizers, which split some nodes before they look at names, so the
+            names of the parts are listed too; `node_block_list` for its float16 conversion.
+
+    Raises:
+        UsageError: A pattern matches no module or a module without nodes; a node has no name of its own.
+        TagError: The model has no tags.
+    """
+    _check("consumer", consumer, tuple(CONSUMERS))
+    selection = find_nodes(*tagged(model, attribution), patterns, origins)
+    return CONSUMERS[consumer](selection)
+
+
+def tagged(model: Model, attribution: Attribution | None) -> tuple[Any, Attribution]:
+    """Return a model in memory, and its attribution.
+
+    Raises:
+        TagError: The model has no tags.
+        UsageError: There is no such file, or it is not ONNX.
+    """
+    if isinstance(model, str | Path):
+        if attribution is not None:
+            return storage.load_proto(model), attribution
+        loaded = load_tagged(Path(model))
+        return loaded.proto, loaded.attribution
+    if attribution is not None:
+        return model, attribution
+    with as_proto(model) as (proto, _):
+        return model, storage.read_tagged(TaggedProto(proto), Path("the model"))
+
+
+def find_nodes(
+    model: Any, attribution: Attribution, patterns: str | Sequence[str], origins: OriginChoice = "any"
+) -> Selection:
+    """Find the nodes of the modules that the patterns name; see :func:`select_nodes`.
+
+    Raises:
+        UsageError: A pattern matches no module, or a module without nodes.
+    """
+    _check("origins", origins, ORIGINS)
+    wanted = [patterns] if isinstance(patterns, str) else patterns
+    if not wanted:
+        raise UsageError("a pattern for modules", found="none", do="name one, such as encoder.layer.0")
+    calls = {pattern: matching_calls(attribution.hierarchy, pattern) for pattern in wanted}
+    nodes = dict(walk(model))
+    chosen: set[str] = set()
+    for pattern, named in calls.items():
+        inside = calls_below(attribution.hierarchy, named)
+        found = {key for key in nodes if _is_inside(attribution.nodes.get(key, ()), inside, origins)}
+        if not found:
+            raise UsageError(
+                f"nodes of {pattern!r}",
+                found=f"none in {len(named)} calls: their work was folded or fused away, or they compute nothing",
+                do="leave the pattern out, or name a module above it"
+                + ("" if origins == "any" else ", or count any origin of a node, not only the primary"),
+            )
+        chosen |= found
+    return Selection(
+        attribution,
+        calls,
+        {key: node for key, node in nodes.items() if key in chosen},
+        [node for key, node in nodes.items() if key not in chosen],
+        origins,
+    )
+
+
+def _is_inside(origins: Origins, calls: set[str], choice: OriginChoice) -> bool:
+    counted = origins if choice == "any" else origins[:1]
+    return any(origin.call in calls for origin in counted)
+
+
+def _check(option: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise UsageError(f"{option} to be one of {', '.join(choices)}", found=repr(value), do="choose one of them")
+
+
+def _as_regex(selection: Selection) -> list[str]:
+    return [f"^{re.escape(name)}$" for name in selection.names()]
+
+
+def _as_glob(selection: Selection) -> list[str]:
+    return [re.sub(r"[*?[]", r"[\g<0>]", name) for name in selection.names()]
+
+
+def _with_parts(selection: Selection) -> list[str]:
+    """Return the names, and those of the nodes that ONNX Runtime's quantizers replace them by before they quantize."""
+    import onnx
+    import onnx_ir as ir
+    from onnxruntime.quantization.onnx_model import ONNXModel
+
+    names = selection.names()
+    protos = (ir.to_proto(node) if isinstance(node, ir.Node) else node for node in selection.nodes.values())
+    # A graph of the selected nodes alone: whatever the tool makes of it, it makes of them. Those that hold graphs are
+    # not split, and the nodes in their graphs are listed by themselves.
+    nodes = [node for node in protos if not any(subgraphs_proto(node))]
+    split = ONNXModel(onnx.helper.make_model(onnx.helper.make_graph(nodes, "selected", [], [])))
+    split.replace_gemm_with_matmul()
+    return list(dict.fromkeys([*names, *(node.name for node in split.nodes())]))
+
+
+CONSUMERS: Mapping[str, Callable[[Selection], list[str]]] = {
+    "names": Selection.names,
+    "regex": _as_regex,
+    "glob": _as_glob,
+    "nodes_to_exclude": _with_parts,
+    "node_block_list": Selection.names,
+}
+"""The forms of a list of names."""

@@ -1,0 +1,38 @@
+"""Runs `hierexport rename`: names the nodes of a tagged ONNX file after the modules that they come from."""
+
+from __future__ import annotations
+
+import argparse
+
+from pytest_hierexport.cli.command import Command
+from pytest_hierexport.cli.files import add_file, add_output, is_standard, load_file, write_file
+from pytest_hierexport.cli.output import print_line
+
+__all__ = ["COMMAND"]
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_file(parser)
+    add_output(parser)
+    parser.add_argument("--style", default="path", help="path or tag (default: %(default)s)")
+
+
+def _run(options: argparse.Namespace) -> None:
+    from pytest_hierexport._onnx.node_names import check_name_style, rename_nodes
+
+    check_name_style(options.style)
+    source = load_file(options.file)
+    rename_nodes(source.proto, source.attribution, options.style)
+    write_file(source.proto, source.attribution, source, options.output)
+    if not is_standard(options.output):
+        print_line(f"{options.output}: {len(source.attribution.nodes):,} nodes named by {options.style}")
+
+
+COMMAND = Command(
+    name="rename",
+    summary="name nodes after their modules",
+    description="Name the nodes of a tagged ONNX file after the modules that they come from. Nothing else changes.",
+    example="hierexport rename tower.onnx -o tower.named.onnx",
+    add_arguments=_add_arguments,
+    run=_run,
+)
