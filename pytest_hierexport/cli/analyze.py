@@ -6,16 +6,16 @@ import argparse
 import json
 import shutil
 import sys
-from pathlib import Path
 
 from pytest_hierexport.cli.command import Command
+from pytest_hierexport.cli.files import add_file, load_file
 from pytest_hierexport.cli.output import print_line
 
 __all__ = ["COMMAND"]
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", type=Path, help="a tagged ONNX file")
+    add_file(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--depth", type=_levels, metavar="N", help="show N levels of modules below the root")
 
@@ -31,7 +31,7 @@ def _run(options: argparse.Namespace) -> None:
     from pytest_hierexport._tools.analysis import analyze
     from pytest_hierexport._tools.analysis_text import as_dict, as_lines
 
-    analysis = analyze(options.file)
+    analysis = analyze(load_file(options.file))
     if options.json:
         print(json.dumps(as_dict(analysis, options.depth), indent=1))  # noqa: T201
         return

@@ -9,16 +9,22 @@ from typing import TYPE_CHECKING
 
 from pytest_hierexport._errors import ExportError, HierexportError, UsageError
 from pytest_hierexport._files.paths import exists, is_folder
+from pytest_hierexport._text import one_line
 
 if TYPE_CHECKING:
     import onnx
 
     from pytest_hierexport._calls.attribution import Attribution
+    from pytest_hierexport._onnx.codec import Tags
     from pytest_hierexport._tools.tagged_file import TaggedFile
 
 __all__ = ["add_file", "add_output", "check_output", "load_file", "write_file"]
 
 _STANDARD = Path("-")
+_TORCH = (
+    "tags from torch's metadata, unproven: where its optimizer merged nodes torch names one of their calls, and it "
+    "does not tell the runs of one module apart"
+)
 
 
 def add_file(parser: argparse.ArgumentParser, name: str = "file", help: str = "a tagged ONNX file") -> None:  # noqa: A002
@@ -34,7 +40,7 @@ def add_output(parser: argparse.ArgumentParser, help: str = "the ONNX file to wr
 
 
 def load_file(path: Path) -> TaggedFile:
-    """Load an ONNX file with its attribution.
+    """Load an ONNX file with its attribution; a note on stderr says where tags are torch's own, which are unproven.
 
     Raises:
         TagError: The file has no tags, or tags that cannot be parsed.
@@ -42,12 +48,16 @@ def load_file(path: Path) -> TaggedFile:
     """
     from pytest_hierexport._tools.tagged_file import load_tagged, parse_tagged
 
-    if path == _STANDARD:
-        return parse_tagged(sys.stdin.buffer.read(), "standard input")
-    return load_tagged(path)
+    standard = path == _STANDARD
+    loaded = parse_tagged(sys.stdin.buffer.read(), "standard input") if standard else load_tagged(path)
+    if loaded.tags_from == "torch":
+        print(f"hierexport: {one_line(str(path))}: {_TORCH}", file=sys.stderr)  # noqa: T201
+    return loaded
 
 
-def write_file(proto: onnx.ModelProto, attribution: Attribution, source: TaggedFile, path: Path) -> None:
+def write_file(
+    proto: onnx.ModelProto, attribution: Attribution, source: TaggedFile, path: Path, tags: Tags = "both"
+) -> None:
     """Write a changed model with tags in it, and its sidecar; external data goes along.
 
     Raises:
@@ -57,10 +67,10 @@ def write_file(proto: onnx.ModelProto, attribution: Attribution, source: TaggedF
     from pytest_hierexport._tools.tagged_file import save_tagged, to_bytes
 
     if path == _STANDARD:
-        sys.stdout.buffer.write(to_bytes(proto, attribution, source))
+        sys.stdout.buffer.write(to_bytes(proto, attribution, source, tags))
         return
     check_output(path)
-    save_tagged(proto, attribution, source, path)
+    save_tagged(proto, attribution, source, path, tags)
 
 
 def check_output(path: Path) -> None:
