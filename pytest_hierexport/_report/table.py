@@ -10,7 +10,7 @@ from pytest_hierexport._files.ownership import GENERATOR
 from pytest_hierexport._report.results import Model, Results, Status, remarks_of, warnings_of
 from pytest_hierexport._text import one_line, printable
 
-__all__ = ["as_lines", "as_markdown"]
+__all__ = ["as_lines", "as_markdown", "inline_code"]
 
 _WORDS = {
     Status.PASSED: "pass",
@@ -64,8 +64,8 @@ def as_markdown(results: Results) -> str:
             "</details>",
             "",
         ]
-    lines += [f"- 🔴 **{_inline(warning)}**" for warning in warnings_of(results)]
-    lines += [f"- {_inline(remark)}" for remark in remarks_of(results)]
+    lines += [f"- 🔴 **{inline_code(warning)}**" for warning in warnings_of(results)]
+    lines += [f"- {inline_code(remark)}" for remark in remarks_of(results)]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -86,10 +86,10 @@ def _row(results: Results, model: Model, words: dict[Status, str]) -> list[str]:
 
 def _cell(text: str) -> str:
     """Return text for a cell of a table, where a bar ends the cell even in code."""
-    return _inline(text).replace("|", "\\|")
+    return inline_code(text).replace("|", "\\|")
 
 
-def _inline(text: str) -> str:
+def inline_code(text: str) -> str:
     """Return Markdown that shows text literally: as code, unless it is plain words.
 
     Code holds no links, mentions, images or tags; a backslash would not stop an address from becoming a link.
@@ -103,7 +103,7 @@ def _inline(text: str) -> str:
 
 
 def _html(text: str) -> str:
-    """Return HTML that shows text literally, like :func:`_inline`."""
+    """Return HTML that shows text literally, like :func:`inline_code`."""
     shown = one_line(text)
     return shown if _PLAIN.fullmatch(shown) else f"<code>{html.escape(shown)}</code>"
 

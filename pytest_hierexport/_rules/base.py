@@ -48,6 +48,8 @@ class Rule:
     """Gives every violation; none where the promise holds."""
     cardinal: bool = False
     """Whether no selection of rules can leave it out."""
+    file_alone: bool = False
+    """Whether it looks at the file and its sidecar alone, and needs no model."""
 
     def violations(self, exported: ExportedCase) -> list[Violation]:
         """Return every place where an exported case breaks the rule.
@@ -98,6 +100,20 @@ class ExportedCase:
         self.exporter_source = None if exporter_source is None else Path(exporter_source)
         self._example = example
         self._exporter = exporter
+
+    @classmethod
+    def of_file(cls, path: Path, allow_derived: int = 0) -> ExportedCase:
+        """Return the case of a file without its model, for rules that need none."""
+        from pytest_hierexport._cases import Case
+
+        def no_model() -> object:
+            raise UsageError(
+                "a model to run or export again",
+                found=f"the file {path.name} alone",
+                do="assert it of what the fixture hierexport gives",
+            )
+
+        return cls(Case(path.stem, no_model, str(path), allow_derived=allow_derived), path)
 
     @property
     def example(self) -> Example:

@@ -91,4 +91,4 @@ def _class_of(hierarchy: Hierarchy, tag: str, segment: str) -> str | None:
     return f"{cls.__module__}.{cls.__qualname__}" if isinstance(cls, type) else None
 
 
-RULE = Rule("MUST-002", "no torch.nn class in a tag", _check, cardinal=True)
+RULE = Rule("MUST-002", "no torch.nn class in a tag", _check, cardinal=True, file_alone=True)

@@ -72,5 +72,9 @@ def _derived(exported: ExportedCase, attribution: Attribution) -> Iterator[Viola
 
 
 RULE = Rule(
-    "MUST-003", "universal: every node of every model has an origin, and none is derived", _check, cardinal=True
+    "MUST-003",
+    "universal: every node of every model has an origin, and none is derived",
+    _check,
+    cardinal=True,
+    file_alone=True,
 )

@@ -66,4 +66,4 @@ def _where(exported: ExportedCase, problem: str) -> str:
     return exported.path.name
 
 
-RULE = Rule("MUST-004", "the ONNX checker passes and ONNX Runtime loads the file", _check)
+RULE = Rule("MUST-004", "the ONNX checker passes and ONNX Runtime loads the file", _check, file_alone=True)

@@ -141,4 +141,4 @@ def _in_modules(beside: Sidecar) -> Iterator[Difference]:
             yield Difference(f"the module of call {name!r}", f"{call.cls} among the calls", f"{found} in the tree")
 
 
-RULE = Rule("MUST-009", "file and sidecar agree", _check)
+RULE = Rule("MUST-009", "file and sidecar agree", _check, file_alone=True)

@@ -67,4 +67,4 @@ def _known(exported: ExportedCase) -> Container[str]:
         return ()
 
 
-RULE = Rule("MUST-010", "nothing leaks", _check)
+RULE = Rule("MUST-010", "nothing leaks", _check, file_alone=True)

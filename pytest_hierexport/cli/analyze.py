@@ -8,7 +8,7 @@ import shutil
 import sys
 
 from pytest_hierexport.cli.command import Command
-from pytest_hierexport.cli.files import add_file, load_file
+from pytest_hierexport.cli.files import add_file, load_file, shown_name
 from pytest_hierexport.cli.output import print_line
 
 __all__ = ["COMMAND"]
@@ -37,7 +37,7 @@ def _run(options: argparse.Namespace) -> None:
         return
     # In a pipe or a file, names are printed whole, however long.
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    for line in as_lines(analysis, options.file.name, options.depth, width):
+    for line in as_lines(analysis, shown_name(options.file), options.depth, width):
         print_line(line)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_hierexport._onnx.codec import Tags
     from pytest_hierexport._tools.tagged_file import TaggedFile
 
-__all__ = ["add_file", "add_output", "check_output", "load_file", "write_file"]
+__all__ = ["add_file", "add_output", "as_path", "check_output", "is_standard", "load_file", "shown_name", "write_file"]
 
 _STANDARD = Path("-")
 _TORCH = (
@@ -39,6 +41,30 @@ def add_output(parser: argparse.ArgumentParser, help: str = "the ONNX file to wr
     )
 
 
+def is_standard(path: Path) -> bool:
+    """Whether a path stands for standard input or output."""
+    return path == _STANDARD
+
+
+def shown_name(path: Path) -> str:
+    """Return an input file as messages name it."""
+    return "standard input" if is_standard(path) else str(path)
+
+
+@contextmanager
+def as_path(path: Path) -> Iterator[Path]:
+    """Give the path of an input file; a temporary file takes standard input."""
+    if not is_standard(path):
+        yield path
+        return
+    from pytest_hierexport._files.temporary import temporary_folder
+
+    with temporary_folder() as folder:
+        copied = Path(folder) / "model.onnx"
+        copied.write_bytes(sys.stdin.buffer.read())
+        yield copied
+
+
 def load_file(path: Path) -> TaggedFile:
     """Load an ONNX file with its attribution; a note on stderr says where tags are torch's own, which are unproven.
 
@@ -48,10 +74,10 @@ def load_file(path: Path) -> TaggedFile:
     """
     from pytest_hierexport._tools.tagged_file import load_tagged, parse_tagged
 
-    standard = path == _STANDARD
+    standard = is_standard(path)
     loaded = parse_tagged(sys.stdin.buffer.read(), "standard input") if standard else load_tagged(path)
     if loaded.tags_from == "torch":
-        print(f"hierexport: {one_line(str(path))}: {_TORCH}", file=sys.stderr)  # noqa: T201
+        print(f"hierexport: {one_line(shown_name(path))}: {_TORCH}", file=sys.stderr)  # noqa: T201
     return loaded
 
 
@@ -66,7 +92,7 @@ def write_file(
     """
     from pytest_hierexport._tools.tagged_file import save_tagged, to_bytes
 
-    if path == _STANDARD:
+    if is_standard(path):
         sys.stdout.buffer.write(to_bytes(proto, attribution, source, tags))
         return
     check_output(path)
@@ -80,7 +106,7 @@ def check_output(path: Path) -> None:
         ExportError: There is no folder to write into.
         UsageError: Something else than an ONNX file has this path.
     """
-    if path == _STANDARD:
+    if is_standard(path):
         return
     if not is_folder(path.parent):
         raise ExportError(f"a folder to write {path.name} into", found=f"no {path.parent}", do="create the folder")
