@@ -22,8 +22,7 @@ from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._errors import TagError, UsageError
 from pytest_hierexport._onnx import storage
 from pytest_hierexport._tools import analysis
-from pytest_hierexport._tools.analysis import Analysis, ModuleFigures
-from pytest_hierexport._tools.analysis_text import as_dict, as_lines
+from pytest_hierexport._tools.analysis import Analysis, ModuleFigures, as_dict, as_lines
 from pytest_hierexport._tools.tagged_file import load_tagged
 
 LINEAR = "torch.nn.modules.linear.Linear"

@@ -17,7 +17,7 @@ from pytest_hierexport._tools.tagged_file import TaggedFile
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["Analysis", "ModuleFigures", "analyze"]
+__all__ = ["Analysis", "ModuleFigures", "analyze", "instances"]
 
 
 @dataclass(eq=False)
@@ -146,20 +146,20 @@ def _held(attribution: Attribution, initializers: Iterable[tuple[str, onnx.Tenso
 
 def _figures(attribution: Attribution, parameters: Iterable[tuple[str, int]]) -> ModuleFigures:
     hierarchy = attribution.hierarchy
-    instances = _instances(hierarchy)
+    of_call = instances(hierarchy)
     for origins in attribution.nodes.values():
         if origins:
-            instances[hierarchy.kept(origins[0].call)].nodes += 1
+            of_call[hierarchy.kept(origins[0].call)].nodes += 1
     for call, elements in parameters:
-        instances[hierarchy.kept(call)].parameters += elements
+        of_call[hierarchy.kept(call)].parameters += elements
     # A caller comes before its callees: from the last on, each sum is complete before it is added to another.
-    for figures in reversed(dict.fromkeys(instances.values())):
+    for figures in reversed(dict.fromkeys(of_call.values())):
         figures.all_nodes = figures.nodes + sum(child.all_nodes for child in figures.children)
         figures.all_parameters = figures.parameters + sum(child.all_parameters for child in figures.children)
-    return instances[None]
+    return of_call[None]
 
 
-def _instances(hierarchy: Hierarchy) -> dict[str | None, ModuleFigures]:
+def instances(hierarchy: Hierarchy) -> dict[str | None, ModuleFigures]:
     """Return the instance of each kept call, and the root for no call.
 
     The calls by one caller under one segment are those of one instance.
