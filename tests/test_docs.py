@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from pytest_hierexport import assertions, export
 from pytest_hierexport._cases import select
 from pytest_hierexport._onnx.graph import operators
 from pytest_hierexport._snapshot import text
+from pytest_hierexport.cli import main
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -22,6 +24,30 @@ PAGE_IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 CITATION = re.compile(r"((?:_[a-z]+|pytest_hierexport|tests|musts|benchmarks)/[\w/]+\.(?:py|json))(?:::([\w.]+))?")
 # Files that the page tells the reader to write.
 TO_WRITE = {"_rules/must_011.py", "musts/test_must_011.py"}
+
+TOWER = """
+import torch
+
+class Layer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = torch.nn.Linear(3, 3)
+    def forward(self, x):
+        return self.fc(x).relu()
+
+class Tower(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList([Layer(), Layer()])
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+def build():
+    torch.manual_seed(0)
+    return Tower(), (torch.randn(2, 3),)
+"""
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -128,3 +154,23 @@ def test_the_example_of_the_architecture_gives_what_is_shown() -> None:
     assert text(exported.attribution, operators(exported.model)) == snapshot
     origins = [(origin.call, origin.evidence.value) for origin in exported.attribution.nodes["where"]]
     assert origins == [("layers.0", "traced"), ("layers.1", "merged")]
+
+
+def test_every_command_on_files_that_is_shown_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_model.py").write_text(TOWER)
+    export_tower = ["export", "my_model.py::build", "-o"]
+    assert main([*export_tower, "tower.onnx"]) == 0
+    assert main([*export_tower, "tower.next.onnx", "--opset", "19"]) == 0
+    capsys.readouterr()
+    shown = [line for block in blocks("command-line.md", "console") for line in block.splitlines()]
+    commands = [
+        shlex.split(line.removeprefix("$ hierexport"), comments=True) for line in shown if "hierexport " in line
+    ]
+    run = [words for words in commands if words[0] in {"analyze", "validate", "diff", "strip"}]
+    assert len(run) > 10
+    for words in run:
+        assert main(words) == (1 if words[0] == "diff" else 0), words
+        assert capsys.readouterr().out

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import Sequence
 
 from pytest_hierexport._files.ownership import GENERATOR
 from pytest_hierexport._report.results import Model, Results, Status, remarks_of, warnings_of
-from pytest_hierexport._text import one_line, printable
+from pytest_hierexport._text import PLAIN, inline_code, one_line, printable
 
-__all__ = ["as_lines", "as_markdown", "inline_code"]
+__all__ = ["as_lines", "as_markdown"]
 
 _WORDS = {
     Status.PASSED: "pass",
@@ -26,8 +25,6 @@ _SIGNS = {
     Status.SKIPPED: "skipped",
     Status.NOT_RUN: "not run",
 }
-# Words, each with the punctuation of prose after it: none of it is syntax in Markdown or on GitHub.
-_PLAIN = re.compile(r"(?:\(?[^\W_]+(?:[-_'][^\W_]+)*[),;:.]*(?: |$))+")
 
 
 def as_lines(results: Results) -> list[str]:
@@ -89,23 +86,10 @@ def _cell(text: str) -> str:
     return inline_code(text).replace("|", "\\|")
 
 
-def inline_code(text: str) -> str:
-    """Return Markdown that shows text literally: as code, unless it is plain words.
-
-    Code holds no links, mentions, images or tags; a backslash would not stop an address from becoming a link.
-    """
-    shown = one_line(text)
-    if _PLAIN.fullmatch(shown):
-        return shown
-    ticks = "`" * (1 + max((len(run) for run in re.findall("`+", shown)), default=0))
-    padding = " " if shown.startswith(("`", " ")) or shown.endswith(("`", " ")) else ""
-    return f"{ticks}{padding}{shown}{padding}{ticks}"
-
-
 def _html(text: str) -> str:
     """Return HTML that shows text literally, like :func:`inline_code`."""
     shown = one_line(text)
-    return shown if _PLAIN.fullmatch(shown) else f"<code>{html.escape(shown)}</code>"
+    return shown if PLAIN.fullmatch(shown) else f"<code>{html.escape(shown)}</code>"
 
 
 def _fenced(text: str) -> list[str]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pytest_hierexport._report.table import inline_code
 from pytest_hierexport._snapshot.diff import changed_counts
+from pytest_hierexport._text import inline_code
 from pytest_hierexport._tools.comparing.comparison import Comparison
 from pytest_hierexport._tools.comparing.modules import Instance
 
