@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["CONTROLS", "one_line", "printable"]
+__all__ = ["CONTROLS", "PLAIN", "inline_code", "one_line", "printable"]
 
 # The C0 and C1 controls; line separators and direction marks; invisible characters except the joiners that scripts
 # need; lone surrogates, which UTF-8 cannot encode. Ranges, because `str.isprintable` changes with Python's Unicode
@@ -15,6 +15,8 @@ CONTROLS = (
 )
 """The characters that a terminal obeys or hides, as a set in a regular expression."""
 _CONTROL = re.compile(f"[{CONTROLS}]")
+PLAIN = re.compile(r"(?:\(?[^\W_]+(?:[-_'][^\W_]+)*[),;:.]*(?: |$))+")
+"""Words, each with the punctuation of prose after it: none of it is syntax in Markdown or on GitHub."""
 
 
 def one_line(text: str) -> str:
@@ -25,6 +27,19 @@ def one_line(text: str) -> str:
 def printable(text: str) -> str:
     """Return text of several lines, each as :func:`one_line` returns it."""
     return "\n".join(one_line(line) for line in text.split("\n"))
+
+
+def inline_code(text: str) -> str:
+    """Return Markdown that shows text literally: as code, unless it is plain words.
+
+    Code holds no links, mentions, images or tags; a backslash would not stop an address from becoming a link.
+    """
+    shown = one_line(text)
+    if PLAIN.fullmatch(shown):
+        return shown
+    ticks = "`" * (1 + max((len(run) for run in re.findall("`+", shown)), default=0))
+    padding = " " if shown.startswith(("`", " ")) or shown.endswith(("`", " ")) else ""
+    return f"{ticks}{padding}{shown}{padding}{ticks}"
 
 
 def _escape_character(match: re.Match[str]) -> str:

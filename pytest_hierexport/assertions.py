@@ -10,7 +10,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_hierexport._errors import NoVerdictError, UsageError
+from pytest_hierexport._errors import NoVerdictError
 from pytest_hierexport._rules.messages import broken
 from pytest_hierexport._text import printable
 
@@ -48,8 +48,9 @@ def assert_rule(exported: ExportedCase | str | Path, rule: str) -> None:
     """
     __tracebackhide__ = True
     from pytest_hierexport._rules import registry
+    from pytest_hierexport._rules.base import ExportedCase
 
-    case = _of_file(Path(exported)) if isinstance(exported, (str, Path)) else exported
+    case = ExportedCase.of_file(Path(exported)) if isinstance(exported, (str, Path)) else exported
     found = next(known for known in registry.rules([rule]) if known.id == rule)
     try:
         violations = found.violations(case)
@@ -118,17 +119,3 @@ def assert_nothing_leaks(exported: ExportedCase | str | Path) -> None:
     """Assert MUST-010: no path, user or host of this machine stands in the file or its sidecar."""
     __tracebackhide__ = True
     assert_rule(exported, "MUST-010")
-
-
-def _of_file(path: Path) -> ExportedCase:
-    from pytest_hierexport._cases import Case
-    from pytest_hierexport._rules.base import ExportedCase
-
-    def no_model() -> object:
-        raise UsageError(
-            "a model to run or export again",
-            found=f"the file {path.name} alone",
-            do="assert it of what the fixture hierexport gives",
-        )
-
-    return ExportedCase(Case(path.stem, no_model, str(path)), path)

@@ -21,10 +21,15 @@ from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, 
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._errors import TagError, UsageError
 from pytest_hierexport._onnx import storage
-from pytest_hierexport._tools.analysis import ModuleFigures, analyze
-from pytest_hierexport._tools.analysis_text import as_dict, as_lines
+from pytest_hierexport._tools import analysis
+from pytest_hierexport._tools.analysis import Analysis, ModuleFigures, as_dict, as_lines
+from pytest_hierexport._tools.tagged_file import load_tagged
 
 LINEAR = "torch.nn.modules.linear.Linear"
+
+
+def analyze(path: Path) -> Analysis:
+    return analysis.analyze(load_tagged(path))
 
 
 def origins(*names: str, evidence: Evidence = Evidence.TRACED) -> Origins:
@@ -159,8 +164,7 @@ class TestHostileFiles:
     def test_nested_calls_take_memory_per_call(self, tmp_path: Path) -> None:
         write(tmp_path / "m.onnx", nested(5_000), {"x0": origins("call9")}, {})
         tracemalloc.start()
-        analysis = analyze(tmp_path / "m.onnx")
-        lines = sum(1 for _ in as_lines(analysis, "m.onnx"))
+        lines = sum(1 for _ in as_lines(analyze(tmp_path / "m.onnx"), "m.onnx"))
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert lines > 5_000
@@ -174,10 +178,10 @@ class TestHostileFiles:
 
     def test_json_too_deep_for_parsers_is_refused_without_a_depth(self, tmp_path: Path) -> None:
         write(tmp_path / "m.onnx", nested(1_200), {"x0": origins("")}, {})
-        analysis = analyze(tmp_path / "m.onnx")
+        found = analyze(tmp_path / "m.onnx")
         with pytest.raises(UsageError, match="1,200 levels"):
-            as_dict(analysis)
-        document = json.loads(json.dumps(as_dict(analysis, 200), indent=1))
+            as_dict(found)
+        document = json.loads(json.dumps(as_dict(found, 200), indent=1))
         modules = document["modules"]
         for _ in range(200):
             (modules,) = modules["children"]

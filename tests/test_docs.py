@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,30 @@ PAGE_IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 CITATION = re.compile(r"((?:_[a-z]+|pytest_hierexport|tests|musts|benchmarks)/[\w/]+\.(?:py|json))(?:::([\w.]+))?")
 # Files that the page tells the reader to write.
 TO_WRITE = {"_rules/must_011.py", "musts/test_must_011.py"}
+
+TOWER = """
+import torch
+
+class Layer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = torch.nn.Linear(3, 3)
+    def forward(self, x):
+        return self.fc(x).relu()
+
+class Tower(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList([Layer(), Layer()])
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+def build():
+    torch.manual_seed(0)
+    return Tower(), (torch.randn(2, 3),)
+"""
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -153,3 +178,23 @@ def test_how_to_quantize_gives_what_it_shows(
         assert set(counted) <= {*names["operators"]("bert.onnx", read("bert.onnx"), module), "MatMul", "Add"}
     assert main(["select", "bert.onnx", *names["FLOAT"], "--format", "nodes_to_exclude"]) == 0
     assert json.loads(capsys.readouterr().out) == names["excluded"]
+
+
+def test_every_command_on_files_that_is_shown_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_model.py").write_text(TOWER)
+    export_tower = ["export", "my_model.py::build", "-o"]
+    assert main([*export_tower, "tower.onnx"]) == 0
+    assert main([*export_tower, "tower.next.onnx", "--opset", "19"]) == 0
+    capsys.readouterr()
+    shown = [line for block in blocks("command-line.md", "console") for line in block.splitlines()]
+    commands = [
+        shlex.split(line.removeprefix("$ hierexport"), comments=True) for line in shown if "hierexport " in line
+    ]
+    run = [words for words in commands if words[0] in {"analyze", "validate", "diff", "strip"}]
+    assert len(run) > 10
+    for words in run:
+        assert main(words) == (1 if words[0] == "diff" else 0), words
+        assert capsys.readouterr().out

@@ -148,7 +148,7 @@ def test_every_call_is_proven(cls: Any) -> None:
     assert proof.unproven == {}
     assert kinds(proof) == {"proven"}
     assert proof.share == 1
-    assert proof.contaminated == ()
+    assert proof.contaminated == {}
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -392,7 +392,7 @@ def test_share_counts_proven_unproven_and_ambiguous_alone() -> None:
         verdicts: Mapping[str, VerdictKind] = {
             f"{kind}{i}": VerdictKind[kind] for kind, n in counts.items() for i in range(n)
         }
-        return Proof({name: Verdict(kind) for name, kind in verdicts.items()}, ()).share
+        return Proof({name: Verdict(kind) for name, kind in verdicts.items()}, {}).share
 
     assert share(PROVEN=3, UNPROVEN=1, FOLDED=4) == 0.75
     assert share(PROVEN=3, AMBIGUOUS=1, DISSOLVED=9, PASS_THROUGH=2) == 0.75

@@ -61,7 +61,7 @@ def exported(model: nn.Module, *args: Any, opset: int = 17, **kwargs: Any) -> Ex
     args = args or (() if kwargs else (X,))
     result = export(model.eval(), args, kwargs, exporter="torchscript", opset=opset)
     proof = prove(Example(model, args, kwargs), result.model, result.attribution)
-    assert (proof.unproven, proof.contaminated) == ({}, ())
+    assert (proof.unproven, proof.contaminated) == ({}, {})
     coverage = result.attribution.coverage()
     assert (coverage["derived"], coverage["untagged"]) == (0, 0)
     return result

@@ -146,6 +146,14 @@ class CallTree(Mapping[str, Call]):
                 children[call.parent].append(name)
         return {name: tuple(made) for name, made in children.items()}
 
+    @cached_property
+    def height(self) -> int:
+        """The number of levels of calls below the root."""
+        levels: dict[str, int] = {}
+        for name, call in self._calls.items():
+            levels[name] = 0 if call.parent is None else levels[call.parent] + 1
+        return max(levels.values(), default=0)
+
     def lineage(self, name: str) -> Iterator[str]:
         """Yield the call itself, the call that made it, and so on up to the root."""
         at: str | None = name

@@ -24,6 +24,7 @@ FORMAT_VERSION = 1
 FORMAT = "hierexport.format"
 CALLS = "hierexport.calls"
 KEEP = "hierexport.keep"
+SOURCE = "hierexport.source"
 INITIALIZERS = "hierexport.initializers"
 TAG = "hierexport.tag"
 ORIGINS = "hierexport.origins"

@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped] 
 from pytest_hierexport._calls.attribution import Attribution, Origins
 from pytest_hierexport._errors import TagError, UsageError
 from pytest_hierexport._onnx import codec
+from pytest_hierexport._onnx.external import check_locations
 from pytest_hierexport._onnx.graph import Inventory, inventory_proto, may_hold_subgraphs
 from pytest_hierexport._onnx.json_text import refusing_deep_json
 
@@ -45,7 +46,7 @@ class TaggedProto:
         """Parse the content of an ONNX file.
 
         Raises:
-            UsageError: It is not ONNX.
+            UsageError: It is not ONNX, or its external data is outside its folder.
         """
         proto = onnx.ModelProto()
         try:
@@ -55,6 +56,7 @@ class TaggedProto:
         if not proto.ir_version or not proto.HasField("graph"):
             # Protobuf parses many short files of other formats as an empty message.
             raise _not_onnx(where, "a message without an IR version or a graph")
+        check_locations(proto, content)
         return cls(proto, subgraphs=may_hold_subgraphs(content))
 
     @cached_property

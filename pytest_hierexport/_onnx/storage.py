@@ -31,6 +31,7 @@ __all__ = [
     "check_tags",
     "load_proto",
     "read",
+    "read_in_file",
     "read_sidecar",
     "read_tagged",
     "rewrite",
@@ -150,10 +151,9 @@ def read(path: str | Path, source: str = "auto") -> Attribution:
 
 def read_tagged(tagged: TaggedProto, path: Path, source: str = "auto") -> Attribution:
     """Read the attribution of a loaded file, as :func:`read` does."""
-    for place in _IN_FILE if source == "auto" else (source,):
-        attribution = tagged.read(place) if place in _IN_FILE else None
-        if attribution is not None:
-            return attribution
+    in_file = read_in_file(tagged, _IN_FILE if source == "auto" else (source,))
+    if in_file is not None:
+        return in_file
     if source == "sidecar" or (source == "auto" and exists(sidecar_path(path))):
         return read_sidecar(path).attribution
     raise TagError(
@@ -161,6 +161,16 @@ def read_tagged(tagged: TaggedProto, path: Path, source: str = "auto") -> Attrib
         found=f"none in {path}",
         do="export it with tags='both', or keep the sidecar beside the file",
     )
+
+
+def read_in_file(tagged: TaggedProto, places: Sequence[str] = _IN_FILE) -> Attribution | None:
+    """Read the attribution in a loaded file itself; None where it has no tags.
+
+    Raises:
+        TagError: The tags are of an unknown format, or broken.
+    """
+    found = (tagged.read(place) for place in places if place in _IN_FILE)
+    return next((attribution for attribution in found if attribution is not None), None)
 
 
 def load_proto(path: str | Path) -> onnx.ModelProto:

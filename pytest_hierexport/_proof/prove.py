@@ -41,8 +41,8 @@ class Proof:
 
     verdicts: Mapping[str, Verdict]
     """By call name, in the order in which the calls ended."""
-    contaminated: tuple[str, ...]
-    """The keys of nodes tagged with another call than those whose output they compute."""
+    contaminated: Mapping[str, tuple[str, ...]]
+    """The keys of nodes tagged with another call than those whose output they compute, each with these calls."""
 
     def counts(self) -> dict[str, int]:
         """Count the calls by verdict, every kind among them."""
@@ -141,4 +141,4 @@ class _Case:
         candidates = find_candidates(self.graph, self.proto, self.feeds, values, self.folder)
         runs = BothRuns(self.graph, calls, values, candidates)
         verdicts = ((call, judge(runs, call)) for call in calls)
-        return Proof({call: found for call, found in verdicts if found is not None}, tuple(contaminated(runs)))
+        return Proof({call: found for call, found in verdicts if found is not None}, contaminated(runs))

@@ -167,15 +167,20 @@ class _Call:
         return Verdict(VerdictKind.UNPROVEN, reason, value, tag)
 
 
-def contaminated(runs: BothRuns) -> list[str]:
-    """Return the keys of nodes that produce a value which calls return, where no producer of it belongs to such a call.
+def contaminated(runs: BothRuns) -> dict[str, tuple[str, ...]]:
+    """Return the nodes that produce a value which calls return, where no producer of it belongs to such a call.
 
-    Constant-valued tensors and values that depend on no input's elements are left out: any call may compute them.
+    Each node's key comes with these calls. Constant-valued tensors and values that depend on no input's elements are
+    left out: any call may compute them.
     """
     returned = [(node, list(_returned_by_calls(runs, node))) for node in runs.graph.nodes]
     pairs = ((node, number) for node, numbers in returned for number in numbers)
     proper = {number for node, number in pairs if not node.calls.isdisjoint(runs.givers[number])}
-    return list(dict.fromkeys(node.key for node, numbers in returned if not proper.issuperset(numbers)))
+    found: dict[str, dict[str, None]] = {}
+    for node, numbers in returned:
+        for call in (call for number in numbers if number not in proper for call in runs.givers[number]):
+            found.setdefault(node.key, {})[call] = None
+    return {key: tuple(calls) for key, calls in found.items()}
 
 
 def _returned_by_calls(runs: BothRuns, node: Node) -> Iterator[int]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import Sequence
 
 from pytest_hierexport._files.ownership import GENERATOR
 from pytest_hierexport._report.results import Model, Results, Status, remarks_of, warnings_of
-from pytest_hierexport._text import one_line, printable
+from pytest_hierexport._text import PLAIN, inline_code, one_line, printable
 
 __all__ = ["as_lines", "as_markdown"]
 
@@ -28,8 +27,6 @@ _SIGNS = {
     Status.NOT_RUN: "not run",
     Status.INAPPLICABLE: "",
 }
-# Words, each with the punctuation of prose after it: none of it is syntax in Markdown or on GitHub.
-_PLAIN = re.compile(r"(?:\(?[^\W_]+(?:[-_'][^\W_]+)*[),;:.]*(?: |$))+")
 
 
 def as_lines(results: Results) -> list[str]:
@@ -66,8 +63,8 @@ def as_markdown(results: Results) -> str:
             "</details>",
             "",
         ]
-    lines += [f"- 🔴 **{_inline(warning)}**" for warning in warnings_of(results)]
-    lines += [f"- {_inline(remark)}" for remark in remarks_of(results)]
+    lines += [f"- 🔴 **{inline_code(warning)}**" for warning in warnings_of(results)]
+    lines += [f"- {inline_code(remark)}" for remark in remarks_of(results)]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -88,26 +85,13 @@ def _row(results: Results, model: Model, words: dict[Status, str]) -> list[str]:
 
 def _cell(text: str) -> str:
     """Return text for a cell of a table, where a bar ends the cell even in code."""
-    return _inline(text).replace("|", "\\|")
-
-
-def _inline(text: str) -> str:
-    """Return Markdown that shows text literally: as code, unless it is plain words.
-
-    Code holds no links, mentions, images or tags; a backslash would not stop an address from becoming a link.
-    """
-    shown = one_line(text)
-    if _PLAIN.fullmatch(shown):
-        return shown
-    ticks = "`" * (1 + max((len(run) for run in re.findall("`+", shown)), default=0))
-    padding = " " if shown.startswith(("`", " ")) or shown.endswith(("`", " ")) else ""
-    return f"{ticks}{padding}{shown}{padding}{ticks}"
+    return inline_code(text).replace("|", "\\|")
 
 
 def _html(text: str) -> str:
-    """Return HTML that shows text literally, like :func:`_inline`."""
+    """Return HTML that shows text literally, like :func:`inline_code`."""
     shown = one_line(text)
-    return shown if _PLAIN.fullmatch(shown) else f"<code>{html.escape(shown)}</code>"
+    return shown if PLAIN.fullmatch(shown) else f"<code>{html.escape(shown)}</code>"
 
 
 def _fenced(text: str) -> list[str]:

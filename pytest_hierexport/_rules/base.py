@@ -110,6 +110,20 @@ class ExportedCase:
         self._example = example
         self._exporter = exporter
 
+    @classmethod
+    def of_file(cls, path: Path, allow_derived: int = 0) -> ExportedCase:
+        """Return the case of a file without its model, for rules that need none."""
+        from pytest_hierexport._cases import Case
+
+        def no_model() -> object:
+            raise UsageError(
+                "a model to run or export again",
+                found=f"the file {path.name} alone",
+                do="assert it of what the fixture hierexport gives",
+            )
+
+        return cls(Case(path.stem, no_model, str(path), allow_derived=allow_derived), path)
+
     @property
     def example(self) -> Example:
         """The model and its inputs, built once.

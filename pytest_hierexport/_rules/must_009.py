@@ -119,7 +119,7 @@ def _texts(message: Any, shared: set[str]) -> dict[str, list[str]]:
     """Return the texts of a message that are ours, by key: a damaged file may repeat one."""
     texts: dict[str, list[str]] = defaultdict(list)
     for entry in message.metadata_props:
-        if entry.key.startswith("hierexport.") or entry.key in shared:
+        if (entry.key.startswith("hierexport.") and entry.key != codec.SOURCE) or entry.key in shared:
             texts[entry.key].append(entry.value)
     if doc_string := getattr(message, "doc_string", ""):
         texts["doc_string"] = [doc_string]

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-__all__ = ["diff", "members"]
+__all__ = ["changed_counts", "diff", "members"]
 
 _LINE = re.compile(r"(?P<tag>.*?)(?: ×(?P<times>\d+))?(?:: (?P<operators>\S+ \d{1,18}(?:, \S+ \d{1,18})*))?")
 _RUN = re.compile(r"(@?)\{(\d{1,18})\.\.(\d{1,18})\}")
@@ -101,7 +101,7 @@ def _changes(before: Mapping[str, _Module], after: Mapping[str, _Module]) -> Ite
         elif new is None and old is not None:
             yield f"- {old.text}"
         elif old is not None and new is not None and old.operators != new.operators:
-            yield f"~ {tag}: {_counts(old.operators, new.operators)}"
+            yield f"~ {tag}: {changed_counts(old.operators, new.operators)}"
 
 
 def _in_order(before: Mapping[str, _Module], after: Mapping[str, _Module]) -> list[str]:
@@ -111,7 +111,8 @@ def _in_order(before: Mapping[str, _Module], after: Mapping[str, _Module]) -> li
     return list(dict.fromkeys(tag for _, i1, i2, j1, j2 in blocks for tag in (*left[i1:i2], *right[j1:j2])))
 
 
-def _counts(old: Mapping[str, int], new: Mapping[str, int]) -> str:
+def changed_counts(old: Mapping[str, int], new: Mapping[str, int]) -> str:
+    """Return the operators whose number changed: `Add 2 → 3, Relu 0 → 1`."""
     pairs = ((operator, old.get(operator, 0), new.get(operator, 0)) for operator in sorted({*old, *new}))
     return ", ".join(f"{operator} {before} → {after}" for operator, before, after in pairs if before != after)
 

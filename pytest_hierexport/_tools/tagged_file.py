@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pytest_hierexport._calls.attribution import Attribution
-from pytest_hierexport._calls.hierarchy import Module
+from pytest_hierexport._calls.hierarchy import Hierarchy, Module
 from pytest_hierexport._errors import TagError, UsageError
 from pytest_hierexport._files.paths import exists
-from pytest_hierexport._onnx import storage
+from pytest_hierexport._onnx import codec, storage
 from pytest_hierexport._onnx.proto_tags import TaggedProto
 from pytest_hierexport._onnx.saving import save_model, save_proto
-from pytest_hierexport._onnx.sidecar import compose
+from pytest_hierexport._onnx.sidecar import Sidecar, compose
+from pytest_hierexport._onnx.torch_scopes import read_scopes
 
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = ["TaggedFile", "load_tagged", "parse_tagged", "save_tagged", "to_bytes"]
+__all__ = ["TORCH_METADATA", "Source", "TaggedFile", "load_tagged", "parse_tagged", "save_tagged", "to_bytes"]
+
+Source = Literal["file", "sidecar", "torch"]
+"""Where the tags of a file were read: in it, in its sidecar, or in the scopes that torch writes, which are unproven."""
+TORCH_METADATA = "torch's metadata, unproven"
+"""Stands in place of the exporter where the tags came from torch's scopes."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,9 @@ class TaggedFile:
     """The module tree, where a sidecar fits the file."""
     exporter: str = ""
     """The capture that made the file; empty without a sidecar."""
+    tags_from: Source = "file"
+    sidecar: str = "missing"
+    """`fits`, `missing`, or the reason why it is not used."""
 
     def to_ir(self) -> ir.Model:
         """Return a copy as an onnx_ir model, which reads external data when a tensor is."""
@@ -41,35 +50,60 @@ class TaggedFile:
 
 
 def load_tagged(path: Path) -> TaggedFile:
-    """Load an ONNX file with the attribution in it, or in its sidecar.
+    """Load an ONNX file with the attribution in it, in its sidecar, or else in torch's metadata.
 
     Raises:
         TagError: The file has no tags, or tags that cannot be parsed.
-        UsageError: There is no such file, or it is not ONNX.
+        UsageError: There is no such file, it is not ONNX, or its external data is outside its folder.
     """
-    tagged = TaggedProto.load(path)
-    attribution = storage.read_tagged(tagged, path)
-    try:
-        known = storage.read_sidecar(path) if exists(storage.sidecar_path(path)) else None
-    except TagError:
-        known = None
-    if known is None:
-        return TaggedFile(tagged.proto, attribution, path)
-    return TaggedFile(tagged.proto, attribution, path, known.modules, known.exporter)
+    return _tagged_file(TaggedProto.load(path), str(path), path)
 
 
 def parse_tagged(content: bytes, where: str) -> TaggedFile:
-    """Parse a model with tags in it.
+    """Parse a model with tags in it; there is no sidecar.
 
     Raises:
         TagError: The model has no tags, or tags that cannot be parsed.
         UsageError: The bytes are not ONNX.
     """
-    tagged = TaggedProto.parse(content, where)
-    return TaggedFile(tagged.proto, storage.read_tagged(tagged, Path(where)), None)
+    return _tagged_file(TaggedProto.parse(content, where), where, None)
 
 
-def save_tagged(proto: onnx.ModelProto, attribution: Attribution, source: TaggedFile, path: Path) -> None:
+def _tagged_file(tagged: TaggedProto, where: str, path: Path | None) -> TaggedFile:
+    beside, problem = _sidecar(path)
+    found = TaggedFile(tagged.proto, Attribution(Hierarchy(())), path, sidecar="fits" if beside else problem)
+    if beside is not None:
+        found = replace(found, modules=beside.modules, exporter=beside.exporter)
+    in_file = storage.read_in_file(tagged)
+    if in_file is not None:
+        from_torch = any(entry.key == codec.SOURCE for entry in tagged.proto.metadata_props)
+        return replace(found, attribution=in_file, tags_from="torch" if from_torch else "file")
+    if beside is not None:
+        from_torch = beside.exporter == TORCH_METADATA
+        return replace(found, attribution=beside.attribution, tags_from="torch" if from_torch else "sidecar")
+    scopes = read_scopes(tagged)
+    if scopes is not None:
+        return replace(found, attribution=scopes, exporter=TORCH_METADATA, tags_from="torch")
+    raise TagError(
+        "an ONNX model with tags, a sidecar, or the scopes that torch.onnx.export(dynamo=True) writes",
+        found=f"none in {where}" if problem == "missing" else f"none in {where}; sidecar {problem}",
+        do="export it with this package, keep the sidecar beside the file, or carry the tags of the file it is made of",
+    )
+
+
+def _sidecar(path: Path | None) -> tuple[Sidecar | None, str]:
+    """Return the sidecar that fits a file; where there is none, the reason."""
+    if path is None or not exists(storage.sidecar_path(path)):
+        return None, "missing"
+    try:
+        return storage.read_sidecar(path), ""
+    except TagError as error:
+        return None, f"not used: {error.found}"
+
+
+def save_tagged(
+    proto: onnx.ModelProto, attribution: Attribution, source: TaggedFile, path: Path, tags: storage.Tags = "both"
+) -> None:
     """Write a model that was made of a file, with tags and a sidecar; the message gets the tags too.
 
     External data in the folder of the source stays in its files when the target is in that folder; else it is copied
@@ -78,7 +112,7 @@ def save_tagged(proto: onnx.ModelProto, attribution: Attribution, source: Tagged
     Raises:
         ExportError: A file cannot be written.
     """
-    storage.attach_proto(proto, attribution)
+    _attach(proto, attribution, source, tags)
 
     def beside(written: onnx.ModelProto, sha256: str) -> storage.Sidecar:
         return compose(written, sha256, attribution, source.modules, source.exporter)
@@ -89,7 +123,9 @@ def save_tagged(proto: onnx.ModelProto, attribution: Attribution, source: Tagged
         save_proto(proto, path, beside)
 
 
-def to_bytes(proto: onnx.ModelProto, attribution: Attribution, source: TaggedFile) -> bytes:
+def to_bytes(
+    proto: onnx.ModelProto, attribution: Attribution, source: TaggedFile, tags: storage.Tags = "both"
+) -> bytes:
     """Return a model with tags as bytes, with all its data; the message gets the tags too.
 
     Raises:
@@ -101,8 +137,15 @@ def to_bytes(proto: onnx.ModelProto, attribution: Attribution, source: TaggedFil
             found=f"external data beside {source.path or 'the model'}",
             do="give a file with -o",
         )
-    storage.attach_proto(proto, attribution)
+    _attach(proto, attribution, source, tags)
     return bytes(proto.SerializeToString(deterministic=True))
+
+
+def _attach(proto: onnx.ModelProto, attribution: Attribution, source: TaggedFile, tags: storage.Tags) -> None:
+    """Write tags into a message, which says so where they came from torch."""
+    storage.attach_proto(proto, attribution, tags)
+    if source.tags_from == "torch" and tags != "none":
+        proto.metadata_props.add(key=codec.SOURCE, value="torch")
 
 
 def _to_ir(proto: onnx.ModelProto, path: Path | None) -> ir.Model:

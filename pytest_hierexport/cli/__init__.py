@@ -6,12 +6,13 @@ import argparse
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import metadata
+from pathlib import Path
 from typing import NoReturn
 
 from pytest_hierexport._errors import CollectError, HierexportError, UsageError
-from pytest_hierexport.cli.command import Command
+from pytest_hierexport.cli.command import USAGE, Command
 
 __all__ = ["main"]
 
@@ -23,11 +24,15 @@ _COMMANDS = (
     "merge",
     "compare",
     "profile",
+    "validate",
+    "diff",
+    "strip",
 )
 """The files of this folder with a command, in the order of the help."""
 
+_SHELLS = ("bash", "zsh")
+
 _FAILED = 1
-_USAGE = 4
 _INTERRUPTED = 130
 
 
@@ -37,21 +42,46 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: The arguments after the program's name; None takes the process's.
     """
-    failed = _FAILED
+    given = sys.argv[1:] if argv is None else argv
+    commands = _commands()
+    command = commands.get(given[0]) if given else None
+    failed, usage = (command.failed, command.wrong_usage) if command else (_FAILED, USAGE)
     try:
-        options = _parser().parse_args(argv)
-        command: Command = options.command
-        failed = command.failed
-        return command.run(options) or 0
+        options = _parser(commands.values()).parse_args(given)
+        run: Command = options.command
+        return run.run(options) or 0
     except HierexportError as error:
         print(f"hierexport: {error}", file=sys.stderr)  # noqa: T201
-        return _USAGE if isinstance(error, (UsageError, CollectError)) else failed
+        return usage if isinstance(error, (UsageError, CollectError)) else failed
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:
         # Python flushes stdout at exit, which would raise a second time.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return failed
+
+
+class _PrintCompletion(argparse.Action):
+    """Prints a script that completes commands, options and files in a shell, and ends."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, _namespace: object, values: object, _option: str | None = None
+    ) -> None:
+        import shtab
+
+        for action in _actions(parser):
+            if action.type is Path:
+                action.complete = shtab.FILE  # type: ignore[attr-defined]  # how shtab is told
+        print(shtab.complete(parser, shell=str(values)))  # noqa: T201
+        parser.exit()
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """Yield the arguments of a parser and of its commands."""
+    for action in parser._actions:
+        yield action
+        for command in action.choices.values() if isinstance(action, argparse._SubParsersAction) else ():
+            yield from _actions(command)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -63,15 +93,24 @@ class _Parser(argparse.ArgumentParser):
         )
 
 
-def _parser() -> argparse.ArgumentParser:
+def _commands() -> dict[str, Command]:
+    return {name: importlib.import_module(f"{__name__}.{name}").COMMAND for name in _COMMANDS}
+
+
+def _parser(listed: Iterable[Command]) -> argparse.ArgumentParser:
     parser = _Parser(
         prog="hierexport",
         description="Export PyTorch models to ONNX with every node tagged.",
-        epilog=f"exit codes: 0 done, {_FAILED} failed, {_USAGE} cannot be served as asked, {_INTERRUPTED} interrupted",
+        epilog=f"exit codes: 0 done, {_FAILED} failed, {USAGE} cannot be served as asked, {_INTERRUPTED} interrupted",
     )
     parser.add_argument("--version", action="version", version=f"hierexport {metadata.version('pytest-hierexport')}")
+    parser.add_argument(
+        "--print-completion",
+        action=_PrintCompletion,
+        choices=_SHELLS,
+        help="print a completion script for a shell: source <(hierexport --print-completion bash)",
+    )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for name in _COMMANDS:
-        command: Command = importlib.import_module(f"{__name__}.{name}").COMMAND
+    for command in listed:
         command.add_to(commands)
     return parser

@@ -1,23 +1,48 @@
-"""Runs `hierexport analyze`: prints what a tagged ONNX file holds, as a table or as JSON."""
+"""Runs `hierexport analyze`: prints what a tagged ONNX file holds, module by module or node by node."""
 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import shutil
 import sys
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport._text import one_line
 from pytest_hierexport.cli.command import Command
-from pytest_hierexport.cli.output import print_line
+from pytest_hierexport.cli.files import add_file, load_file, shown_name
+from pytest_hierexport.cli.output import print_line, progress
+
+if TYPE_CHECKING:
+    from pytest_hierexport._tools.analysis import Analysis
+    from pytest_hierexport._tools.tagged_file import TaggedFile
 
 __all__ = ["COMMAND"]
 
+_LISTS = ("origins", "untagged", "contamination")
+
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", type=Path, help="a tagged ONNX file")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--depth", type=_levels, metavar="N", help="show N levels of modules below the root")
+    add = parser.add_argument
+    add_file(parser)
+    formats = ("table", "tree", "json", "csv")
+    add("--format", choices=formats, default="table", help="how to print (default: %(default)s)")
+    add("--json", action="store_const", const="json", dest="format", help="the same as --format json")
+    add("--depth", type=_levels, metavar="N", help="show N levels of modules below the root")
+    add("--tag", metavar="GLOB", help="only modules with this tag, or last segment of it, and those below")
+    add("--class", metavar="GLOB", dest="cls", help="only modules of this class, and those below")
+    add("--origins", action="store_true", help="list nodes and initializers with their calls and the evidence for each")
+    add("--untagged", action="store_true", help="list the nodes without a tag")
+    add(
+        "--contamination",
+        metavar="SELECTOR",
+        help="run the model of this selector, and list nodes tagged with another call than the one whose value they "
+        "compute",
+    )
 
 
 def _levels(text: str) -> int:
@@ -28,23 +53,90 @@ def _levels(text: str) -> int:
 
 
 def _run(options: argparse.Namespace) -> None:
-    from pytest_hierexport._tools.analysis import analyze
-    from pytest_hierexport._tools.analysis_text import as_dict, as_lines
+    from pytest_hierexport._tools.analysis import Selection, analyze, as_dict
 
-    analysis = analyze(options.file)
-    if options.json:
-        print(json.dumps(as_dict(analysis, options.depth), indent=1))  # noqa: T201
-        return
-    # In a pipe or a file, names are printed whole, however long.
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    for line in as_lines(analysis, options.file.name, options.depth, width):
+    asked = [name for name in _LISTS if getattr(options, name)]
+    if options.format == "csv" and len(asked) > 1:
+        raise UsageError("one list at a time in CSV", found=", ".join(asked), do="ask for one, or choose JSON")
+    file, selection = load_file(options.file), Selection(options.tag, options.cls)
+    analysis = analyze(file)
+    if not selection.is_all:
+        selection.prune(analysis.modules)
+    lists = {name: _rows(name, file, selection, options) for name in asked}
+    if options.format == "json":
+        listed = {name: list(rows) for name, rows in lists.items()}
+        print(json.dumps(as_dict(analysis, options.depth) | listed, indent=1))  # noqa: T201
+    elif options.format == "csv":
+        _print_csv(analysis, lists, options.depth)
+    else:
+        _print_text(analysis, lists, options)
+
+
+def _rows(name: str, file: TaggedFile, selection: Any, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Yield a list of nodes as objects for JSON."""
+    from pytest_hierexport._tools.analysis import contaminated_nodes, listed_parts, untagged_nodes
+
+    if name == "origins":
+        yield from map(asdict, listed_parts(file, selection))
+    elif name == "untagged":
+        yield from map(asdict, untagged_nodes(file))
+    else:
+        with progress() as stage:
+            stage(f"run {options.contamination} beside the graph")
+            found = contaminated_nodes(file, options.contamination)
+        yield from map(asdict, found)
+
+
+def _print_csv(analysis: Analysis, lists: dict[str, Iterator[dict[str, Any]]], depth: int | None) -> None:
+    from pytest_hierexport._tools.analysis import as_csv
+
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    if not lists:
+        writer.writerows([one_line(cell) for cell in row] for row in as_csv(analysis, depth))
+    for rows in lists.values():
+        for i, row in enumerate(rows):
+            if i == 0:
+                writer.writerow(row)
+            writer.writerow([one_line(cell if isinstance(cell, str) else json.dumps(cell)) for cell in row.values()])
+
+
+def _print_text(analysis: Analysis, lists: dict[str, Iterator[dict[str, Any]]], options: argparse.Namespace) -> None:
+    from pytest_hierexport._tools.analysis import as_lines, as_tree
+
+    name = shown_name(options.file)
+    if options.format == "tree":
+        lines = as_tree(analysis, name, options.depth)
+    else:
+        # In a pipe or a file, names are printed whole, however long.
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        lines = as_lines(analysis, name, options.depth, width)
+    for line in lines:
         print_line(line)
+    for title, rows in lists.items():
+        print_line("")
+        print_line(f"{title}:")
+        is_empty = True
+        for row in rows:
+            is_empty = False
+            print_line(f"  {_as_text(row)}")
+        if is_empty:
+            print_line("  none")
+
+
+def _as_text(row: dict[str, Any]) -> str:
+    """Return a listed node on one line: the key, the operator, the tag with its evidence, the other owners."""
+    parts = [row["key"], row["operator"]]
+    parts += [f"{origin['tag']} ({origin['evidence']})" for origin in row.get("origins", ())]
+    if "returned_by" in row:
+        parts.append(f"{row['tag'] or 'untagged'}, but {', '.join(row['returned_by'])} returned its value")
+    return "  ".join(filter(None, parts))
 
 
 COMMAND = Command(
     name="analyze",
     summary="show what a file holds",
-    description="Show what a tagged ONNX file holds.",
+    description="Show what a tagged ONNX file holds: modules with their nodes and parameters, and how each node was "
+    "attributed.",
     example="hierexport analyze tower.onnx --depth 2",
     add_arguments=_add_arguments,
     run=_run,

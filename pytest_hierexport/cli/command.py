@@ -7,7 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Command"]
+__all__ = ["USAGE", "Command"]
+
+USAGE = 4
+"""The exit code for a usage error."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,7 @@ class Command:
     """Runs the command and returns the exit code; None stands for 0."""
     failed: int = 1
     """The exit code for an error that is no usage error."""
+    wrong_usage: int = USAGE
 
     def add_to(self, commands: argparse._SubParsersAction[Any]) -> None:
         """Add the command's parser to the program's."""

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._errors import ExportError, HierexportError, UsageError
 from pytest_hierexport._files.paths import exists, is_folder
+from pytest_hierexport._text import one_line
 
 if TYPE_CHECKING:
     import onnx
 
     from pytest_hierexport._calls.attribution import Attribution
+    from pytest_hierexport._onnx.codec import Tags
     from pytest_hierexport._tools.tagged_file import TaggedFile
 
-__all__ = ["add_file", "add_output", "check_output", "is_standard", "load_file", "write_file"]
+__all__ = ["add_file", "add_output", "as_path", "check_output", "is_standard", "load_file", "shown_name", "write_file"]
 
 _STANDARD = Path("-")
+_TORCH = (
+    "tags from torch's metadata, unproven: where its optimizer merged nodes torch names one of their calls, and it "
+    "does not tell the runs of one module apart"
+)
 
 
 def add_file(parser: argparse.ArgumentParser, name: str = "file", help: str = "a tagged ONNX file") -> None:  # noqa: A002
@@ -38,8 +46,27 @@ def is_standard(path: Path) -> bool:
     return path == _STANDARD
 
 
+def shown_name(path: Path) -> str:
+    """Return an input file as messages name it."""
+    return "standard input" if is_standard(path) else str(path)
+
+
+@contextmanager
+def as_path(path: Path) -> Iterator[Path]:
+    """Give the path of an input file; a temporary file takes standard input."""
+    if not is_standard(path):
+        yield path
+        return
+    from pytest_hierexport._files.temporary import temporary_folder
+
+    with temporary_folder() as folder:
+        copied = Path(folder) / "model.onnx"
+        copied.write_bytes(sys.stdin.buffer.read())
+        yield copied
+
+
 def load_file(path: Path) -> TaggedFile:
-    """Load an ONNX file with its attribution.
+    """Load an ONNX file with its attribution; a note on stderr says where tags are torch's own, which are unproven.
 
     Raises:
         TagError: The file has no tags, or tags that cannot be parsed.
@@ -47,12 +74,16 @@ def load_file(path: Path) -> TaggedFile:
     """
     from pytest_hierexport._tools.tagged_file import load_tagged, parse_tagged
 
-    if path == _STANDARD:
-        return parse_tagged(sys.stdin.buffer.read(), "standard input")
-    return load_tagged(path)
+    standard = is_standard(path)
+    loaded = parse_tagged(sys.stdin.buffer.read(), "standard input") if standard else load_tagged(path)
+    if loaded.tags_from == "torch":
+        print(f"hierexport: {one_line(shown_name(path))}: {_TORCH}", file=sys.stderr)  # noqa: T201
+    return loaded
 
 
-def write_file(proto: onnx.ModelProto, attribution: Attribution, source: TaggedFile, path: Path) -> None:
+def write_file(
+    proto: onnx.ModelProto, attribution: Attribution, source: TaggedFile, path: Path, tags: Tags = "both"
+) -> None:
     """Write a changed model with tags in it, and its sidecar; external data goes along.
 
     Raises:
@@ -61,11 +92,11 @@ def write_file(proto: onnx.ModelProto, attribution: Attribution, source: TaggedF
     """
     from pytest_hierexport._tools.tagged_file import save_tagged, to_bytes
 
-    if path == _STANDARD:
-        sys.stdout.buffer.write(to_bytes(proto, attribution, source))
+    if is_standard(path):
+        sys.stdout.buffer.write(to_bytes(proto, attribution, source, tags))
         return
     check_output(path)
-    save_tagged(proto, attribution, source, path)
+    save_tagged(proto, attribution, source, path, tags)
 
 
 def check_output(path: Path) -> None:
@@ -75,7 +106,7 @@ def check_output(path: Path) -> None:
         ExportError: There is no folder to write into.
         UsageError: Something else than an ONNX file has this path.
     """
-    if path == _STANDARD:
+    if is_standard(path):
         return
     if not is_folder(path.parent):
         raise ExportError(f"a folder to write {path.name} into", found=f"no {path.parent}", do="create the folder")

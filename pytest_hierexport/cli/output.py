@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
 from pytest_hierexport._text import one_line
 
 __all__ = ["print_line", "print_warning", "progress"]
 
 
-def print_line(line: str) -> None:
-    """Print text on one line."""
-    print(one_line(line))  # noqa: T201
+def print_line(line: str, file: TextIO | None = None) -> None:
+    """Print text on one line, to standard output where no file is given."""
+    print(one_line(line), file=file)
 
 
 def print_warning(line: str) -> None:

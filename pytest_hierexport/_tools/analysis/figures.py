@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy, Module, element_count
 from pytest_hierexport._calls.names import encode_operator
-from pytest_hierexport._errors import TagError, UsageError
-from pytest_hierexport._files.paths import exists
-from pytest_hierexport._onnx import storage
-from pytest_hierexport._onnx.proto_tags import TaggedProto
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport._onnx.graph import inventory_proto
+from pytest_hierexport._tools.tagged_file import TaggedFile
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["Analysis", "ModuleFigures", "analyze"]
+__all__ = ["Analysis", "ModuleFigures", "analyze", "instances"]
 
 
 @dataclass(eq=False)
@@ -75,47 +73,36 @@ class Analysis:
     """The capture that succeeded; empty without a sidecar."""
     sidecar: str
     """`fits`, `missing`, or the reason why it is not used."""
+    tags_from: str
+    """`file`, `sidecar`, or `torch` for the scopes that torch writes, which are unproven."""
     declared: bool
     """Whether parameters are counted as modules declare them; else as the tensors in the file, after an optimizer."""
     modules: ModuleFigures
     """The root, with all modules below it."""
 
 
-def analyze(path: str | Path) -> Analysis:
-    """Count the parts of an ONNX file, by the tags in it or in its sidecar; external data is not read.
+def analyze(file: TaggedFile) -> Analysis:
+    """Count the parts of an ONNX file by its tags; external data is not read.
 
     Raises:
-        TagError: The file has no tags, or tags that cannot be parsed.
-        UsageError: The file is not ONNX, or has a tensor with an impossible shape.
+        UsageError: The file has a tensor with an impossible shape.
     """
-    path = Path(path)
-    tagged = TaggedProto.load(path)
-    attribution = storage.read_tagged(tagged, path)
-    exporter, sidecar, modules = _sidecar(path)
-    counted = Counter(encode_operator(node.domain, node.op_type) for _, node in tagged.parts.nodes)
-    initializers = tagged.parts.initializers
-    parameters = _declared(attribution.hierarchy, modules) if modules else _held(attribution, initializers)
+    attribution, parts = file.attribution, inventory_proto(file.proto)
+    counted = Counter(encode_operator(node.domain, node.op_type) for _, node in parts.nodes)
+    declared = bool(file.modules)
+    parameters = _declared(attribution.hierarchy, file.modules) if declared else _held(attribution, parts.initializers)
     return Analysis(
         nodes=counted.total(),
-        initializers=len(initializers),
+        initializers=len(parts.initializers),
         coverage=attribution.coverage(),
         operators=dict(sorted(counted.items(), key=lambda item: (-item[1], item[0]))),
-        opsets={opset.domain: opset.version for opset in tagged.proto.opset_import},
-        exporter=exporter,
-        sidecar=sidecar,
-        declared=bool(modules),
+        opsets={opset.domain: opset.version for opset in file.proto.opset_import},
+        exporter=file.exporter,
+        sidecar=file.sidecar,
+        tags_from=file.tags_from,
+        declared=declared,
         modules=_figures(attribution, parameters),
     )
-
-
-def _sidecar(path: Path) -> tuple[str, str, tuple[Module, ...]]:
-    if not exists(storage.sidecar_path(path)):
-        return "", "missing", ()
-    try:
-        known = storage.read_sidecar(path)
-    except TagError as error:
-        return "", f"not used: {error.found}", ()
-    return known.exporter, "fits", known.modules
 
 
 def _declared(hierarchy: Hierarchy, modules: Iterable[Module]) -> list[tuple[str, int]]:
@@ -159,20 +146,20 @@ def _held(attribution: Attribution, initializers: Iterable[tuple[str, onnx.Tenso
 
 def _figures(attribution: Attribution, parameters: Iterable[tuple[str, int]]) -> ModuleFigures:
     hierarchy = attribution.hierarchy
-    instances = _instances(hierarchy)
+    of_call = instances(hierarchy)
     for origins in attribution.nodes.values():
         if origins:
-            instances[hierarchy.kept(origins[0].call)].nodes += 1
+            of_call[hierarchy.kept(origins[0].call)].nodes += 1
     for call, elements in parameters:
-        instances[hierarchy.kept(call)].parameters += elements
+        of_call[hierarchy.kept(call)].parameters += elements
     # A caller comes before its callees: from the last on, each sum is complete before it is added to another.
-    for figures in reversed(dict.fromkeys(instances.values())):
+    for figures in reversed(dict.fromkeys(of_call.values())):
         figures.all_nodes = figures.nodes + sum(child.all_nodes for child in figures.children)
         figures.all_parameters = figures.parameters + sum(child.all_parameters for child in figures.children)
-    return instances[None]
+    return of_call[None]
 
 
-def _instances(hierarchy: Hierarchy) -> dict[str | None, ModuleFigures]:
+def instances(hierarchy: Hierarchy) -> dict[str | None, ModuleFigures]:
     """Return the instance of each kept call, and the root for no call.
 
     The calls by one caller under one segment are those of one instance.

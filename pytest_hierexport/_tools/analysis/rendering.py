@@ -12,12 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._text import one_line
+from pytest_hierexport._tools.analysis.listing import check_height
 
 if TYPE_CHECKING:
-    from pytest_hierexport._tools.analysis import Analysis, ModuleFigures
+    from pytest_hierexport._tools.analysis.figures import Analysis, ModuleFigures
 
-__all__ = ["as_dict", "as_lines", "coverage_line"]
+__all__ = ["as_csv", "as_dict", "as_lines", "as_tree", "coverage_line"]
 
+_COLUMNS = ("level", "tag", "path", "class", "calls", "nodes", "own_nodes", "parameters")
+
+_UNTAGGED = "(untagged)"
 _DEEPEST_NESTING = 200
 """Levels of modules in JSON, each an object in a list. Python's parser fails at 490 levels, others earlier."""
 _DEEPEST_INDENT = 40
@@ -49,7 +53,7 @@ def _nested(root: ModuleFigures, depth: int | None) -> dict[str, object]:
         raise UsageError(
             f"at most {_DEEPEST_NESTING} levels of modules in JSON, which its parsers can read",
             found=f"{deepest:,} levels",
-            do=f"add --depth {_DEEPEST_NESTING} or less, or leave out --json",
+            do=f"add --depth {_DEEPEST_NESTING} or less, or choose another format",
         )
     document: list[dict[str, object]] = []
     children = [document]
@@ -70,6 +74,51 @@ def as_lines(analysis: Analysis, name: str, depth: int | None = None, width: int
         width: Columns of the terminal, to which names are cut; None keeps them whole.
     """
     yield from _table(analysis, depth, width)
+    yield from _totals(analysis, name)
+
+
+def as_tree(analysis: Analysis, name: str, depth: int | None = None) -> Iterator[str]:
+    """Yield the modules as a drawn tree, then the totals of the file; see :func:`as_lines`."""
+    held = "parameters" if analysis.declared else "numbers"
+    pending = [(analysis.modules, "", "", 0)]
+    while pending:
+        figures, branch, trunk, level = pending.pop()
+        calls = f", {figures.calls:,} calls" if figures.calls > 1 else ""
+        count = f"{figures.all_nodes:,} nodes, {figures.all_parameters:,} {held}{calls}"
+        yield f"{branch}{one_line(figures.segment)} ({count})"
+        children = figures.children if depth is None or level < depth else ()
+        below = []
+        for child in children:
+            last = child is figures.children[-1]
+            if level < _DEEPEST_INDENT:
+                below.append((child, trunk + ("└─ " if last else "├─ "), trunk + ("   " if last else "│  "), level + 1))
+            else:
+                below.append((child, f"{trunk}[{level + 1}] ", trunk, level + 1))
+        pending += reversed(below)
+    if untagged := analysis.coverage["untagged"]:
+        yield f"{_UNTAGGED} ({untagged:,} nodes)"
+    yield from _totals(analysis, name)
+
+
+def as_csv(analysis: Analysis, depth: int | None = None) -> Iterator[tuple[str, ...]]:
+    """Yield the modules as rows with their tags, the heading first.
+
+    Raises:
+        UsageError: The modules nest too deep.
+    """
+    yield _COLUMNS
+    check_height(max(level for level, _ in analysis.modules.rows(depth)))
+    tags: list[str] = []
+    for level, figures in analysis.modules.rows(depth):
+        above = tags[level - 1] if level else ""
+        tags[level:] = [figures.segment if figures.segment == "/" else f"{above.rstrip('/')}/{figures.segment}"]
+        numbers = (figures.calls, figures.all_nodes, figures.nodes, figures.all_parameters)
+        yield (str(level), tags[level], figures.path, figures.cls, *map(str, numbers))
+    if untagged := analysis.coverage["untagged"]:
+        yield ("", _UNTAGGED, "", "", "", str(untagged), str(untagged), "")
+
+
+def _totals(analysis: Analysis, name: str) -> Iterator[str]:
     operators = ", ".join(f"{operator} {count:,}" for operator, count in analysis.operators.items())
     opsets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in analysis.opsets.items())
     yield ""
@@ -93,18 +142,20 @@ def _table(analysis: Analysis, depth: int | None, width: int | None) -> Iterator
 
     titles = ("module", "calls", "nodes", "own nodes", "parameters" if analysis.declared else "numbers held")
     widths = [len(title) for title in titles]
-    for row in _rows(analysis.modules, depth):
+    for row in _rows(analysis, depth):
         widths = [max(size, cell_len(cell)) for size, cell in zip(widths, row, strict=True)]
     room = None if width is None else max(len(titles[0]), width - sum(size + 2 for size in widths[1:]))
     widths[0] = min(widths[0], room or _WIDEST_NAME)
-    for name, *numbers in chain([titles], _rows(analysis.modules, depth)):
+    for name, *numbers in chain([titles], _rows(analysis, depth)):
         is_whole = room is None and cell_len(name) > widths[0]
         cells = (number.rjust(size) for number, size in zip(numbers, widths[1:], strict=True))
         yield "  ".join([name if is_whole else set_cell_size(name, widths[0]), *cells])
 
 
-def _rows(root: ModuleFigures, depth: int | None) -> Iterator[tuple[str, ...]]:
-    for level, figures in root.rows(depth):
+def _rows(analysis: Analysis, depth: int | None) -> Iterator[tuple[str, ...]]:
+    for level, figures in analysis.modules.rows(depth):
         indent = "  " * level if level <= _DEEPEST_INDENT else f"{'  ' * _DEEPEST_INDENT}[{level}] "
         numbers = (figures.calls, figures.all_nodes, figures.nodes, figures.all_parameters)
         yield (indent + one_line(figures.segment), *(f"{number:,}" for number in numbers))
+    if untagged := analysis.coverage["untagged"]:
+        yield (_UNTAGGED, "", f"{untagged:,}", f"{untagged:,}", "")

@@ -1,0 +1,61 @@
+"""Checks where a model's external data is: in the folder of its file, or below it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePosixPath, PureWindowsPath
+from typing import TYPE_CHECKING, Any
+
+from pytest_hierexport._errors import UsageError
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["check_locations", "locations"]
+
+_KEY = "location"
+
+
+def locations(proto: onnx.ModelProto) -> Iterator[tuple[str, str]]:
+    """Yield every tensor with external data by its name, and the location as the model states it."""
+    for tensor in _tensors(proto):
+        for entry in tensor.external_data:
+            if entry.key == _KEY:
+                yield tensor.name, entry.value
+
+
+def check_locations(proto: onnx.ModelProto, content: bytes) -> None:
+    """Check that no tensor of a model refers to a file outside the model's folder.
+
+    Args:
+        proto: The model.
+        content: The bytes that it was parsed from, which tell fast that a model has no external data.
+
+    Raises:
+        UsageError: A location is absolute, or leads out of the folder.
+    """
+    if _KEY.encode() not in content:
+        return
+    for name, location in locations(proto):
+        if _leads_out(location):
+            raise UsageError(
+                "external data in the folder of the model",
+                found=f"{name!r} at {location!r}",
+                do="put the file with the data beside the model, and state its name without a folder",
+            )
+
+
+def _leads_out(location: str) -> bool:
+    paths = (PurePosixPath(location), PureWindowsPath(location))
+    return any(path.is_absolute() or path.drive or path.root or ".." in path.parts for path in paths)
+
+
+def _tensors(message: Any) -> Iterator[Any]:
+    """Yield every tensor in a message: of initializers, attributes and subgraphs. Protobuf bounds the depth at 100."""
+    if message.DESCRIPTOR.name == "TensorProto":
+        yield message
+        return
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for item in value if field.is_repeated else (value,):
+                yield from _tensors(item)

@@ -1,0 +1,110 @@
+"""Reads the attribution of a file that torch alone exported, from the scopes that torch writes on its nodes.
+
+    pkg.torch.onnx.name_scopes      ['', 'encoder', 'encoder.act', 'relu']           call     encoder.act
+    pkg.torch.onnx.class_hierarchy  ['m.Net', 'm.Block', 'torch.nn…ReLU', 'aten…']   classes  of the calls above it
+
+The last scope is the operation itself. What is read is unproven: torch names one call where its optimizer merged
+several nodes, and its scopes have no index, so the runs of one module under one caller read as one call.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins
+from pytest_hierexport._calls.hierarchy import ROOT, Call, Hierarchy
+from pytest_hierexport._calls.names import encode, join_path
+
+if TYPE_CHECKING:
+    import onnx
+
+    from pytest_hierexport._onnx.proto_tags import TaggedProto
+
+__all__ = ["read_scopes"]
+
+_SCOPES = "pkg.torch.onnx.name_scopes"
+_CLASSES = "pkg.torch.onnx.class_hierarchy"
+_KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
+_DECLARED = frozenset(("PARAMETER", "BUFFER"))
+_TEXT = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
+# Python's parser fails in many ways on nested input; a flat list of texts is safe.
+_LIST = re.compile(rf"\[{_TEXT}(?:, {_TEXT})*\]")
+
+Stack = tuple[tuple[str, str], ...]
+"""The path and class of each open module, the root first."""
+
+
+def read_scopes(tagged: TaggedProto) -> Attribution | None:
+    """Return the attribution that torch's scopes give; None where no node has any."""
+    stacks = {key: _stack(node) for key, node in tagged.parts.nodes}
+    calls = _Calls()
+    nodes = {key: calls.origins(stack) for key, stack in stacks.items()}
+    if not any(nodes.values()):
+        return None
+    initializers = {name: calls.of_path(owner) for name, owner in _declared(tagged.proto.graph)}
+    return Attribution(Hierarchy(calls.found.values()), nodes, initializers)
+
+
+class _Calls:
+    """Names the calls of stacks: each stack is one call, and stacks of one path are its runs, in order."""
+
+    def __init__(self) -> None:
+        self.found: dict[Stack, Call] = {}
+        self._runs: dict[str, int] = {}
+        self._first: dict[str, Call] = {}
+
+    def origins(self, stack: Stack) -> Origins:
+        if not stack or stack[0][0] != ROOT:
+            return ()
+        parent: Call | None = None
+        for depth in range(1, len(stack) + 1):
+            parent = self._call(stack[:depth], parent)
+        return (Origin(parent.name, Evidence.TRACED),) if parent is not None else ()
+
+    def _call(self, stack: Stack, parent: Call | None) -> Call:
+        if stack not in self.found:
+            path, cls = stack[-1]
+            index = self._runs[path] = self._runs.get(path, -1) + 1
+            call = self.found[stack] = Call(path, index, cls, None if parent is None else parent.name)
+            self._first.setdefault(path, call)
+        return self.found[stack]
+
+    def of_path(self, path: str) -> Origins:
+        """Return the origin of a tensor that the module of a path declares: its first call."""
+        call = self._first.get(path)
+        return () if call is None else (Origin(call.name, Evidence.TRACED),)
+
+
+def _stack(node: onnx.NodeProto) -> Stack:
+    entries = {entry.key: entry.value for entry in node.metadata_props if entry.key in {_SCOPES, _CLASSES}}
+    scopes, classes = (_texts(entries.get(key, "")) for key in (_SCOPES, _CLASSES))
+    if len(scopes) != len(classes):
+        return ()
+    return tuple((join_path(scope.split(".")), _class(cls)) for scope, cls in zip(scopes[:-1], classes, strict=False))
+
+
+@lru_cache(maxsize=4096)
+def _texts(text: str) -> tuple[str, ...]:
+    """Return the texts of a list as Python writes it; none where it is anything else."""
+    try:
+        return tuple(ast.literal_eval(text)) if _LIST.fullmatch(text) else ()
+    except (SyntaxError, ValueError):
+        return ()
+
+
+def _class(cls: str) -> str:
+    module, dot, name = cls.rpartition(".")
+    return f"{module}{dot}{encode(name)}"
+
+
+def _declared(graph: onnx.GraphProto) -> Iterator[tuple[str, str]]:
+    """Yield the initializers that torch says are parameters or buffers, each with the path of its module."""
+    held = {tensor.name for tensor in graph.initializer}
+    for value in (*graph.value_info, *graph.input):
+        kinds = {entry.value for entry in value.metadata_props if entry.key == _KIND}
+        if value.name in held and not kinds.isdisjoint(_DECLARED):
+            yield value.name, join_path(value.name.split(".")[:-1])

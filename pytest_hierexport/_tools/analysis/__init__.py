@@ -1,0 +1,24 @@
+"""Shows what a tagged ONNX file holds: figures by module, and how each node got its tag."""
+
+from __future__ import annotations
+
+from pytest_hierexport._tools.analysis.contamination import contaminated_nodes
+from pytest_hierexport._tools.analysis.figures import Analysis, ModuleFigures, analyze
+from pytest_hierexport._tools.analysis.listing import listed_parts, untagged_nodes
+from pytest_hierexport._tools.analysis.rendering import as_csv, as_dict, as_lines, as_tree, coverage_line
+from pytest_hierexport._tools.analysis.selection import Selection
+
+__all__ = [
+    "Analysis",
+    "ModuleFigures",
+    "Selection",
+    "analyze",
+    "as_csv",
+    "as_dict",
+    "as_lines",
+    "as_tree",
+    "contaminated_nodes",
+    "coverage_line",
+    "listed_parts",
+    "untagged_nodes",
+]

@@ -1,0 +1,90 @@
+"""Lists nodes and initializers with the way in which each got its tag."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from pytest_hierexport._calls.names import encode_operator
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport._onnx.graph import inventory_proto, operators
+from pytest_hierexport._tools.analysis.figures import instances
+from pytest_hierexport._tools.analysis.selection import Selection
+from pytest_hierexport._tools.tagged_file import TaggedFile
+
+__all__ = ["DEEPEST", "ListedOrigin", "ListedPart", "UntaggedNode", "check_height", "listed_parts", "untagged_nodes"]
+
+DEEPEST = 200
+"""Levels of modules where each row has its whole tag; of deeper files that would take quadratic memory."""
+
+
+@dataclass(frozen=True)
+class ListedOrigin:
+    """A call that a node comes from."""
+
+    call: str
+    tag: str
+    evidence: str
+
+
+@dataclass(frozen=True)
+class ListedPart:
+    """A node or an initializer with its origins, the primary first, then the co-owners."""
+
+    kind: Literal["node", "initializer"]
+    key: str
+    operator: str
+    """Empty for an initializer."""
+    origins: tuple[ListedOrigin, ...]
+
+
+@dataclass(frozen=True)
+class UntaggedNode:
+    """A node without an origin."""
+
+    key: str
+    operator: str
+
+
+def untagged_nodes(file: TaggedFile) -> Iterator[UntaggedNode]:
+    """Yield the nodes without an origin, in file order."""
+    for key, operator in operators(file.proto).items():
+        if not file.attribution.nodes.get(key):
+            yield UntaggedNode(key, operator)
+
+
+def listed_parts(file: TaggedFile, selection: Selection) -> Iterator[ListedPart]:
+    """Yield every tagged node and initializer whose primary call is selected, in file order.
+
+    Raises:
+        UsageError: The modules nest too deep, or none is selected.
+    """
+    attribution, hierarchy = file.attribution, file.attribution.hierarchy
+    check_height(hierarchy.height)
+    of_call = instances(hierarchy)
+    chosen = set(of_call.values()) if selection.is_all else selection.choose(of_call[None])
+    tag = cache(hierarchy.tag)
+    parts = inventory_proto(file.proto)
+    nodes = ((key, encode_operator(node.domain, node.op_type), attribution.nodes.get(key)) for key, node in parts.nodes)
+    tensors = ((key, "", attribution.initializers.get(key)) for key, _ in parts.initializers)
+    for kind, rows in (("node", nodes), ("initializer", tensors)):
+        for key, operator, origins in rows:
+            if origins and of_call[hierarchy.kept(origins[0].call)] in chosen:
+                listed = tuple(ListedOrigin(o.call, tag(o.call), o.evidence.value) for o in origins)
+                yield ListedPart("node" if kind == "node" else "initializer", key, operator, listed)
+
+
+def check_height(height: int) -> None:
+    """Check that modules do not nest too deep for rows with whole tags.
+
+    Raises:
+        UsageError: They do.
+    """
+    if height > DEEPEST:
+        raise UsageError(
+            f"at most {DEEPEST} levels of modules where each row has its tag",
+            found=f"{height:,} levels",
+            do="look at the table or the tree, which take any depth",
+        )

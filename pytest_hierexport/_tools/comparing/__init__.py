@@ -1,0 +1,15 @@
+"""Compares two tagged ONNX files: by module, then by node, initializer and interface.
+
+1. `modules`: pair the module instances of both hierarchies, by path, then by content.
+2. `graphs`: flatten both graphs, subgraphs and functions included, into nodes and values.
+3. `pairing`: pair their nodes, by what they compute, then by their neighbours, then by name.
+4. `tensors`: compare the initializers that were paired.
+5. `comparison`: put the differences together; `rendering` writes them as text, Markdown or JSON.
+"""
+
+from __future__ import annotations
+
+from pytest_hierexport._tools.comparing.comparison import Comparison, compare
+from pytest_hierexport._tools.comparing.rendering import as_dict, as_lines, as_markdown
+
+__all__ = ["Comparison", "as_dict", "as_lines", "as_markdown", "compare"]

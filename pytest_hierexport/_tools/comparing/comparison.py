@@ -1,0 +1,244 @@
+"""Puts together what differs between two tagged files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from pytest_hierexport._calls.attribution import Attribution
+from pytest_hierexport._onnx.graph import operators
+from pytest_hierexport._tools.comparing.graphs import FlatGraph, FlatNode, FlatValue
+from pytest_hierexport._tools.comparing.modules import ModuleChanges, Tree, compare_modules
+from pytest_hierexport._tools.comparing.pairing import Pairs, attribute_content, pair
+from pytest_hierexport._tools.comparing.tensors import Data, Store
+
+if TYPE_CHECKING:
+    import onnx
+
+    from pytest_hierexport._tools.tagged_file import TaggedFile
+
+__all__ = ["Comparison", "NodeChange", "Renamed", "TensorChange", "compare"]
+
+_LONGEST = 100
+_NONE = "none"
+
+
+@dataclass(frozen=True)
+class NodeChange:
+    """A node that one file lacks, or that is not the same in both."""
+
+    kind: Literal["added", "removed", "changed"]
+    node: str
+    """The key of the node: in the file after, unless it was removed."""
+    operator: str
+    tag: str
+    """Empty for an untagged node."""
+    changes: Sequence[str] = ()
+    """What changed: `attribute axis: 1 → -1`."""
+
+
+@dataclass(frozen=True)
+class TensorChange:
+    """An initializer that one file lacks, or that holds other data."""
+
+    kind: Literal["added", "removed", "changed"]
+    name: str
+    change: str = ""
+
+
+@dataclass(frozen=True)
+class Renamed:
+    """The same thing under two names."""
+
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The differences between two files."""
+
+    modules: ModuleChanges
+    untagged: tuple[dict[str, int], dict[str, int]]
+    """The operators of the untagged nodes of each file."""
+    nodes: Sequence[NodeChange]
+    values: Sequence[Renamed]
+    """The values that have other names and are computed in the same way."""
+    node_names: Sequence[Renamed]
+    initializers: Sequence[TensorChange]
+    model: Sequence[str]
+    """Differences in the inputs, the outputs and the operator sets."""
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing differs."""
+        parts = (self.modules.added, self.modules.removed, self.modules.moved, self.modules.renamed)
+        more = (self.modules.changed, self.modules.reordered, self.nodes, self.values, self.node_names)
+        return not any((*parts, *more, self.initializers, self.model)) and self.untagged[0] == self.untagged[1]
+
+
+def compare(before: TaggedFile, after: TaggedFile) -> Comparison:
+    """Compare two files by their modules, then their nodes, values, initializers and interfaces.
+
+    Raises:
+        UsageError: The data of an initializer is missing or damaged, or the modules nest too deep.
+    """
+    trees = [Tree(file.attribution, operators(file.proto)) for file in (before, after)]
+    modules = compare_modules(*trees)
+    graphs = FlatGraph(before.proto), FlatGraph(after.proto)
+    data = Data(*(Store(None if file.path is None else file.path.parent, _name(file)) for file in (before, after)))
+    labels = _labels(graphs, trees, modules)
+    pairs = pair(*graphs, labels.__getitem__, data)
+    sides = _Side(before.attribution, trees[0], modules), _Side(after.attribution, trees[1], None)
+    return Comparison(
+        modules=modules,
+        untagged=(dict(trees[0].untagged), dict(trees[1].untagged)),
+        nodes=list(_node_changes(graphs, pairs, sides)),
+        values=[Renamed(old.name, new.name) for old, new in _outputs(pairs) if old.name != new.name],
+        node_names=[Renamed(old.name, new.name) for old, new in pairs.nodes.items() if old.name != new.name],
+        initializers=list(_tensor_changes(graphs, pairs, data)),
+        model=list(_model_changes(before.proto, after.proto, graphs, pairs)),
+    )
+
+
+def _name(file: TaggedFile) -> str:
+    return "standard input" if file.path is None else file.path.name
+
+
+def _labels(
+    graphs: tuple[FlatGraph, FlatGraph], trees: Sequence[Tree], modules: ModuleChanges
+) -> dict[FlatNode, str | None]:
+    """Return the module after that each node counts for; None for one without, or of a module without counterpart."""
+    reached = set(modules.pairs.values())
+    owners = ((node, trees[0].owner.get(node.key)) for node in graphs[0].nodes)
+    labels = {node: None if owner is None else modules.pairs.get(owner) for node, owner in owners}
+    for node in graphs[1].nodes:
+        owner = trees[1].owner.get(node.key)
+        labels[node] = owner if owner in reached else None
+    return labels
+
+
+@dataclass(frozen=True)
+class _Side:
+    """Reads the tags of one file, in the names of the file after."""
+
+    attribution: Attribution
+    tree: Tree
+    modules: ModuleChanges | None
+
+    def tag(self, key: str) -> str:
+        origins = self.attribution.nodes.get(key, ())
+        return self.attribution.hierarchy.tag(origins[0].call) if origins else ""
+
+    def owners(self, key: str) -> list[str]:
+        """Return the paths of the instances of all origins, the primary's first; those after for paired ones."""
+        paths = dict.fromkeys(self.tree.path_of(origin.call) for origin in self.attribution.nodes.get(key, ()))
+        pairs = {} if self.modules is None else self.modules.pairs
+        return list(dict.fromkeys(pairs.get(path, path) for path in paths))
+
+
+def _node_changes(
+    graphs: tuple[FlatGraph, FlatGraph], pairs: Pairs, sides: tuple[_Side, _Side]
+) -> Iterator[NodeChange]:
+    for node in graphs[0].nodes:
+        if node not in pairs.nodes:
+            yield NodeChange("removed", node.key, node.operator, sides[0].tag(node.key))
+    partner = {new: old for old, new in pairs.nodes.items()}
+    for node in graphs[1].nodes:
+        tag = sides[1].tag(node.key)
+        if node not in partner:
+            yield NodeChange("added", node.key, node.operator, tag)
+            continue
+        old = partner[node]
+        changes = [*_in_fields(old, node, pairs), *_in_tags(old, node, sides)]
+        if changes:
+            yield NodeChange("changed", node.key, node.operator, tag, changes)
+
+
+def _in_fields(old: FlatNode, new: FlatNode, pairs: Pairs) -> Iterator[str]:
+    for name in dict.fromkeys((*old.attributes, *new.attributes)):
+        one, other = old.attributes.get(name), new.attributes.get(name)
+        if one is None or other is None or attribute_content(one) != attribute_content(other):
+            yield f"attribute {name}: {_shown(one)} → {_shown(other)}"
+    for place in dict.fromkeys((*old.inputs, *new.inputs)):
+        a, b = old.inputs.get(place), new.inputs.get(place)
+        if a is None or b is None or pairs.values.get(a) is not b:
+            where = f"input {place}" if isinstance(place, int) else "output {1} of subgraph {0}".format(*place)  # type: ignore[misc]
+            yield f"{where}: {_NONE if a is None else a.name} → {_NONE if b is None else b.name}"
+    if len(old.outputs) != len(new.outputs):
+        yield f"outputs: {len(old.outputs)} → {len(new.outputs)}"
+
+
+def _in_tags(old: FlatNode, new: FlatNode, sides: tuple[_Side, _Side]) -> Iterator[str]:
+    a, b = sides[0].owners(old.key), sides[1].owners(new.key)
+    if a[:1] != b[:1]:
+        yield f"tag: {sides[0].tag(old.key) or _NONE} → {sides[1].tag(new.key) or _NONE}"
+    elif set(a) != set(b):
+        yield f"owners: {', '.join(sorted(set(a) - set(b))) or _NONE} → {', '.join(sorted(set(b) - set(a))) or _NONE}"
+
+
+def _shown(attribute: onnx.AttributeProto | None) -> str:
+    if attribute is None:
+        return _NONE
+    if attribute.ref_attr_name:
+        return f"attribute {attribute.ref_attr_name} of the function"
+    from onnx import helper
+
+    try:
+        value: Any = helper.get_attribute_value(attribute)
+    except ValueError:
+        return "a value of no type"
+    if hasattr(value, "dims"):
+        return f"a tensor of shape {list(value.dims)}"
+    text = " ".join(str(value.decode("utf-8", "replace") if isinstance(value, bytes) else value).split())
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def _outputs(pairs: Pairs) -> Iterator[tuple[FlatValue, FlatValue]]:
+    return ((old, new) for old, new in pairs.values.items() if old.tensor is None and old.name and new.name)
+
+
+def _tensor_changes(graphs: tuple[FlatGraph, FlatGraph], pairs: Pairs, data: Data) -> Iterator[TensorChange]:
+    before, after = ([v for each in graph.leaves.values() for v in each if v.tensor is not None] for graph in graphs)
+    for old in before:
+        new = pairs.values.get(old)
+        if new is None or new.tensor is None or old.tensor is None:
+            yield TensorChange("removed", old.name)
+            continue
+        renamed = f"renamed from {old.name}" if old.name != new.name else ""
+        change = ", ".join(filter(None, (renamed, data.change(old.tensor, new.tensor))))
+        if change:
+            yield TensorChange("changed", new.name, change)
+    for new in after:
+        if new not in pairs.taken:
+            yield TensorChange("added", new.name)
+
+
+def _model_changes(
+    before: onnx.ModelProto, after: onnx.ModelProto, graphs: tuple[FlatGraph, FlatGraph], pairs: Pairs
+) -> Iterator[str]:
+    opsets = [{opset.domain or "ai.onnx": opset.version for opset in proto.opset_import} for proto in (before, after)]
+    yield from _of_entries("opset", *opsets)
+    for kind in ("input", "output"):
+        types = [{value.name: _type(value) for value in getattr(proto.graph, kind)} for proto in (before, after)]
+        yield from _of_entries(kind, *types)
+    for place, value in graphs[0].results.items():
+        other = graphs[1].results.get(place)
+        if other is not None and pairs.values.get(value) is not other:
+            yield f"output {place[-1]} is another value"
+
+
+def _of_entries(kind: str, before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
+    for name in dict.fromkeys((*before, *after)):
+        if before.get(name) != after.get(name):
+            yield f"{kind} {name}: {before.get(name, _NONE)} → {after.get(name, _NONE)}"
+
+
+def _type(value: onnx.ValueInfoProto) -> str:
+    from onnx import helper
+
+    try:
+        return str(helper.printable_type(value.type))[:_LONGEST]
+    except (KeyError, ValueError):
+        return "of an unknown type"

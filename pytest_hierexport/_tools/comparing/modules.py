@@ -1,0 +1,204 @@
+"""Pairs the module instances of two hierarchies, and tells which were added, removed, moved, renamed or changed.
+
+An instance is a path with a segment in tags; all its calls count together, and its own nodes are those whose primary
+call is nearest to it.
+
+    before                   after
+    encoder.0  m.Block       encoder.0  m.Unit        same path: the class was renamed
+    tail       m.Head        top        m.Head        equal class, operators and modules below: moved
+    -                        encoder.1  m.Unit        added
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
+
+from pytest_hierexport._calls.attribution import Attribution
+from pytest_hierexport._calls.hierarchy import ROOT
+from pytest_hierexport._errors import UsageError
+
+__all__ = ["Instance", "ModuleChanges", "Tree", "compare_modules"]
+
+_DEEPEST = 300
+"""Levels of modules. Each difference names its tag, so deeper files would give texts of quadratic size."""
+
+
+@dataclass(eq=False)
+class Instance:
+    """A module instance with a segment in tags."""
+
+    path: str
+    cls: str
+    tag: str
+    calls: int = 0
+    operators: Counter[str] = field(default_factory=Counter)
+    """Of its own nodes."""
+    children: list[Instance] = field(default_factory=list)
+    """In the order of their first calls."""
+
+    def below(self) -> Iterator[Instance]:
+        """Yield the instance and all below it."""
+        pending = [self]
+        while pending:
+            instance = pending.pop()
+            yield instance
+            pending += reversed(instance.children)
+
+    def all_operators(self) -> Counter[str]:
+        """Count the operators of the instance and of all below it."""
+        return sum((instance.operators for instance in self.below()), Counter())
+
+
+class Tree:
+    """The module instances of a file by path, with the operators of their nodes.
+
+    Raises:
+        UsageError: The modules nest too deep.
+    """
+
+    def __init__(self, attribution: Attribution, operators: Mapping[str, str]) -> None:
+        """Build the tree; `operators` gives the operator of every node by its key."""
+        hierarchy = attribution.hierarchy
+        if hierarchy.height > _DEEPEST:
+            raise UsageError(
+                f"at most {_DEEPEST} levels of modules in files to compare",
+                found=f"{hierarchy.height:,} levels",
+                do="look at each file with hierexport analyze, whose table takes any depth",
+            )
+        self._hierarchy = hierarchy
+        self.instances: dict[str, Instance] = {}
+        for name, call in hierarchy.items():
+            if name == ROOT or hierarchy.is_kept(name):
+                if call.path not in self.instances:
+                    self.instances[call.path] = Instance(call.path, call.cls, hierarchy.tag(name))
+                    if name != ROOT:
+                        above = hierarchy[hierarchy.kept_above(name) or ROOT].path
+                        self.instances[above].children.append(self.instances[call.path])
+                self.instances[call.path].calls += 1
+        self.untagged: Counter[str] = Counter()
+        self.owner: dict[str, str | None] = {}
+        """The path of the instance that each node counts for; None for an untagged one."""
+        for key, operator in operators.items():
+            origins = attribution.nodes.get(key, ())
+            path = self.owner[key] = self.path_of(origins[0].call) if origins else None
+            (self.untagged if path is None else self.instances[path].operators)[operator] += 1
+
+    def path_of(self, call: str) -> str:
+        """Return the path of the instance that a call counts for."""
+        return self._hierarchy[self._hierarchy.kept(call) or ROOT].path
+
+
+@dataclass(frozen=True)
+class ModuleChanges:
+    """The differences of two trees."""
+
+    added: Sequence[Instance]
+    """The topmost ones; those below them are added too."""
+    removed: Sequence[Instance]
+    moved: Sequence[tuple[Instance, Instance]]
+    renamed: Sequence[tuple[Instance, Instance]]
+    """The instances whose class has another name."""
+    changed: Sequence[tuple[Instance, Instance]]
+    """The instances with other operators of their own, or with another number of calls."""
+    reordered: Sequence[tuple[Instance, Instance]]
+    """Siblings whose order changed: one, and another that now runs after it."""
+    pairs: Mapping[str, str]
+    """Every path before that has a counterpart, with the path after."""
+
+
+def compare_modules(before: Tree, after: Tree) -> ModuleChanges:
+    """Pair the instances of two trees, by path, then by equal class, operators and modules below."""
+    pairs = {path: path for path in before.instances if path in after.instances}
+    gone = [before.instances[path] for path in before.instances if path not in pairs]
+    new = [after.instances[path] for path in after.instances if path not in pairs]
+    moved = _moved(gone, new)
+    for old, other in moved:
+        pairs.update((a.path, b.path) for a, b in zip(old.below(), other.below(), strict=True))
+    paired = [(before.instances[a], after.instances[b]) for a, b in pairs.items()]
+    reached = set(pairs.values())
+    return ModuleChanges(
+        added=_topmost(after.instances.values(), lambda each: each.path not in reached),
+        removed=_topmost(before.instances.values(), lambda each: each.path not in pairs),
+        moved=moved,
+        renamed=[(old, other) for old, other in paired if old.cls != other.cls],
+        changed=[(o, a) for o, a in paired if (o.operators, o.calls) != (a.operators, a.calls)],
+        reordered=[pair for old, other in paired for pair in _reordered(old, other, pairs)],
+        pairs=pairs,
+    )
+
+
+def _topmost(instances: Iterable[Instance], wanted: Callable[[Instance], bool]) -> list[Instance]:
+    chosen = [instance for instance in instances if wanted(instance)]
+    below = {id(child) for instance in chosen for child in instance.children}
+    return [instance for instance in chosen if id(instance) not in below]
+
+
+def _moved(gone: Iterable[Instance], new: Iterable[Instance]) -> list[tuple[Instance, Instance]]:
+    """Pair whole subtrees of equal content, each once, the topmost first."""
+    content: dict[object, int] = {}
+    gone, new = list(gone), list(new)
+    lost, found = {id(each) for each in gone}, {id(each) for each in new}
+    numbers = {**_contents(gone, content, lost), **_contents(new, content, found)}
+    waiting: dict[int, list[Instance]] = {}
+    for instance in new:
+        if numbers[id(instance)] is not None:
+            waiting.setdefault(numbers[id(instance)] or 0, []).append(instance)
+    taken: set[int] = set()
+    moved = []
+    for instance in gone:
+        candidates = waiting.get(numbers[id(instance)] or 0, [])
+        while candidates and id(candidates[0]) in taken:
+            candidates.pop(0)
+        if id(instance) in taken or not candidates:
+            continue
+        other = candidates.pop(0)
+        moved.append((instance, other))
+        taken.update(id(each) for pair in (instance, other) for each in pair.below())
+    return moved
+
+
+def _contents(instances: Sequence[Instance], content: dict[object, int], members: set[int]) -> dict[int, int | None]:
+    """Number each subtree by its content, from 1; None for one without nodes, or with a part that stayed."""
+    numbers: dict[int, int | None] = {}
+    # A caller comes before its callees.
+    for instance in reversed(instances):
+        below = [numbers.get(id(child)) if id(child) in members else None for child in instance.children]
+        if None in below or not (below or instance.operators):
+            numbers[id(instance)] = None
+            continue
+        key = (instance.cls, tuple(sorted(instance.operators.items())), tuple(below))
+        numbers[id(instance)] = content.setdefault(key, len(content) + 1)
+    return numbers
+
+
+def _reordered(old: Instance, other: Instance, pairs: Mapping[str, str]) -> Iterator[tuple[Instance, Instance]]:
+    """Yield siblings that changed order, one pair for each that left the longest run in the old order."""
+    position = {child.path: i for i, child in enumerate(other.children)}
+    shared = [position[pairs[each.path]] for each in old.children if pairs.get(each.path) in position]
+    kept = set(_longest_rising(shared))
+    was = {place: i for i, place in enumerate(shared)}
+    for place in sorted(set(shared) - kept):
+        later = ((place, i) for i in range(place + 1, len(other.children)) if i in was and was[i] < was[place])
+        earlier = ((i, place) for i in reversed(range(place)) if i in was and was[i] > was[place])
+        for first, second in islice(chain(later, earlier), 1):
+            yield other.children[first], other.children[second]
+
+
+def _longest_rising(numbers: Sequence[int]) -> list[int]:
+    """Return the longest rising subsequence (patience sorting)."""
+    tops: list[int] = []
+    last: dict[int, int | None] = {}
+    for number in numbers:
+        place = bisect_left(tops, number)
+        last[number] = tops[place - 1] if place else None
+        tops[place:] = [number, *tops[place + 1 :]] if place < len(tops) else [number]
+    at: int | None = tops[-1] if tops else None
+    found = []
+    while at is not None:
+        found.append(at)
+        at = last[at]
+    return found

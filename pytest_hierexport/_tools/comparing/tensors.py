@@ -1,0 +1,115 @@
+"""Compares the tensors that two models store, in the file or outside."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_hierexport._errors import UsageError
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["Data", "Store"]
+
+
+@dataclass(frozen=True)
+class Store:
+    """Reads the tensors of one model."""
+
+    folder: Path | None
+    """The folder of the model's external data; None for a model from standard input."""
+    name: str
+    """The name of the file, for messages."""
+
+    def content(self, tensor: onnx.TensorProto) -> object:
+        """Return a key that tensors of equal type, shape and data share.
+
+        Raises:
+            UsageError: The data is missing, or does not fit the shape.
+        """
+        digest = hashlib.sha256(memoryview(self.array(tensor)).cast("B")) if tensor.data_type != _STRING else None
+        data = digest.hexdigest() if digest else tuple(tensor.string_data)
+        return tensor.data_type, tuple(tensor.dims), data
+
+    def array(self, tensor: onnx.TensorProto) -> Any:
+        """Return a tensor's data as a contiguous array.
+
+        Raises:
+            UsageError: The data is missing, or does not fit the shape.
+        """
+        import numpy as np
+        from onnx import numpy_helper
+        from onnx.external_data_helper import load_external_data_for_tensor
+
+        try:
+            if tensor.external_data and self.folder is None:
+                raise ValueError("external data of a model from standard input")  # noqa: TRY301  # one message for all
+            if tensor.external_data:
+                copied = type(tensor)()
+                copied.CopyFrom(tensor)
+                load_external_data_for_tensor(copied, str(self.folder))
+                copied.ClearField("external_data")
+                copied.ClearField("data_location")
+                tensor = copied
+            return np.ascontiguousarray(numpy_helper.to_array(tensor))
+        except Exception as error:  # onnx raises errors of many classes for data that is missing or damaged
+            raise UsageError(
+                f"the data of every initializer of {self.name}",
+                found=f"{tensor.name!r}: {str(error)[:300]}",
+                do="keep the files with external data beside the model, or export it again",
+            ) from error
+
+
+_STRING = 8
+"""TensorProto.STRING."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """The tensors of both models."""
+
+    before: Store
+    after: Store
+
+    def change(self, old: onnx.TensorProto, new: onnx.TensorProto) -> str:
+        """Return what changed between two tensors; the empty text for equal ones.
+
+        Raises:
+            UsageError: The data is missing, or does not fit the shape.
+        """
+        import numpy as np
+        from onnx import TensorProto
+
+        if old.data_type != new.data_type:
+            names = (TensorProto.DataType.Name(each.data_type).lower() for each in (old, new))
+            return "dtype {} → {}".format(*names)
+        if old.dims != new.dims:
+            return f"shape {list(old.dims)} → {list(new.dims)}"
+        if not old.external_data and not new.external_data and _stored(old) == _stored(new):
+            return ""
+        one, other = self.before.array(old), self.after.array(new)
+        if one.tobytes() == other.tobytes() and old.data_type != _STRING:
+            return ""
+        count = int(np.count_nonzero(one != other)) if one.shape == other.shape else one.size
+        if not count:
+            return "" if old.data_type == _STRING else "bits of equal values"
+        with np.errstate(all="ignore"):
+            try:
+                largest = f", by at most {np.nanmax(np.abs(one.astype(np.float64) - other.astype(np.float64))):.3g}"
+            except (TypeError, ValueError):
+                largest = ""
+        return f"{count:,} of {one.size:,} elements{largest}"
+
+
+def _stored(tensor: onnx.TensorProto) -> bytes:
+    """Return a tensor without its name and texts."""
+    if tensor.HasField("raw_data"):
+        return bytes(tensor.raw_data)
+    copied = type(tensor)()
+    copied.CopyFrom(tensor)
+    for part in ("name", "doc_string", "metadata_props"):
+        copied.ClearField(part)
+    return bytes(copied.SerializeToString(deterministic=True))

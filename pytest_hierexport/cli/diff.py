@@ -1,0 +1,56 @@
+"""Runs `hierexport diff`: compares two tagged ONNX files by module, node and initializer."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from pytest_hierexport.cli.command import Command
+from pytest_hierexport.cli.files import add_file, load_file, shown_name
+from pytest_hierexport.cli.output import print_line, progress
+
+__all__ = ["COMMAND"]
+
+_TROUBLE = 2
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_file(parser, "before")
+    add_file(parser, "after")
+    parser.add_argument(
+        "--format", choices=("text", "markdown", "json"), default="text", help="how to print (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--limit", type=int, default=50, metavar="N", help="lines of each section but in JSON (default: %(default)s)"
+    )
+
+
+def _run(options: argparse.Namespace) -> int:
+    from pytest_hierexport._tools.comparing import as_dict, as_lines, as_markdown, compare
+
+    with progress() as stage:
+        stage("load both files")
+        files = load_file(options.before), load_file(options.after)
+        stage("compare")
+        comparison = compare(*files)
+    names = shown_name(options.before), shown_name(options.after)
+    if options.format == "json":
+        print(json.dumps(as_dict(comparison), indent=1))  # noqa: T201
+    else:
+        render = as_markdown if options.format == "markdown" else as_lines
+        for line in render(comparison, *names, max(options.limit, 0)):
+            print_line(line)
+    return 0 if comparison.same else 1
+
+
+COMMAND = Command(
+    name="diff",
+    summary="compare two files",
+    description="Compare two tagged ONNX files: modules, then nodes, initializers and names. "
+    f"Exit codes: 0 the same, 1 different, {_TROUBLE} trouble.",
+    example="hierexport diff before.onnx after.onnx --format markdown",
+    add_arguments=_add_arguments,
+    run=_run,
+    failed=_TROUBLE,
+    wrong_usage=_TROUBLE,
+)

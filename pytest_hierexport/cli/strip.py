@@ -1,0 +1,47 @@
+"""Runs `hierexport strip`: removes tags and exporters' metadata from a file; the tags stay in its sidecar."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from pytest_hierexport.cli.command import Command
+from pytest_hierexport.cli.files import add_file, add_output, is_standard, load_file, write_file
+from pytest_hierexport.cli.output import print_line
+
+__all__ = ["COMMAND"]
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_file(parser)
+    add_output(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _run(options: argparse.Namespace) -> None:
+    from pytest_hierexport._onnx.sidecar import sidecar_path
+
+    file = load_file(options.file)
+    before = file.proto.ByteSize()
+    write_file(file.proto, file.attribution, file, options.output, "none")
+    after = file.proto.ByteSize()
+    piped = is_standard(options.output)
+    sidecar = "" if piped else sidecar_path(options.output).name
+    if options.json:
+        text = json.dumps({"before": before, "after": after, "saved": before - after, "sidecar": sidecar})
+    else:
+        kept = f"tags in {sidecar}" if sidecar else "the tags are in no sidecar, keep the input for them"
+        text = f"{options.output}: {before:,} → {after:,} bytes, {1 - after / before:.1%} saved; {kept}"
+    print_line(text, file=sys.stderr if piped else sys.stdout)
+
+
+COMMAND = Command(
+    name="strip",
+    summary="remove tags for a release",
+    description="Remove the tags and the exporters' own metadata from an ONNX file. The sidecar beside the output "
+    "keeps the tags; from there every command reads them, and `carry` puts them back.",
+    example="hierexport strip tower.onnx -o release.onnx",
+    add_arguments=_add_arguments,
+    run=_run,
+)

@@ -1,0 +1,53 @@
+"""Runs `hierexport validate`: checks the rules that need no model on a file."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from contextlib import ExitStack
+
+from pytest_hierexport.cli.command import Command
+from pytest_hierexport.cli.files import add_file, as_path, shown_name
+from pytest_hierexport.cli.output import print_line, progress
+
+__all__ = ["COMMAND"]
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_file(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--allow-derived",
+        type=int,
+        default=0,
+        metavar="N",
+        help="the nodes that may have a derived origin (default: 0)",
+    )
+
+
+def _run(options: argparse.Namespace) -> int:
+    from pytest_hierexport._tools.validation import as_dict, as_lines, validate
+
+    name = shown_name(options.file)
+    with ExitStack() as stack:
+        path = stack.enter_context(as_path(options.file))
+        stage = stack.enter_context(progress())
+        results = list(validate(path, allow_derived=options.allow_derived, starting=stage))
+    document = as_dict(results, name)
+    if options.json:
+        print(json.dumps(document, indent=1))  # noqa: T201
+    else:
+        for line in as_lines(results, name):
+            print_line(line)
+    return 0 if document["valid"] else 1
+
+
+COMMAND = Command(
+    name="validate",
+    summary="check the rules on a file",
+    description="Check every rule that needs no PyTorch model on an ONNX file and its sidecar. "
+    "Exit codes: 0 no rule is broken, 1 a rule is broken.",
+    example="hierexport validate tower.onnx",
+    add_arguments=_add_arguments,
+    run=_run,
+)
