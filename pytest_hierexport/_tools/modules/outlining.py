@@ -96,12 +96,11 @@ def modules_as_functions(
     outliner = _Outliner(copied, attribution, frozenset(calls))
     for call in reversed(calls):
         outliner.outline(call)
+    functions = outliner.named()
     TopologicalSortPass()(copied)
-    if outliner.functions:
-        copied.opset_imports[DOMAIN] = 1
     tagged = attribution_on(copied, attribution)
     write(copied, tagged, "both")
-    return ModelWithFunctions(copied, tagged, tuple(reversed(outliner.functions.values())), outliner.outside)
+    return ModelWithFunctions(copied, tagged, functions, outliner.outside)
 
 
 @dataclass
@@ -123,7 +122,7 @@ class _Outliner:
         self._holders = holders(self.model)
         self._enclosing: dict[ir.Graph, str | None] = {}
         self._waiting: dict[str, dict[ir.Graph, list[ir.Node]]] = defaultdict(dict)
-        self._names = {name for domain, name, _ in self.model.functions if domain == DOMAIN}
+        self._taken = {name for domain, name, _ in self.model.functions if domain == DOMAIN}
         self._scan(self.model.graph, None)
 
     @property
@@ -202,8 +201,8 @@ class _Outliner:
         form = made.cls, form_of(region, self.model.opset_imports)
         known = self.functions.get(form)
         if known is None:
-            name = next(name for name in _numbered(made.class_name) if name not in self._names)
-            self._names.add(name)
+            name = next(name for name in _numbered(made.class_name) if name not in self._taken)
+            self._taken.add(name)
             function = function_of(region, name, made.path, self.model.opset_imports)
             self.model.functions[function.identifier()] = function
             known = self.functions[form] = ModuleFunction(name, made.cls, [], sum(1 for _ in nodes_inside(function)))
@@ -213,6 +212,24 @@ class _Outliner:
         known.calls.insert(0, call)
         _detach(region.nodes)
         return known.name
+
+    def named(self) -> tuple[ModuleFunction, ...]:
+        """Number the functions of a class in execution order, callers first, and return them."""
+        made = tuple(reversed(self.functions.values()))
+        by_class: dict[str, list[str]] = defaultdict(list)
+        for each in self.functions.values():
+            by_class[self._hierarchy[each.calls[0]].class_name].append(each.name)
+        new = {each.name: by_class[self._hierarchy[each.calls[0]].class_name].pop(0) for each in made}
+        bodies = {old: self.model.functions.pop((DOMAIN, old, "")) for old in new}
+        for each in made:
+            each.name = bodies[each.name].name = new[each.name]
+        self.model.functions.update((body.identifier(), body) for body in bodies.values())
+        for _, node in walk(self.model):
+            if node.domain == DOMAIN:
+                node.op_type = new.get(node.op_type, node.op_type)
+        if made:
+            self.model.opset_imports[DOMAIN] = 1
+        return made
 
     def _share(self, kept: Iterator[ir.Node], dropped: Iterator[ir.Node]) -> None:
         """Give the nodes of a function's body, and the initializers inside, the origins of those that they replace."""
