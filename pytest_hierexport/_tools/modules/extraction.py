@@ -22,7 +22,7 @@ from onnx_ir.passes.common import RemoveUnusedFunctionsPass, ShapeInferencePass
 from pytest_hierexport._calls.attribution import Attribution, Origins
 from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._onnx.graph import subgraphs_ir
+from pytest_hierexport._onnx.graph import inventory_ir, subgraphs_ir
 from pytest_hierexport._onnx.ir_tags import write
 from pytest_hierexport._onnx.models import as_ir
 from pytest_hierexport._onnx.operators import is_deterministic
@@ -90,7 +90,8 @@ def extract(
     taken = {str(value.name) for node in nodes_inside(graph) for value in (*operands(node), *node.outputs)}
     inputs = _rename(boundary.inputs, graph.inputs, names, taken)
     outputs = _rename(boundary.outputs, graph.outputs, names, taken)
-    used = {origin.call for node in nodes_inside(graph) for origin in origins_of(node)}
+    parts = inventory_ir(extracted)
+    used = {origin.call for _, part in (*parts.nodes, *parts.initializers) for origin in origins_of(part)}
     tagged = attribution_on(extracted, Attribution(_needed(hierarchy, call, used)))
     write(extracted, tagged, "both")
     return ExtractedModule(extracted, tagged, call, inputs, outputs)
