@@ -220,10 +220,10 @@ class _Outliner:
         for each in self.functions.values():
             by_class[self._hierarchy[each.calls[0]].class_name].append(each.name)
         new = {each.name: by_class[self._hierarchy[each.calls[0]].class_name].pop(0) for each in made}
-        bodies = {old: self.model.functions.pop((DOMAIN, old, "")) for old in new}
-        for each in made:
-            each.name = bodies[each.name].name = new[each.name]
-        self.model.functions.update((body.identifier(), body) for body in bodies.values())
+        bodies = [self.model.functions.pop((DOMAIN, each.name, "")) for each in made]
+        for each, body in zip(made, bodies, strict=True):
+            each.name = body.name = new[each.name]
+            self.model.functions[body.identifier()] = body
         for _, node in walk(self.model):
             if node.domain == DOMAIN:
                 node.op_type = new.get(node.op_type, node.op_type)
