@@ -18,6 +18,8 @@ __all__ = ["main"]
 _COMMANDS = (
     "export",
     "analyze",
+    "extract",
+    "functions",
 )
 """The files of this folder with a command, in the order of the help."""
 

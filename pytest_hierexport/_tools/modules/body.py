@@ -2,6 +2,8 @@
 
     layer.0   h = MatMul(x, layer.0.w); y = Relu(h)      form   MatMul(0, 1) -> 2; Relu(2) -> 3; returns 3
     layer.1   i = MatMul(y, layer.1.w); z = Relu(i)      form   the same: names and initializers are left out
+
+The first region gives the function its nodes; the names in it are those of this region.
 """
 
 from __future__ import annotations

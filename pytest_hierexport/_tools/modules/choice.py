@@ -31,7 +31,7 @@ def named_call(hierarchy: Hierarchy, module: str) -> str:
 
 
 def chosen_calls(hierarchy: Hierarchy, *, depth: int | None = None, pattern: str | None = None) -> list[str]:
-    """Return the calls of a depth or pattern in execution order, without the root's; without either, all with a segment.
+    """Return the calls of a depth or a pattern, or else all with a segment, in execution order and without the root's.
 
     Args:
         hierarchy: The calls.

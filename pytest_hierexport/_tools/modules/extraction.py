@@ -11,16 +11,16 @@ from it and do not compute together with it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedFunctionsPass, ShapeInferencePass
 
 from pytest_hierexport._calls.attribution import Attribution, Origins
-from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy
+from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy, Module
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.graph import inventory_ir, subgraphs_ir
 from pytest_hierexport._onnx.ir_tags import write
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pytest_hierexport._onnx.models import Model
     from pytest_hierexport._proof.eager import Runnable
 
-__all__ = ["ExtractedModule", "extract"]
+__all__ = ["ExtractedModule", "as_dict", "extract", "modules_below"]
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,33 @@ class ExtractedModule:
     outputs: Mapping[str, str]
     """The name of each output, by the name of the value in the whole model."""
 
+    @property
+    def named(self) -> bool:
+        """Whether an input or output has another name than in the whole model."""
+        return any(old != new for names in (self.inputs, self.outputs) for old, new in names.items())
 
-def extract(
-    model: Model, attribution: Attribution, module: str, example: Runnable | None = None
-) -> ExtractedModule:
+
+def as_dict(made: ExtractedModule) -> dict[str, Any]:
+    """Return what was extracted as an object for JSON."""
+    return {
+        "call": made.call,
+        "tag": made.attribution.hierarchy.tag(made.call),
+        "nodes": len(made.attribution.nodes),
+        "initializers": len(made.model.graph.initializers),
+        "inputs": {new: old for old, new in made.inputs.items()},
+        "outputs": {new: old for old, new in made.outputs.items()},
+    }
+
+
+def modules_below(modules: Iterable[Module], hierarchy: Hierarchy, call: str) -> tuple[Module, ...]:
+    """Return the module instances that run in a call, and those that they hold."""
+    paths = {f"{made.path}." for name, made in hierarchy.items() if hierarchy.within(name, call)}
+    if call == ROOT:
+        return tuple(modules)
+    return tuple(module for module in modules if any(f"{module.path}.".startswith(path) for path in paths))
+
+
+def extract(model: Model, attribution: Attribution, module: str, example: Runnable | None = None) -> ExtractedModule:
     """Return one module call as a model of its own; functions are inlined.
 
     Values keep their names, inputs and outputs too. With the PyTorch model, these get the names of the parameters of
@@ -84,14 +107,15 @@ def extract(
     if example is not None:
         from pytest_hierexport._tools.modules.forward_names import forward_names
 
-        names = forward_names(example, whole, flat, call, boundary.inputs, boundary.outputs)
+        names = forward_names(example, whole, flat, call, inputs=boundary.inputs, outputs=boundary.outputs)
     extracted = boundary.copied(whole)
     graph = extracted.graph
     taken = {str(value.name) for node in nodes_inside(graph) for value in (*operands(node), *node.outputs)}
     inputs = _rename(boundary.inputs, graph.inputs, names, taken)
     outputs = _rename(boundary.outputs, graph.outputs, names, taken)
     parts = inventory_ir(extracted)
-    used = {origin.call for _, part in (*parts.nodes, *parts.initializers) for origin in origins_of(part)}
+    tagged_parts: list[ir.Node | ir.Value] = [part for _, part in (*parts.nodes, *parts.initializers)]
+    used = {origin.call for part in tagged_parts for origin in origins_of(part)}
     tagged = attribution_on(extracted, Attribution(_needed(hierarchy, call, used)))
     write(extracted, tagged, "both")
     return ExtractedModule(extracted, tagged, call, inputs, outputs)
@@ -145,7 +169,7 @@ class _Boundary:
             metadata_props=dict(model.metadata_props),
             functions=list(model.functions.values()),
         )
-        RemoveUnusedFunctionsPass()(copy)
+        RemoveUnusedFunctionsPass()(copy)  # type: ignore[no-untyped-call]  # onnx_ir leaves its signature open
         return copy
 
 

@@ -3,6 +3,8 @@
     y = Layer(x)  [layer.0]   function Layer: t = Neg(v)  [layer.0.act, layer.1.act]
     z = Layer(y)  [layer.1]   inlined         y = Neg(x)  [layer.0.act]
                                               z = Neg(y)  [layer.1.act]
+
+An origin is that of a call of the function if it is one of the calling node's origins, or below one.
 """
 
 from __future__ import annotations

@@ -36,6 +36,7 @@ def forward_names(
     model: ir.Model,
     attribution: Attribution,
     call: str,
+    *,
     inputs: Sequence[ir.Value],
     outputs: Sequence[ir.Value],
 ) -> dict[ir.Value, str]:

@@ -16,16 +16,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 from onnx_ir.passes.common import TopologicalSortPass
 
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins
-from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy
+from pytest_hierexport._calls.hierarchy import Hierarchy
 from pytest_hierexport._onnx.graph import subgraphs_ir, walk
 from pytest_hierexport._onnx.ir_tags import write
 from pytest_hierexport._onnx.models import as_ir
@@ -45,7 +45,7 @@ from pytest_hierexport._tools.modules.region import (
 if TYPE_CHECKING:
     from pytest_hierexport._onnx.models import Model
 
-__all__ = ["ModelWithFunctions", "ModuleFunction", "modules_as_functions"]
+__all__ = ["ModelWithFunctions", "ModuleFunction", "as_dict", "modules_as_functions"]
 
 
 @dataclass
@@ -101,6 +101,14 @@ def modules_as_functions(
     tagged = attribution_on(copied, attribution)
     write(copied, tagged, "both")
     return ModelWithFunctions(copied, tagged, functions, outliner.outside)
+
+
+def as_dict(made: ModelWithFunctions) -> dict[str, Any]:
+    """Return the functions that were made, and the nodes that are in none, as an object for JSON."""
+    return {
+        "functions": [asdict(function) for function in made.functions],
+        "outside": {key: list(calls) for key, calls in made.outside.items()},
+    }
 
 
 @dataclass
@@ -191,8 +199,8 @@ class _Outliner:
         note_origins(node, (Origin(call, Evidence.TRACED),))
         for old, new in zip(region.leaving, node.outputs, strict=True):
             new.metadata_props.update(old.metadata_props)
-        old, last = list(region.leaving), region.nodes[-1]
-        ir.convenience.replace_nodes_and_values(graph, last, region.nodes, [node], old, node.outputs)
+        last = region.nodes[-1]
+        ir.convenience.replace_nodes_and_values(graph, last, region.nodes, [node], region.leaving, node.outputs)
         return node
 
     def _function(self, region: Region, call: str) -> str:

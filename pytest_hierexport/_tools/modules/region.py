@@ -147,6 +147,8 @@ class Region:
             k = Neg(x)     layer.0          k leaves layer.0 for the mask of two layers, which comes back:
             m = Abs(k)     layer.0 and 1    without k, or without y, the layer is convex
             y = Add(x, m)  layer.0
+
+        Of what runs before the detour and what runs after it, the larger part stays.
         """
         between = self._between()
         if not between:
