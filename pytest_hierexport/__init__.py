@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pytest_hierexport._onnx.storage import attach, read, rewrite, save
     from pytest_hierexport._proof import Proof, Verdict, prove
     from pytest_hierexport._rules.base import ExportedCase, Rule, Violation
+    from pytest_hierexport._tools.modules.extraction import ExtractedModule, extract
+    from pytest_hierexport._tools.modules.outlining import ModelWithFunctions, ModuleFunction, modules_as_functions
 
 __all__ = [
     "Attribution",
@@ -33,9 +35,12 @@ __all__ = [
     "Export",
     "ExportError",
     "ExportedCase",
+    "ExtractedModule",
     "Hierarchy",
     "HierexportError",
+    "ModelWithFunctions",
     "Module",
+    "ModuleFunction",
     "Origin",
     "Parameter",
     "Proof",
@@ -47,6 +52,8 @@ __all__ = [
     "attach",
     "carry",
     "export",
+    "extract",
+    "modules_as_functions",
     "node_key",
     "prove",
     "read",
@@ -68,6 +75,8 @@ _HOMES = {
     "_onnx.storage": ("attach", "read", "rewrite", "save"),
     "_proof": ("Proof", "Verdict", "prove"),
     "_rules.base": ("ExportedCase", "Rule", "Violation"),
+    "_tools.modules.extraction": ("ExtractedModule", "extract"),
+    "_tools.modules.outlining": ("ModelWithFunctions", "ModuleFunction", "modules_as_functions"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

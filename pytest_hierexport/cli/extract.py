@@ -39,10 +39,8 @@ def _run(options: argparse.Namespace) -> None:
     check_output(options.output)
     source = load_file(options.file)
     examples = [None] if options.model is None else _examples(options.model)
-    for example in examples:
-        made = extract(source.to_ir(), source.attribution, options.module, example)
-        if made.named:
-            break
+    tries = (extract(source.to_ir(), source.attribution, options.module, example) for example in examples)
+    made = max(tries, key=lambda each: each.renamed)
     modules = modules_below(source.modules, source.attribution.hierarchy, made.call)
     write_file(to_proto(made.model), made.attribution, replace(source, modules=modules), options.output)
     if options.output == STANDARD:
@@ -55,12 +53,12 @@ def _run(options: argparse.Namespace) -> None:
     for kind in ("inputs", "outputs"):
         for name, value in shown[kind].items():
             print_line(f"{kind[:-1]} {name}" + (f", {value} in {options.file}" if name != value else ""))
-    if options.model is not None and not made.named:
+    if options.model is not None and not made.renamed:
         print_line(f"note: no value of {options.model} equals one at the module's boundary; values keep their names")
 
 
 def _examples(selector: str) -> Iterator[Example]:
-    """Yield the model with its own weights, as `hierexport export` exports it, then with those of the plugin."""
+    """Yield the model with its own weights, which `hierexport export` keeps, then with the weights that tests get."""
     from dataclasses import replace
 
     from pytest_hierexport._cases import select

@@ -58,9 +58,9 @@ class ExtractedModule:
     """The name of each output, by the name of the value in the whole model."""
 
     @property
-    def named(self) -> bool:
-        """Whether an input or output has another name than in the whole model."""
-        return any(old != new for names in (self.inputs, self.outputs) for old, new in names.items())
+    def renamed(self) -> int:
+        """The number of inputs and outputs with another name than in the whole model."""
+        return sum(old != new for names in (self.inputs, self.outputs) for old, new in names.items())
 
 
 def as_dict(made: ExtractedModule) -> dict[str, Any]:
@@ -114,8 +114,8 @@ def extract(model: Model, attribution: Attribution, module: str, example: Runnab
     inputs = _rename(boundary.inputs, graph.inputs, names, taken)
     outputs = _rename(boundary.outputs, graph.outputs, names, taken)
     parts = inventory_ir(extracted)
-    tagged_parts: list[ir.Node | ir.Value] = [part for _, part in (*parts.nodes, *parts.initializers)]
-    used = {origin.call for part in tagged_parts for origin in origins_of(part)}
+    used = {origin.call for _, node in parts.nodes for origin in origins_of(node)}
+    used |= {origin.call for _, value in parts.initializers for origin in origins_of(value)}
     tagged = attribution_on(extracted, Attribution(_needed(hierarchy, call, used)))
     write(extracted, tagged, "both")
     return ExtractedModule(extracted, tagged, call, inputs, outputs)
@@ -191,9 +191,9 @@ def _region_of(model: ir.Model, hierarchy: Hierarchy, call: str) -> Region:
     paths = [path(node) for node in model.graph.all_nodes() if is_own(origins_of(node))]
     if not paths:
         raise UsageError(
-            f"a module call with nodes in the graph at {hierarchy.tag(call)}",
+            f"nodes of the module call {call!r}",
             found="none: it returns its inputs, was folded into a constant, or was optimized away",
-            do=f"extract the call that made it, {hierarchy.tag(hierarchy[call].parent or ROOT)}",
+            do=f"extract the call that made it: {hierarchy[call].parent or '/'}",
         )
     depth = 0
     while all(len(nodes) > depth + 1 for nodes in paths) and len({nodes[depth + 1].graph for nodes in paths}) == 1:
