@@ -46,7 +46,7 @@ __all__ = ["ExtractedModule", "as_dict", "extract", "modules_below"]
 
 @dataclass(frozen=True)
 class ExtractedModule:
-    """One module call as a model of its own, tagged."""
+    """One module call as a model of its own, its nodes tagged; it shares the tensors of the whole model."""
 
     model: ir.Model
     attribution: Attribution
@@ -117,7 +117,7 @@ def extract(model: Model, attribution: Attribution, module: str, example: Runnab
     used = {origin.call for _, node in parts.nodes for origin in origins_of(node)}
     used |= {origin.call for _, value in parts.initializers for origin in origins_of(value)}
     tagged = attribution_on(extracted, Attribution(_needed(hierarchy, call, used)))
-    write(extracted, tagged, "both")
+    write(extracted, tagged, "both", tensors=False)
     return ExtractedModule(extracted, tagged, call, inputs, outputs)
 
 

@@ -63,7 +63,7 @@ class ModuleFunction:
 
 @dataclass(frozen=True)
 class ModelWithFunctions:
-    """A model whose modules are ONNX functions, tagged."""
+    """A model whose modules are ONNX functions, its nodes tagged; it shares the tensors of the model before."""
 
     model: ir.Model
     attribution: Attribution
@@ -99,7 +99,7 @@ def modules_as_functions(
     functions = outliner.named()
     TopologicalSortPass()(copied)
     tagged = attribution_on(copied, attribution)
-    write(copied, tagged, "both")
+    write(copied, tagged, "both", tensors=False)
     return ModelWithFunctions(copied, tagged, functions, outliner.outside)
 
 
