@@ -28,7 +28,7 @@ class Layer(nn.Module):
         super().__init__()
         self.proj = nn.Linear(4, 4)
 
-    def forward(self, hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    def forward(self, hidden: Any, mask: Any) -> Any:
         bias = torch.where(mask, 0.0, -1e4)
         return (self.proj(hidden) + bias).softmax(-1)
 
@@ -40,7 +40,7 @@ class Stack(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList(Layer() for _ in range(2))
 
-    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Any, mask: Any) -> Any:
         for layer in self.layers:
             x = layer(x, mask=mask)
         return x
@@ -49,12 +49,12 @@ class Stack(nn.Module):
 class Halves(nn.Module):
     """Returns its input and a part of it."""
 
-    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+    def forward(self, x: Any) -> Any:
         return {"same": x, "half": x * 0.5}
 
 
 class Same(nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Any) -> Any:
         return x
 
 
@@ -67,7 +67,7 @@ class Chooser(nn.Module):
         self.halves = Halves()
         self.same = Same()
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Any) -> Any:
         return self.same(self.halves(self.layer(x.neg()))["half"]).exp()
 
 
@@ -76,7 +76,7 @@ class Branching(nn.Module):
         super().__init__()
         self.inner = nn.Linear(4, 4)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Any) -> Any:
         doubled = x * 2
         return torch.cond(x.sum() > 0, lambda x: self.inner(x) + doubled, lambda x: doubled - x, (x,)).relu()
 
@@ -86,11 +86,12 @@ class Twice(nn.Module):
 
     def __init__(self, dtype: torch.dtype) -> None:
         super().__init__()
-        self.block = nn.Sequential(nn.Linear(4, 4, dtype=dtype), nn.ReLU())
+        linear = nn.Linear(4, 4, dtype=dtype)
+        self.block = nn.Sequential(linear, nn.ReLU())
         self.head = nn.Linear(4, 4, bias=False, dtype=dtype)
-        self.head.weight = self.block[0].weight
+        self.head.weight = linear.weight
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Any) -> Any:
         return self.head(self.block(self.block(x)))
 
 
@@ -118,7 +119,8 @@ class Exported:
         names = [value for node in proto.graph.node for value in node.output if value in self.values]
         assert {*made.outputs.values()} <= {*names}
         for found in run_graph(proto, {new: self.values[old] for old, new in made.inputs.items()}, names):
-            np.testing.assert_allclose(*(np.float64(a) for a in (found.arrays[0], self.values[found.name])), rtol=1e-5)
+            expected = np.float64(self.values[found.name])
+            np.testing.assert_allclose(np.float64(found.arrays[0]), expected, rtol=1e-5)
         return proto
 
 
@@ -134,9 +136,7 @@ def exported(kind: str) -> Exported:
     }[kind]()
     made = export(example.model.eval(), example.args)
     proto = ir.to_proto(made.model)
-    feeds = {
-        value.name: array_of(tensor) for value, tensor in zip(proto.graph.input, example.args, strict=True)
-    }
+    feeds = {value.name: array_of(tensor) for value, tensor in zip(proto.graph.input, example.args, strict=True)}
     names = [value for node in proto.graph.node for value in node.output]
     values = {found.name: found.arrays[0] for found in run_graph(proto, feeds, names)}
     return Exported(example, proto, made.attribution, values | feeds)

@@ -74,11 +74,12 @@ def function_of(region: Region, name: str, path: str, opsets: Mapping[str, int])
     own = {value for node in graph for value in node.outputs}
     taken = {value.name for node in nodes_inside(graph) for value in node.outputs}
     for value in graph.inputs:
+        # First, for a new name of the value would also be that of its tensor, which the model shares.
+        value.const_value = None
         short = (value.name or "").removeprefix(f"{path}.")
         if short not in taken:
             value.name = short
         taken.add(short)
-        value.const_value = None
     for value in own.union(graph.inputs):
         # The calls may differ in their shapes.
         value.type = value.shape = None

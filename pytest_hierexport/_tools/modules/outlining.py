@@ -128,6 +128,8 @@ class _Outliner:
         self._common = cache(self._common_call)
         self._keys = {node: key for key, node in walk(self.model)}
         self._holders = holders(self.model)
+        # ONNX Runtime refuses a model with two nodes of one name.
+        self._labels = {node.name for node in self._keys}
         self._enclosing: dict[ir.Graph, str | None] = {}
         self._waiting: dict[str, dict[ir.Graph, list[ir.Node]]] = defaultdict(dict)
         self._taken = {name for domain, name, _ in self.model.functions if domain == DOMAIN}
@@ -195,7 +197,9 @@ class _Outliner:
     def _replaced(self, region: Region, graph: ir.Graph, call: str) -> ir.Node:
         """Put a call of a function in the place of a region."""
         name = self._function(region, call)
-        node = ir.Node(DOMAIN, name, region.entering, num_outputs=len(region.leaving), name=self._hierarchy.tag(call))
+        label = next(label for label in _numbered(self._hierarchy.tag(call)) if label not in self._labels)
+        self._labels.add(label)
+        node = ir.Node(DOMAIN, name, region.entering, num_outputs=len(region.leaving), name=label)
         note_origins(node, (Origin(call, Evidence.TRACED),))
         for old, new in zip(region.leaving, node.outputs, strict=True):
             new.metadata_props.update(old.metadata_props)
@@ -228,8 +232,10 @@ class _Outliner:
         for each in self.functions.values():
             by_class[self._hierarchy[each.calls[0]].class_name].append(each.name)
         new = {each.name: by_class[self._hierarchy[each.calls[0]].class_name].pop(0) for each in made}
-        bodies = [self.model.functions.pop((DOMAIN, each.name, "")) for each in made]
-        for each, body in zip(made, bodies, strict=True):
+        bodies = {each.name: self.model.functions.pop((DOMAIN, each.name, "")) for each in made}
+        # onnx's reference evaluator needs a function before its callers.
+        for each in self.functions.values():
+            body = bodies[each.name]
             each.name = body.name = new[each.name]
             self.model.functions[body.identifier()] = body
         for _, node in walk(self.model):
