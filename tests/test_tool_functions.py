@@ -198,6 +198,20 @@ class TestConvexity:
         np.testing.assert_array_equal(outputs(made, feeds), outputs(proto, feeds))
 
 
+    def test_cycle_is_a_usage_error(self) -> None:
+        proto, attribution = detour()
+        proto.graph.node[0].input[0] = "second"
+        with pytest.raises(UsageError, match="without a cycle"):
+            modules_as_functions(proto, attribution)
+
+    def test_unsorted_nodes_are_sorted(self) -> None:
+        proto, attribution = detour()
+        nodes = [*reversed(proto.graph.node)]
+        del proto.graph.node[:]
+        proto.graph.node.extend(nodes)
+        onnx.checker.check_model(ir.to_proto(modules_as_functions(proto, attribution).model))
+
+
 class TestTags:
     @pytest.mark.parametrize("name", ["bert", "t5"])
     def test_flat_view_of_functions_is_the_flat_file(self, name: str) -> None:

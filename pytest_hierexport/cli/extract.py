@@ -39,7 +39,7 @@ def _run(options: argparse.Namespace) -> None:
     check_output(options.output)
     source = load_file(options.file)
     examples = [None] if options.model is None else _examples(options.model)
-    tries = (extract(source.to_ir(), source.attribution, options.module, example) for example in examples)
+    tries = (extract(source.path or source.proto, source.attribution, options.module, example) for example in examples)
     made = max(tries, key=lambda each: each.renamed)
     modules = modules_below(source.modules, source.attribution.hierarchy, made.call)
     write_file(to_proto(made.model), made.attribution, replace(source, modules=modules), options.output)

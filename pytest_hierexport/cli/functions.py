@@ -29,7 +29,8 @@ def _run(options: argparse.Namespace) -> None:
 
     check_output(options.output)
     source = load_file(options.file)
-    made = modules_as_functions(source.to_ir(), source.attribution, depth=options.depth, module=options.module)
+    model = source.path or source.proto
+    made = modules_as_functions(model, source.attribution, depth=options.depth, module=options.module)
     write_file(to_proto(made.model), made.attribution, source, options.output)
     if options.output == STANDARD:
         return

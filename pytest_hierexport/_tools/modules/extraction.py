@@ -24,7 +24,6 @@ from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy, Module
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.graph import inventory_ir, subgraphs_ir
 from pytest_hierexport._onnx.ir_tags import write
-from pytest_hierexport._onnx.models import as_ir
 from pytest_hierexport._onnx.operators import is_deterministic
 from pytest_hierexport._tools.modules.choice import named_call
 from pytest_hierexport._tools.modules.flattening import flatten
@@ -36,6 +35,7 @@ from pytest_hierexport._tools.modules.region import (
     operands,
     origins_of,
 )
+from pytest_hierexport._tools.modules.working_copy import working_copy
 
 if TYPE_CHECKING:
     from pytest_hierexport._onnx.models import Model
@@ -100,7 +100,7 @@ def extract(model: Model, attribution: Attribution, module: str, example: Runnab
     """
     hierarchy = attribution.hierarchy
     call = named_call(hierarchy, module)
-    whole = model.clone() if isinstance(model, ir.Model) else as_ir(model)
+    whole = working_copy(model)
     flat = flatten(whole, attribution)
     boundary = _Boundary.of(whole, hierarchy, call)
     names: dict[ir.Value, str] = {}

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._calls.attribution import Attribution, Origins
+from pytest_hierexport._errors import UsageError, gist
 from pytest_hierexport._onnx.graph import function_prefix, walk
 from pytest_hierexport._onnx.inlining import inline_functions
 from pytest_hierexport._tools.modules.region import attribution_on, keep_origins, note_origins, origins_of
@@ -35,7 +36,12 @@ def flatten(model: ir.Model, attribution: Attribution) -> Attribution:
             # The inliner copies the metadata of a call to the nodes of the body. No function is inside itself.
             node.metadata_props[_MARK + function_prefix(*node.op_identifier())] = str(len(callers))
             callers.append(origins_of(node))
-    inline_functions(model)
+    try:
+        inline_functions(model)
+    except (ValueError, RuntimeError) as error:  # a pass of onnx_ir fails with one of them
+        raise UsageError(
+            "functions that can be inlined", found=gist(error), do="check the file with onnx.checker"
+        ) from error
     hierarchy = attribution.hierarchy
     for _, node in walk(model):
         marks = [key for key in node.metadata_props if key.startswith(_MARK)]

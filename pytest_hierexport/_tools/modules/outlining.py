@@ -28,7 +28,6 @@ from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, 
 from pytest_hierexport._calls.hierarchy import Hierarchy
 from pytest_hierexport._onnx.graph import subgraphs_ir, walk
 from pytest_hierexport._onnx.ir_tags import write
-from pytest_hierexport._onnx.models import as_ir
 from pytest_hierexport._tools.modules.body import DOMAIN, form_of, function_of
 from pytest_hierexport._tools.modules.choice import chosen_calls
 from pytest_hierexport._tools.modules.region import (
@@ -41,6 +40,7 @@ from pytest_hierexport._tools.modules.region import (
     origins_of,
     united,
 )
+from pytest_hierexport._tools.modules.working_copy import working_copy
 
 if TYPE_CHECKING:
     from pytest_hierexport._onnx.models import Model
@@ -92,7 +92,7 @@ def modules_as_functions(
         UsageError: No module fits, or the file is not ONNX.
     """
     calls = chosen_calls(attribution.hierarchy, depth=depth, pattern=module)
-    copied = model.clone() if isinstance(model, ir.Model) else as_ir(model)
+    copied = working_copy(model)
     outliner = _Outliner(copied, attribution, frozenset(calls))
     for call in reversed(calls):
         outliner.outline(call)
