@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -197,7 +199,6 @@ class TestConvexity:
         feeds = {"x": np.array([-1.0, 0.5, 2.0], np.float32)}
         np.testing.assert_array_equal(outputs(made, feeds), outputs(proto, feeds))
 
-
     def test_cycle_is_a_usage_error(self) -> None:
         proto, attribution = detour()
         proto.graph.node[0].input[0] = "second"
@@ -280,3 +281,17 @@ class TestCommand:
         printed = capsys.readouterr().out.splitlines()
         assert printed[0] == "Layer ×2: 2 nodes"
         assert "outside: key, of /Net/Layer.0" in printed
+
+
+def test_documented_commands_print_what_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    example, _, _ = zoo("bert")
+    export(example.model, example.args, example.kwargs, tmp_path / "bert.onnx")
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[1] / "docs" / "command-line.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```console\n\$ hierexport ((?:extract|functions) bert\.onnx.*?)\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) == 2
+    for command, shown in blocks:
+        assert main(shlex.split(command)) == 0
+        assert capsys.readouterr().out == shown

@@ -237,7 +237,8 @@ def _typed(model: ir.Model, values: Sequence[ir.Value]) -> Sequence[ir.Value]:
         UsageError: The type of a value remains unknown.
     """
     if any(value.type is None or value.shape is None for value in values):
-        ShapeInferencePass(check_type=False, strict_mode=False)(model)
+        # Data propagation takes time and memory that grow with the elements of a long chain of nodes.
+        ShapeInferencePass(check_type=False, strict_mode=False, data_prop=False)(model)
     untyped = next((value for value in values if value.type is None), None)
     if untyped is not None:
         raise UsageError(
