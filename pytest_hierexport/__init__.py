@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from pytest_hierexport._tools.profiling.profiler import profile
     from pytest_hierexport._tools.placement import annotate_nodes, place_nodes
     from pytest_hierexport._tools.selection import select_nodes
+    from pytest_hierexport._tools.modules.extraction import ExtractedModule, extract
+    from pytest_hierexport._tools.modules.outlining import ModelWithFunctions, ModuleFunction, modules_as_functions
 
 __all__ = [
     "Attribution",
@@ -40,11 +42,15 @@ __all__ = [
     "Export",
     "ExportError",
     "ExportedCase",
+    "ExtractedModule",
     "Hierarchy",
     "HierexportError",
     "KernelSlice",
     "Module",
     "NodeProfile",
+    "ModelWithFunctions",
+    "Module",
+    "ModuleFunction",
     "Origin",
     "Parameter",
     "Profile",
@@ -58,6 +64,8 @@ __all__ = [
     "attach",
     "carry",
     "export",
+    "extract",
+    "modules_as_functions",
     "node_key",
     "profile",
     "place_nodes",
@@ -88,6 +96,8 @@ _HOMES = {
     "_tools.profiling.profiler": ("profile",),
     "_tools.placement": ("annotate_nodes", "place_nodes"),
     "_tools.selection": ("select_nodes",),
+    "_tools.modules.extraction": ("ExtractedModule", "extract"),
+    "_tools.modules.outlining": ("ModelWithFunctions", "ModuleFunction", "modules_as_functions"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -18,8 +18,14 @@ if TYPE_CHECKING:
 __all__ = ["write"]
 
 
-def write(model: ir.Model, attribution: Attribution, tags: codec.Tags) -> None:
+def write(model: ir.Model, attribution: Attribution, tags: codec.Tags, *, tensors: bool = True) -> None:
     """Replace all tags in a model, and the exporters' metadata, with the tags of an attribution.
+
+    Args:
+        model: The model.
+        attribution: The origins to write.
+        tags: Where to write them.
+        tensors: False leaves the tensors of initializers as they are; a clone of a model shares them with it.
 
     Raises:
         TagError: An origin is no call of the attribution's hierarchy; the model is unchanged.
@@ -31,9 +37,9 @@ def write(model: ir.Model, attribution: Attribution, tags: codec.Tags) -> None:
         _replace(node.metadata_props, texts.entries, codec.is_replaced_on_node)
         if tags in codec.WITH_DOC_STRINGS or codec.is_our_doc(node.doc_string or ""):
             node.doc_string = texts.doc_string or None
-    tensors: set[int] = set()
-    for key, value in parts.initializers:
-        _write_tensor(value, writer.texts(attribution.initializers.get(key, ())), tensors)
+    written: set[int] = set()
+    for key, value in parts.initializers if tensors else ():
+        _write_tensor(value, writer.texts(attribution.initializers.get(key, ())), written)
     inside = chain.from_iterable(graph.inputs for graph in (*parts.graphs, *parts.functions))
     computed = chain.from_iterable(node.outputs for _, node in parts.nodes)
     for part in (*parts.graphs, *parts.functions, *(value for _, value in parts.initializers), *inside, *computed):

@@ -19,10 +19,11 @@ from pathlib import Path
 
 import onnx
 import onnx_ir as ir
-from onnx_ir.passes.common import InlinePass, TopologicalSortPass
+from onnx_ir.passes.common import TopologicalSortPass
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.graph import function_prefix, subgraphs_ir, walk
+from pytest_hierexport._onnx.inlining import inline_functions
 from pytest_hierexport._proof.session import Fetched
 
 __all__ = ["captured", "function_calls", "inlined", "key", "keys_inside", "name_of"]
@@ -56,8 +57,7 @@ def inlined(proto: onnx.ModelProto, folder: Path | None, run: Run) -> tuple[ir.M
         TopologicalSortPass()(model)
     except ValueError as error:
         raise UsageError("a graph without a cycle", found=str(error), do="check the file with onnx.checker") from error
-    _keep_inputs_apart(model)
-    if InlinePass(lambda function: _fits(function, model))(model).modified:
+    if inline_functions(model):
         proto = ir.to_proto(model)
     while pending := [node for node in model.graph if _is_branching(node)]:
         conditions = dict.fromkeys(str(node.inputs[0].name) for node in pending if node.inputs[0] is not None)
@@ -66,20 +66,6 @@ def inlined(proto: onnx.ModelProto, folder: Path | None, run: Run) -> tuple[ir.M
             _enter(model.graph, node, "then_branch" if answers[name_of(node.inputs[0])] else "else_branch")
         proto = ir.to_proto(model)
     return model, proto
-
-
-def _fits(function: ir.Function, model: ir.Model) -> bool:
-    """Whether a function is written for the operator versions of the model."""
-    return all(model.opset_imports.get(domain, own) == own for domain, own in function.opset_imports.items())
-
-
-def _keep_inputs_apart(model: ir.Model) -> None:
-    """Copy each input that a function returns: the inliner would rename the value that the function is given."""
-    for function in model.functions.values():
-        for i, output in enumerate(function.outputs):
-            if output.is_graph_input():
-                function.append(copy := ir.node("Identity", [output]))
-                function.outputs[i] = copy.outputs[0]
 
 
 def _is_branching(node: ir.Node) -> bool:

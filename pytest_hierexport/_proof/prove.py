@@ -32,7 +32,7 @@ from pytest_hierexport._proof.verdict import Verdict, VerdictKind, contaminated,
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["Proof", "prove"]
+__all__ = ["Proof", "prove", "run_both"]
 
 
 @dataclass(frozen=True)
@@ -84,14 +84,20 @@ def prove(
         UsageError: The example's inputs do not fit those of the graph, or the graph or the model does not run on them.
     """
     with as_proto(model) as (message, folder):
-        feeds = feeds_of(example, message)
-        flat, proto = inlined(message, folder, lambda proto, names: run_graph(proto, feeds, names, folder))
-        case = _Case(example, Graph(flat, attribution), proto, feeds, folder, tolerances or {})
-        proofs = case.proofs()
+        proofs = _Case.of(example, message, attribution, folder, tolerances or {}).proofs()
         best = next(proofs)
         while best.unproven and (proof := next(proofs, None)) is not None:
             best = min(best, proof, key=lambda each: len(each.unproven))
         return best
+
+
+def run_both(example: Runnable, proto: onnx.ModelProto, attribution: Attribution, folder: Path | None) -> BothRuns:
+    """Run the model as `torch.export` captures it, and the graph, once each.
+
+    Raises:
+        UsageError: The example's inputs do not fit those of the graph, or the graph or the model does not run on them.
+    """
+    return _Case.of(example, proto, attribution, folder, {}).both_runs(Mode.EXPORTING)
 
 
 _COARSER = 10
@@ -109,6 +115,20 @@ class _Case:
     feeds: Mapping[str, Array]
     folder: Path | None
     tolerances: Mapping[str, float]
+
+    @classmethod
+    def of(
+        cls,
+        example: Runnable,
+        message: onnx.ModelProto,
+        attribution: Attribution,
+        folder: Path | None,
+        tolerances: Mapping[str, float],
+    ) -> _Case:
+        """Pair a model with its graph, functions and taken branches inlined."""
+        feeds = feeds_of(example, message)
+        flat, proto = inlined(message, folder, lambda proto, names: run_graph(proto, feeds, names, folder))
+        return cls(example, Graph(flat, attribution), proto, feeds, folder, tolerances)
 
     def proofs(self) -> Iterator[Proof]:
         """Yield proofs, the one that most often suffices first.
@@ -136,9 +156,13 @@ class _Case:
                 yield proof
 
     def _proof(self, mode: Mode, coarseness: float = 1) -> Proof:
+        runs = self.both_runs(mode, coarseness)
+        verdicts = ((call, judge(runs, call)) for call in runs.calls)
+        return Proof({call: found for call, found in verdicts if found is not None}, contaminated(runs))
+
+    def both_runs(self, mode: Mode, coarseness: float = 1) -> BothRuns:
+        """Run the model in a mode and the graph, and number their values."""
         values = Values(self.tolerances, coarseness)
         calls = match(self.graph, run_eager(self.example, self.graph.hierarchy, values, mode))
         candidates = find_candidates(self.graph, self.proto, self.feeds, values, self.folder)
-        runs = BothRuns(self.graph, calls, values, candidates)
-        verdicts = ((call, judge(runs, call)) for call in calls)
-        return Proof({call: found for call, found in verdicts if found is not None}, contaminated(runs))
+        return BothRuns(self.graph, calls, values, candidates)

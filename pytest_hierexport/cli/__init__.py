@@ -27,6 +27,8 @@ _COMMANDS = (
     "validate",
     "diff",
     "strip",
+    "extract",
+    "functions",
 )
 """The files of this folder with a command, in the order of the help."""
 

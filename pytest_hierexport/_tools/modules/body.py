@@ -1,0 +1,87 @@
+"""Makes an ONNX function of a region, and a comparable form that regions have in common if one function serves both.
+
+    layer.0   h = MatMul(x, layer.0.w); y = Relu(h)      form   MatMul(0, 1) -> 2; Relu(2) -> 3; returns 3
+    layer.1   i = MatMul(y, layer.1.w); z = Relu(i)      form   the same: names and initializers are left out
+
+The first region gives the function its nodes; the names in it are those of this region.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+
+import onnx_ir as ir
+
+from pytest_hierexport._carry.definitions import attributes
+from pytest_hierexport._carry.tensors import tensor_key
+from pytest_hierexport._onnx.graph import subgraphs_ir
+from pytest_hierexport._tools.modules.region import Region, nodes_inside
+
+__all__ = ["DOMAIN", "form_of", "function_of"]
+
+DOMAIN = "hierexport"
+"""The domain of the functions that are made of modules."""
+
+
+def form_of(region: Region, opsets: Mapping[str, int]) -> Hashable:
+    """Return what determines the function of a region: operators, attributes, subgraphs, and how values connect."""
+    numbers: dict[ir.Value, int] = {}
+    for value in region.entering:
+        numbers[value] = len(numbers)
+    nodes = _nodes(region.nodes, numbers, opsets)
+    return len(region.entering), nodes, tuple(numbers[value] for value in region.leaving)
+
+
+def _nodes(nodes: Iterable[ir.Node], numbers: dict[ir.Value, int], opsets: Mapping[str, int]) -> Hashable:
+    forms = []
+    for node in nodes:
+        inputs = tuple(None if value is None else numbers[value] for value in node.inputs)
+        below = tuple(sorted((name, _graph(graph, numbers, opsets)) for name, graph in subgraphs_ir(node)))
+        for value in node.outputs:
+            numbers[value] = len(numbers)
+        named = tuple(bool(value.name) for value in node.outputs)
+        forms.append((node.op_identifier(), attributes(node, opsets), inputs, below, named))
+    return tuple(forms)
+
+
+def _graph(graph: ir.Graph, numbers: dict[ir.Value, int], opsets: Mapping[str, int]) -> str:
+    """Return the form of a subgraph as text, with the stated types: these stay in the body of a function."""
+    held = []
+    for value in (*graph.inputs, *graph.initializers.values()):
+        if value not in numbers:
+            numbers[value] = len(numbers)
+            tensor = value.const_value
+            held.append((_type(value), tensor if tensor is None else tensor_key(tensor) or id(tensor)))
+    nodes = _nodes(graph, numbers, opsets)
+    return repr((held, nodes, [(numbers[value], _type(value)) for value in graph.outputs]))
+
+
+def _type(value: ir.Value) -> Hashable:
+    return str(value.type), str(value.shape)
+
+
+def function_of(region: Region, name: str, path: str, opsets: Mapping[str, int]) -> ir.Function:
+    """Return a function of copies of the region's nodes.
+
+    Args:
+        region: The nodes.
+        name: The function's name.
+        path: The path of the module, which names of parameters lose: the function may serve several modules.
+        opsets: The operator versions of the model.
+    """
+    view = ir.GraphView(region.entering, region.leaving, nodes=region.nodes, name=name)
+    graph = view.clone()
+    own = {value for node in graph for value in node.outputs}
+    taken = {value.name for node in nodes_inside(graph) for value in node.outputs}
+    for value in graph.inputs:
+        # First, for a new name of the value would also be that of its tensor, which the model shares.
+        value.const_value = None
+        short = (value.name or "").removeprefix(f"{path}.")
+        if short not in taken:
+            value.name = short
+        taken.add(short)
+    for value in own.union(graph.inputs):
+        # The calls may differ in their shapes.
+        value.type = value.shape = None
+    graph.opset_imports.update({node.domain: opsets.get(node.domain, 1) for node in nodes_inside(graph)})
+    return ir.Function(DOMAIN, name, graph=graph, attributes=[])

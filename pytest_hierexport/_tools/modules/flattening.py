@@ -1,0 +1,52 @@
+"""Inlines the functions of a tagged model: each node of a body gets the origins of its own call of the function.
+
+    y = Layer(x)  [layer.0]   function Layer: t = Neg(v)  [layer.0.act, layer.1.act]
+    z = Layer(y)  [layer.1]   inlined         y = Neg(x)  [layer.0.act]
+                                              z = Neg(y)  [layer.1.act]
+
+An origin is that of a call of the function if it is one of the calling node's origins, or below one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_hierexport._calls.attribution import Attribution, Origins
+from pytest_hierexport._errors import UsageError, gist
+from pytest_hierexport._onnx.graph import function_prefix, walk
+from pytest_hierexport._onnx.inlining import inline_functions
+from pytest_hierexport._tools.modules.region import attribution_on, keep_origins, note_origins, origins_of
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["flatten"]
+
+_MARK = "hierexport.call "
+
+
+def flatten(model: ir.Model, attribution: Attribution) -> Attribution:
+    """Inline the functions of a model in place, note the origins on its parts, and return its attribution."""
+    keep_origins(model, attribution)
+    if not model.functions:
+        return attribution
+    callers: list[Origins] = []
+    for _, node in walk(model):
+        if node.op_identifier() in model.functions:
+            # The inliner copies the metadata of a call to the nodes of the body. No function is inside itself.
+            node.metadata_props[_MARK + function_prefix(*node.op_identifier())] = str(len(callers))
+            callers.append(origins_of(node))
+    try:
+        inline_functions(model)
+    except (ValueError, RuntimeError) as error:  # a pass of onnx_ir fails with one of them
+        raise UsageError(
+            "functions that can be inlined", found=gist(error), do="check the file with onnx.checker"
+        ) from error
+    hierarchy = attribution.hierarchy
+    for _, node in walk(model):
+        marks = [key for key in node.metadata_props if key.startswith(_MARK)]
+        for calls in [{origin.call for origin in callers[int(node.metadata_props.pop(mark))]} for mark in marks]:
+            origins = origins_of(node)
+            own = tuple(origin for origin in origins if not calls.isdisjoint(hierarchy.lineage(origin.call)))
+            note_origins(node, own or origins)
+    return attribution_on(model, attribution)

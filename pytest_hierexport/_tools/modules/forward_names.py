@@ -1,0 +1,89 @@
+"""Names the values at the boundary of a module call after the parameters of its `forward` and the parts of its result.
+
+A file does not have these names. The model runs eagerly beside the graph, as for a proof, and a value of the graph gets
+the name of the argument that it equals:
+
+    hidden_states                args[0], or a keyword           hidden_states
+    position_embeddings[0]       an item of an argument          position_embeddings_0
+    result.last_hidden_state     an attribute of the result      last_hidden_state
+    result                       the result itself               output
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pytest_hierexport._calls.attribution import Attribution
+from pytest_hierexport._onnx.models import as_proto
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    import torch
+
+    from pytest_hierexport._proof.eager import Runnable
+
+__all__ = ["forward_names"]
+
+_ARGUMENT = re.compile(r"\[0\]\[(\d+)\](.*)", re.DOTALL)
+_KEYWORD = re.compile(r"\[1\](\['.*)", re.DOTALL)
+
+
+def forward_names(
+    example: Runnable,
+    model: ir.Model,
+    attribution: Attribution,
+    call: str,
+    *,
+    inputs: Sequence[ir.Value],
+    outputs: Sequence[ir.Value],
+) -> dict[ir.Value, str]:
+    """Return the names of the values that equal an argument or a part of the result of a call.
+
+    Raises:
+        UsageError: The model does not run, or its inputs are not those of the graph.
+    """
+    from pytest_hierexport._export.modules import Instances
+    from pytest_hierexport._proof.prove import run_both
+
+    with as_proto(model) as (message, folder):
+        runs = run_both(example, message, attribution, folder)
+    seen = runs.calls.get(call)
+    if seen is None:
+        return {}
+    instances = Instances(example.model)
+    modules = {path: module for module in example.model.modules() for path in instances.paths(module)}
+    parameters = _parameters(modules.get(seen.call.path))
+
+    def name(value: ir.Value, places: Mapping[int, str], kind: str) -> str:
+        number = next((number for number in runs.numbers(str(value.name)) if number in places), None)
+        if number is None:
+            return ""
+        place = places[number]
+        return _joined(_input(place, parameters) if kind == "input" else place, kind)
+
+    return {
+        **{value: name(value, seen.inputs, "input") for value in inputs},
+        **{value: name(value, seen.returned, "output") for value in outputs},
+    }
+
+
+def _parameters(module: torch.nn.Module | None) -> list[str]:
+    return [] if module is None else list(inspect.signature(module.forward).parameters)
+
+
+def _input(place: str, parameters: Sequence[str]) -> str:
+    """Return the place of an input with the parameter's name: `[0][1][2]` becomes `mask[2]`."""
+    if found := _ARGUMENT.fullmatch(place):
+        i = int(found[1])
+        return f"{parameters[i] if i < len(parameters) else f'args_{i}'}{found[2]}"
+    found = _KEYWORD.fullmatch(place)
+    return found[1] if found else place
+
+
+def _joined(place: str, kind: str) -> str:
+    """Return the words of a place as one name."""
+    name = "_".join(re.findall(r"\w+", place))
+    return name if name and not name[0].isdigit() else f"{kind}_{name}".rstrip("_")

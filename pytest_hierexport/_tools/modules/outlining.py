@@ -1,0 +1,268 @@
+"""Makes modules ONNX functions: the nodes of a call become one node, which calls a function with these nodes as body.
+
+    before                          origins         after                            origins
+    h = MatMul(x, layer.0.w)        layer.0.fc      y = Layer(x, layer.0.w)          layer.0
+    y = Relu(h)                     layer.0         z = Layer(y, layer.1.w)          layer.1
+    i = MatMul(y, layer.1.w)        layer.1.fc      function Layer(x, w):
+    z = Relu(i)                     layer.1           h = MatMul(x, w)               layer.0.fc, layer.1.fc
+                                                      y = Relu(h)                    layer.0, layer.1
+
+A node belongs to the call that all its origins have in common, so a mask that two layers share stays outside of both.
+Inner calls come first: the function of a layer calls that of its attention. A region that one node cannot replace
+without a cycle loses the nodes that cause it; they stay in the caller.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import onnx_ir as ir
+from onnx_ir.passes.common import TopologicalSortPass
+
+from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins
+from pytest_hierexport._calls.hierarchy import Hierarchy
+from pytest_hierexport._onnx.graph import subgraphs_ir, walk
+from pytest_hierexport._onnx.ir_tags import write
+from pytest_hierexport._tools.modules.body import DOMAIN, form_of, function_of
+from pytest_hierexport._tools.modules.choice import chosen_calls
+from pytest_hierexport._tools.modules.region import (
+    Region,
+    attribution_on,
+    holders,
+    keep_origins,
+    nodes_inside,
+    note_origins,
+    origins_of,
+    united,
+)
+from pytest_hierexport._tools.modules.working_copy import working_copy
+
+if TYPE_CHECKING:
+    from pytest_hierexport._onnx.models import Model
+
+__all__ = ["ModelWithFunctions", "ModuleFunction", "as_dict", "modules_as_functions"]
+
+
+@dataclass
+class ModuleFunction:
+    """An ONNX function that was made of module calls."""
+
+    name: str
+    cls: str
+    """The qualified class of the modules."""
+    calls: list[str]
+    """The calls whose nodes it replaced."""
+    nodes: int
+    """The number of nodes in its body, those of subgraphs included."""
+
+
+@dataclass(frozen=True)
+class ModelWithFunctions:
+    """A model whose modules are ONNX functions, its nodes tagged; it shares the tensors of the model before."""
+
+    model: ir.Model
+    attribution: Attribution
+    functions: tuple[ModuleFunction, ...]
+    outside: Mapping[str, tuple[str, ...]]
+    """The nodes that are in no function of a chosen call that owns them, by key, with these calls: nodes of several
+    calls, and nodes that would close a cycle."""
+
+
+def modules_as_functions(
+    model: Model, attribution: Attribution, *, depth: int | None = None, module: str | None = None
+) -> ModelWithFunctions:
+    """Return a copy of a model in which modules are ONNX functions; equal ones share a function.
+
+    Two modules of one class are equal if their nodes are, up to names and initializers, which are inputs of the
+    function. A node in a shared function has the origins of all calls that it serves.
+
+    Args:
+        model: A path, a protobuf message or an onnx_ir model.
+        attribution: The origins of its nodes.
+        depth: Only the modules whose tags have that many segments below the root's.
+        module: Only the modules of this class, path or tag, with `*` for any text. Without either, all modules that
+            have a segment in tags, the root left out: functions call functions.
+
+    Raises:
+        UsageError: No module fits, or the file is not ONNX.
+    """
+    calls = chosen_calls(attribution.hierarchy, depth=depth, pattern=module)
+    copied = working_copy(model)
+    outliner = _Outliner(copied, attribution, frozenset(calls))
+    for call in reversed(calls):
+        outliner.outline(call)
+    functions = outliner.named()
+    TopologicalSortPass()(copied)
+    tagged = attribution_on(copied, attribution)
+    write(copied, tagged, "both", tensors=False)
+    return ModelWithFunctions(copied, tagged, functions, outliner.outside)
+
+
+def as_dict(made: ModelWithFunctions) -> dict[str, Any]:
+    """Return the functions that were made, and the nodes that are in none, as an object for JSON."""
+    return {
+        "functions": [asdict(function) for function in made.functions],
+        "outside": {key: list(calls) for key, calls in made.outside.items()},
+    }
+
+
+@dataclass
+class _Outliner:
+    """Replaces the nodes of one call after the other, callees before callers."""
+
+    model: ir.Model
+    attribution: Attribution
+    chosen: frozenset[str]
+    functions: dict[Hashable, ModuleFunction] = field(default_factory=dict)
+    outside: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Give each node to the nearest chosen call that all its origins have in common."""
+        keep_origins(self.model, self.attribution)
+        self._nearest = cache(self._nearest_chosen)
+        self._common = cache(self._common_call)
+        self._keys = {node: key for key, node in walk(self.model)}
+        self._holders = holders(self.model)
+        # ONNX Runtime refuses a model with two nodes of one name.
+        self._labels = {node.name for node in self._keys}
+        self._enclosing: dict[ir.Graph, str | None] = {}
+        self._waiting: dict[str, dict[ir.Graph, list[ir.Node]]] = defaultdict(dict)
+        self._taken = {name for domain, name, _ in self.model.functions if domain == DOMAIN}
+        self._scan(self.model.graph, None)
+
+    @property
+    def _hierarchy(self) -> Hierarchy:
+        return self.attribution.hierarchy
+
+    def _nearest_chosen(self, call: str | None) -> str | None:
+        if call is None:
+            return None
+        return next((name for name in self._hierarchy.lineage(call) if name in self.chosen), None)
+
+    def _common_call(self, origins: Origins) -> str | None:
+        return self._hierarchy.common(origin.call for origin in origins) if origins else None
+
+    def _place(self, node: ir.Node) -> str | None:
+        """Return the nearest chosen call that all origins of a node, and of the nodes inside it, have in common."""
+        commons = {self._common(origins_of(inner)) for inner in nodes_inside([node])}
+        known = [call for call in commons if call is not None]
+        if len(known) < len(commons):
+            return None
+        return self._nearest(known[0] if len(known) == 1 else self._hierarchy.common(known))
+
+    def _scan(self, graph: ir.Graph, enclosing: str | None) -> None:
+        self._enclosing[graph] = enclosing
+        for node in graph:
+            place = self._place(node)
+            self._wait(place, graph, node)
+            lacking = {self._nearest(origin.call) for origin in origins_of(node)} - {place, None}
+            self._leave_out(node, [call for call in lacking if call is not None and call not in self._above(place)])
+            for _, below in subgraphs_ir(node):
+                self._scan(below, place)
+
+    def _above(self, call: str | None) -> set[str]:
+        return set() if call is None else set(self._hierarchy.lineage(call))
+
+    def _leave_out(self, node: ir.Node, calls: list[str]) -> None:
+        if calls and node in self._keys:
+            key = self._keys[node]
+            known = {*self.outside.get(key, ()), *calls}
+            self.outside[key] = tuple(sorted(known, key=self._hierarchy.position.__getitem__))
+
+    def _wait(self, call: str | None, graph: ir.Graph, node: ir.Node) -> None:
+        """Put a node among those of a call, unless it goes with the node that holds its graph."""
+        if call is not None and call != self._enclosing[graph]:
+            self._waiting[call].setdefault(graph, []).append(node)
+
+    def outline(self, call: str) -> None:
+        """Replace the nodes of a call by one that calls a function, in each graph that has some."""
+        caller = self._nearest(self._hierarchy[call].parent)
+        for graph, nodes in self._waiting.pop(call, {}).items():
+            whole = Region.sorted(nodes, self._holders)
+            region = Region(whole.convex_part(), self._holders)
+            left = [node for node in whole.nodes if node not in region.inside]
+            if region.leaving:
+                left.append(self._replaced(region, graph, call))
+            else:
+                left = nodes
+            for node in left:
+                self._leave_out(node, [call])
+                self._wait(caller, graph, node)
+
+    def _replaced(self, region: Region, graph: ir.Graph, call: str) -> ir.Node:
+        """Put a call of a function in the place of a region."""
+        name = self._function(region, call)
+        label = next(label for label in _numbered(self._hierarchy.tag(call)) if label not in self._labels)
+        self._labels.add(label)
+        node = ir.Node(DOMAIN, name, region.entering, num_outputs=len(region.leaving), name=label)
+        note_origins(node, (Origin(call, Evidence.TRACED),))
+        for old, new in zip(region.leaving, node.outputs, strict=True):
+            new.metadata_props.update(old.metadata_props)
+        last = region.nodes[-1]
+        ir.convenience.replace_nodes_and_values(graph, last, region.nodes, [node], region.leaving, node.outputs)
+        return node
+
+    def _function(self, region: Region, call: str) -> str:
+        """Return the name of the function of a region, a new one if no equal region has one."""
+        made = self._hierarchy[call]
+        form = made.cls, form_of(region, self.model.opset_imports)
+        known = self.functions.get(form)
+        if known is None:
+            name = next(name for name in _numbered(made.class_name) if name not in self._taken)
+            self._taken.add(name)
+            function = function_of(region, name, made.path, self.model.opset_imports)
+            self.model.functions[function.identifier()] = function
+            known = self.functions[form] = ModuleFunction(name, made.cls, [], sum(1 for _ in nodes_inside(function)))
+        else:
+            function = self.model.functions[DOMAIN, known.name, ""]
+            self._share(nodes_inside(function), nodes_inside(region.nodes))
+        known.calls.insert(0, call)
+        _detach(region.nodes)
+        return known.name
+
+    def named(self) -> tuple[ModuleFunction, ...]:
+        """Number the functions of a class in execution order, callers first, and return them."""
+        made = tuple(reversed(self.functions.values()))
+        by_class: dict[str, list[str]] = defaultdict(list)
+        for each in self.functions.values():
+            by_class[self._hierarchy[each.calls[0]].class_name].append(each.name)
+        new = {each.name: by_class[self._hierarchy[each.calls[0]].class_name].pop(0) for each in made}
+        bodies = {each.name: self.model.functions.pop((DOMAIN, each.name, "")) for each in made}
+        # onnx's reference evaluator needs a function before its callers.
+        for each in self.functions.values():
+            body = bodies[each.name]
+            each.name = body.name = new[each.name]
+            self.model.functions[body.identifier()] = body
+        for _, node in walk(self.model):
+            if node.domain == DOMAIN:
+                node.op_type = new.get(node.op_type, node.op_type)
+        if made:
+            self.model.opset_imports[DOMAIN] = 1
+        return made
+
+    def _share(self, kept: Iterator[ir.Node], dropped: Iterator[ir.Node]) -> None:
+        """Give the nodes of a function's body, and the initializers inside, the origins of those that they replace."""
+        for node, equal in zip(kept, dropped, strict=True):
+            note_origins(node, united(self.attribution, origins_of(node), origins_of(equal)))
+            for (_, graph), (_, other) in zip(subgraphs_ir(node), subgraphs_ir(equal), strict=True):
+                for value, same in zip(graph.initializers.values(), other.initializers.values(), strict=True):
+                    note_origins(value, united(self.attribution, origins_of(value), origins_of(same)))
+
+
+def _numbered(name: str) -> Iterator[str]:
+    """Yield a name, then the name with 2, 3, …."""
+    yield name
+    yield from (f"{name}_{i}" for i in count(2))
+
+
+def _detach(nodes: Iterable[ir.Node]) -> None:
+    """Let the nodes inside the graphs that nodes hold use no value any more: the nodes are about to be removed."""
+    for node in nodes:
+        for inner in nodes_inside([node]):
+            for i in range(len(inner.inputs) if inner is not node else 0):
+                inner.replace_input_with(i, None)

@@ -1,0 +1,187 @@
+"""Finds the boundary of a set of nodes: the values that enter it, and those that leave it.
+
+    h = MatMul(x, w)     layer.0           nodes     h, y
+    y = If(c, then_branch: {Add(h, b)})    entering  x, w, c, b
+    z = Relu(y)                            leaving   y
+
+A node counts with the graphs that it holds: what these take from outside enters through the node, and a consumer
+inside such a graph counts as the node that holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import onnx_ir as ir
+
+from pytest_hierexport._calls.attribution import Attribution, Origins, order_origins
+from pytest_hierexport._onnx.graph import inventory_ir, subgraphs_ir
+from pytest_hierexport._onnx.order import topological_order
+
+__all__ = [
+    "Region",
+    "attribution_on",
+    "holders",
+    "keep_origins",
+    "nodes_inside",
+    "note_origins",
+    "operands",
+    "origins_of",
+    "united",
+]
+
+_ORIGINS = "hierexport.origins"
+
+
+def keep_origins(model: ir.Model, attribution: Attribution) -> None:
+    """Note the origins on the nodes and initializers of a model in memory, where they follow clones and new keys."""
+    parts = inventory_ir(model)
+    for key, node in parts.nodes:
+        node.meta[_ORIGINS] = attribution.nodes.get(key, ())
+    for key, value in parts.initializers:
+        value.meta[_ORIGINS] = attribution.initializers.get(key, ())
+
+
+def origins_of(part: ir.Node | ir.Value) -> Origins:
+    """Return the origins that are noted on a node or an initializer."""
+    noted: Origins = part.meta.get(_ORIGINS, ())
+    return noted
+
+
+def note_origins(part: ir.Node | ir.Value, origins: Origins) -> None:
+    """Replace the origins that are noted on a node or an initializer."""
+    part.meta[_ORIGINS] = origins
+
+
+def attribution_on(model: ir.Model, attribution: Attribution) -> Attribution:
+    """Return the origins that are noted on the parts of a model, by their present keys."""
+    parts = inventory_ir(model)
+    return Attribution(
+        attribution.hierarchy,
+        {key: origins_of(node) for key, node in parts.nodes},
+        {key: origins_of(value) for key, value in parts.initializers},
+    )
+
+
+def united(attribution: Attribution, *several: Origins) -> Origins:
+    """Return the origins of parts that became one; those of equal parts are unchanged."""
+    if len(set(several)) == 1:
+        return several[0]
+    return order_origins(attribution.hierarchy, [origin for origins in several for origin in origins])
+
+
+def holders(model: ir.Model) -> dict[ir.Graph, ir.Node]:
+    """Return the node that holds each subgraph of the main graph."""
+    nodes = model.graph.all_nodes()
+    return {graph: node for node in nodes for _, graph in subgraphs_ir(node)}
+
+
+def nodes_inside(nodes: Iterable[ir.Node]) -> Iterator[ir.Node]:
+    """Yield nodes, each followed by those in the graphs that it holds."""
+    for node in nodes:
+        yield node
+        for _, graph in sorted(subgraphs_ir(node), key=lambda item: item[0]):
+            yield from nodes_inside(graph)
+
+
+def operands(node: ir.Node) -> Iterator[ir.Value]:
+    """Yield the values that a node takes, then those that its subgraphs use, their own values among them."""
+    for inner in nodes_inside([node]):
+        yield from (value for value in inner.inputs if value is not None)
+        for _, graph in subgraphs_ir(inner):
+            yield from graph.outputs
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """Nodes in topological order."""
+
+    nodes: Sequence[ir.Node]
+    holders: Mapping[ir.Graph, ir.Node]
+    """The nodes that hold the subgraphs of the model."""
+
+    @classmethod
+    def sorted(cls, nodes: Sequence[ir.Node], holders: Mapping[ir.Graph, ir.Node]) -> Region:
+        """Return the region of nodes that may be in any order."""
+        ordered = topological_order(nodes, operands, lambda node: node.outputs)
+        return cls([node for _, node in ordered], holders)
+
+    @cached_property
+    def inside(self) -> frozenset[ir.Node]:
+        """The nodes, without those in the graphs that they hold."""
+        return frozenset(self.nodes)
+
+    @cached_property
+    def entering(self) -> list[ir.Value]:
+        """The values that the nodes take from outside, initializers among them, in the order of their use."""
+        inside: set[ir.Value] = set()
+        for node in nodes_inside(self.nodes):
+            inside.update(node.outputs)
+            for _, graph in subgraphs_ir(node):
+                inside.update((*graph.inputs, *graph.initializers.values()))
+        used = dict.fromkeys(value for node in self.nodes for value in operands(node))
+        return [value for value in used if value not in inside]
+
+    @cached_property
+    def leaving(self) -> list[ir.Value]:
+        """The values that nodes outside take, or that the graph returns, in the order of the nodes."""
+        computed = (value for node in self.nodes for value in node.outputs)
+        return [value for value in computed if value.is_graph_output() or next(self.consumers_outside([value]), None)]
+
+    def consumers_outside(self, values: Iterable[ir.Value]) -> Iterator[ir.Node]:
+        """Yield the nodes outside, in the graph of the region, that take one of the values or hold a node that does."""
+        graph = self.nodes[0].graph
+        for value in values:
+            for consumer in dict.fromkeys(consumer for consumer, _ in value.uses()):
+                at: ir.Node | None = consumer
+                while at is not None and at.graph is not graph:
+                    at = self.holders.get(at.graph) if isinstance(at.graph, ir.Graph) else None
+                if at is not None and at not in self.inside:
+                    yield at
+
+    def convex_part(self) -> Sequence[ir.Node]:
+        """Return the nodes that one node may replace without a cycle: all, unless a path leaves them and comes back.
+
+            k = Neg(x)     layer.0          k leaves layer.0 for the mask of two layers, which comes back:
+            m = Abs(k)     layer.0 and 1    without k, or without y, the layer is convex
+            y = Add(x, m)  layer.0
+
+        Of what runs before the detour and what runs after it, the larger part stays.
+        """
+        between = self._between()
+        if not between:
+            return self.nodes
+        before: set[ir.Node] = set()
+        wanted = {producer for node in between for producer in _producers(node)}
+        for node in reversed(self.nodes):
+            if node in wanted:
+                before.add(node)
+                wanted |= _producers(node)
+        after: set[ir.Node] = set()
+        for node in self.nodes:
+            if not _producers(node).isdisjoint(between | after):
+                after.add(node)
+        return max(([node for node in self.nodes if node not in left] for left in (before, after)), key=len)
+
+    def _between(self) -> set[ir.Node]:
+        """Return the nodes outside on a path that leaves the region and comes back."""
+        reached: set[ir.Node] = set()
+        pending = list(self.consumers_outside(value for node in self.nodes for value in node.outputs))
+        while pending:
+            node = pending.pop()
+            if node not in reached:
+                reached.add(node)
+                pending += self.consumers_outside(node.outputs)
+        between: set[ir.Node] = set()
+        pending = [*self.nodes]
+        while pending:
+            entered = (_producers(pending.pop()) & reached) - between
+            between |= entered
+            pending += entered
+        return between
+
+
+def _producers(node: ir.Node) -> set[ir.Node]:
+    return {producer for value in operands(node) if (producer := value.producer()) is not None}

@@ -1,0 +1,81 @@
+"""Runs `hierexport extract`: writes one module call of a tagged ONNX file as a model of its own."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport.cli.command import Command
+from pytest_hierexport.cli.files import add_file, add_output, check_output, is_standard, load_file, write_file
+from pytest_hierexport.cli.output import print_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_hierexport._cases import Example
+
+__all__ = ["COMMAND"]
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_file(parser)
+    add = parser.add_argument
+    add("module", metavar="MODULE", help="the path or tag of a module call, with @k from the second run on")
+    add_output(parser)
+    add("--model", metavar="SELECTOR", help="the PyTorch model, whose forward names the inputs and outputs")
+    add("--json", action="store_true", help="print JSON")
+
+
+def _run(options: argparse.Namespace) -> None:
+    import json
+    from dataclasses import replace
+
+    from onnx_ir import to_proto
+
+    from pytest_hierexport._tools.modules.extraction import as_dict, extract, modules_below
+
+    check_output(options.output)
+    source = load_file(options.file)
+    examples = [None] if options.model is None else _examples(options.model)
+    tries = (extract(source.path or source.proto, source.attribution, options.module, example) for example in examples)
+    made = max(tries, key=lambda each: each.renamed)
+    modules = modules_below(source.modules, source.attribution.hierarchy, made.call)
+    write_file(to_proto(made.model), made.attribution, replace(source, modules=modules), options.output)
+    if is_standard(options.output):
+        return
+    shown = as_dict(made)
+    if options.json:
+        print(json.dumps(shown, indent=1))  # noqa: T201
+        return
+    print_line(f"{options.output}: {shown['tag']}, {shown['nodes']:,} nodes, {shown['initializers']:,} initializers")
+    for kind in ("inputs", "outputs"):
+        for name, value in shown[kind].items():
+            print_line(f"{kind[:-1]} {name}" + (f", {value} in {options.file}" if name != value else ""))
+    if options.model is not None and not made.renamed:
+        print_line(f"note: no value of {options.model} equals one at the module's boundary; values keep their names")
+
+
+def _examples(selector: str) -> Iterator[Example]:
+    """Yield the model with its own weights, which `hierexport export` keeps, then with the weights that tests get."""
+    from dataclasses import replace
+
+    from pytest_hierexport._cases import select
+
+    cases = select([selector], Path.cwd())
+    if len(cases) != 1:
+        names = ", ".join(case.name for case in cases)
+        raise UsageError("a selector of one model", found=names, do="name the model that the file was exported from")
+    for randomise in (False, True):
+        yield replace(cases[0], randomise=randomise).load()
+
+
+COMMAND = Command(
+    name="extract",
+    summary="write a module as a model of its own",
+    description="Write one module call of a tagged ONNX file as a model of its own.",
+    example="hierexport extract bert.onnx encoder.layer.0 -o layer.onnx",
+    add_arguments=_add_arguments,
+    run=_run,
+)

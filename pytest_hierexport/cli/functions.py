@@ -1,0 +1,55 @@
+"""Runs `hierexport functions`: writes a tagged ONNX file with its modules as ONNX functions."""
+
+from __future__ import annotations
+
+import argparse
+
+from pytest_hierexport.cli.command import Command
+from pytest_hierexport.cli.files import add_file, add_output, check_output, is_standard, load_file, write_file
+from pytest_hierexport.cli.output import print_line
+
+__all__ = ["COMMAND"]
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_file(parser)
+    add_output(parser)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--depth", type=int, metavar="N", help="only modules with N segments below the root's")
+    which.add_argument("--module", metavar="PATTERN", help="only modules of this class, path or tag; * is any text")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _run(options: argparse.Namespace) -> None:
+    import json
+
+    from onnx_ir import to_proto
+
+    from pytest_hierexport._tools.modules.outlining import as_dict, modules_as_functions
+
+    check_output(options.output)
+    source = load_file(options.file)
+    model = source.path or source.proto
+    made = modules_as_functions(model, source.attribution, depth=options.depth, module=options.module)
+    write_file(to_proto(made.model), made.attribution, source, options.output)
+    if is_standard(options.output):
+        return
+    if options.json:
+        print(json.dumps(as_dict(made), indent=1))  # noqa: T201
+        return
+    for function in made.functions:
+        print_line(f"{function.name} ×{len(function.calls)}: {function.nodes:,} nodes")
+    for key, calls in made.outside.items():
+        print_line(f"outside: {key}, of {', '.join(map(made.attribution.hierarchy.tag, calls))}")
+    served = sum(len(function.calls) for function in made.functions)
+    print_line(f"{options.output}: {len(made.functions):,} functions for {served:,} module calls")
+
+
+COMMAND = Command(
+    name="functions",
+    summary="write modules as ONNX functions",
+    description="Write a tagged ONNX file with its modules as ONNX functions; equal modules share one.",
+    example="hierexport functions bert.onnx --module BertLayer -o layers.onnx",
+    add_arguments=_add_arguments,
+    run=_run,
+)
