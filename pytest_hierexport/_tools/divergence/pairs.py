@@ -1,0 +1,78 @@
+"""Pairs the values of a graph with those of the reference, and measures how far each pair lies apart.
+
+A pair is known from the graphs' structure and names, as carry matches them, or is found by value: of all reference
+values that a value may be, it is the nearest one. In a graph in which something changed it may be far from all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import onnx_ir as ir
+
+from pytest_hierexport._carry.aliases import number_values
+from pytest_hierexport._carry.copying import flat_copy
+from pytest_hierexport._carry.flat import Flat, Value
+from pytest_hierexport._proof.tolerance import Array
+from pytest_hierexport._tools.divergence.gaps import gap, nearness
+from pytest_hierexport._tools.divergence.results import Gap
+
+__all__ = ["Pair", "nearest_pair", "same_values", "without_rivals"]
+
+KeyT = TypeVar("KeyT")
+
+
+@dataclass(frozen=True)
+class Pair(Generic[KeyT]):
+    """A value of the graph and one of the reference."""
+
+    value: str
+    key: KeyT
+    """Identifies the value of the reference."""
+    gap: Gap
+    dtype: str
+    """The dtype of the value in the graph."""
+    nearness: float = 0.0
+
+
+def nearest_pair(
+    value: str, array: Array, keys: Iterable[KeyT], arrays: Mapping[KeyT, Array], tolerance: float | None
+) -> Pair[KeyT] | None:
+    """Pair a value with the nearest of some values of the reference; None where none has its shape and kind."""
+    found = [(near, key) for key in keys if key in arrays and (near := nearness(arrays[key], array)) is not None]
+    if not found:
+        return None
+    near, key = min(found, key=lambda each: each[0])
+    return Pair(value, key, gap(arrays[key], array, tolerance), array.dtype.name, near)
+
+
+def without_rivals(pairs: Sequence[Pair[KeyT]]) -> list[Pair[KeyT]]:
+    """Drop the pairs beyond the tolerance whose reference value has a nearer one in the graph."""
+    best: dict[KeyT, float] = {}
+    for pair in pairs:
+        best[pair.key] = min(pair.nearness, best.get(pair.key, pair.nearness))
+    return [pair for pair in pairs if not pair.gap.parted or pair.nearness <= best[pair.key]]
+
+
+def same_values(before: ir.Model, after: ir.Model, wanted: Iterable[str]) -> dict[str, str]:
+    """Return the names that values have in another graph, as carry matches both; lost values are left out."""
+    one, two = flat_copy(before), flat_copy(after)
+    names = _names(one), _names(two)  # matching may rename outputs
+    numbering = number_values(one, two)
+    values = {name: value for value, name in names[0].items()}
+    found: dict[str, str] = {}
+    for name in wanted:
+        equal = numbering.by_number_after.get(numbering.before[values[name]], ())
+        candidates = [names[1][value] for value in equal if value in names[1]]
+        if candidates:
+            found[name] = name if name in candidates else candidates[0]
+    return found
+
+
+def _names(flat: Flat) -> dict[Value, str]:
+    """Return the names of the values that nodes of the main graph compute."""
+    nodes = (node for node in flat.nodes if node.parent is None)
+    pairs = (pair for node in nodes for pair in zip(node.outputs, node.source.outputs, strict=False))
+    return {value: source.name for value, source in pairs if source.name}
