@@ -22,17 +22,23 @@ if TYPE_CHECKING:
     from pytest_hierexport._onnx.storage import attach, read, rewrite, save
     from pytest_hierexport._proof import Proof, Verdict, prove
     from pytest_hierexport._rules.base import ExportedCase, Rule, Violation
+    from pytest_hierexport._tools.divergence.comparing import diverge
+    from pytest_hierexport._tools.divergence.results import CallGap, Divergence, Exclusion, Gap, ValueGap
 
 __all__ = [
     "Attribution",
     "Call",
+    "CallGap",
     "Case",
     "CollectError",
+    "Divergence",
     "Evidence",
     "Example",
+    "Exclusion",
     "Export",
     "ExportError",
     "ExportedCase",
+    "Gap",
     "Hierarchy",
     "HierexportError",
     "Module",
@@ -42,10 +48,12 @@ __all__ = [
     "Rule",
     "TagError",
     "UsageError",
+    "ValueGap",
     "Verdict",
     "Violation",
     "attach",
     "carry",
+    "diverge",
     "export",
     "node_key",
     "prove",
@@ -68,6 +76,8 @@ _HOMES = {
     "_onnx.storage": ("attach", "read", "rewrite", "save"),
     "_proof": ("Proof", "Verdict", "prove"),
     "_rules.base": ("ExportedCase", "Rule", "Violation"),
+    "_tools.divergence.comparing": ("diverge",),
+    "_tools.divergence.results": ("CallGap", "Divergence", "Exclusion", "Gap", "ValueGap"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from pytest_hierexport._proof.tolerance import Array
 from pytest_hierexport._tools.divergence.arrays import Arrays
 from pytest_hierexport._tools.divergence.boundaries import Boundaries, Boundary
-from pytest_hierexport._tools.divergence.compared import Compared, Row
+from pytest_hierexport._tools.divergence.compared import Compared, Row, with_includes
 from pytest_hierexport._tools.divergence.gaps import gap
 from pytest_hierexport._tools.divergence.pairs import Pair, nearest_pair, same_values, without_rivals
 from pytest_hierexport._tools.divergence.sides import Side
@@ -49,7 +49,7 @@ def compare_with_graph(
             guesses += [guess] if guess else []
     found = {pair.key: pair for pair in (*without_rivals(guesses), *pairs)}
     rows = [_row(boundary, found.get(name), arrays) for name, boundary in wanted.items()]
-    return Compared(reference.graph, depth, rows, arrays)
+    return Compared(reference.graph, depth, with_includes(reference.graph, rows), arrays)
 
 
 def _candidates(

@@ -17,7 +17,7 @@ from pytest_hierexport._proof.tensors import array_of
 from pytest_hierexport._proof.values import Values
 from pytest_hierexport._tools.divergence.arrays import Arrays
 from pytest_hierexport._tools.divergence.boundaries import Boundaries, Boundary
-from pytest_hierexport._tools.divergence.compared import Compared, Row
+from pytest_hierexport._tools.divergence.compared import Compared, Row, with_includes
 from pytest_hierexport._tools.divergence.pairs import Pair, nearest_pair, without_rivals
 from pytest_hierexport._tools.divergence.sides import Side
 
@@ -52,7 +52,7 @@ def compare_with_model(
         }
     pairs = {pair.value: pair for pair in without_rivals([pair for pair in fetched.values() if pair])}
     rows = [_row(boundary, pairs.get(value), calls) for value, boundary in wanted.items()]
-    return Compared(side.graph, depth, rows, arrays)
+    return Compared(side.graph, depth, with_includes(side.graph, rows), arrays)
 
 
 def _run(example: Runnable, side: Side, arrays: Arrays[int]) -> list[EagerCall]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from pytest_hierexport._proof.owners import Graph
@@ -11,7 +11,7 @@ from pytest_hierexport._tools.divergence.arrays import Arrays
 from pytest_hierexport._tools.divergence.boundaries import Boundary
 from pytest_hierexport._tools.divergence.pairs import Pair
 
-__all__ = ["Compared", "Row"]
+__all__ = ["Compared", "Row", "with_includes"]
 
 KeyT = TypeVar("KeyT")
 
@@ -29,6 +29,27 @@ class Row(Generic[KeyT]):
     """A name of what it was compared with."""
     reason: str = ""
     """Why nothing fits."""
+    includes: tuple[str, ...] = ()
+    """Other calls whose values, from which this one is computed, are unknown."""
+
+
+def with_includes(graph: Graph, rows: Sequence[Row[KeyT]]) -> list[Row[KeyT]]:
+    """Add to each value the calls of the unknown values between it and the known ones that it is computed from."""
+    unknown = {row.boundary.name: row for row in rows if row.pair is None}
+    known = {row.boundary.name for row in rows} - unknown.keys()
+
+    def behind(row: Row[KeyT]) -> Iterator[str]:
+        pending, seen = [row.boundary.position], set[int]()
+        while unknown and pending:
+            position = pending.pop()
+            if position in seen:
+                continue
+            seen.add(position)
+            for value in graph.nodes[position].inputs:
+                yield from unknown[value].calls if value in unknown else ()
+                pending += [graph.producer[value]] if value in graph.producer and value not in known else []
+
+    return [replace(row, includes=tuple(dict.fromkeys(behind(row)))) if row.pair else row for row in rows]
 
 
 @dataclass(frozen=True)

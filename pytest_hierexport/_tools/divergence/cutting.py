@@ -18,7 +18,7 @@ from pytest_hierexport._proof.session import BUDGET, run_graph
 from pytest_hierexport._proof.tolerance import Array
 from pytest_hierexport._tools.divergence.sides import Side
 
-__all__ = ["run_parts"]
+__all__ = ["run_parts", "unused_ending"]
 
 
 def run_parts(side: Side, known: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
@@ -28,7 +28,7 @@ def run_parts(side: Side, known: Mapping[str, Array]) -> Iterator[tuple[str, Arr
         side: The graph.
         known: The reference's values, by name and in the dtypes of the graph.
     """
-    label = _unused(side)
+    label = unused_ending(side)
     for part in _slices(known):
         proto = _cut(side, known, part, label)
         taken = {value.name for value in proto.graph.input}
@@ -37,7 +37,7 @@ def run_parts(side: Side, known: Mapping[str, Array]) -> Iterator[tuple[str, Arr
             yield found.name.removesuffix(label), found.arrays[0]
 
 
-def _unused(side: Side) -> str:
+def unused_ending(side: Side) -> str:
     """Return an ending of names that no name of the graph has."""
     endings = ("/own" + "'" * i for i in count())
     return next(end for end in endings if not any(name.endswith(end) for name in side.graph.producer))

@@ -24,11 +24,12 @@ def gap(reference: Array, other: Array, tolerance: float | None = None) -> Gap:
     if tolerance is None:
         tolerance = max(tolerance_of(array.dtype.name) for array in (reference, other))
     if reference.shape != other.shape:
-        return _incomparable(f"shape {list(other.shape)} instead of {list(reference.shape)}", tolerance)
+        reason = f"shape {list(other.shape)} instead of {list(reference.shape)}"
+        return Gap(-np.inf, np.nan, np.inf, np.inf, tolerance, reason, reshaped=True)
     one, two = (array.astype(np.float64).ravel() for array in (reference, other))
     far = float(distances(one, two).max(initial=0.0))
     if (np.isfinite(one) != np.isfinite(two)).any():
-        return _incomparable("NaN or infinity in one of them alone", tolerance)
+        return Gap(-np.inf, np.nan, np.inf, np.inf, tolerance, "NaN or infinity in one of them alone")
     ordinary = (np.abs(one) < _MASKED) & (np.abs(two) < _MASKED)  # a comparison with NaN is false
     one, two = one[ordinary], two[ordinary]
     signal, noise, power = (float(np.dot(each, each)) for each in (one, one - two, two))
@@ -41,10 +42,6 @@ def _decibels(signal: float, noise: float) -> float:
     if not noise:
         return -np.inf  # a mask differs
     return float(10 * np.log10(signal / noise)) if signal else -np.inf
-
-
-def _incomparable(reason: str, tolerance: float) -> Gap:
-    return Gap(-np.inf, np.nan, np.inf, np.inf, tolerance, reason)
 
 
 def nearness(reference: Array, other: Array) -> float | None:

@@ -36,6 +36,11 @@ class Pair(Generic[KeyT]):
     """The dtype of the value in the graph."""
     nearness: float = 0.0
 
+    @property
+    def fits(self) -> bool:
+        """Whether the value can be replaced by that of the reference."""
+        return not self.gap.reshaped
+
 
 def nearest_pair(
     value: str, array: Array, keys: Iterable[KeyT], arrays: Mapping[KeyT, Array], tolerance: float | None

@@ -26,6 +26,8 @@ class Gap:
     """The tolerance of the coarser one of both dtypes, or the stated one."""
     reason: str = ""
     """Why both cannot be compared: another shape, NaN or infinity in one of them."""
+    reshaped: bool = False
+    """Whether the shapes differ."""
 
     @property
     def parted(self) -> bool:
@@ -47,6 +49,8 @@ class ValueGap:
     """The error with all that comes before it; None where the value is unknown."""
     added: Gap | None = None
     """The error where everything that enters the call's own nodes is replaced by the reference's value."""
+    includes: tuple[str, ...] = ()
+    """Other calls whose errors count here as well: their values, from which this one is computed, are unknown."""
     reason: str = ""
     """Why the value is unknown."""
 
@@ -76,6 +80,11 @@ class CallGap:
     def added(self) -> Gap | None:
         """The worst error that its values have by this call alone; None where it is unknown."""
         return _worst(value.added for value in self.values)
+
+    @cached_property
+    def includes(self) -> tuple[str, ...]:
+        """Other calls whose errors count for this one: their values are unknown."""
+        return tuple(dict.fromkeys(name for value in self.values for name in value.includes if name != self.call))
 
     @property
     def reason(self) -> str:
@@ -125,10 +134,14 @@ class Divergence:
         return tuple(sorted(adding, key=_order))
 
     def exclusion(self, count: int = 3) -> Exclusion:
-        """Return the first calls of the ranking, and their nodes, as a list to exclude from quantization."""
-        top = self.ranking[:count]
-        nodes = dict.fromkeys(name for call in top for name in call.nodes)
-        return Exclusion(tuple(call.call for call in top), tuple(nodes))
+        """Return the first calls of the ranking, and their nodes, as a list to exclude from quantization.
+
+        Calls whose errors count for one of these are excluded with it.
+        """
+        known = {call.call: call for call in self.calls}
+        top = dict.fromkeys(name for call in self.ranking[:count] for name in (call.call, *call.includes))
+        nodes = dict.fromkeys(node for name in top for node in known[name].nodes)
+        return Exclusion(tuple(top), tuple(nodes))
 
 
 def _order(call: CallGap) -> tuple[float, float]:
