@@ -9,8 +9,9 @@ Ranking: a model with generic weights is quantized (`quantize_static`, QDQ, cali
 without the first three of a ranking, by module calls:
 
 - ours: the three calls that add the largest errors;
-- theirs: the calls of the three activations with the largest error of `qdq_loss_debug`, by each of its two figures:
-  `qdq_err` (before and after quantization) and `xmodel_err` (float and quantized model).
+- theirs: the nodes of the three activations with the largest error of `qdq_loss_debug`, by each of its two figures:
+  `qdq_err` (before and after quantization) and `xmodel_err` (float and quantized model); then, which is more than it
+  gives by itself, all nodes of the first three module calls among its activations.
 
 What an exclusion wins back is the noise power of the outputs that it removes, on inputs that neither saw.
 """
@@ -125,24 +126,27 @@ def _example(model: str) -> Example:
     return example
 
 
-def measure_ranking(model: str) -> tuple[float, list[Won]]:
+def measure_ranking(model: str, operators: Sequence[str] | None) -> tuple[float, list[Won]]:
     """Quantize a model with and without the first calls of each ranking; the outputs' SQNR without, and ours first."""
     from pytest_hierexport import diverge, export
 
     example = _example(model)
     with tempfile.TemporaryDirectory() as folder:
-        bench = _Quantizer(Path(folder), example)
+        bench = _Quantizer(Path(folder), example, operators)
         attribution = export(example.model, example.args, example.kwargs, bench.tagged, exporter="dynamo").attribution
         bench.prepare()
         quantized = bench.quantize(())
         found = diverge(bench.tagged, quantized, bench.calibration[0])
-        rankings = {
-            "diverge": found.exclusion(TOP).modules,
-            **{f"qdq_loss_debug {key}": calls for key, calls in bench.activation_rankings(quantized, attribution)},
-        }
-        nodes = {call.call: call.nodes for call in found.calls}
         base = bench.noise(quantized)
-        return _decibels(*base), [bench.won(name, calls, nodes, base) for name, calls in rankings.items()]
+        own = {call.call: call.nodes for call in found.calls}
+        ours = found.exclusion(TOP)
+        wins = [bench.won("diverge", ours.modules, ours.nodes, base)]
+        for key, activations in bench.activation_rankings(quantized, attribution):
+            names = bench.node_names()
+            wins.append(bench.won(f"{key}, nodes", activations[:TOP], [names[each] for each in activations[:TOP]], base))
+            calls = [*dict.fromkeys(attribution.nodes[name][0].call for name in activations)][:TOP]
+            wins.append(bench.won(f"{key}, calls", calls, [node for call in calls for node in own[call]], base))
+        return _decibels(*base), wins
 
 
 def _decibels(signal: float, noise: float) -> float:
@@ -150,8 +154,8 @@ def _decibels(signal: float, noise: float) -> float:
 
 
 class _Quantizer:
-    def __init__(self, folder: Path, example: Example) -> None:
-        self.folder, self.example = folder, example
+    def __init__(self, folder: Path, example: Example, operators: Sequence[str] | None) -> None:
+        self.folder, self.example, self.operators = folder, example, operators
         self.tagged, self.plain = folder / "tagged.onnx", folder / "plain.onnx"
         self.calibration: list[Feeds] = []
         self.evaluation: list[Feeds] = []
@@ -177,7 +181,12 @@ class _Quantizer:
 
         path = self.folder / "quantized.onnx" if not excluded else self.folder / "excluded.onnx"
         quantize_static(
-            str(self.plain), str(path), _reader(self.calibration), quant_format=QuantFormat.QDQ, nodes_to_exclude=[*excluded]
+            str(self.plain),
+            str(path),
+            _reader(self.calibration),
+            quant_format=QuantFormat.QDQ,
+            op_types_to_quantize=self.operators,
+            nodes_to_exclude=[*excluded],
         )
         return path
 
@@ -196,16 +205,19 @@ class _Quantizer:
         for feeds in self.evaluation:
             yield np.concatenate([output.astype(np.float64).ravel() for output in session.run(None, feeds)])
 
-    def won(
-        self, ranking: str, calls: Sequence[str], nodes: Mapping[str, Sequence[str]], base: tuple[float, float]
-    ) -> Won:
-        """Measure what the exclusion of calls wins back."""
-        excluded = [name for call in calls for name in nodes[call]]
-        signal, noise = self.noise(self.quantize(excluded))
-        return Won(ranking, tuple(calls), len(excluded), _decibels(signal, noise), 1 - noise / base[1])
+    def won(self, ranking: str, names: Sequence[str], nodes: Sequence[str], base: tuple[float, float]) -> Won:
+        """Measure what the exclusion of nodes wins back."""
+        signal, noise = self.noise(self.quantize(nodes))
+        return Won(ranking, tuple(names), len(nodes), _decibels(signal, noise), 1 - noise / base[1])
+
+    def node_names(self) -> dict[str, str]:
+        """Return the name of the node that computes each value."""
+        import onnx
+
+        return {value: node.name for node in onnx.load(self.plain).graph.node for value in node.output}
 
     def activation_rankings(self, quantized: Path, attribution: Attribution) -> Iterator[tuple[str, list[str]]]:
-        """Yield the calls of the activations with the largest errors, by each figure of `qdq_loss_debug`."""
+        """Yield the activations that calls compute, the largest error first, by each figure of `qdq_loss_debug`."""
         from onnxruntime.quantization import qdq_loss_debug as debug
 
         collected = []
@@ -216,9 +228,7 @@ class _Quantizer:
         matched = debug.create_activation_matching(collected[1], collected[0])
         errors = debug.compute_activation_error({name: each for name, each in matched.items() if "float" in each})
         for key in ("qdq_err", "xmodel_err"):
-            ranked = sorted((name for name in errors if attribution.nodes.get(name)), key=lambda name: errors[name][key])
-            calls = dict.fromkeys(attribution.nodes[name][0].call for name in ranked)
-            yield key, [*calls][:TOP]
+            yield key, sorted((name for name in errors if attribution.nodes.get(name)), key=lambda name: errors[name][key])
 
 
 def _shuffled(array: Any, generator: np.random.Generator) -> Any:
