@@ -9,16 +9,13 @@ from pytest_hierexport._proof.tolerance import Array
 from pytest_hierexport._tools.divergence.arrays import Arrays
 from pytest_hierexport._tools.divergence.boundaries import Boundaries, Boundary
 from pytest_hierexport._tools.divergence.compared import Compared, Row, with_includes
-from pytest_hierexport._tools.divergence.gaps import gap
-from pytest_hierexport._tools.divergence.pairs import Pair, nearest_pair, same_values, without_rivals
+from pytest_hierexport._tools.divergence.pairs import Measure, Pair, nearest_pair, same_values, without_rivals
 from pytest_hierexport._tools.divergence.sides import Side
 
 __all__ = ["compare_with_graph"]
 
 
-def compare_with_graph(
-    reference: Side, other: Side, spill: Path, depth: int | None, tolerance: float | None
-) -> Compared[str]:
+def compare_with_graph(reference: Side, other: Side, spill: Path, depth: int | None, measure: Measure) -> Compared[str]:
     """Compare each value that leaves the own nodes of a call of the reference.
 
     Values are matched as carry matches both graphs. What that leaves open is matched by tags, where the other graph has
@@ -29,7 +26,7 @@ def compare_with_graph(
         other: The graph to compare; its attribution may be empty.
         spill: A folder for tensors that exceed memory's bound.
         depth: The deepest level of calls.
-        tolerance: The relative tolerance, in place of the dtypes' own.
+        measure: Measures how far two tensors lie apart.
     """
     wanted = Boundaries(reference.graph, depth).values
     arrays = Arrays[str](spill)
@@ -42,19 +39,21 @@ def compare_with_graph(
     by_tag = _candidates([wanted[name] for name in lost], Boundaries(other.graph, depth).values.values(), known)
     pairs: list[Pair[str]] = []
     guesses: list[Pair[str]] = []
+    sizes: dict[str, int] = {}
     for value, array in other.fetch([*known, *by_tag]):
-        pairs += [_pair(value, array, name, arrays, tolerance) for name in known.get(value, ()) if name in arrays]
+        sizes[value] = array.size
+        pairs += [_pair(value, array, name, arrays, measure) for name in known.get(value, ()) if name in arrays]
         if value in by_tag:
-            guess = nearest_pair(value, array, by_tag[value], arrays, tolerance)
+            guess = nearest_pair(value, array, by_tag[value], arrays, measure)
             guesses += [guess] if guess else []
+    # Elements in another layout are another value: an optimizer moved a Transpose.
+    pairs = [pair for pair in pairs if pair.fits or arrays[pair.key].size != sizes[pair.value]]
     found = {pair.key: pair for pair in (*without_rivals(guesses), *pairs)}
     rows = [_row(boundary, found.get(name), arrays) for name, boundary in wanted.items()]
     return Compared(reference.graph, depth, with_includes(reference.graph, rows), arrays)
 
 
-def _candidates(
-    lost: list[Boundary], offered: Iterable[Boundary], known: Iterable[str]
-) -> dict[str, list[str]]:
+def _candidates(lost: list[Boundary], offered: Iterable[Boundary], known: Iterable[str]) -> dict[str, list[str]]:
     """Return the values of the other graph without a partner, each with the lost ones of the calls that it leaves."""
     taken = set(known)
     found = {
@@ -65,8 +64,8 @@ def _candidates(
     return {value: names for value, names in found.items() if names}
 
 
-def _pair(value: str, array: Array, name: str, arrays: Arrays[str], tolerance: float | None) -> Pair[str]:
-    return Pair(value, name, gap(arrays[name], array, tolerance), array.dtype.name)
+def _pair(value: str, array: Array, name: str, arrays: Arrays[str], measure: Measure) -> Pair[str]:
+    return Pair(value, name, measure(value, arrays[name], array), array.dtype.name)
 
 
 def _row(boundary: Boundary, pair: Pair[str] | None, arrays: Arrays[str]) -> Row[str]:

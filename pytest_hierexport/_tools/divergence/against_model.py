@@ -18,14 +18,14 @@ from pytest_hierexport._proof.values import Values
 from pytest_hierexport._tools.divergence.arrays import Arrays
 from pytest_hierexport._tools.divergence.boundaries import Boundaries, Boundary
 from pytest_hierexport._tools.divergence.compared import Compared, Row, with_includes
-from pytest_hierexport._tools.divergence.pairs import Pair, nearest_pair, without_rivals
+from pytest_hierexport._tools.divergence.pairs import Measure, Pair, nearest_pair, without_rivals
 from pytest_hierexport._tools.divergence.sides import Side
 
 __all__ = ["compare_with_model"]
 
 
 def compare_with_model(
-    example: Runnable, side: Side, spill: Path, depth: int | None, tolerance: float | None
+    example: Runnable, side: Side, spill: Path, depth: int | None, measure: Measure
 ) -> Compared[int]:
     """Compare each value that leaves the own nodes of a call with the tensors that calls took and gave.
 
@@ -34,7 +34,7 @@ def compare_with_model(
         side: The graph, with its attribution.
         spill: A folder for tensors that exceed memory's bound.
         depth: The deepest level of calls.
-        tolerance: The relative tolerance, in place of the dtypes' own.
+        measure: Measures how far two tensors lie apart.
 
     Raises:
         ModelError: The model does not run.
@@ -47,7 +47,7 @@ def compare_with_model(
             stack.enter_context(following_choices(side.proto, side.feeds, run))
         calls = match(side.graph, _run(example, side, arrays))
         fetched = {
-            value: nearest_pair(value, array, _candidates(wanted[value], calls), arrays, tolerance)
+            value: nearest_pair(value, array, _candidates(wanted[value], calls), arrays, measure)
             for value, array in side.fetch(wanted)
         }
     pairs = {pair.value: pair for pair in without_rivals([pair for pair in fetched.values() if pair])}

@@ -48,4 +48,3 @@ class Arrays(Mapping[KeyT, Array]):
     def __len__(self) -> int:
         """Count the tensors."""
         return len(self._arrays)
-

@@ -21,6 +21,7 @@ from pytest_hierexport._tools.divergence.compared import Compared, Row
 from pytest_hierexport._tools.divergence.cutting import run_parts
 from pytest_hierexport._tools.divergence.gaps import gap
 from pytest_hierexport._tools.divergence.impact import impacts
+from pytest_hierexport._tools.divergence.pairs import Measure
 from pytest_hierexport._tools.divergence.results import CallGap, Divergence, Gap, ValueGap
 from pytest_hierexport._tools.divergence.sides import Inputs, Side, open_side, read_attribution
 
@@ -68,23 +69,26 @@ def diverge(
     with ExitStack() as stack:
         spill = Path(stack.enter_context(temporary_folder()))
 
+        def measure(value: str, one: Array, two: Array) -> Gap:
+            return gap(one, two, tolerance, side.inherited.get(value, 0.0))
+
         def opened(model: Model, given: Inputs, origins: Attribution | None, *, tagged: bool) -> Side:
             read = partial(_attribution, model, origins, tagged)
             return stack.enter_context(open_side(model, given, read))
 
         if _is_example(reference):
             side = opened(other, reference, attribution, tagged=True)
-            with_model = compare_with_model(reference, side, spill, depth, tolerance)
+            with_model = compare_with_model(reference, side, spill, depth, measure)
             parts = _parts(side, with_model, spill) if added else {}
-            return _result(with_model, _added(with_model, parts, tolerance))
+            return _result(with_model, _added(with_model, parts, measure))
         if inputs is None:
             raise UsageError("inputs to run both graphs on", found="none", do="give their elements, or an example")
         first = opened(reference, inputs, attribution, tagged=True)
         side = opened(other, inputs, None, tagged=False)
-        with_graph = compare_with_graph(first, side, spill, depth, tolerance)
+        with_graph = compare_with_graph(first, side, spill, depth, measure)
         parts = _parts(side, with_graph, spill) if added else {}
         found = _impacts(first, with_graph, parts, tolerance) if parts else {}
-        return _result(with_graph, _added(with_graph, parts, tolerance), found)
+        return _result(with_graph, _added(with_graph, parts, measure), found)
 
 
 def _is_example(reference: Model | Runnable) -> TypeGuard[Runnable]:
@@ -114,9 +118,9 @@ def _parts(side: Side, compared: Compared[KeyT], spill: Path) -> Mapping[str, Ar
     return parts
 
 
-def _added(compared: Compared[KeyT], parts: Mapping[str, Array], tolerance: float | None) -> dict[str, Gap]:
+def _added(compared: Compared[KeyT], parts: Mapping[str, Array], measure: Measure) -> dict[str, Gap]:
     pairs = {row.pair.value: row.pair for row in compared.rows if row.pair is not None}
-    return {value: gap(compared.arrays[pairs[value].key], array, tolerance) for value, array in parts.items()}
+    return {value: measure(value, compared.arrays[pairs[value].key], array) for value, array in parts.items()}
 
 
 def _impacts(

@@ -13,16 +13,18 @@ _MASKED = 1e30
 """The magnitude from which on a number is a mask's: squared, one would hide all others."""
 
 
-def gap(reference: Array, other: Array, tolerance: float | None = None) -> Gap:
+def gap(reference: Array, other: Array, tolerance: float | None = None, inherited: float = 0.0) -> Gap:
     """Measure how far a tensor lies from the reference.
 
     Args:
         reference: The reference.
         other: The other tensor; its dtype may differ.
         tolerance: The relative tolerance, in place of that of the coarser dtype.
+        inherited: The tolerance of what a floating tensor was computed from, where that is larger.
     """
     if tolerance is None:
-        tolerance = max(tolerance_of(array.dtype.name) for array in (reference, other))
+        own = max(tolerance_of(array.dtype.name) for array in (reference, other))
+        tolerance = max(own, inherited) if own else own
     if reference.shape != other.shape:
         reason = f"shape {list(other.shape)} instead of {list(reference.shape)}"
         return Gap(-np.inf, np.nan, np.inf, np.inf, tolerance, reason, reshaped=True)

@@ -55,9 +55,10 @@ def impacts(
             yield {**side.feeds, **zeros, **{deltas[name]: _delta(arrays[name], changed[name]) for name in own}}
 
     outputs = [name for name in side.graph.outputs if name in side.graph.producer]
-    runs = (_joined(found.arrays for found in run) for run in run_each(
-        _with_deltas(side, zeros, deltas, label), feeds(), outputs, side.folder
-    ))
+    runs = (
+        _joined(found.arrays for found in run)
+        for run in run_each(_with_deltas(side, zeros, deltas, label), feeds(), outputs, side.folder)
+    )
     base = next(runs)
     for call, found in zip(calls, runs, strict=True):
         yield call, gap(base, found, tolerance)
@@ -73,9 +74,7 @@ def _joined(outputs: Iterator[tuple[Array, ...]]) -> Array:
     return np.concatenate([np.empty(0), *parts]).astype(np.float32)
 
 
-def _with_deltas(
-    side: Side, zeros: Mapping[str, Array], deltas: Mapping[str, str], label: str
-) -> onnx.ModelProto:
+def _with_deltas(side: Side, zeros: Mapping[str, Array], deltas: Mapping[str, str], label: str) -> onnx.ModelProto:
     """Return the graph in which a difference is added to each of some values."""
     proto = onnx.ModelProto()
     proto.CopyFrom(side.proto)

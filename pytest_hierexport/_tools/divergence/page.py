@@ -93,7 +93,9 @@ def _row(call: CallGap, *, is_first: bool) -> str:
 
     cosine = "unknown" if call.accumulated is None else number(call.accumulated.cosine)
     cells = (call_label(call), shown(call.accumulated), shown(call.added), shown(call.impact), cosine)
-    return f'<tr{" class=first" if is_first else ""}>' + "".join(f"<td>{_escape(cell)}</td>" for cell in cells) + "</tr>"
+    return (
+        f"<tr{' class=first' if is_first else ''}>" + "".join(f"<td>{_escape(cell)}</td>" for cell in cells) + "</tr>"
+    )
 
 
 def _escape(text: str) -> str:

@@ -6,7 +6,7 @@ values that a value may be, it is the nearest one. In a graph in which something
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -15,13 +15,16 @@ import onnx_ir as ir
 from pytest_hierexport._carry.aliases import number_values
 from pytest_hierexport._carry.copying import flat_copy
 from pytest_hierexport._carry.flat import Flat, Value
+from pytest_hierexport._carry.numbering import Numbering
 from pytest_hierexport._proof.tolerance import Array
-from pytest_hierexport._tools.divergence.gaps import gap, nearness
+from pytest_hierexport._tools.divergence.gaps import nearness
 from pytest_hierexport._tools.divergence.results import Gap
 
-__all__ = ["Pair", "nearest_pair", "same_values", "without_rivals"]
+__all__ = ["Measure", "Pair", "nearest_pair", "same_values", "without_rivals"]
 
 KeyT = TypeVar("KeyT")
+Measure = Callable[[str, Array, Array], Gap]
+"""Measures how far a value lies, by its name in the graph, the reference's tensor and its own."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +46,14 @@ class Pair(Generic[KeyT]):
 
 
 def nearest_pair(
-    value: str, array: Array, keys: Iterable[KeyT], arrays: Mapping[KeyT, Array], tolerance: float | None
+    value: str, array: Array, keys: Iterable[KeyT], arrays: Mapping[KeyT, Array], measure: Measure
 ) -> Pair[KeyT] | None:
     """Pair a value with the nearest of some values of the reference; None where none has its shape and kind."""
     found = [(near, key) for key in keys if key in arrays and (near := nearness(arrays[key], array)) is not None]
     if not found:
         return None
     near, key = min(found, key=lambda each: each[0])
-    return Pair(value, key, gap(arrays[key], array, tolerance), array.dtype.name, near)
+    return Pair(value, key, measure(value, arrays[key], array), array.dtype.name, near)
 
 
 def without_rivals(pairs: Sequence[Pair[KeyT]]) -> list[Pair[KeyT]]:
@@ -73,7 +76,20 @@ def same_values(before: ir.Model, after: ir.Model, wanted: Iterable[str]) -> dic
         candidates = [names[1][value] for value in equal if value in names[1]]
         if candidates:
             found[name] = name if name in candidates else candidates[0]
+        elif _is_reshaped(values[name], one, two, numbering):
+            found[name] = name
     return found
+
+
+def _is_reshaped(value: Value, before: Flat, after: Flat, numbering: Numbering) -> bool:
+    """Whether the same operator gives a value of that name after, which stands for no other value before.
+
+    Carry does not match values of different shapes.
+    """
+    new = after.named.get(value.name)
+    if new is None or new not in after.producer or numbering.after[new] in numbering.known:
+        return False
+    return before.producer[value].operator == after.producer[new].operator
 
 
 def _names(flat: Flat) -> dict[Value, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,17 +17,20 @@ from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.models import Model, as_proto
 from pytest_hierexport._onnx.proto_tags import TaggedProto
 from pytest_hierexport._onnx.storage import read_tagged
+from pytest_hierexport._proof.candidates import coarsest, dtype_name
 from pytest_hierexport._proof.eager import Runnable
 from pytest_hierexport._proof.feeds import feeds_of
 from pytest_hierexport._proof.inlining import inlined
 from pytest_hierexport._proof.owners import Graph
 from pytest_hierexport._proof.session import run_graph
-from pytest_hierexport._proof.tolerance import Array
+from pytest_hierexport._proof.tolerance import Array, tolerance_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Inputs", "Side", "open_side"]
+    import onnx_ir as ir
+
+__all__ = ["Inputs", "Side", "open_side", "read_attribution"]
 
 Inputs = Mapping[str, Array] | Runnable
 
@@ -40,6 +43,18 @@ class Side:
     proto: onnx.ModelProto
     feeds: Mapping[str, Array]
     folder: Path | None
+
+    @cached_property
+    def inherited(self) -> Mapping[str, float]:
+        """The largest tolerance among each value and all that it is computed from, as far as the file states dtypes."""
+
+        def own(value: ir.Value, _inherited: float) -> float:
+            producer = value.producer()
+            around = (value, *(producer.inputs if producer else ()))
+            known = (each for each in around if each is not None and each.dtype is not None)
+            return max((tolerance_of(dtype_name(each)) for each in known), default=0.0)
+
+        return coarsest(self.graph.model.graph, own)
 
     def fetch(self, names: Iterable[str]) -> Iterator[tuple[str, Array]]:
         """Yield the named values that are tensors."""
@@ -63,13 +78,8 @@ def open_side(model: Model, inputs: Inputs, attributed: Callable[[onnx.ModelProt
     with as_proto(model) as (proto, folder):
         attribution = attributed(proto)
         feeds = _fitted(proto, inputs) if isinstance(inputs, Mapping) else feeds_of(inputs, proto)
-        run = partial(_run, feeds=feeds, folder=folder)
-        flat, proto = inlined(proto, folder, run)
+        flat, proto = inlined(proto, folder, lambda proto, names: run_graph(proto, feeds, names, folder))
         yield Side(Graph(flat, attribution), proto, feeds, folder)
-
-
-def _run(proto: onnx.ModelProto, names: list[str], feeds: Mapping[str, Array], folder: Path | None) -> Iterator[object]:
-    return run_graph(proto, feeds, names, folder)
 
 
 def read_attribution(proto: onnx.ModelProto, model: Model) -> Attribution:
