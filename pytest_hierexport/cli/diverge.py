@@ -1,4 +1,4 @@
-"""Runs `hierexport diverge`: finds where a graph parts from its model or another graph, and which calls add the error."""
+"""Runs `hierexport diverge`: finds the calls where a graph parts from its model or another graph."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, TypeGuard, TypeVar, cast
 
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import Hierarchy
@@ -83,7 +83,7 @@ def diverge(
             return _result(with_model, _added(with_model, parts, measure))
         if inputs is None:
             raise UsageError("inputs to run both graphs on", found="none", do="give their elements, or an example")
-        first = opened(reference, inputs, attribution, tagged=True)
+        first = opened(cast("Model", reference), inputs, attribution, tagged=True)
         side = opened(other, inputs, None, tagged=False)
         with_graph = compare_with_graph(first, side, spill, depth, measure)
         parts = _parts(side, with_graph, spill) if added else {}

@@ -19,6 +19,8 @@ _STEP = 14
 """The pixels between two calls."""
 _RANGE = (-20.0, 140.0)
 """The ratios in dB at the bottom and the top; what lies beyond is drawn on the edge."""
+_LEGEND = """Ratio of signal to noise in dB by execution order: blue the accumulated error, orange the one that the call
+adds; the higher, the smaller the error. Grey bars show the depth of the calls."""
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem; color: #1c2024; background: #fff; }
 table { border-collapse: collapse; } th, td { border: 1px solid #d4d8dd; padding: .2rem .5rem; text-align: right; }
@@ -45,8 +47,7 @@ def as_page(divergence: Divergence, title: str) -> str:
         f'<html lang="en"><head><meta charset="utf-8"><meta name="generator" content="{GENERATOR}">',
         f"<title>{_escape(title)}</title><style>{_STYLE}</style></head><body>",
         f"<h1>{_escape(title)}</h1><p>{_escape(found)}</p>",
-        "<p>Ratio of signal to noise in dB by execution order: blue the accumulated error, orange the one that the call"
-        " adds; the higher, the smaller the error. Grey bars show the depth of the calls.</p>",
+        f"<p>{_LEGEND}</p>",
         f"<div>{_plot(divergence.calls)}</div>",
         f"<table><thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table>",
         "</body></html>",

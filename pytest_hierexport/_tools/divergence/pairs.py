@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
-
-import onnx_ir as ir
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pytest_hierexport._carry.aliases import number_values
 from pytest_hierexport._carry.copying import flat_copy
@@ -19,6 +17,9 @@ from pytest_hierexport._carry.numbering import Numbering
 from pytest_hierexport._proof.tolerance import Array
 from pytest_hierexport._tools.divergence.gaps import nearness
 from pytest_hierexport._tools.divergence.results import Gap
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 __all__ = ["Measure", "Pair", "nearest_pair", "same_values", "without_rivals"]
 

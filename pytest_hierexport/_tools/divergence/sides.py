@@ -75,10 +75,10 @@ def open_side(model: Model, inputs: Inputs, attributed: Callable[[onnx.ModelProt
     Raises:
         UsageError: The inputs do not fit, or the graph does not run on them.
     """
-    with as_proto(model) as (proto, folder):
-        attribution = attributed(proto)
-        feeds = _fitted(proto, inputs) if isinstance(inputs, Mapping) else feeds_of(inputs, proto)
-        flat, proto = inlined(proto, folder, lambda proto, names: run_graph(proto, feeds, names, folder))
+    with as_proto(model) as (message, folder):
+        attribution = attributed(message)
+        feeds = _fitted(message, inputs) if isinstance(inputs, Mapping) else feeds_of(inputs, message)
+        flat, proto = inlined(message, folder, lambda proto, names: run_graph(proto, feeds, names, folder))
         yield Side(Graph(flat, attribution), proto, feeds, folder)
 
 
