@@ -27,7 +27,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
@@ -109,6 +109,7 @@ def measure_speed(model: str, repeats: int) -> tuple[float, float]:
         path = Path(folder) / "model.onnx"
         export(example.model, example.args, example.kwargs, path, exporter="dynamo")
         program = torch.onnx.export(example.model, example.args, kwargs=example.kwargs, dynamo=True, verbose=False)
+        assert program is not None, "torch returns a program unless it is given a file"  # noqa: S101
         diverge(example, path, added=False)  # warm-up: imports
         theirs = _seconds(
             lambda: verify_onnx_program(program, example.args, example.kwargs, compare_intermediates=True)

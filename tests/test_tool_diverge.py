@@ -35,7 +35,7 @@ class Block(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         hidden = self.act(self.up(x))
-        return x + self.down(hidden * 1.5)
+        return torch.add(x, self.down(hidden * 1.5))
 
 
 class Net(nn.Module):
@@ -45,7 +45,8 @@ class Net(nn.Module):
         self.head = nn.Linear(8, 3)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.head(self.blocks(x))
+        scores: torch.Tensor = self.head(self.blocks(x))
+        return scores
 
 
 class Picker(nn.Module):
@@ -59,7 +60,8 @@ class Picks(nn.Module):
         self.proj, self.picker, self.table = nn.Linear(8, 5), Picker(), nn.Embedding(5, 4)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.table(self.picker(self.proj(x)))
+        rows: torch.Tensor = self.table(self.picker(self.proj(x)))
+        return rows
 
 
 class Logarithm(nn.Module):
@@ -73,7 +75,7 @@ class Logs(nn.Module):
         self.proj, self.log = nn.Linear(8, 8), Logarithm()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.log(self.proj(x)) * 2
+        return torch.mul(self.log(self.proj(x)), 2)
 
 
 @dataclass
@@ -152,8 +154,8 @@ def test_added_error_is_measured_on_the_reference_values(net: Exported) -> None:
     found = {call.call: call for call in diverge(net.path, other, net.example).calls}
     up = net.example.model.blocks[0].up  # type: ignore[union-attr, index]
     with torch.no_grad():
-        noise = 0.2 * (X @ up.weight.T)  # type: ignore[union-attr, operator]
-        signal = up(X)  # type: ignore[operator]
+        noise = 0.2 * (X @ up.weight.T)
+        signal = up(X)
     expected = 10 * np.log10(float((signal**2).sum() / (noise**2).sum()))
     added, impact = found["blocks.0.up"].added, found["blocks.0.up"].impact
     assert added is not None

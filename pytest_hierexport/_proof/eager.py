@@ -97,7 +97,7 @@ def run_eager(
         hierarchy: The calls of the graph.
         values: Takes the values of the run.
         mode: The way in which the model runs.
-        keep: Called with every tensor among the inputs and outputs of the calls, and its number, while it has this value.
+        keep: Called with the number of every tensor among the inputs and outputs of calls, while it has this value.
 
     Returns:
         The calls in the order in which they ended.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import ExportError, UsageError
 from pytest_hierexport.cli.command import Command
+from pytest_hierexport.cli.files import add_file, read_model
 from pytest_hierexport.cli.output import print_line, progress
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ _DIVERGED = 1
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("file", metavar="FILE", type=Path, help="a tagged ONNX file")
+    add_file(parser)
     add("other", metavar="OTHER", type=Path, nargs="?", help="the ONNX file to compare with it (default: the model)")
     add("--model", metavar="SELECTOR", help="the PyTorch model with its inputs: a zoo name, file.py::factory, …")
     add("--inputs", metavar="FILE.npz", type=Path, help="the inputs of both files by name, in place of the model's")
@@ -67,9 +68,9 @@ def _run(options: argparse.Namespace) -> int:
         stage("compare")
         settings = {"tolerance": options.tolerance, "depth": options.depth, "added": not options.no_added}
         if options.other is None:
-            found = diverge(given, options.file, **settings)
+            found = diverge(given, read_model(options.file), **settings)
         else:
-            found = diverge(options.file, options.other, given, **settings)
+            found = diverge(read_model(options.file), read_model(options.other), given, **settings)
     if options.html is not None:
         names = [path.name for path in (options.file, options.other) if path is not None]
         _write(options.html, as_page(found, " and ".join(names)))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pytest_hierexport._calls.attribution import Attribution
     from pytest_hierexport._tools.tagged_file import TaggedFile
 
-__all__ = ["add_file", "add_output", "check_output", "load_file", "write_file"]
+__all__ = ["add_file", "add_output", "check_output", "load_file", "read_model", "write_file"]
 
 _STANDARD = Path("-")
 
@@ -45,6 +45,17 @@ def load_file(path: Path) -> TaggedFile:
     if path == _STANDARD:
         return parse_tagged(sys.stdin.buffer.read(), "standard input")
     return load_tagged(path)
+
+
+def read_model(path: Path) -> Path | onnx.ModelProto:
+    """Return a path as it is, for what reads it by itself; for `-` the model from standard input.
+
+    Raises:
+        UsageError: Standard input gives no ONNX.
+    """
+    from pytest_hierexport._onnx.proto_tags import TaggedProto
+
+    return TaggedProto.parse(sys.stdin.buffer.read(), "standard input").proto if path == _STANDARD else path
 
 
 def write_file(proto: onnx.ModelProto, attribution: Attribution, source: TaggedFile, path: Path) -> None:

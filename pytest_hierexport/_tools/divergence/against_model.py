@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 from pytest_hierexport._proof.choices import following_choices, has_choices
 from pytest_hierexport._proof.eager import EagerCall, Mode, ModelError, Runnable, run_eager
@@ -20,6 +19,9 @@ from pytest_hierexport._tools.divergence.boundaries import Boundaries, Boundary
 from pytest_hierexport._tools.divergence.compared import Compared, Row, with_includes
 from pytest_hierexport._tools.divergence.pairs import Measure, Pair, nearest_pair, without_rivals
 from pytest_hierexport._tools.divergence.sides import Side
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["compare_with_model"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 __all__ = ["CallGap", "Divergence", "Exclusion", "Gap", "ValueGap"]
@@ -113,7 +113,6 @@ class Divergence:
     """The calls of a graph with the errors of their values, in execution order."""
 
     calls: tuple[CallGap, ...]
-    notes: tuple[str, ...] = field(default=())
 
     @cached_property
     def first(self) -> CallGap | None:
