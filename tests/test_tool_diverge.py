@@ -340,6 +340,15 @@ def test_tagless_graph_and_missing_inputs_are_refused(net: Exported, tmp_path: P
     assert diverge(net.path, plain, net.example).first is None
 
 
+def test_missing_external_data_is_a_usage_error(net: Exported, tmp_path: Path) -> None:
+    proto, other = onnx.load(net.path), tmp_path / "other.onnx"
+    onnx.save(proto, other, save_as_external_data=True, location="other.data", size_threshold=0)
+    assert diverge(net.path, other, net.example).first is None
+    (tmp_path / "other.data").unlink()
+    with pytest.raises(UsageError):
+        diverge(net.path, other, net.example)
+
+
 def _without_tags(path: Path) -> onnx.ModelProto:
     proto = onnx.load(path)
     del proto.metadata_props[:]

@@ -14,6 +14,7 @@ from pytest_hierexport._carry.aliases import number_values
 from pytest_hierexport._carry.copying import flat_copy
 from pytest_hierexport._carry.flat import Flat, Value
 from pytest_hierexport._carry.numbering import Numbering
+from pytest_hierexport._errors import UsageError
 from pytest_hierexport._proof.tolerance import Array
 from pytest_hierexport._tools.divergence.gaps import nearness
 from pytest_hierexport._tools.divergence.results import Gap
@@ -66,10 +67,19 @@ def without_rivals(pairs: Sequence[Pair[KeyT]]) -> list[Pair[KeyT]]:
 
 
 def same_values(before: ir.Model, after: ir.Model, wanted: Iterable[str]) -> dict[str, str]:
-    """Return the names that values have in another graph, as carry matches both; lost values are left out."""
-    one, two = flat_copy(before), flat_copy(after)
-    names = _names(one), _names(two)  # matching may rename outputs
-    numbering = number_values(one, two)
+    """Return the names that values have in another graph, as carry matches both; lost values are left out.
+
+    Raises:
+        UsageError: External data is missing or damaged.
+    """
+    try:
+        one, two = flat_copy(before), flat_copy(after)
+        names = _names(one), _names(two)  # matching may rename outputs
+        numbering = number_values(one, two)
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            "graphs with all their tensors", found=str(error), do="put external data beside them"
+        ) from error
     values = {name: value for value, name in names[0].items()}
     found: dict[str, str] = {}
     for name in wanted:
