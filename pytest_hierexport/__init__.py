@@ -23,34 +23,39 @@ if TYPE_CHECKING:
     from pytest_hierexport._onnx.storage import attach, read, rewrite, save
     from pytest_hierexport._proof import Proof, Verdict, prove
     from pytest_hierexport._rules.base import ExportedCase, Rule, Violation
-    from pytest_hierexport._tools.profiling.figures import CallProfile, ClassProfile, KernelSlice, NodeProfile, Profile
-    from pytest_hierexport._tools.profiling.profiler import profile
-    from pytest_hierexport._tools.placement import annotate_nodes, place_nodes
-    from pytest_hierexport._tools.selection import select_nodes
+    from pytest_hierexport._tools.divergence.comparing import diverge
+    from pytest_hierexport._tools.divergence.results import CallGap, Divergence, Exclusion, Gap, ValueGap
     from pytest_hierexport._tools.modules.extraction import ExtractedModule, extract
     from pytest_hierexport._tools.modules.outlining import ModelWithFunctions, ModuleFunction, modules_as_functions
+    from pytest_hierexport._tools.placement import annotate_nodes, place_nodes
+    from pytest_hierexport._tools.profiling.figures import CallProfile, ClassProfile, KernelSlice, NodeProfile, Profile
+    from pytest_hierexport._tools.profiling.profiler import profile
+    from pytest_hierexport._tools.selection import select_nodes
 
 __all__ = [
     "Attribution",
     "Call",
+    "CallGap",
     "CallProfile",
     "Case",
     "ClassProfile",
     "CollectError",
+    "Divergence",
     "Evidence",
     "Example",
+    "Exclusion",
     "Export",
     "ExportError",
     "ExportedCase",
     "ExtractedModule",
+    "Gap",
     "Hierarchy",
     "HierexportError",
     "KernelSlice",
-    "Module",
-    "NodeProfile",
     "ModelWithFunctions",
     "Module",
     "ModuleFunction",
+    "NodeProfile",
     "Origin",
     "Parameter",
     "Profile",
@@ -58,17 +63,19 @@ __all__ = [
     "Rule",
     "TagError",
     "UsageError",
+    "ValueGap",
     "Verdict",
     "Violation",
     "annotate_nodes",
     "attach",
     "carry",
+    "diverge",
     "export",
     "extract",
     "modules_as_functions",
     "node_key",
-    "profile",
     "place_nodes",
+    "profile",
     "prove",
     "read",
     "rename_nodes",
@@ -98,6 +105,8 @@ _HOMES = {
     "_tools.selection": ("select_nodes",),
     "_tools.modules.extraction": ("ExtractedModule", "extract"),
     "_tools.modules.outlining": ("ModelWithFunctions", "ModuleFunction", "modules_as_functions"),
+    "_tools.divergence.comparing": ("diverge",),
+    "_tools.divergence.results": ("CallGap", "Divergence", "Exclusion", "Gap", "ValueGap"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

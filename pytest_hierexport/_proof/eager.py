@@ -42,6 +42,10 @@ class Runnable(Protocol):
         """Keyword inputs."""
 
 
+Keep = Callable[[int, torch.Tensor], None]
+"""Takes the number of a value of the eager run, and a tensor that has it now."""
+
+
 class ModelError(UsageError):
     """A model does not run on its inputs in one mode."""
 
@@ -83,14 +87,23 @@ class EagerCall:
         return frozenset((*self.returned, *self.effects, *self.inputs))
 
 
-def run_eager(example: Runnable, hierarchy: Hierarchy, values: Values, mode: Mode) -> list[EagerCall]:
+def run_eager(
+    example: Runnable, hierarchy: Hierarchy, values: Values, mode: Mode, keep: Keep | None = None
+) -> list[EagerCall]:
     """Run the model once and record every call.
+
+    Args:
+        example: The model with its inputs.
+        hierarchy: The calls of the graph.
+        values: Takes the values of the run.
+        mode: The way in which the model runs.
+        keep: Called with the number of every tensor among the inputs and outputs of calls, while it has this value.
 
     Returns:
         The calls in the order in which they ended.
     """
     instances = Instances(example.model)
-    watcher = _Watcher(instances, values)
+    watcher = _Watcher(instances, values, keep)
     recorder = CallRecorder(instances, known=hierarchy, observer=watcher)
     with ONE_AT_A_TIME, watcher.watching_bodies(), recorder.listening():
         run_model(example, mode)
@@ -145,6 +158,7 @@ class _Watcher:
 
     instances: Instances
     values: Values
+    keep: Keep | None = None
     calls: list[EagerCall] = field(default_factory=list)
     _begun: int = 0
     _bodies: int = 0
@@ -224,6 +238,9 @@ class _Watcher:
             found = fingerprint_of(part)
             numbers = [] if found is None else [self.values.add(found)]
             self._seen[part] = version, numbers
+            if self.keep is not None:
+                for number in numbers:
+                    self.keep(number, part)
         return list(numbers)
 
 

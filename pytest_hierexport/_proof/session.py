@@ -6,7 +6,7 @@ ONNX Runtime computes them, in slices of bounded memory; onnx's reference evalua
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
@@ -19,7 +19,7 @@ import onnx
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._proof.tolerance import Array
 
-__all__ = ["Fetched", "run_graph"]
+__all__ = ["BUDGET", "Fetched", "run_each", "run_graph"]
 
 BUDGET = 1 << 30
 """How many bytes of values one session may hold at once."""
@@ -72,6 +72,33 @@ def run_graph(
             done += len(part)
     except (errors.NotImplemented, errors.InvalidGraph) as lacking:
         yield from _run_reference(proto, feeds, wanted[done:], folder, lacking)
+    except Exception as error:
+        if type(error).__module__ != errors.__name__:
+            raise
+        raise _not_run("ONNX Runtime", error) from error
+
+
+def run_each(
+    proto: onnx.ModelProto, feeds: Iterable[Mapping[str, Array]], wanted: Sequence[str], folder: Path | None = None
+) -> Iterator[list[Fetched]]:
+    """Yield the wanted values for each of several inputs, by one session.
+
+    Args:
+        proto: The model; it is as before when the session is open.
+        feeds: The elements of the graph's inputs, for each run.
+        wanted: Names of values of the main graph.
+        folder: The folder of the external data; None where the model holds its data itself.
+
+    Raises:
+        UsageError: ONNX Runtime cannot run the graph on these inputs.
+    """
+    from onnxruntime.capi import onnxruntime_pybind11_state as errors
+
+    try:
+        with _outputs(proto, wanted):
+            session = _session(proto, folder, optimized=False)
+        for each in feeds:
+            yield list(_run(session, wanted, each))
     except Exception as error:
         if type(error).__module__ != errors.__name__:
             raise

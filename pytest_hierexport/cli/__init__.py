@@ -29,6 +29,7 @@ _COMMANDS = (
     "strip",
     "extract",
     "functions",
+    "diverge",
 )
 """The files of this folder with a command, in the order of the help."""
 

@@ -20,7 +20,17 @@ if TYPE_CHECKING:
     from pytest_hierexport._onnx.codec import Tags
     from pytest_hierexport._tools.tagged_file import TaggedFile
 
-__all__ = ["add_file", "add_output", "as_path", "check_output", "is_standard", "load_file", "shown_name", "write_file"]
+__all__ = [
+    "add_file",
+    "add_output",
+    "as_path",
+    "check_output",
+    "is_standard",
+    "load_file",
+    "read_model",
+    "shown_name",
+    "write_file",
+]
 
 _STANDARD = Path("-")
 _TORCH = (
@@ -79,6 +89,17 @@ def load_file(path: Path) -> TaggedFile:
     if loaded.tags_from == "torch":
         print(f"hierexport: {one_line(shown_name(path))}: {_TORCH}", file=sys.stderr)  # noqa: T201
     return loaded
+
+
+def read_model(path: Path) -> Path | onnx.ModelProto:
+    """Return a path as it is, for what reads it by itself; for `-` the model from standard input.
+
+    Raises:
+        UsageError: Standard input gives no ONNX.
+    """
+    from pytest_hierexport._onnx.proto_tags import TaggedProto
+
+    return TaggedProto.parse(sys.stdin.buffer.read(), "standard input").proto if path == _STANDARD else path
 
 
 def write_file(

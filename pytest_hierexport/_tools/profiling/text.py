@@ -7,7 +7,7 @@ from dataclasses import asdict, fields
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._text import one_line
-from pytest_hierexport._tools.analysis_text import coverage_line
+from pytest_hierexport._tools.analysis.rendering import coverage_line
 
 if TYPE_CHECKING:
     from pytest_hierexport._tools.profiling.figures import CallProfile, Profile

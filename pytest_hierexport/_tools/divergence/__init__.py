@@ -1,0 +1,1 @@
+"""Finds the calls where two graphs, or a graph and its model, part."""

@@ -1,0 +1,165 @@
+"""Finds where two graphs, or a graph and its PyTorch model, part, and which calls add the errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeGuard, TypeVar, cast
+
+from pytest_hierexport._calls.attribution import Attribution
+from pytest_hierexport._calls.hierarchy import Hierarchy
+from pytest_hierexport._errors import TagError, UsageError
+from pytest_hierexport._files.temporary import temporary_folder
+from pytest_hierexport._proof.tolerance import Array
+from pytest_hierexport._tools.divergence.against_graph import compare_with_graph
+from pytest_hierexport._tools.divergence.against_model import compare_with_model
+from pytest_hierexport._tools.divergence.arrays import Arrays
+from pytest_hierexport._tools.divergence.boundaries import Boundaries
+from pytest_hierexport._tools.divergence.compared import Compared, Row
+from pytest_hierexport._tools.divergence.cutting import run_parts
+from pytest_hierexport._tools.divergence.gaps import gap
+from pytest_hierexport._tools.divergence.impact import impacts
+from pytest_hierexport._tools.divergence.pairs import Measure
+from pytest_hierexport._tools.divergence.results import CallGap, Divergence, Gap, ValueGap
+from pytest_hierexport._tools.divergence.sides import Inputs, Side, open_side, read_attribution
+
+if TYPE_CHECKING:
+    import onnx
+
+    from pytest_hierexport._onnx.models import Model
+    from pytest_hierexport._proof.eager import Runnable
+
+__all__ = ["diverge"]
+
+KeyT = TypeVar("KeyT")
+
+
+def diverge(
+    reference: Model | Runnable,
+    other: Model,
+    inputs: Inputs | None = None,
+    *,
+    attribution: Attribution | None = None,
+    tolerance: float | None = None,
+    depth: int | None = None,
+    added: bool = True,
+) -> Divergence:
+    """Find where a graph parts from a reference, and which module calls add the errors.
+
+    Args:
+        reference: A tagged graph, or an example: the PyTorch model with its inputs.
+        other: The graph to compare: quantized, optimized or changed. Against an example it is the tagged graph.
+        inputs: The elements of the inputs by name, or an example that has them; left out where the reference is one.
+        attribution: The origins of the tagged graph's nodes; None reads its tags.
+        tolerance: The distance beyond which two values part, relative to their magnitude; None takes that of the
+            coarser one of both dtypes.
+        depth: The deepest level of calls, the root's is 0; nodes of deeper calls count for the call above them there.
+            None counts each node for its own call.
+        added: Whether to compute the errors that each call adds, too, and between graphs what each does to the outputs.
+
+    Returns:
+        The calls with their errors, in execution order.
+
+    Raises:
+        TagError: The tagged graph has no tags, or broken ones.
+        UsageError: The inputs do not fit, or a graph or the model does not run on them.
+    """
+    with ExitStack() as stack:
+        spill = Path(stack.enter_context(temporary_folder()))
+
+        def measure(value: str, one: Array, two: Array) -> Gap:
+            return gap(one, two, tolerance, side.inherited.get(value, 0.0))
+
+        def opened(model: Model, given: Inputs, origins: Attribution | None, *, tagged: bool) -> Side:
+            read = partial(_attribution, model, origins, tagged)
+            return stack.enter_context(open_side(model, given, read))
+
+        if _is_example(reference):
+            side = opened(other, reference, attribution, tagged=True)
+            with_model = compare_with_model(reference, side, spill, depth, measure)
+            parts = _parts(side, with_model, spill) if added else {}
+            return _result(with_model, _added(with_model, parts, measure))
+        if inputs is None:
+            raise UsageError("inputs to run both graphs on", found="none", do="give their elements, or an example")
+        first = opened(cast("Model", reference), inputs, attribution, tagged=True)
+        side = opened(other, inputs, None, tagged=False)
+        with_graph = compare_with_graph(first, side, spill, depth, measure)
+        parts = _parts(side, with_graph, spill) if added else {}
+        found = _impacts(first, with_graph, parts, tolerance) if parts else {}
+        return _result(with_graph, _added(with_graph, parts, measure), found)
+
+
+def _is_example(reference: Model | Runnable) -> TypeGuard[Runnable]:
+    return hasattr(reference, "kwargs")
+
+
+def _attribution(model: Model, stated: Attribution | None, tagged: bool, proto: onnx.ModelProto) -> Attribution:  # noqa: FBT001
+    if stated is not None:
+        return stated
+    try:
+        return read_attribution(proto, model)
+    except TagError:
+        if tagged:
+            raise
+        return Attribution(Hierarchy(()))
+
+
+def _parts(side: Side, compared: Compared[KeyT], spill: Path) -> Mapping[str, Array]:
+    """Return each value of the graph as its own part computes it from the reference's values."""
+    pairs = [row.pair for row in compared.rows if row.pair is not None and row.pair.fits]
+    known = {pair.value: compared.arrays[pair.key].astype(pair.dtype) for pair in pairs}
+    folder = spill / "parts"
+    folder.mkdir()
+    parts = Arrays[str](folder)
+    for value, array in run_parts(side, known):
+        parts.add(value, array)
+    return parts
+
+
+def _added(compared: Compared[KeyT], parts: Mapping[str, Array], measure: Measure) -> dict[str, Gap]:
+    pairs = {row.pair.value: row.pair for row in compared.rows if row.pair is not None}
+    return {value: measure(value, compared.arrays[pairs[value].key], array) for value, array in parts.items()}
+
+
+def _impacts(
+    side: Side, compared: Compared[str], parts: Mapping[str, Array], tolerance: float | None
+) -> dict[str, Gap]:
+    """Return what each call does to the outputs; nothing where ONNX Runtime cannot run the changed graph."""
+    rows = [row for row in compared.rows if row.pair is not None and row.pair.value in parts]
+    changed = {row.boundary.name: parts[row.pair.value] for row in rows if row.pair}
+    values: dict[str, list[str]] = {}
+    for row in rows:
+        for call in row.calls:
+            values.setdefault(call, []).append(row.boundary.name)
+    with suppress(UsageError):
+        return dict(impacts(side, values, compared.arrays, changed, tolerance))
+    return {}
+
+
+def _result(compared: Compared[KeyT], errors: Mapping[str, Gap], found: Mapping[str, Gap] | None = None) -> Divergence:
+    hierarchy = compared.graph.hierarchy
+    own: dict[str, list[ValueGap]] = {}
+    for row in compared.rows:
+        for call in row.calls:
+            own.setdefault(call, []).append(_value(row, errors))
+    calls = (
+        CallGap(
+            call,
+            hierarchy.tag(call),
+            hierarchy[call].cls,
+            len([*hierarchy.lineage(call)]) - 1,
+            nodes,
+            tuple(own.get(call, ())),
+            (found or {}).get(call),
+        )
+        for call, nodes in Boundaries(compared.graph, compared.depth).names.items()
+    )
+    return Divergence(tuple(calls))
+
+
+def _value(row: Row[KeyT], errors: Mapping[str, Gap]) -> ValueGap:
+    accumulated, added = (row.pair.gap, errors.get(row.pair.value)) if row.pair else (None, None)
+    boundary = row.boundary
+    return ValueGap(boundary.name, boundary.position, row.other, accumulated, added, row.includes, row.reason)

@@ -1,0 +1,86 @@
+"""Runs each part of a graph on the values of the reference: what the part computes shows the error that it adds.
+
+Every value that is known in the reference is cut. Its consumers take the reference's value, and its producer's own
+value is what was asked for. All parts run in one session; of a large graph, in slices of bounded memory.
+
+    graph    h = MatMul(x, w)    y = Relu(h)    z = Exp(y)           h and y are known in the reference
+    run      h/own = MatMul(x, w)    y/own = Relu(h)                 given x, h
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
+
+import onnx
+
+from pytest_hierexport._proof.session import BUDGET, run_graph
+from pytest_hierexport._proof.tolerance import Array
+from pytest_hierexport._tools.divergence.sides import Side
+
+__all__ = ["run_parts", "unused_ending"]
+
+
+def run_parts(side: Side, known: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
+    """Yield each known value as its part of the graph computes it from the known ones.
+
+    Args:
+        side: The graph.
+        known: The reference's values, by name and in the dtypes of the graph.
+    """
+    label = unused_ending(side)
+    for part in _slices(known):
+        proto = _cut(side, known, part, label)
+        taken = {value.name for value in proto.graph.input}
+        feeds = {name: array for source in (side.feeds, known) for name, array in source.items() if name in taken}
+        for found in run_graph(proto, feeds, [name + label for name in part], side.folder):
+            yield found.name.removesuffix(label), found.arrays[0]
+
+
+def unused_ending(side: Side) -> str:
+    """Return an ending of names that no name of the graph has."""
+    endings = ("/own" + "'" * i for i in count())
+    return next(end for end in endings if not any(name.endswith(end) for name in side.graph.producer))
+
+
+def _slices(known: Mapping[str, Array]) -> Iterator[list[str]]:
+    part: list[str] = []
+    held = 0
+    for name, array in known.items():
+        if part and held + array.nbytes > BUDGET:
+            yield part
+            part, held = [], 0
+        part.append(name)
+        held += array.nbytes
+    if part:
+        yield part
+
+
+def _cut(side: Side, known: Mapping[str, Array], wanted: Sequence[str], label: str) -> onnx.ModelProto:
+    """Return the nodes that compute the wanted values from known ones."""
+    graph, producers = side.graph, {value: node for node in side.proto.graph.node for value in node.output}
+    pending, needed = [graph.producer[name] for name in wanted], set[int]()
+    while pending:
+        position = pending.pop()
+        if position not in needed:
+            needed.add(position)
+            taken = graph.nodes[position].inputs
+            pending += [graph.producer[value] for value in taken if value in graph.producer and value not in known]
+    read = {value for position in needed for value in graph.nodes[position].inputs}
+    cut = onnx.ModelProto(
+        ir_version=side.proto.ir_version, opset_import=side.proto.opset_import, functions=side.proto.functions
+    )
+    cut.graph.name = "parts"
+    for position in sorted(needed):
+        node = cut.graph.node.add()
+        node.CopyFrom(producers[graph.nodes[position].outputs[0]])
+        node.output[:] = [name + label if name in known else name for name in node.output]
+    cut.graph.input.extend(value for value in side.proto.graph.input if value.name in read)
+    cut.graph.input.extend(_declared(name, known[name]) for name in known if name in read)
+    cut.graph.initializer.extend(tensor for tensor in side.proto.graph.initializer if tensor.name in read)
+    cut.graph.sparse_initializer.extend(side.proto.graph.sparse_initializer)
+    return cut
+
+
+def _declared(name: str, array: Array) -> onnx.ValueInfoProto:
+    return onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)

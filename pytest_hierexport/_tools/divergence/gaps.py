@@ -1,0 +1,58 @@
+"""Measures how far a tensor lies from the reference."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pytest_hierexport._proof.tolerance import Array, distances, tolerance_of
+from pytest_hierexport._tools.divergence.results import Gap
+
+__all__ = ["gap", "nearness"]
+
+_MASKED = 1e30
+"""The magnitude from which on a number is a mask's: squared, one would hide all others."""
+
+
+def gap(reference: Array, other: Array, tolerance: float | None = None, inherited: float = 0.0) -> Gap:
+    """Measure how far a tensor lies from the reference.
+
+    Args:
+        reference: The reference.
+        other: The other tensor; its dtype may differ.
+        tolerance: The relative tolerance, in place of that of the coarser dtype.
+        inherited: The tolerance of what a floating tensor was computed from, where that is larger.
+    """
+    if tolerance is None:
+        own = max(tolerance_of(array.dtype.name) for array in (reference, other))
+        tolerance = max(own, inherited) if own else own
+    if reference.shape != other.shape:
+        reason = f"shape {list(other.shape)} instead of {list(reference.shape)}"
+        return Gap(-np.inf, np.nan, np.inf, np.inf, tolerance, reason, reshaped=True)
+    one, two = (array.astype(np.float64).ravel() for array in (reference, other))
+    far = float(distances(one, two).max(initial=0.0))
+    if (np.isfinite(one) != np.isfinite(two)).any():
+        return Gap(-np.inf, np.nan, np.inf, np.inf, tolerance, "NaN or infinity in one of them alone")
+    ordinary = (np.abs(one) < _MASKED) & (np.abs(two) < _MASKED)  # a comparison with NaN is false
+    one, two = one[ordinary], two[ordinary]
+    signal, noise, power = (float(np.dot(each, each)) for each in (one, one - two, two))
+    sqnr = _decibels(signal, noise) if far or noise else np.inf
+    cosine = float(np.dot(one, two) / np.sqrt(signal) / np.sqrt(power)) if signal and power else float(signal == power)
+    return Gap(sqnr, min(cosine, 1.0), float(np.abs(one - two).max(initial=0.0)), far, tolerance)
+
+
+def _decibels(signal: float, noise: float) -> float:
+    if not noise:
+        return -np.inf  # a mask differs
+    return float(10 * np.log10(signal / noise)) if signal else -np.inf
+
+
+def nearness(reference: Array, other: Array) -> float | None:
+    """Return the difference of two tensors relative to both, 0 to 1; None where shape or kind of dtype differ."""
+    if reference.shape != other.shape or (reference.dtype.kind in "iub") != (other.dtype.kind in "iub"):
+        return None
+    one, two = (array.astype(np.float64).ravel() for array in (reference, other))
+    ordinary = (np.abs(one) < _MASKED) & (np.abs(two) < _MASKED)
+    odd = 1.0 - float(ordinary.mean()) if one.size and not np.array_equal(one, two, equal_nan=True) else 0.0
+    one, two = one[ordinary], two[ordinary]
+    sizes = float(np.linalg.norm(one) + np.linalg.norm(two))
+    return odd + (float(np.linalg.norm(one - two)) / sizes if sizes else 0.0)

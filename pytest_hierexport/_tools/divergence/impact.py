@@ -1,0 +1,92 @@
+"""Measures what the error that a call adds does to the model's outputs, all else being the reference.
+
+The difference that each part makes is added to the reference's value. One session serves all calls: a run gives one
+call's differences, and zero for all others.
+
+    reference    h = MatMul(x, w)         y = Relu(h)
+    run          h/own = MatMul(x, w)     h = Add(h/own, h/delta)     y = Relu(h)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import onnx
+
+from pytest_hierexport._proof.session import run_each
+from pytest_hierexport._proof.tolerance import Array
+from pytest_hierexport._tools.divergence.cutting import unused_ending
+from pytest_hierexport._tools.divergence.gaps import gap
+from pytest_hierexport._tools.divergence.results import Gap
+from pytest_hierexport._tools.divergence.sides import Side
+
+__all__ = ["impacts"]
+
+_ADDABLE = ("float16", "float32", "float64")
+"""The dtypes that ONNX Runtime adds on every machine."""
+
+
+def impacts(
+    side: Side,
+    values: Mapping[str, Sequence[str]],
+    arrays: Mapping[str, Array],
+    changed: Mapping[str, Array],
+    tolerance: float | None,
+) -> Iterator[tuple[str, Gap]]:
+    """Yield each call with the error of the model's outputs where it alone is changed.
+
+    Args:
+        side: The reference graph.
+        values: The values of each call.
+        arrays: The elements of these values in the reference.
+        changed: Their elements as the other graph computes them from the reference's.
+        tolerance: The relative tolerance, in place of the dtypes' own.
+    """
+    addable = [name for name in changed if arrays[name].dtype.name in _ADDABLE]
+    label = unused_ending(side)
+    deltas = {name: name + label + "-delta" for name in addable}
+    zeros = {deltas[name]: np.zeros((), arrays[name].dtype) for name in addable}
+    calls = {call: own for call, names in values.items() if (own := [name for name in names if name in deltas])}
+
+    def feeds() -> Iterator[dict[str, Array]]:
+        yield {**side.feeds, **zeros}
+        for own in calls.values():
+            yield {**side.feeds, **zeros, **{deltas[name]: _delta(arrays[name], changed[name]) for name in own}}
+
+    outputs = [name for name in side.graph.outputs if name in side.graph.producer]
+    runs = (
+        _joined(found.arrays for found in run)
+        for run in run_each(_with_deltas(side, zeros, deltas, label), feeds(), outputs, side.folder)
+    )
+    base = next(runs)
+    for call, found in zip(calls, runs, strict=True):
+        yield call, gap(base, found, tolerance)
+
+
+def _delta(reference: Array, own: Array) -> Array:
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.where(own == reference, 0, own - reference).astype(reference.dtype)
+
+
+def _joined(outputs: Iterator[tuple[Array, ...]]) -> Array:
+    parts = [array.astype(np.float64).ravel() for arrays in outputs for array in arrays]
+    return np.concatenate([np.empty(0), *parts]).astype(np.float32)
+
+
+def _with_deltas(side: Side, zeros: Mapping[str, Array], deltas: Mapping[str, str], label: str) -> onnx.ModelProto:
+    """Return the graph in which a difference is added to each of some values."""
+    proto = onnx.ModelProto()
+    proto.CopyFrom(side.proto)
+    del proto.graph.node[:], proto.graph.value_info[:]
+    for node in side.proto.graph.node:
+        copy = proto.graph.node.add()
+        copy.CopyFrom(node)
+        copy.output[:] = [name + label if name in deltas else name for name in node.output]
+        proto.graph.node.extend(
+            onnx.helper.make_node("Add", [name + label, deltas[name]], [name]) for name in node.output if name in deltas
+        )
+    for name, zero in zeros.items():
+        code = onnx.helper.np_dtype_to_tensor_dtype(zero.dtype)
+        proto.graph.input.append(onnx.helper.make_tensor_value_info(name, code, None))
+    return proto

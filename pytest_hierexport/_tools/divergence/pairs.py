@@ -1,0 +1,110 @@
+"""Pairs the values of a graph with those of the reference, and measures how far each pair lies apart.
+
+A pair is known from the graphs' structure and names, as carry matches them, or is found by value: of all reference
+values that a value may be, it is the nearest one. In a graph in which something changed it may be far from all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from pytest_hierexport._carry.aliases import number_values
+from pytest_hierexport._carry.copying import flat_copy
+from pytest_hierexport._carry.flat import Flat, Value
+from pytest_hierexport._carry.numbering import Numbering
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport._proof.tolerance import Array
+from pytest_hierexport._tools.divergence.gaps import nearness
+from pytest_hierexport._tools.divergence.results import Gap
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["Measure", "Pair", "nearest_pair", "same_values", "without_rivals"]
+
+KeyT = TypeVar("KeyT")
+Measure = Callable[[str, Array, Array], Gap]
+"""Measures how far a value lies, by its name in the graph, the reference's tensor and its own."""
+
+
+@dataclass(frozen=True)
+class Pair(Generic[KeyT]):
+    """A value of the graph and one of the reference."""
+
+    value: str
+    key: KeyT
+    """Identifies the value of the reference."""
+    gap: Gap
+    dtype: str
+    """The dtype of the value in the graph."""
+    nearness: float = 0.0
+
+    @property
+    def fits(self) -> bool:
+        """Whether the value can be replaced by that of the reference."""
+        return not self.gap.reshaped
+
+
+def nearest_pair(
+    value: str, array: Array, keys: Iterable[KeyT], arrays: Mapping[KeyT, Array], measure: Measure
+) -> Pair[KeyT] | None:
+    """Pair a value with the nearest of some values of the reference; None where none has its shape and kind."""
+    found = [(near, key) for key in keys if key in arrays and (near := nearness(arrays[key], array)) is not None]
+    if not found:
+        return None
+    near, key = min(found, key=lambda each: each[0])
+    return Pair(value, key, measure(value, arrays[key], array), array.dtype.name, near)
+
+
+def without_rivals(pairs: Sequence[Pair[KeyT]]) -> list[Pair[KeyT]]:
+    """Drop the pairs beyond the tolerance whose reference value has a nearer one in the graph."""
+    best: dict[KeyT, float] = {}
+    for pair in pairs:
+        best[pair.key] = min(pair.nearness, best.get(pair.key, pair.nearness))
+    return [pair for pair in pairs if not pair.gap.parted or pair.nearness <= best[pair.key]]
+
+
+def same_values(before: ir.Model, after: ir.Model, wanted: Iterable[str]) -> dict[str, str]:
+    """Return the names that values have in another graph, as carry matches both; lost values are left out.
+
+    Raises:
+        UsageError: External data is missing or damaged.
+    """
+    try:
+        one, two = flat_copy(before), flat_copy(after)
+        names = _names(one), _names(two)  # matching may rename outputs
+        numbering = number_values(one, two)
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            "graphs with all their tensors", found=str(error), do="put external data beside them"
+        ) from error
+    values = {name: value for value, name in names[0].items()}
+    found: dict[str, str] = {}
+    for name in wanted:
+        equal = numbering.by_number_after.get(numbering.before[values[name]], ())
+        candidates = [names[1][value] for value in equal if value in names[1]]
+        if candidates:
+            found[name] = name if name in candidates else candidates[0]
+        elif _is_reshaped(values[name], one, two, numbering):
+            found[name] = name
+    return found
+
+
+def _is_reshaped(value: Value, before: Flat, after: Flat, numbering: Numbering) -> bool:
+    """Whether the same operator gives a value of that name after, which stands for no other value before.
+
+    Carry does not match values of different shapes.
+    """
+    new = after.named.get(value.name)
+    if new is None or new not in after.producer or numbering.after[new] in numbering.known:
+        return False
+    return before.producer[value].operator == after.producer[new].operator
+
+
+def _names(flat: Flat) -> dict[Value, str]:
+    """Return the names of the values that nodes of the main graph compute."""
+    nodes = (node for node in flat.nodes if node.parent is None)
+    pairs = (pair for node in nodes for pair in zip(node.outputs, node.source.outputs, strict=False))
+    return {value: source.name for value, source in pairs if source.name}

@@ -1,0 +1,148 @@
+"""Holds how far the values of two graphs, or of a graph and its model, lie apart, call by call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+__all__ = ["CallGap", "Divergence", "Exclusion", "Gap", "ValueGap"]
+
+
+@dataclass(frozen=True)
+class Gap:
+    """How far a tensor lies from the reference. Numbers that are NaN, or the same infinity, in both are left out."""
+
+    sqnr: float
+    """The ratio of the reference to the difference (signal to quantization noise) in dB; `inf` where both are equal,
+    `-inf` where they cannot be compared."""
+    cosine: float
+    """The cosine of the angle between both, 1 where both are zero; NaN where they cannot be compared."""
+    max_abs: float
+    """The largest absolute difference."""
+    distance: float
+    """The largest difference relative to the magnitude of the reference, which is compared with the tolerance."""
+    tolerance: float
+    """The tolerance of the coarser one of both dtypes, or the stated one."""
+    reason: str = ""
+    """Why both cannot be compared: another shape, NaN or infinity in one of them."""
+    reshaped: bool = False
+    """Whether the shapes differ."""
+
+    @property
+    def parted(self) -> bool:
+        """Whether the distance exceeds the tolerance."""
+        return self.distance > self.tolerance
+
+
+@dataclass(frozen=True)
+class ValueGap:
+    """A value that leaves the own nodes of a call, in both graphs."""
+
+    name: str
+    """Its name in the graph whose tags tell the calls: the reference, or the graph that is compared with its model."""
+    position: int
+    """The place of its producer in the execution order."""
+    other: str | None = None
+    """What it was compared with: a value of the other graph, or the place among a call's tensors in the eager run."""
+    accumulated: Gap | None = None
+    """The error with all that comes before it; None where the value is unknown."""
+    added: Gap | None = None
+    """The error where everything that enters the call's own nodes is replaced by the reference's value."""
+    includes: tuple[str, ...] = ()
+    """Other calls whose errors count here as well: their values, from which this one is computed, are unknown."""
+    reason: str = ""
+    """Why the value is unknown."""
+
+
+@dataclass(frozen=True)
+class CallGap:
+    """A call with own nodes: nodes that no call inside it owns."""
+
+    call: str
+    tag: str
+    cls: str
+    depth: int
+    """The number of calls above it."""
+    nodes: tuple[str, ...]
+    """The names of its own nodes that have one."""
+    values: tuple[ValueGap, ...] = ()
+    """The values that leave its own nodes, in execution order."""
+    impact: Gap | None = None
+    """The error of the model's outputs where the call alone is that of the other graph."""
+
+    @cached_property
+    def accumulated(self) -> Gap | None:
+        """The worst accumulated error of its values; None where all are unknown."""
+        return _worst(value.accumulated for value in self.values)
+
+    @cached_property
+    def added(self) -> Gap | None:
+        """The worst error that its values have by this call alone; None where it is unknown."""
+        return _worst(value.added for value in self.values)
+
+    @cached_property
+    def includes(self) -> tuple[str, ...]:
+        """Other calls whose errors count for this one: their values are unknown."""
+        return tuple(dict.fromkeys(name for value in self.values for name in value.includes if name != self.call))
+
+    @property
+    def reason(self) -> str:
+        """Why nothing is known of the call; empty where something is."""
+        if self.accumulated is not None:
+            return ""
+        return next((value.reason for value in self.values), "no value leaves its nodes")
+
+
+def _worst(gaps: Iterator[Gap | None]) -> Gap | None:
+    return min((gap for gap in gaps if gap is not None), key=lambda gap: (gap.sqnr, -gap.distance), default=None)
+
+
+@dataclass(frozen=True)
+class Exclusion:
+    """What to leave out of a quantization."""
+
+    modules: tuple[str, ...]
+    """Call names."""
+    nodes: tuple[str, ...]
+    """Node names of the reference graph."""
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """The calls of a graph with the errors of their values, in execution order."""
+
+    calls: tuple[CallGap, ...]
+
+    @cached_property
+    def first(self) -> CallGap | None:
+        """The call that gives the first value, in execution order, beyond its tolerance; None where none is."""
+        parted = (
+            (value.position, -call.depth, i)
+            for i, call in enumerate(self.calls)
+            for value in call.values
+            if value.accumulated is not None and value.accumulated.parted
+        )
+        found = min(parted, default=None)
+        return None if found is None else self.calls[found[2]]
+
+    @cached_property
+    def ranking(self) -> tuple[CallGap, ...]:
+        """The calls that add an error, the largest first."""
+        adding = [call for call in self.calls if call.added is not None and call.added.sqnr < float("inf")]
+        return tuple(sorted(adding, key=_order))
+
+    def exclusion(self, count: int = 3) -> Exclusion:
+        """Return the first calls of the ranking, and their nodes, as a list to exclude from quantization.
+
+        Calls whose errors count for one of these are excluded with it.
+        """
+        known = {call.call: call for call in self.calls}
+        top = dict.fromkeys(name for call in self.ranking[:count] for name in (call.call, *call.includes))
+        nodes = dict.fromkeys(node for name in top for node in known[name].nodes)
+        return Exclusion(tuple(top), tuple(nodes))
+
+
+def _order(call: CallGap) -> tuple[float, float]:
+    assert call.added is not None, "calls without an added error are not ranked"  # noqa: S101
+    return (call.impact.sqnr if call.impact else call.added.sqnr, call.added.sqnr)

@@ -1,0 +1,114 @@
+"""Prepares a graph to be run: functions and taken branches inlined, inputs fitted to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+
+from pytest_hierexport._calls.attribution import Attribution
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport._onnx.models import Model, as_proto
+from pytest_hierexport._onnx.proto_tags import TaggedProto
+from pytest_hierexport._onnx.storage import read_tagged
+from pytest_hierexport._proof.candidates import coarsest, dtype_name
+from pytest_hierexport._proof.eager import Runnable
+from pytest_hierexport._proof.feeds import feeds_of
+from pytest_hierexport._proof.inlining import inlined
+from pytest_hierexport._proof.owners import Graph
+from pytest_hierexport._proof.session import run_graph
+from pytest_hierexport._proof.tolerance import Array, tolerance_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import onnx_ir as ir
+
+__all__ = ["Inputs", "Side", "open_side", "read_attribution"]
+
+Inputs = Mapping[str, Array] | Runnable
+
+
+@dataclass(frozen=True)
+class Side:
+    """A graph that can be run on its inputs."""
+
+    graph: Graph
+    proto: onnx.ModelProto
+    feeds: Mapping[str, Array]
+    folder: Path | None
+
+    @cached_property
+    def inherited(self) -> Mapping[str, float]:
+        """The largest tolerance among each value and all that it is computed from, as far as the file states dtypes."""
+
+        def own(value: ir.Value, _inherited: float) -> float:
+            producer = value.producer()
+            around = (value, *(producer.inputs if producer else ()))
+            known = (each for each in around if each is not None and each.dtype is not None)
+            return max((tolerance_of(dtype_name(each)) for each in known), default=0.0)
+
+        return coarsest(self.graph.model.graph, own)
+
+    def fetch(self, names: Iterable[str]) -> Iterator[tuple[str, Array]]:
+        """Yield the named values that are tensors."""
+        for found in run_graph(self.proto, self.feeds, [*names], self.folder):
+            if len(found.arrays) == 1:
+                yield found.name, found.arrays[0]
+
+
+@contextmanager
+def open_side(model: Model, inputs: Inputs, attributed: Callable[[onnx.ModelProto], Attribution]) -> Iterator[Side]:
+    """Give a graph with its inputs.
+
+    Args:
+        model: The graph.
+        inputs: The elements of its inputs by name, or an example.
+        attributed: Returns the attribution of the graph.
+
+    Raises:
+        UsageError: The inputs do not fit, or the graph does not run on them.
+    """
+    with as_proto(model) as (message, folder):
+        attribution = attributed(message)
+        feeds = _fitted(message, inputs) if isinstance(inputs, Mapping) else feeds_of(inputs, message)
+        flat, proto = inlined(message, folder, lambda proto, names: run_graph(proto, feeds, names, folder))
+        yield Side(Graph(flat, attribution), proto, feeds, folder)
+
+
+def read_attribution(proto: onnx.ModelProto, model: Model) -> Attribution:
+    """Read the attribution in a model, or in the sidecar beside its file.
+
+    Raises:
+        TagError: It has no tags.
+    """
+    return read_tagged(TaggedProto(proto), Path(model) if isinstance(model, str | Path) else Path("the model"))
+
+
+def _fitted(proto: onnx.ModelProto, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the inputs in the dtypes of the graph, by its names; in order where it has other names."""
+    constants = {tensor.name for tensor in proto.graph.initializer}
+    values = [value for value in proto.graph.input if value.name not in constants]
+    names = [value.name for value in values]
+    if len(inputs) == len(names) and not set(names) <= set(inputs):
+        inputs = dict(zip(names, inputs.values(), strict=True))
+    missing = [name for name in names if name not in inputs]
+    if missing:
+        raise UsageError(
+            f"a tensor for each graph input ({', '.join(names)})",
+            found=f"none for {', '.join(missing)}",
+            do="give the inputs under the names of the graph's inputs",
+        )
+    return {value.name: _cast(inputs[value.name], value) for value in values}
+
+
+def _cast(array: Array, value: onnx.ValueInfoProto) -> Array:
+    code = value.type.tensor_type.elem_type
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(code) if code else array.dtype
+    return np.asarray(array).astype(dtype, copy=False)

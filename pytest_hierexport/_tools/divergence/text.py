@@ -1,0 +1,121 @@
+"""Renders a divergence as lines of text for people, or as an object for JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from pytest_hierexport._tools.divergence.results import CallGap, Divergence, Gap, ValueGap
+
+__all__ = ["as_dict", "as_lines", "call_label", "number"]
+
+FORMAT = 1
+"""The version of the JSON."""
+_TITLES = ("module call", "accumulated dB", "added dB", "output dB", "cosine", "max abs", "")
+
+
+def as_lines(divergence: Divergence, count: int) -> Iterator[str]:
+    """Yield a row per call in execution order, the ranking, and the first call that parts.
+
+    Args:
+        divergence: What was found.
+        count: How many calls of the ranking are shown and excluded.
+    """
+    yield from _table(divergence.calls, divergence.first)
+    top = divergence.ranking[:count]
+    if top:
+        yield ""
+        yield f"the {len(top)} calls that add the largest errors:"
+        yield from _table(top, None)
+    yield ""
+    yield _first_line(divergence)
+
+
+def _first_line(divergence: Divergence) -> str:
+    unknown = sum(call.accumulated is None for call in divergence.calls)
+    lacking = f"; {unknown} of {len(divergence.calls)} calls are unknown" if unknown else ""
+    first = divergence.first
+    if first is None:
+        return f"no call parts by more than the tolerance{lacking}"
+    parted = (value for value in first.values if value.accumulated is not None and value.accumulated.parted)
+    value = min(parted, key=lambda each: each.position)
+    assert value.accumulated is not None, "a value that parted has an error"  # noqa: S101
+    gap = value.accumulated
+    why = gap.reason or f"{number(gap.distance)} from the reference, tolerance {number(gap.tolerance)}"
+    return f"first parting: {call_label(first)} at {value.name} ({why}){lacking}"
+
+
+def call_label(call: CallGap) -> str:
+    """Return the tag of a call, with its name where the tag stands for a call above it."""
+    return f"{call.tag} ({call.call or 'the root'})"
+
+
+def _table(calls: tuple[CallGap, ...], first: CallGap | None) -> Iterator[str]:
+    rows = [_TITLES, *(_cells(call, is_first=call is first) for call in calls)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(_TITLES))]
+    for name, *cells, remark in rows:
+        numbers = (cell.rjust(width) for cell, width in zip(cells, widths[1:-1], strict=True))
+        yield "  ".join([name.ljust(widths[0]), *numbers, remark]).rstrip()
+
+
+def _cells(call: CallGap, *, is_first: bool) -> tuple[str, ...]:
+    found = call.accumulated
+    if found is None:
+        return call_label(call), *["-"] * 5, f"unknown: {call.reason}"
+    decibels = ("-" if gap is None else number(gap.sqnr) for gap in (found, call.added, call.impact))
+    remarks = ["parts first" if is_first else "", found.reason]
+    remarks += [f"with {', '.join(call.includes)}"] if call.includes else []
+    return call_label(call), *decibels, number(found.cosine), number(found.max_abs), "; ".join(filter(None, remarks))
+
+
+def number(value: float) -> str:
+    """Return a number with four digits; `=` for the infinite ratio of equal tensors."""
+    return "=" if value == math.inf else f"{value:.4g}"
+
+
+def as_dict(divergence: Divergence, count: int) -> dict[str, object]:
+    """Return the divergence as an object for JSON; numbers that JSON lacks are the texts `inf`, `-inf` and `nan`."""
+    exclusion = divergence.exclusion(count)
+    return {
+        "format": FORMAT,
+        "first": None if divergence.first is None else divergence.first.call,
+        "ranking": [call.call for call in divergence.ranking],
+        "exclusion": {"modules": [*exclusion.modules], "nodes": [*exclusion.nodes]},
+        "calls": [_call(call) for call in divergence.calls],
+    }
+
+
+def _call(call: CallGap) -> dict[str, object]:
+    return {
+        "call": call.call,
+        "tag": call.tag,
+        "class": call.cls,
+        "depth": call.depth,
+        "nodes": [*call.nodes],
+        "accumulated": _gap(call.accumulated),
+        "added": _gap(call.added),
+        "impact": _gap(call.impact),
+        "includes": [*call.includes],
+        "reason": call.reason,
+        "values": [_value(value) for value in call.values],
+    }
+
+
+def _value(value: ValueGap) -> dict[str, object]:
+    return {
+        "name": value.name,
+        "position": value.position,
+        "other": value.other,
+        "accumulated": _gap(value.accumulated),
+        "added": _gap(value.added),
+        "reason": value.reason,
+    }
+
+
+def _gap(gap: Gap | None) -> dict[str, Any] | None:
+    if gap is None:
+        return None
+    numbers = {name: getattr(gap, name) for name in ("sqnr", "cosine", "max_abs", "distance", "tolerance")}
+    shown = {name: value if math.isfinite(value) else str(value) for name, value in numbers.items()}
+    return {**shown, "parted": gap.parted, "reason": gap.reason}

@@ -1,0 +1,153 @@
+"""Runs `hierexport diverge`: finds the calls where a graph parts from its model or another graph."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_hierexport._errors import ExportError, UsageError
+from pytest_hierexport.cli.command import Command
+from pytest_hierexport.cli.files import add_file, read_model
+from pytest_hierexport.cli.output import print_line, progress
+
+if TYPE_CHECKING:
+    from pytest_hierexport._cases import Example
+
+__all__ = ["COMMAND"]
+
+_DIVERGED = 1
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add_file(parser)
+    add("other", metavar="OTHER", type=Path, nargs="?", help="the ONNX file to compare with it (default: the model)")
+    add("--model", metavar="SELECTOR", help="the PyTorch model with its inputs: a zoo name, file.py::factory, …")
+    add("--inputs", metavar="FILE.npz", type=Path, help="the inputs of both files by name, in place of the model's")
+    add("--tolerance", type=_positive, metavar="T", help="the relative distance that counts (default: by dtype)")
+    add("--depth", type=_whole, metavar="N", help="count nodes for the calls N levels below the root at most")
+    add("--top", type=_whole, default=3, metavar="N", help="show and exclude N calls (default: %(default)s)")
+    add("--exclude", choices=("nodes", "modules"), help="print only the JSON list of what to leave out of quantization")
+    add("--no-added", action="store_true", help="leave out the errors that each call adds")
+    add("--json", action="store_true", help="print JSON")
+    add("--html", metavar="FILE", type=Path, help="write a plot of the errors")
+    add("--exit-code", action="store_true", help=f"exit with {_DIVERGED} where a call parts")
+
+
+def _positive(text: str) -> float:
+    number = float(text)
+    if not number >= 0 or math.isinf(number):
+        raise argparse.ArgumentTypeError(f"no tolerance: {text}")
+    return number
+
+
+def _whole(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"no whole number: {text}")
+    return number
+
+
+def _run(options: argparse.Namespace) -> int:
+    _check(options)
+    with progress() as stage:
+        stage("import")
+        from pytest_hierexport._tools.divergence.comparing import diverge
+        from pytest_hierexport._tools.divergence.page import as_page
+        from pytest_hierexport._tools.divergence.text import as_dict, as_lines
+
+        given: Any = None
+        if options.inputs is not None:
+            given = _arrays(options.inputs)
+        elif options.model is not None:
+            stage(f"build {options.model}")
+            given = _example(options.model)
+        stage("compare")
+        settings = {"tolerance": options.tolerance, "depth": options.depth, "added": not options.no_added}
+        if options.other is None:
+            found = diverge(given, read_model(options.file), **settings)
+        else:
+            found = diverge(read_model(options.file), read_model(options.other), given, **settings)
+    if options.html is not None:
+        names = [path.name for path in (options.file, options.other) if path is not None]
+        _write(options.html, as_page(found, " and ".join(names)))
+    if options.exclude is not None:
+        print(json.dumps([*getattr(found.exclusion(options.top), options.exclude)]))  # noqa: T201
+    elif options.json:
+        print(json.dumps(as_dict(found, options.top), indent=1))  # noqa: T201
+    else:
+        for line in as_lines(found, options.top):
+            print_line(line)
+    return _DIVERGED if options.exit_code and found.first is not None else 0
+
+
+def _write(path: Path, text: str) -> None:
+    from pytest_hierexport._pytest.outputs import write_output
+
+    try:
+        write_output(path, text)
+    except OSError as error:
+        raise ExportError(f"{path} to be written", found=str(error), do="name another file") from error
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse options that do not fit together, and a file of the user's in the place of the page."""
+    if options.html is not None:
+        from pytest_hierexport._pytest.outputs import check_output
+
+        check_output(options.html)
+    if options.other is None and (options.model is None or options.inputs is not None):
+        raise UsageError(
+            "another ONNX file, or --model alone, to compare the file with",
+            found="--inputs without another file" if options.inputs else "neither",
+            do="add OTHER, or --model SELECTOR",
+        )
+    if options.other is not None and (options.model is None) == (options.inputs is None):
+        raise UsageError(
+            "the inputs to run both files on, once",
+            found="none" if options.model is None else "--model and --inputs",
+            do="add --inputs FILE.npz, or --model SELECTOR",
+        )
+    if options.exclude is not None and options.no_added:
+        raise UsageError("added errors to exclude by", found="--no-added", do="leave it out")
+
+
+def _example(selector: str) -> Example:
+    """Build the one model of a selector, its weights as its factory makes them."""
+    import dataclasses
+
+    from pytest_hierexport._cases import select
+
+    cases = select([selector], Path.cwd())
+    if len(cases) != 1:
+        raise UsageError("a selector of one model", found=", ".join(case.name for case in cases), do="name one of them")
+    return dataclasses.replace(cases[0], randomise=False).load()
+
+
+def _arrays(path: Path) -> dict[str, Any]:
+    """Load tensors from a file of numpy's; pickled objects are refused."""
+    import zipfile
+
+    import numpy as np
+
+    try:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (OSError, ValueError, AttributeError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        raise UsageError(
+            f"a file of numpy.savez at {path}", found=str(error) or type(error).__name__, do="write it with numpy.savez"
+        ) from error
+
+
+COMMAND = Command(
+    name="diverge",
+    summary="find where two graphs part",
+    description="Find the first module call where a graph parts from its model or another graph, and what each adds.",
+    example="hierexport diverge float.onnx int8.onnx --model my_model.py::build --html errors.html",
+    add_arguments=_add_arguments,
+    run=_run,
+    failed=2,
+)

@@ -1,0 +1,397 @@
+"""Where a graph parts from its model or another graph, and which calls add the error."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import numpy_helper
+from torch import nn
+
+from pytest_hierexport import Divergence, Example, Export, TagError, UsageError, diverge, export
+from pytest_hierexport._tools.divergence.arrays import Arrays
+from pytest_hierexport._tools.divergence.gaps import gap
+from pytest_hierexport._tools.divergence.page import as_page
+from pytest_hierexport._tools.divergence.text import as_dict, as_lines
+from pytest_hierexport.cli import main
+
+X = torch.randn(4, 8, generator=torch.Generator().manual_seed(0))
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.act, self.down = nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = self.act(self.up(x))
+        return torch.add(x, self.down(hidden * 1.5))
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.Sequential(Block(), Block(), Block())
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.head(self.blocks(x))
+        return scores
+
+
+class Picker(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.argmax(-1)
+
+
+class Picks(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.proj, self.picker, self.table = nn.Linear(8, 5), Picker(), nn.Embedding(5, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows: torch.Tensor = self.table(self.picker(self.proj(x)))
+        return rows
+
+
+class Logarithm(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.log()
+
+
+class Logs(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.proj, self.log = nn.Linear(8, 8), Logarithm()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.mul(self.log(self.proj(x)), 2)
+
+
+@dataclass
+class Exported:
+    example: Example
+    path: Path
+    made: Export
+
+    def changed(self, name: str, change: Any) -> Path:
+        """Write the graph with another tensor for a parameter."""
+        proto = onnx.load(self.path)
+        tensor = next(each for each in proto.graph.initializer if each.name == name)
+        tensor.CopyFrom(numpy_helper.from_array(change(numpy_helper.to_array(tensor)), name))
+        path = self.path.with_name("changed.onnx")
+        onnx.save(proto, path)
+        return path
+
+
+def exported(model: nn.Module, folder: Path, x: torch.Tensor = X) -> Exported:
+    torch.manual_seed(1)
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    path = folder / "model.onnx"
+    example = Example(model.eval(), (x,))
+    return Exported(example, path, export(example.model, example.args, path=path, exporter="dynamo"))
+
+
+@pytest.fixture(scope="module")
+def net(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    return exported(Net(), tmp_path_factory.mktemp("net"))
+
+
+def parting(found: Divergence) -> list[str]:
+    return [call.call for call in found.calls if call.accumulated is not None and call.accumulated.parted]
+
+
+def adding(found: Divergence) -> list[str]:
+    return [call.call for call in found.calls if call.added is not None and call.added.parted]
+
+
+def test_equal_graphs_and_models_do_not_part(net: Exported) -> None:
+    for found in (diverge(net.example, net.path), diverge(net.path, net.path, net.example)):
+        assert found.first is None
+        assert all(call.accumulated is not None for call in found.calls)
+        assert {"blocks.1", "blocks.1.up", "blocks.1.act", "blocks.1.down", "head"} <= {c.call for c in found.calls}
+
+
+@pytest.mark.parametrize("against", ["graph", "model"])
+@pytest.mark.parametrize("layer", ["blocks.0.up", "blocks.1.down", "blocks.2.up", "head"])
+def test_changed_weight_parts_first_and_adds_alone(net: Exported, layer: str, against: str) -> None:
+    other = net.changed(f"{layer}.weight", lambda weight: weight * 1.2)
+    found = diverge(net.example, other) if against == "model" else diverge(net.path, other, net.example)
+    assert found.first is not None
+    assert found.first.call == layer
+    assert adding(found) == [layer]
+    order = [call.call for call in found.calls]
+    assert parting(found)[-1] == "head"
+    assert all(order.index(call) >= order.index(layer) for call in parting(found) if call.count(".") == 2)
+    assert found.ranking[0].call == layer
+
+
+def test_own_operation_between_calls_parts_in_its_call(net: Exported, tmp_path: Path) -> None:
+    proto = onnx.load(net.path)
+    changed = next(node for node in proto.graph.node if node.op_type == "Mul")
+    changed.op_type = "Sub"
+    other = tmp_path / "other.onnx"
+    onnx.save(proto, other)
+    found = diverge(net.example, other)
+    assert found.first is not None
+    assert found.first.call == "blocks.0"
+    assert adding(found) == ["blocks.0"]
+
+
+def test_added_error_is_measured_on_the_reference_values(net: Exported) -> None:
+    other = net.changed("blocks.0.up.weight", lambda weight: weight * 1.2)
+    found = {call.call: call for call in diverge(net.path, other, net.example).calls}
+    up = net.example.model.blocks[0].up  # type: ignore[union-attr, index]
+    with torch.no_grad():
+        noise = 0.2 * (X @ up.weight.T)
+        signal = up(X)
+    expected = 10 * np.log10(float((signal**2).sum() / (noise**2).sum()))
+    added, impact = found["blocks.0.up"].added, found["blocks.0.up"].impact
+    assert added is not None
+    assert added.sqnr == pytest.approx(expected, abs=1e-3)
+    head = found["head"].accumulated
+    assert impact is not None
+    assert head is not None
+    assert impact.sqnr == pytest.approx(head.sqnr, abs=1e-2)  # the only change, so all of the outputs' error
+
+
+def test_depth_counts_nodes_for_the_call_above(net: Exported) -> None:
+    other = net.changed("blocks.1.up.weight", lambda weight: weight * 1.2)
+    found = diverge(net.path, other, net.example, depth=2)
+    assert [call.call for call in found.calls] == ["blocks.0", "blocks.1", "blocks.2", "head"]
+    assert adding(found) == ["blocks.1"]
+    assert diverge(net.path, other, net.example, depth=0).calls[0].call == ""
+
+
+def test_tolerance_decides_what_parts(net: Exported) -> None:
+    other = net.changed("head.weight", lambda weight: weight * 1.001)
+    assert diverge(net.path, other, net.example).first is not None
+    assert diverge(net.path, other, net.example, tolerance=0.1).first is None
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_nan_and_infinity_in_one_graph_part(net: Exported, bad: float) -> None:
+    other = net.changed("blocks.1.up.weight", lambda weight: np.full_like(weight, bad))
+    found = diverge(net.path, other, net.example)
+    assert found.first is not None
+    assert found.first.call == "blocks.1.up"
+    assert found.first.accumulated is not None
+    assert found.first.accumulated.sqnr == -np.inf
+    assert found.first.accumulated.reason == "NaN or infinity in one of them alone"
+
+
+def test_nan_in_both_graphs_is_equal(tmp_path: Path) -> None:
+    logs = exported(Logs(), tmp_path)
+    found = diverge(logs.path, logs.path, logs.example)
+    assert found.first is None
+    assert diverge(logs.example, logs.path).first is None
+
+
+def test_changed_integers_part(tmp_path: Path) -> None:
+    picks = exported(Picks(), tmp_path)
+    assert diverge(picks.example, picks.path).first is None
+    other = picks.changed("proj.weight", lambda weight: -weight)
+    found = {call.call: call for call in diverge(picks.path, other, picks.example).calls}
+    picked = found["picker"]
+    assert picked.accumulated is not None
+    assert picked.accumulated.parted
+    assert picked.added is not None
+    assert not picked.added.parted
+
+
+def test_another_shape_parts_with_both_shapes(net: Exported) -> None:
+    other = net.changed("head.weight", lambda weight: np.concatenate([weight, weight]))
+    proto = onnx.load(other)
+    bias = next(each for each in proto.graph.initializer if each.name == "head.bias")
+    bias.CopyFrom(numpy_helper.from_array(np.zeros(6, np.float32), "head.bias"))
+    del proto.graph.value_info[:]
+    proto.graph.output[0].type.tensor_type.shape.dim[-1].dim_value = 6
+    onnx.save(proto, other)
+    found = diverge(net.path, other, net.example)
+    assert found.first is not None
+    assert found.first.call == "head"
+    assert found.first.accumulated is not None
+    assert found.first.accumulated.reason == "shape [4, 6] instead of [4, 3]"
+
+
+def test_fused_value_is_unknown_and_counts_for_its_consumer(net: Exported, tmp_path: Path) -> None:
+    proto = onnx.load(net.path)
+    index = next(i for i, node in enumerate(proto.graph.node) if node.op_type == "Tanh")
+    tanh, gemm = proto.graph.node[index], next(node for node in proto.graph.node if node.op_type == "Gemm")
+    gemm.op_type, gemm.domain = "FusedGemm", "com.microsoft"
+    gemm.attribute.append(onnx.helper.make_attribute("activation", "Tanh"))
+    gemm.output[0] = tanh.output[0]
+    del proto.graph.node[index]
+    proto.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
+    del proto.graph.value_info[:]
+    other = tmp_path / "fused.onnx"
+    onnx.save(proto, other)
+    found = diverge(net.path, other, net.example)
+    calls = {call.call: call for call in found.calls}
+    assert found.first is None
+    assert calls["blocks.0.up"].accumulated is None
+    assert calls["blocks.0.up"].reason == "the other graph lacks it"
+    assert calls["blocks.0.act"].includes == ("blocks.0.up",)
+    assert "1 of " in list(as_lines(found, 3))[-1]
+
+
+def test_float16_graph_is_compared_in_its_precision(net: Exported, tmp_path: Path) -> None:
+    float16 = pytest.importorskip("onnxconverter_common.float16")
+    other = tmp_path / "half.onnx"
+    onnx.save(float16.convert_float_to_float16(onnx.load(net.path), keep_io_types=True), other)
+    found = diverge(net.path, other, net.example)
+    assert {call.accumulated.tolerance for call in found.calls if call.accumulated is not None} == {1e-2}
+    assert diverge(net.path, other, net.example, tolerance=0.1).first is None
+    assert found.ranking
+
+
+def quantized(path: Path, folder: Path, excluded: tuple[str, ...] = ()) -> Path:
+    from onnxruntime.quantization import quantize_dynamic
+
+    proto = onnx.load(path)
+    del proto.graph.value_info[:]
+    onnx.save(proto, folder / "plain.onnx")
+    logging.disable(logging.WARNING)
+    try:
+        # The quantizer renames each Gemm before it looks for those to exclude.
+        names = [name + ending for name in excluded for ending in ("", "_MatMul")]
+        quantize_dynamic(folder / "plain.onnx", folder / "quantized.onnx", nodes_to_exclude=names)
+    finally:
+        logging.disable(logging.NOTSET)
+    return folder / "quantized.onnx"
+
+
+def test_excluded_calls_win_back_most_of_the_error(net: Exported, tmp_path: Path) -> None:
+    found = diverge(net.path, quantized(net.path, tmp_path), net.example)
+    assert {"blocks.0.up", "head"} <= {call.call for call in found.ranking}
+    exclusion = found.exclusion(3)
+    assert len(exclusion.modules) == len(exclusion.nodes) == 3
+    better = diverge(net.path, quantized(net.path, tmp_path, exclusion.nodes), net.example)
+    assert set(exclusion.modules).isdisjoint(call.call for call in better.ranking)
+    errors = [{c.call: c for c in each.calls}["head"].accumulated for each in (found, better)]
+    assert errors[0] is not None
+    assert errors[1] is not None
+    assert errors[1].sqnr > errors[0].sqnr + 3
+
+
+def test_tags_match_graphs_that_share_no_names(net: Exported, tmp_path: Path) -> None:
+    other = tmp_path / "script.onnx"
+    scripted = export(net.example.model, net.example.args, path=other, exporter="torchscript")
+    proto = onnx.load(other)
+    for tensor in proto.graph.initializer:
+        if tensor.name == "blocks.1.up.weight":
+            tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor) * np.float32(1.2), tensor.name))
+    onnx.save(proto, other)
+    assert scripted.attribution.hierarchy == net.made.attribution.hierarchy
+    found = diverge(net.path, other, {"anything": X.numpy()})
+    assert found.first is not None
+    assert found.first.call == "blocks.1.up"
+
+
+def test_infinite_masks_do_not_hide_other_numbers() -> None:
+    mask = np.array([-np.inf, np.finfo(np.float32).min, 1.0, 2.0], np.float32)
+    assert gap(mask, mask).sqnr == np.inf
+    assert gap(mask, mask + np.float32(0.1)).sqnr == pytest.approx(10 * np.log10(5 / 0.02), abs=1e-3)
+
+
+def test_arrays_beyond_the_bound_are_held_in_files(tmp_path: Path) -> None:
+    held = Arrays[str](tmp_path, budget=8)
+    tensors = {"memory": np.ones(2, np.float32), "file": np.arange(6.0).reshape(2, 3), "none": np.empty((0, 2))}
+    for name, tensor in {**tensors, "scalar": np.array(3.0)}.items():
+        held.add(name, tensor)
+    assert all(np.array_equal(held[name], tensor) for name, tensor in tensors.items())
+    assert held["scalar"].shape == ()
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_json_validates_and_the_page_escapes_names(net: Exported) -> None:
+    other = net.changed("head.weight", lambda weight: np.full_like(weight, np.nan))
+    found = diverge(net.path, other, net.example)
+    schema = json.loads(resources.files("pytest_hierexport").joinpath("schema/diverge.json").read_text("utf-8"))
+    document = json.loads(json.dumps(as_dict(found, 3), allow_nan=False))
+    jsonschema.validate(document, schema)
+    assert document["first"] == "head"
+    page = as_page(found, "<script>alert(1)</script>")
+    assert "<script" not in page
+    assert not re.search(r"""(src|href)=|url\(|https?:""", page)
+    assert page.count("<circle") == 2 * len(found.calls)
+
+
+def test_tagless_graph_and_missing_inputs_are_refused(net: Exported, tmp_path: Path) -> None:
+    plain = tmp_path / "plain.onnx"
+    onnx.save(onnx.shape_inference.infer_shapes(_without_tags(net.path)), plain)
+    with pytest.raises(TagError):
+        diverge(net.example, plain)
+    with pytest.raises(UsageError, match="inputs to run both graphs on"):
+        diverge(net.path, plain)
+    with pytest.raises(UsageError, match="a tensor for each graph input"):
+        diverge(net.path, plain, {})
+    assert diverge(net.path, plain, net.example).first is None
+
+
+def test_missing_external_data_is_a_usage_error(net: Exported, tmp_path: Path) -> None:
+    proto, other = onnx.load(net.path), tmp_path / "other.onnx"
+    onnx.save(proto, other, save_as_external_data=True, location="other.data", size_threshold=0)
+    assert diverge(net.path, other, net.example).first is None
+    (tmp_path / "other.data").unlink()
+    with pytest.raises(UsageError):
+        diverge(net.path, other, net.example)
+
+
+def _without_tags(path: Path) -> onnx.ModelProto:
+    proto = onnx.load(path)
+    del proto.metadata_props[:]
+    for node in proto.graph.node:
+        node.ClearField("doc_string")
+        del node.metadata_props[:]
+    return proto
+
+
+def test_command_prints_the_table_and_writes_the_page(
+    net: Exported, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other, inputs, page = quantized(net.path, tmp_path), tmp_path / "inputs.npz", tmp_path / "errors.html"
+    np.savez(inputs, x=X.numpy())
+    pair = ["diverge", str(net.path), str(other), "--inputs", str(inputs)]
+    assert main([*pair, "--html", str(page)]) == 0
+    printed = capsys.readouterr().out
+    assert "first parting: /Net/Block.0 (blocks.0.up)" in printed
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert main([*pair, "--exclude", "nodes", "--top", "1", "--exit-code"]) == 1
+    (node,) = json.loads(capsys.readouterr().out)
+    assert node in {each.name for each in onnx.load(net.path).graph.node}
+    assert main([*pair, "--json", "--no-added"]) == 0
+    assert json.loads(capsys.readouterr().out)["ranking"] == []
+
+
+def test_command_refuses_what_does_not_fit_together(
+    net: Exported, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, foreign = str(net.path), tmp_path / "notes.html"
+    foreign.write_text("mine")
+    (tmp_path / "bad.npz").write_bytes(b"PK\x03\x04 cut")
+    for arguments in (
+        [model],
+        [model, model],
+        [model, "--inputs", "x.npz"],
+        [model, model, "--inputs", str(tmp_path / "bad.npz")],
+        [model, model, "--inputs", str(tmp_path / "none.npz")],
+        [model, "--model", "no_such_model"],
+        [model, "--model", "nested", "--html", str(foreign)],
+        [str(foreign), "--model", "nested"],
+        [model, "--model", "nested", "--tolerance", "-1"],
+    ):
+        assert main(["diverge", *arguments]) == 4, arguments
+        assert "to do: " in capsys.readouterr().err
+    assert foreign.read_text() == "mine"
