@@ -22,6 +22,7 @@ from pytest_hierexport._proof.choices import following_choices, has_choices
 from pytest_hierexport._proof.eager import Mode, ModelError, Runnable, run_eager
 from pytest_hierexport._proof.feeds import feeds_of
 from pytest_hierexport._proof.inlining import inlined
+from pytest_hierexport._proof.loose import LooseOwner, loose_owners, pairs
 from pytest_hierexport._proof.matching import match
 from pytest_hierexport._proof.owners import Graph
 from pytest_hierexport._proof.session import run_graph
@@ -43,6 +44,10 @@ class Proof:
     """By call name, in the order in which the calls ended."""
     contaminated: tuple[str, ...]
     """The keys of nodes tagged with another call than those whose output they compute."""
+    loose: tuple[LooseOwner, ...] = ()
+    """The owners too many: another owner's nodes consume the node, none of the call's do, and it gave nothing of it."""
+    pairs: int = 0
+    """The number of pairs of a node and an owner, of which the loose ones are a share."""
 
     def counts(self) -> dict[str, int]:
         """Count the calls by verdict, every kind among them."""
@@ -141,4 +146,5 @@ class _Case:
         candidates = find_candidates(self.graph, self.proto, self.feeds, values, self.folder)
         runs = BothRuns(self.graph, calls, values, candidates)
         verdicts = ((call, judge(runs, call)) for call in calls)
-        return Proof({call: found for call, found in verdicts if found is not None}, tuple(contaminated(runs)))
+        found = {call: verdict for call, verdict in verdicts if verdict is not None}
+        return Proof(found, tuple(contaminated(runs)), tuple(loose_owners(runs)), pairs(runs))
