@@ -108,13 +108,13 @@ def _quantize_static(form: str) -> Callable[[Job], None]:
 def _float16_runtime(job: Job) -> None:
     from onnxruntime.transformers.float16 import convert_float_to_float16
 
-    onnx.save(convert_float_to_float16(_loaded(job), keep_io_types=True), job.after)
+    onnx.save(convert_float_to_float16(_loaded(job, with_types=False), keep_io_types=True), job.after)
 
 
 def _float16_common(job: Job) -> None:
     from onnxconverter_common.float16 import convert_float_to_float16
 
-    onnx.save(convert_float_to_float16(_loaded(job), keep_io_types=True), job.after)
+    onnx.save(convert_float_to_float16(_loaded(job, with_types=False), keep_io_types=True), job.after)
 
 
 def _onnxslim(job: Job) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -133,6 +133,7 @@ class _Case:
         if not unproven:
             raise failure
         best = min(unproven, key=lambda mode: unproven[mode])
+        yield self._proof(best, arranged=True)
         run = partial(run_graph, self.proto, self.feeds, folder=self.folder)
         with suppress(ModelError):
             for coarseness in (1, _COARSER) if has_choices(self.proto) else (_COARSER,):
@@ -140,11 +141,15 @@ class _Case:
                     proof = self._proof(best, coarseness)
                 yield proof
 
-    def _proof(self, mode: Mode, coarseness: float = 1) -> Proof:
-        values = Values(self.tolerances, coarseness)
+    def _runs(self, mode: Mode, values: Values) -> BothRuns:
         calls = match(self.graph, run_eager(self.example, self.graph.hierarchy, values, mode))
         candidates = find_candidates(self.graph, self.proto, self.feeds, values, self.folder)
-        runs = BothRuns(self.graph, calls, values, candidates)
-        verdicts = ((call, judge(runs, call)) for call in calls)
+        return BothRuns(self.graph, calls, values, candidates)
+
+    def _proof(self, mode: Mode, coarseness: float = 1, *, arranged: bool = False) -> Proof:
+        runs = self._runs(mode, Values(self.tolerances, coarseness))
+        if arranged:
+            runs = replace(runs, rearranged=self._runs(mode, Values(self.tolerances, coarseness, arranged=True)))
+        verdicts = ((call, judge(runs, call)) for call in runs.calls)
         found = {call: verdict for call, verdict in verdicts if verdict is not None}
         return Proof(found, tuple(contaminated(runs)), tuple(loose_owners(runs)), pairs(runs))
