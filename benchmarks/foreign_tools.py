@@ -34,7 +34,7 @@ class Tool:
     name: str
     run: Callable[[Job], None]
     proof: str = "values"
-    """`values`: it keeps them. `tolerance`: it computes them in half precision, or quantized. `inner`: those of a part."""
+    """`values`: it keeps them. `part`: those of a part of the model. `half`, `quantized`: it computes others."""
     package: str = "onnxruntime"
     exporter: str | None = None
     """The exporter that the graph before must come from, for a tool that exports by itself."""
@@ -228,22 +228,22 @@ TOOLS = {
         Tool("onnxruntime.transformers-0", _transformers_optimizer(0)),
         Tool("onnxruntime.transformers-1", _transformers_optimizer(1)),
         Tool("onnxruntime.transformers-2", _transformers_optimizer(2)),
-        Tool("quantize_dynamic", _quantize_dynamic, "tolerance"),
-        Tool("quantize_static-qdq", _quantize_static("QDQ"), "tolerance"),
-        Tool("quantize_static-qoperator", _quantize_static("QOperator"), "tolerance"),
-        Tool("float16", _float16_runtime, "tolerance"),
-        Tool("float16-common", _float16_common, "tolerance", "onnxconverter_common"),
+        Tool("quantize_dynamic", _quantize_dynamic, "quantized"),
+        Tool("quantize_static-qdq", _quantize_static("QDQ"), "quantized"),
+        Tool("quantize_static-qoperator", _quantize_static("QOperator"), "quantized"),
+        Tool("float16", _float16_runtime, "half"),
+        Tool("float16-common", _float16_common, "half", "onnxconverter_common"),
         Tool("onnxslim", _onnxslim, package="onnxslim"),
         Tool("onnxsim", _onnxsim, package="onnxsim"),
         Tool("version_converter", _version_converter),
         Tool("onnxscript-optimizer", _onnxscript("optimizer")),
         Tool("onnxscript-rewriter", _onnxscript("rewriter")),
         Tool("onnxscript-optimize_for_ort", _onnxscript("ort")),
-        Tool("extract_model", _extract_model, "inner"),
+        Tool("extract_model", _extract_model, "part"),
         Tool("compose", _compose),
         Tool("transformers-fusions", _transformers_exporter(ort_fusions="cpu"), "values", "transformers", "transformers"),
         Tool(
-            "transformers-quantizer", _transformers_exporter(quantized=True), "tolerance", "transformers", "transformers"
+            "transformers-quantizer", _transformers_exporter(quantized=True), "quantized", "transformers", "transformers"
         ),
     )
 }
