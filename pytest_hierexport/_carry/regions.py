@@ -110,8 +110,8 @@ def _with_consumers_of(match: Match, value: Value, rivals: list[Value], equal: l
 def _replaced(anchors: Anchors, region: list[Node]) -> list[Node]:
     """Return the nodes before between the values that a region takes and those that it gives.
 
-    The slice ends at a value that the region takes. A value that lives on elsewhere ends it too, unless values that the
-    region takes lie behind it: then the region computes it once more, as ONNX Runtime's float16 converter does.
+    The slice ends at a value that the region takes. A value that lives on elsewhere ends it too, unless all values that
+    the region takes lie behind such: then it computes them once more, as ONNX Runtime's float16 converter does.
     """
     match = anchors.match
     before, numbering = match.before, match.numbering
@@ -121,7 +121,7 @@ def _replaced(anchors: Anchors, region: list[Node]) -> list[Node]:
     numbers, known = numbering.before, numbering.known
     found = backward_slice(before, gives, lambda value: numbers[value] in takes or match.is_alive(value))
     varying = {number for number in takes if number in known and known[number].varying}
-    if not varying <= {numbers[value] for node in found for value in node.operands}:
+    if varying and varying.isdisjoint(numbers[value] for node in found for value in node.operands):
         whole = backward_slice(before, gives, lambda value: numbers[value] in takes)
         kept = forward_slice(varying, before, numbering, whole) | set(found)
         found = [node for node in whole if node in kept]
