@@ -18,6 +18,7 @@ __all__ = ["main"]
 _COMMANDS = (
     "export",
     "analyze",
+    "carry",
 )
 """The files of this folder with a command, in the order of the help."""
 

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from pytest_hierexport._calls.attribution import Attribution
     from pytest_hierexport._tools.tagged_file import TaggedFile
 
-__all__ = ["add_file", "add_output", "check_output", "load_file", "write_file"]
+__all__ = ["STANDARD", "add_file", "add_output", "check_output", "load_file", "load_proto", "write_file"]
 
-_STANDARD = Path("-")
+STANDARD = Path("-")
+"""Standard input or output."""
 
 
 def add_file(parser: argparse.ArgumentParser, name: str = "file", help: str = "a tagged ONNX file") -> None:  # noqa: A002
@@ -42,9 +43,22 @@ def load_file(path: Path) -> TaggedFile:
     """
     from pytest_hierexport._tools.tagged_file import load_tagged, parse_tagged
 
-    if path == _STANDARD:
+    if path == STANDARD:
         return parse_tagged(sys.stdin.buffer.read(), "standard input")
     return load_tagged(path)
+
+
+def load_proto(path: Path) -> tuple[onnx.ModelProto, Path | None]:
+    """Load an ONNX file, with or without tags, without its external data; give None for the path of standard input.
+
+    Raises:
+        UsageError: There is no such file, or it is not ONNX.
+    """
+    from pytest_hierexport._onnx.proto_tags import TaggedProto
+
+    if path == STANDARD:
+        return TaggedProto.parse(sys.stdin.buffer.read(), "standard input").proto, None
+    return TaggedProto.load(path).proto, path
 
 
 def write_file(proto: onnx.ModelProto, attribution: Attribution, source: TaggedFile, path: Path) -> None:
@@ -56,7 +70,7 @@ def write_file(proto: onnx.ModelProto, attribution: Attribution, source: TaggedF
     """
     from pytest_hierexport._tools.tagged_file import save_tagged, to_bytes
 
-    if path == _STANDARD:
+    if path == STANDARD:
         sys.stdout.buffer.write(to_bytes(proto, attribution, source))
         return
     check_output(path)
@@ -70,14 +84,12 @@ def check_output(path: Path) -> None:
         ExportError: There is no folder to write into.
         UsageError: Something else than an ONNX file has this path.
     """
-    if path == _STANDARD:
+    if path == STANDARD:
         return
     if not is_folder(path.parent):
         raise ExportError(f"a folder to write {path.name} into", found=f"no {path.parent}", do="create the folder")
     if not exists(path):
         return
-    from pytest_hierexport._onnx.storage import load_proto
-
     try:
         load_proto(path)
     except HierexportError:
