@@ -8,7 +8,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 import onnx_ir as ir
 
@@ -241,9 +240,15 @@ TOOLS = {
         Tool("onnxscript-optimize_for_ort", _onnxscript("ort")),
         Tool("extract_model", _extract_model, "part"),
         Tool("compose", _compose),
-        Tool("transformers-fusions", _transformers_exporter(ort_fusions="cpu"), "values", "transformers", "transformers"),
         Tool(
-            "transformers-quantizer", _transformers_exporter(quantized=True), "quantized", "transformers", "transformers"
+            "transformers-fusions", _transformers_exporter(ort_fusions="cpu"), "values", "transformers", "transformers"
+        ),
+        Tool(
+            "transformers-quantizer",
+            _transformers_exporter(quantized=True),
+            "quantized",
+            "transformers",
+            "transformers",
         ),
     )
 }

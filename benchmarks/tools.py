@@ -1,8 +1,8 @@
 """How well tags survive other projects' tools: each tool is run on each model, the tags are carried and proven.
 
-    python -m benchmarks.tools bert llama vit t5 convnext mamba mixtral --json tools.json
-    python -m benchmarks.tools bert --tool onnxslim --tool quantize_dynamic --verbose
-    python -m benchmarks.tools all --files FOLDER        keep exports and results, and use them again
+python -m benchmarks.tools bert llama vit t5 convnext mamba mixtral --json tools.json
+python -m benchmarks.tools bert --tool onnxslim --tool quantize_dynamic --verbose
+python -m benchmarks.tools all --files FOLDER        keep exports and results, and use them again
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from pytest_hierexport._calls.attribution import Evidence, Origin
 from pytest_hierexport._calls.hierarchy import ROOT
-from pytest_hierexport._carry.flat import Node, Value
+from pytest_hierexport._carry.flat import Value
 from pytest_hierexport._carry.match import Match, OriginsOf, weakened
 from pytest_hierexport._carry.slices import backward_slice
 
