@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -171,8 +172,8 @@ def _middle(model: onnx.ModelProto) -> str:
         if len(alive) == 1 and not inputs and alive[0] in node.output and alive[0] not in constants:
             cuts.append((abs(i - len(graph.node) / 2), alive[0]))
     if not cuts:
-        return graph.node[len(graph.node) // 2].output[0]
-    return min(cuts)[1]
+        return str(graph.node[len(graph.node) // 2].output[0])
+    return str(min(cuts)[1])
 
 
 def _extract_model(job: Job) -> None:
@@ -202,8 +203,8 @@ def _compose(job: Job) -> None:
 def _transformers_exporter(**options: Any) -> Callable[[Job], None]:
     def run(job: Job) -> None:
         import torch
-        from transformers import exporters
 
+        exporters: Any = import_module("transformers.exporters")
         given = {**options}
         if given.pop("quantized", False):
             dynamic = exporters.OnnxRuntimeDynamicConfig()
@@ -212,8 +213,7 @@ def _transformers_exporter(**options: Any) -> Callable[[Job], None]:
         inputs = dict(job.example.kwargs)
         with torch.no_grad():
             exported = exporters.OnnxExporter().export(job.example.model, inputs, exporters.OnnxConfig(**given))
-        model = getattr(exported, "program", None) or exported.model
-        ir.save(model, job.after)
+        ir.save(exported.program, job.after)
 
     return run
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_hierexport._export.result import Export
     from pytest_hierexport._onnx.graph import node_key, walk
     from pytest_hierexport._onnx.storage import attach, read, rewrite, save
-    from pytest_hierexport._proof import Proof, Verdict, prove
+    from pytest_hierexport._proof import LooseOwner, Proof, Verdict, prove
     from pytest_hierexport._rules.base import ExportedCase, Rule, Violation
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "ExportedCase",
     "Hierarchy",
     "HierexportError",
+    "LooseOwner",
     "Module",
     "Origin",
     "Parameter",
@@ -66,7 +67,7 @@ _HOMES = {
     "_export.result": ("Export",),
     "_onnx.graph": ("node_key", "walk"),
     "_onnx.storage": ("attach", "read", "rewrite", "save"),
-    "_proof": ("Proof", "Verdict", "prove"),
+    "_proof": ("LooseOwner", "Proof", "Verdict", "prove"),
     "_rules.base": ("ExportedCase", "Rule", "Violation"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.test_carry import carried
+from test_carry import carried
 
 TWO_LAYERS = """g (float[2, 2] x) => (float[2, 2] y)
     <float[2, 2] w = {1.0, 2.0, 3.0, 4.0}, float[2] bias = {1.0, 2.0}, float[2, 2] v = {5.0, 6.0, 7.0, 8.0}> {
@@ -39,9 +39,11 @@ def test_converted_values_belong_to_the_call_that_computes_them() -> None:
 
 def test_transpose_pushed_behind_an_addition_keeps_its_call() -> None:
     before = """g (float[2, 3] x) => (float[3, 2] y, float[3, 2] z) {
-        u = Relu(x) t = Transpose<perm = [1, 0]>(u) z = Neg(t) e = Exp(u) f = Transpose<perm = [1, 0]>(e) y = Add(t, f) }"""
+        u = Relu(x) t = Transpose<perm = [1, 0]>(u) z = Neg(t)
+        e = Exp(u) f = Transpose<perm = [1, 0]>(e) y = Add(t, f) }"""
     after = """g (float[2, 3] x) => (float[3, 2] y, float[3, 2] z) {
-        u = Relu(x) t = Transpose<perm = [1, 0]>(u) z = Neg(t) e = Exp(u) n = Add(u, e) y = Transpose<perm = [1, 0]>(n) }"""
+        u = Relu(x) t = Transpose<perm = [1, 0]>(u) z = Neg(t)
+        e = Exp(u) n = Add(u, e) y = Transpose<perm = [1, 0]>(n) }"""
     found = carried(before, after, u="a", t="a", z="b", e="c", f="c", y="c")
     assert found["n"] == found["y"] == [("c", "fused")]
 

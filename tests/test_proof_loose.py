@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_hierexport._proof.loose import loose_owners, pairs
-from tests.test_proof_verdict import runs_of
+from test_proof_verdict import runs_of
 
 CHAIN = "g (float[2] x) => (float[2] z) { t = Exp(x) h = Neg(t) z = Relu(h) }"
 CALLS = {"/": ("x", "z"), "a": ("x", "h"), "b": ("h", "z")}

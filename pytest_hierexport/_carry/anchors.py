@@ -85,7 +85,7 @@ def _anchor(anchors: Anchors, node: Node) -> None:
         return
     # A constant that several nodes consume says nothing about this one.
     operands = [value for value in operands if value.varying or len(before.consumers.get(value, ())) == 1]
-    found = _named(anchors, node, varying)
+    found = _named(anchors, node, [found for _, found in contained if found is not None])
     if found is None:
         found = _computed(anchors, node, operands) if len(operands) > 1 else _same(anchors, node, varying[0])
     if found is not None and len(found.outputs) == len(node.outputs):
@@ -95,11 +95,13 @@ def _anchor(anchors: Anchors, node: Node) -> None:
         anchors.forms.update(dict.fromkeys(node.outputs, last))
 
 
-def _named(anchors: Anchors, node: Node, varying: list[Value]) -> Node | None:
+def _named(anchors: Anchors, node: Node, taken: list[Value]) -> Node | None:
     """Return the removed node before that takes all that a node takes, and to whose output's name a tool added."""
     original = _original(node.first_name, anchors.match.before.named)
     found = None if original is None else anchors.match.before.producer.get(original)
-    return found if found is not None and _is_removed(anchors, found) and set(varying) <= {*found.operands} else None
+    if found is None or not _is_removed(anchors, found) or not {*found.operands} <= {*taken}:
+        return None
+    return found if {value for value in taken if value.varying} <= {*found.operands} else None
 
 
 def _is_removed(anchors: Anchors, node: Node) -> bool:

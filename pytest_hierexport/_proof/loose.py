@@ -36,7 +36,7 @@ def pairs(runs: BothRuns) -> int:
 def loose_owners(runs: BothRuns) -> Iterator[LooseOwner]:
     """Yield the calls whose nodes do not consume a node of theirs, which another owner's nodes do consume.
 
-    A call that returned a value of the node needs no consumer.
+    A call that returned a value of the node needs no consumer, nor does one that a fusion left no other node.
     """
     for node in runs.graph.nodes:
         calls = dict.fromkeys(owner.origin.call for owner in node.owners)
@@ -44,10 +44,15 @@ def loose_owners(runs: BothRuns) -> Iterator[LooseOwner]:
             consumers = [runs.graph.nodes[i] for value in node.outputs for i in runs.graph.consumers.get(value, ())]
             consuming = {call for call in calls if any(call in consumer.calls for consumer in consumers)}
             unused = [call for call in calls if call not in consuming] if consuming else []
-            yield from (LooseOwner(node.key, call) for call in unused if not _returned(runs, call, node))
+            yield from (LooseOwner(node.key, call) for call in unused if not _ends_in(runs, call, node))
 
 
-def _returned(runs: BothRuns, call: str, node: Node) -> bool:
-    """Whether a call returned a value of a node; one in a loop may have returned anything."""
+def _ends_in(runs: BothRuns, call: str, node: Node) -> bool:
+    """Whether a call ends in a node: it returned a value of it, or a fusion left it no other node.
+
+    One in a loop may have returned anything.
+    """
     seen = runs.calls.get(call)
-    return seen is None or any(number in seen.returned for value in node.outputs for number in runs.numbers(value))
+    if seen is None or len(runs.graph.members.get(call, ())) == 1:
+        return True
+    return any(number in seen.returned for value in node.outputs for number in runs.numbers(value))
