@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pytest_hierexport._onnx.graph import node_key, walk
     from pytest_hierexport._onnx.node_names import rename_nodes
     from pytest_hierexport._onnx.storage import attach, read, rewrite, save
-    from pytest_hierexport._proof import Proof, Verdict, prove
+    from pytest_hierexport._proof import LooseOwner, Proof, Verdict, prove
     from pytest_hierexport._rules.base import ExportedCase, Rule, Violation
     from pytest_hierexport._tools.divergence.comparing import diverge
     from pytest_hierexport._tools.divergence.results import CallGap, Divergence, Exclusion, Gap, ValueGap
@@ -52,6 +52,7 @@ __all__ = [
     "Hierarchy",
     "HierexportError",
     "KernelSlice",
+    "LooseOwner",
     "ModelWithFunctions",
     "Module",
     "ModuleFunction",
@@ -97,7 +98,7 @@ _HOMES = {
     "_onnx.graph": ("node_key", "walk"),
     "_onnx.node_names": ("rename_nodes",),
     "_onnx.storage": ("attach", "read", "rewrite", "save"),
-    "_proof": ("Proof", "Verdict", "prove"),
+    "_proof": ("LooseOwner", "Proof", "Verdict", "prove"),
     "_rules.base": ("ExportedCase", "Rule", "Violation"),
     "_tools.profiling.figures": ("CallProfile", "ClassProfile", "KernelSlice", "NodeProfile", "Profile"),
     "_tools.profiling.profiler": ("profile",),

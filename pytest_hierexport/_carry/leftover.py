@@ -20,12 +20,36 @@ def attribute_leftover(match: Match, origins: OriginsOf) -> None:
         if not origins[node] and not any(output.varying for output in node.outputs):
             of_consumers = (origin for consumer in after.consumers_of(node) for origin in origins[consumer])
             origins[node] += weakened(Evidence.FOLDED, of_consumers)
+    _attribute_added(match, origins)
     for node in after.nodes:
         if not origins[node]:
             producers = (after.producer[value] for value in node.operands if value in after.producer)
             near = (*producers, *after.consumers_of(node))
             found = next((origins[other] for other in near if origins[other]), [Origin(ROOT, Evidence.DERIVED)])
             origins[node] += weakened(Evidence.DERIVED, found[:1])
+
+
+def _attribute_added(match: Match, origins: OriginsOf) -> None:
+    """Give the root what a tool added around the model: between its inputs and the graph's, or behind its outputs."""
+    after, numbering = match.after, match.numbering
+    outputs = {numbering.before[value] for value in match.before.outputs}
+    new = [node for node in after.nodes if not origins[node]]
+    in_front: set[Value] = set()
+    behind: set[Value] = set()
+    for node in new:
+        varying = [value for value in node.operands if value.varying]
+        if all(value in in_front or value not in after.producer for value in varying):
+            in_front.update(node.outputs)
+        elif all(value in behind or numbering.after[value] in outputs for value in varying):
+            behind.update(node.outputs)
+    leading = set(behind)
+    for node in reversed(new):
+        consumers = after.consumers_of(node)
+        if any(origins[consumer] or not leading.isdisjoint(consumer.outputs) for consumer in consumers):
+            leading.update(node.outputs)
+    for node in new:
+        if not leading.isdisjoint(node.outputs) and not (in_front | behind).isdisjoint(node.outputs):
+            origins[node].append(Origin(ROOT, Evidence.FUSED))
 
 
 def initializer_origins(match: Match, origins: OriginsOf, name: str, value: Value) -> Iterable[Origin]:

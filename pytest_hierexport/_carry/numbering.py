@@ -80,6 +80,7 @@ def share_knowledge(before: Flat, after: Flat) -> None:
         if namesake is not None:
             _share_type(namesake, value)
     _share_contents(before)
+    _share_renamed(before, after)
 
 
 def _share_output_names(before: Flat, after: Flat) -> None:
@@ -108,6 +109,22 @@ def _share_contents(before: Flat) -> None:
         if sample is not None and len(values) > 1:
             for value in values:
                 value.leaf = ("content", sample, hashlib.sha256(value.tensor.tobytes()).digest())
+
+
+def _share_renamed(before: Flat, after: Flat) -> None:
+    """Give a large tensor that was renamed the leaf of the one before that has its content."""
+    renamed = [value for name, value in after.initializers.items() if name not in before.initializers]
+    renamed = [value for value in renamed if value.tensor is not None and tensor_key(value.tensor) is None]
+    if not renamed:
+        return
+    known: dict[Hashable, list[Value]] = {}
+    for value in before.initializers.values():
+        if value.tensor is not None and tensor_key(value.tensor) is None:
+            known.setdefault(tensor_sample(value.tensor), []).append(value)
+    for value in renamed:
+        sample = tensor_sample(value.tensor)
+        equal = known.get(sample, []) if sample is not None else []
+        value.leaf = next((each.leaf for each in equal if same_tensor(each, value)), value.leaf)
 
 
 class Round:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 
 from pytest_hierexport._calls.attribution import Evidence
+from pytest_hierexport._carry.anchors import Anchors, find_anchors
 from pytest_hierexport._carry.flat import Flat, Node, Value
 from pytest_hierexport._carry.match import Match, OriginsOf, weakened
 from pytest_hierexport._carry.numbering import Numbering
@@ -25,42 +26,50 @@ __all__ = ["attribute_regions"]
 
 def attribute_regions(match: Match, origins: OriginsOf) -> None:
     """Give the nodes of every region the origins of all nodes that the region replaced."""
+    anchors = find_anchors(match)
     left = {node for node in match.after.nodes if node not in match.matched}
     for end in match.after.nodes:
-        if end in left and any(match.is_known(output) for output in end.outputs):
-            region = _region(match, end, left)
+        if end in left and any(anchors.stands_for(output) for output in end.outputs):
+            region = _region(anchors, end, left)
             left.difference_update(region)
-            fused = [origin for node in _replaced(match, region) for origin in match.known.nodes[node]]
+            fused = [origin for node in _replaced(anchors, region) for origin in match.known.nodes[node]]
             for node in region:
                 origins[node] += weakened(Evidence.FUSED, fused)
 
 
-def _region(match: Match, end: Node, left: AbstractSet[Node]) -> list[Node]:
+def _region(anchors: Anchors, end: Node, left: AbstractSet[Node]) -> list[Node]:
     """Return a node that gives a known value, and those that compute for it through unknown ones.
 
-    A node that computes for several goes with the first. One that computes from known values alone goes with all:
-    quantizers share the quantized input of query, key and value.
+    A node that computes for several goes with the first. One that computes from known values alone, or holds one in
+    another form, goes with all: quantizers share the quantized input of query, key and value.
     """
+    match = anchors.match
     region = {end: None}
     pending = [end]
     for node in pending:
         for value in node.operands:
             producer = match.after.producer.get(value)
-            if producer is None or match.is_known(value):
+            if producer is None or anchors.stands_for(value):
                 continue
-            is_shared = producer not in match.matched and all(map(match.is_known, producer.operands))
+            is_form = value in anchors.forms or all(map(match.is_known, producer.operands))
+            is_shared = producer not in match.matched and is_form
             if (producer in left or is_shared) and producer not in region:
                 region[producer] = None
                 pending.append(producer)
     return pending
 
 
-def _taken(match: Match, nodes: list[Node]) -> set[int]:
+def _taken(anchors: Anchors, nodes: list[Node]) -> set[int]:
     """Return the numbers of the values that a region takes from outside."""
-    inside = set(nodes)
-    operands = (value for node in nodes for value in node.operands)
-    taken = (value for value in operands if match.after.producer.get(value) not in inside or match.is_known(value))
-    return {match.numbering.after[value] for value in taken}
+    match, inside = anchors.match, set(nodes)
+    taken: set[int] = set()
+    for value in (value for node in nodes for value in node.operands):
+        found = anchors.stands_for(value)
+        if found is not None:
+            taken.add(match.numbering.before[found])
+        elif match.after.producer.get(value) not in inside:
+            taken.add(match.numbering.after[value])
+    return taken
 
 
 def _given(match: Match, nodes: list[Node]) -> list[Value]:
@@ -98,21 +107,27 @@ def _with_consumers_of(match: Match, value: Value, rivals: list[Value], equal: l
     return kept or equal
 
 
-def _replaced(match: Match, region: list[Node]) -> list[Node]:
+def _replaced(anchors: Anchors, region: list[Node]) -> list[Node]:
     """Return the nodes before between the values that a region takes and those that it gives.
 
-    The slice ends at a value that the region takes. A value that lives on elsewhere ends it too, unless values that the
-    region takes lie behind it: then the region computes it once more, as ONNX Runtime's float16 converter does.
+    The slice ends at a value that the region takes. A value that lives on elsewhere ends it too, unless all values that
+    the region takes lie behind such: then it computes them once more, as ONNX Runtime's float16 converter does.
     """
+    match = anchors.match
     before, numbering = match.before, match.numbering
-    gives, takes = _given(match, region), _taken(match, region)
+    gives, takes = _given(match, region), _taken(anchors, region)
+    if not gives:
+        gives = [anchors.anchored[value] for node in region for value in node.outputs if value in anchors.anchored]
     numbers, known = numbering.before, numbering.known
     found = backward_slice(before, gives, lambda value: numbers[value] in takes or match.is_alive(value))
     varying = {number for number in takes if number in known and known[number].varying}
-    if not varying <= {numbers[value] for node in found for value in node.operands}:
+    if varying and varying.isdisjoint(numbers[value] for node in found for value in node.operands):
         whole = backward_slice(before, gives, lambda value: numbers[value] in takes)
         kept = forward_slice(varying, before, numbering, whole) | set(found)
         found = [node for node in whole if node in kept]
+    converted = {anchors.anchored.get(value) for node in region for value in node.operands}
+    if converted.issuperset(gives):
+        found = [before.producer[value] for value in gives if value in before.producer]
     computing = [node for node in found if not _passes_through(node, numbering)]
     # Constants are shared freely: the call that made one says nothing about the call that computes with it.
     return [node for node in computing if any(output.varying for output in node.outputs)] or computing or found

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from pytest_hierexport._proof.loose import LooseOwner
 from pytest_hierexport._proof.prove import Proof, prove
 from pytest_hierexport._proof.verdict import Verdict, VerdictKind
 
-__all__ = ["Proof", "Verdict", "VerdictKind", "prove"]
+__all__ = ["LooseOwner", "Proof", "Verdict", "VerdictKind", "prove"]

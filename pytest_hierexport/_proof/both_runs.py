@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
+from pytest_hierexport._calls.attribution import Evidence
 from pytest_hierexport._proof.eager import EagerCall
 from pytest_hierexport._proof.owners import Graph
 from pytest_hierexport._proof.values import Candidates, Values
@@ -27,6 +28,8 @@ class BothRuns:
     """The values of the eager run."""
     candidates: Mapping[str, Candidates]
     """The candidates of each value of the graph by its name; none of one that could not be computed."""
+    rearranged: BothRuns | None = None
+    """The same with every arrangement of a tensor's elements equal, for the values that a fusion may rearrange."""
 
     def is_among(self, value: str, numbers: AbstractSet[int]) -> bool:
         """Whether a value of the graph, each tensor of a sequence, is one of these or could not be computed."""
@@ -36,9 +39,23 @@ class BothRuns:
         """Yield the numbers that a value of the graph may have."""
         return chain.from_iterable(self.candidates.get(value, ()))
 
+    def was_given(self, call: str, value: str) -> bool:
+        """Whether a call of the eager run was given a value of the graph."""
+        if self.is_among(value, self.calls[call].inputs.keys()):
+            return True
+        return self.rearranged is not None and value in self.fused and self.rearranged.was_given(call, value)
+
     def gave(self, call: str, value: str) -> bool:
         """Whether others may have a value of the graph from a call; one in a loop may have given anything."""
-        return call not in self.calls or self.is_among(value, self.calls[call].given)
+        if call not in self.calls or self.is_among(value, self.calls[call].given):
+            return True
+        return self.rearranged is not None and value in self.fused and self.rearranged.gave(call, value)
+
+    @cached_property
+    def fused(self) -> frozenset[str]:
+        """The values that fused nodes produce or consume."""
+        fused = [node for node in self.graph.nodes if any(o.origin.evidence is Evidence.FUSED for o in node.owners)]
+        return frozenset(value for node in fused for value in (*node.inputs, *node.outputs))
 
     def computes_with(self, call: str, value: str) -> bool:
         """Whether a call was given a value of the graph, or owns the producer of it."""

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from pytest_hierexport._proof.fingerprints import fingerprint
 from pytest_hierexport._proof.inlining import captured, name_of
 from pytest_hierexport._proof.owners import Graph
 from pytest_hierexport._proof.session import run_graph
@@ -54,7 +53,7 @@ def find_candidates(
     foreign = {name_of(value) for value in outputs if not value.name or not _may_equal(value, values)}
     wanted = [name for name in map(name_of, outputs) if name not in foreign]
     computed = run_graph(proto, feeds, wanted, folder)
-    found: dict[str, Candidates] = {name: (values.find(fingerprint(array)),) for name, array in feeds.items()}
+    found: dict[str, Candidates] = {name: (values.find(values.fingerprint(array)),) for name, array in feeds.items()}
     found.update(_constants(graph, values))
     found.update(dict.fromkeys(foreign, (frozenset(),)))
 
@@ -63,7 +62,7 @@ def find_candidates(
         stated = values.tolerance(dtype_name(value))
         if name_of(value) in foreign:
             return stated
-        parts = [fingerprint(array) for array in next(computed).arrays]
+        parts = [values.fingerprint(array) for array in next(computed).arrays]
         candidates = found[name_of(value)] = tuple(values.find(part, inherited) for part in parts)
         distances = (values.distance(*pair) for pair in zip(parts, candidates, strict=True))
         grown = min(_GROWTH * max(distances, default=0.0), COARSEST)
@@ -85,7 +84,7 @@ def _constants(graph: Graph, values: Values) -> Iterator[tuple[str, Candidates]]
     for name, value in graph.initializers.items():
         tensor = value.const_value
         if tensor is not None and values.has_shape(tensor.dtype.numpy().name, tuple(tensor.shape.numpy())):
-            yield name, (values.find(fingerprint(tensor.numpy())),)
+            yield name, (values.find(values.fingerprint(tensor.numpy())),)
 
 
 def coarsest(graph: ir.Graph, own: Callable[[ir.Value, float], float]) -> dict[str, float]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from pytest_hierexport._proof.tolerance import Array, is_floating
 
-__all__ = ["Fingerprint", "fingerprint"]
+__all__ = ["Fingerprint", "fingerprint", "sorted_elements"]
 
 KEPT = 1 << 14
 """How many numbers of a tensor are kept as they are; a larger one is reduced to this many weighted sums."""
@@ -64,6 +64,16 @@ def fingerprint(array: Array) -> Fingerprint:
     ordinary, places = _without_special(numbers, dtype)
     # The addition copies the array and makes every zero positive.
     return Fingerprint((dtype, array.shape, places), _reduced(ordinary) + 0, constant)
+
+
+def sorted_elements(array: Array) -> Array:
+    """Return the elements of a floating array in ascending order: the same for every arrangement of them.
+
+    Any other array is returned as it is: too many of the same size hold the same numbers.
+    """
+    if not is_floating(array.dtype.name):
+        return array
+    return np.sort(array, axis=None)
 
 
 def _digest(data: bytes) -> bytes:

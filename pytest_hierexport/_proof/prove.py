@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from pytest_hierexport._proof.choices import following_choices, has_choices
 from pytest_hierexport._proof.eager import Mode, ModelError, Runnable, run_eager
 from pytest_hierexport._proof.feeds import feeds_of
 from pytest_hierexport._proof.inlining import inlined
+from pytest_hierexport._proof.loose import LooseOwner, loose_owners, pairs
 from pytest_hierexport._proof.matching import match
 from pytest_hierexport._proof.owners import Graph
 from pytest_hierexport._proof.session import run_graph
@@ -43,6 +44,10 @@ class Proof:
     """By call name, in the order in which the calls ended."""
     contaminated: Mapping[str, tuple[str, ...]]
     """The keys of nodes tagged with another call than those whose output they compute, each with these calls."""
+    loose: tuple[LooseOwner, ...] = ()
+    """The owners too many: another owner's nodes consume the node, none of the call's do, and it gave nothing of it."""
+    pairs: int = 0
+    """The number of pairs of a node and an owner, of which the loose ones are a share."""
 
     def counts(self) -> dict[str, int]:
         """Count the calls by verdict, every kind among them."""
@@ -97,7 +102,7 @@ def run_both(example: Runnable, proto: onnx.ModelProto, attribution: Attribution
     Raises:
         UsageError: The example's inputs do not fit those of the graph, or the graph or the model does not run on them.
     """
-    return _Case.of(example, proto, attribution, folder, {}).both_runs(Mode.EXPORTING)
+    return _Case.of(example, proto, attribution, folder, {}).both_runs(Mode.EXPORTING, Values({}, 1))
 
 
 _COARSER = 10
@@ -148,6 +153,7 @@ class _Case:
         if not unproven:
             raise failure
         best = min(unproven, key=lambda mode: unproven[mode])
+        yield self._proof(best, arranged=True)
         run = partial(run_graph, self.proto, self.feeds, folder=self.folder)
         with suppress(ModelError):
             for coarseness in (1, _COARSER) if has_choices(self.proto) else (_COARSER,):
@@ -155,14 +161,16 @@ class _Case:
                     proof = self._proof(best, coarseness)
                 yield proof
 
-    def _proof(self, mode: Mode, coarseness: float = 1) -> Proof:
-        runs = self.both_runs(mode, coarseness)
-        verdicts = ((call, judge(runs, call)) for call in runs.calls)
-        return Proof({call: found for call, found in verdicts if found is not None}, contaminated(runs))
-
-    def both_runs(self, mode: Mode, coarseness: float = 1) -> BothRuns:
+    def both_runs(self, mode: Mode, values: Values) -> BothRuns:
         """Run the model in a mode and the graph, and number their values."""
-        values = Values(self.tolerances, coarseness)
         calls = match(self.graph, run_eager(self.example, self.graph.hierarchy, values, mode))
         candidates = find_candidates(self.graph, self.proto, self.feeds, values, self.folder)
         return BothRuns(self.graph, calls, values, candidates)
+
+    def _proof(self, mode: Mode, coarseness: float = 1, *, arranged: bool = False) -> Proof:
+        runs = self.both_runs(mode, Values(self.tolerances, coarseness))
+        if arranged:
+            runs = replace(runs, rearranged=self.both_runs(mode, Values(self.tolerances, coarseness, arranged=True)))
+        verdicts = ((call, judge(runs, call)) for call in runs.calls)
+        found = {call: verdict for call, verdict in verdicts if verdict is not None}
+        return Proof(found, contaminated(runs), tuple(loose_owners(runs)), pairs(runs))

@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 
-from pytest_hierexport._proof.fingerprints import Fingerprint
+from pytest_hierexport._proof.fingerprints import Fingerprint, fingerprint, sorted_elements
 from pytest_hierexport._proof.tolerance import Array, gaps, scale, tolerance_of
 
 __all__ = ["Candidates", "Values"]
@@ -58,10 +59,12 @@ class Values:
     Args:
         tolerances: Relative tolerances by dtype, in place of the dtype's own.
         coarseness: The factor on the dtypes' own tolerances; the product is at most `COARSEST`.
+        arranged: Whether floating tensors with the same elements in another arrangement are equal.
     """
 
     tolerances: Mapping[str, float] = field(default_factory=dict)
     coarseness: float = 1
+    arranged: bool = False
     _numbers: dict[bytes, int] = field(default_factory=dict)
     _values: list[_Value] = field(default_factory=list)
     _equal: dict[object, list[_Value]] = field(default_factory=lambda: defaultdict(list))
@@ -71,6 +74,10 @@ class Values:
     def __getitem__(self, number: int) -> Fingerprint:
         """Return the fingerprint of a value."""
         return self._values[number].fingerprint
+
+    def fingerprint(self, array: Array) -> Fingerprint:
+        """Return the fingerprint by which an array is compared with these values."""
+        return fingerprint(sorted_elements(array) if self.arranged else array)
 
     def add(self, found: Fingerprint) -> int:
         """Return the number of a value of the first run, a new one unless an equal value was added before."""
@@ -112,4 +119,4 @@ class Values:
 
     def has_shape(self, dtype: str, shape: tuple[int, ...]) -> bool:
         """Whether a value of this dtype and shape was added."""
-        return (dtype, shape) in self._shapes
+        return (dtype, shape) in self._shapes or (self.arranged and (dtype, (prod(shape),)) in self._shapes)

@@ -124,7 +124,7 @@ class _Call:
             for value in node.elements:
                 if graph.producer.get(value) in inside or value not in graph.by_elements:
                     continue
-                if not self.runs.is_among(value, self.seen.inputs.keys()):
+                if not self.runs.was_given(self.name, value):
                     reason = f"{node.operator} {node.key} of the call reads a value that the call was not given"
                     yield self._dissolved(node, value) or self._unproven(reason, value)
 
@@ -133,7 +133,7 @@ class _Call:
         graph, inside = self.runs.graph, set(self.nodes)
         for node in (graph.nodes[i] for i in self.nodes):
             for value in node.outputs:
-                if value not in graph.by_elements or self.runs.is_among(value, self.seen.given):
+                if value not in graph.by_elements or self.runs.gave(self.name, value):
                     continue
                 others = (graph.nodes[i] for i in graph.consumers.get(value, ()) if i not in inside)
                 consumer = next((other for other in others if not self._has_giver(value, node, other.calls)), None)

@@ -30,6 +30,7 @@ _COMMANDS = (
     "extract",
     "functions",
     "diverge",
+    "carry",
 )
 """The files of this folder with a command, in the order of the help."""
 

@@ -27,6 +27,7 @@ __all__ = [
     "check_output",
     "is_standard",
     "load_file",
+    "load_proto",
     "read_model",
     "shown_name",
     "write_file",
@@ -102,6 +103,19 @@ def read_model(path: Path) -> Path | onnx.ModelProto:
     return TaggedProto.parse(sys.stdin.buffer.read(), "standard input").proto if path == _STANDARD else path
 
 
+def load_proto(path: Path) -> tuple[onnx.ModelProto, Path | None]:
+    """Load an ONNX file, with or without tags, without its external data; give None for the path of standard input.
+
+    Raises:
+        UsageError: There is no such file, or it is not ONNX.
+    """
+    from pytest_hierexport._onnx.proto_tags import TaggedProto
+
+    if is_standard(path):
+        return TaggedProto.parse(sys.stdin.buffer.read(), "standard input").proto, None
+    return TaggedProto.load(path).proto, path
+
+
 def write_file(
     proto: onnx.ModelProto, attribution: Attribution, source: TaggedFile, path: Path, tags: Tags = "both"
 ) -> None:
@@ -133,8 +147,6 @@ def check_output(path: Path) -> None:
         raise ExportError(f"a folder to write {path.name} into", found=f"no {path.parent}", do="create the folder")
     if not exists(path):
         return
-    from pytest_hierexport._onnx.storage import load_proto
-
     try:
         load_proto(path)
     except HierexportError:

@@ -1,0 +1,126 @@
+"""Proves the tags of a graph that a tool wrote: by its values, or where the tool changes these, by each node's own.
+
+A quantized graph computes every value with an error, and errors add up until no value equals the model's. So each node
+is given what the graph before computes under the names of its inputs, where it has them: what is left is the error of a
+few nodes, and a tolerance covers it. A value that lies out of it, or has a name that the graph before does not know, is
+not compared: a call whose outputs are such counts as dissolved. A graph in half precision is computed in single
+precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, numpy_helper
+
+from pytest_hierexport._calls.attribution import Attribution
+from pytest_hierexport._calls.hierarchy import ROOT
+from pytest_hierexport._onnx.graph import subgraphs_proto
+from pytest_hierexport._onnx.models import Model, as_proto
+from pytest_hierexport._proof import Proof, prove
+from pytest_hierexport._proof.both_runs import BothRuns
+from pytest_hierexport._proof.eager import Mode
+from pytest_hierexport._proof.feeds import feeds_of
+from pytest_hierexport._proof.inlining import inlined
+from pytest_hierexport._proof.owners import Graph
+from pytest_hierexport._proof.prove import _Case
+from pytest_hierexport._proof.session import run_graph
+from pytest_hierexport._proof.values import Values
+
+__all__ = ["TOLERANCES", "prove_tool"]
+
+TOLERANCES = {"values": None, "part": None, "half": 1e-2, "quantized": 0.1}
+"""How far a value may lie from the model's, relative to its magnitude; None: as the rules have it."""
+
+
+def prove_tool(example: Any, before: Path, after: Path, attribution: Attribution, proof: str) -> Proof:
+    """Prove the tags of the file after, in the way that fits what the tool did to its values."""
+    tolerance = TOLERANCES[proof]
+    if tolerance is None:
+        found = prove(example, after, attribution)
+        inner = {call: verdict for call, verdict in found.verdicts.items() if call != ROOT}
+        # A part of a model does not give what the model returned.
+        return replace(found, verdicts=inner) if proof == "part" else found
+    model = _widened(onnx.load(after)) if proof == "half" else after
+    return _prove_each_node(example, before, model, attribution, {"float32": tolerance})
+
+
+@dataclass(frozen=True)
+class _ByNode(_Case):
+    """A graph whose values differ from the model's: what lies out of tolerance is not compared."""
+
+    exact: Mapping[str, Any] = field(default_factory=dict)
+
+    def both_runs(self, mode: Mode, values: Values) -> BothRuns:
+        runs = super().both_runs(mode, values)
+        found = {name: values.find(values.fingerprint(array)) for name, array in self.exact.items()}
+        near = {name for name, numbers in found.items() if runs.is_among(name, numbers)}
+        compared = {name: parts for name, parts in runs.candidates.items() if name in self.feeds}
+        return replace(runs, candidates={**compared, **{name: (found[name],) for name in near}})
+
+
+def _prove_each_node(
+    example: Any, before: Path, after: Model, attribution: Attribution, tolerances: Mapping[str, float]
+) -> Proof:
+    with as_proto(after) as (message, folder):
+        feeds = feeds_of(example, message)
+        flat, proto = inlined(message, folder, lambda proto, names: run_graph(proto, feeds, names, folder))
+        exact = _exact(before, proto, feeds)
+        case = _ByNode(example, Graph(flat, attribution), _given(proto, exact), feeds, folder, tolerances, exact)
+        proofs = case.proofs()
+        best = next(proofs)
+        while best.unproven and (proof := next(proofs, None)) is not None:
+            best = min(best, proof, key=lambda each: len(each.unproven))
+        return best
+
+
+_EXACT = "exact:"
+
+
+def _exact(before: Path, after: onnx.ModelProto, feeds: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the graph before computes under the names of the graph after, as constants."""
+    message = onnx.load(before)
+    computed = {name for node in after.graph.node for name in node.output if name}
+    shared = [name for node in message.graph.node for name in node.output if name in computed]
+    found = {value.name: value.arrays for value in run_graph(message, feeds, shared)}
+    return {name: arrays[0] for name, arrays in found.items() if len(arrays) == 1}
+
+
+def _given(proto: onnx.ModelProto, exact: Mapping[str, Any]) -> onnx.ModelProto:
+    """Return the graph with each consumer of such a value taking the constant."""
+    given = onnx.ModelProto()
+    given.CopyFrom(proto)
+    for node in given.graph.node:
+        node.input[:] = [_EXACT + name if name in exact else name for name in node.input]
+    for name, array in exact.items():
+        given.graph.initializer.append(numpy_helper.from_array(array, _EXACT + name))
+    return given
+
+
+def _widened(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Turn half precision into single precision, in place."""
+    del model.graph.value_info[:]
+    for value in (*model.graph.input, *model.graph.output):
+        if value.type.tensor_type.elem_type == TensorProto.FLOAT16:
+            value.type.tensor_type.elem_type = TensorProto.FLOAT
+    _widen(model.graph)
+    return model
+
+
+def _widen(graph: onnx.GraphProto) -> None:
+    attributes = [attribute for node in graph.node for attribute in node.attribute]
+    casts = [attribute for node in graph.node if node.op_type == "Cast" for attribute in node.attribute]
+    for tensor in (*graph.initializer, *(attribute.t for attribute in attributes if attribute.HasField("t"))):
+        if tensor.data_type == TensorProto.FLOAT16:
+            tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float32), tensor.name))
+    for attribute in casts:
+        if attribute.name == "to" and attribute.i == TensorProto.FLOAT16:
+            attribute.i = TensorProto.FLOAT
+    for node in graph.node:
+        for _, inner in subgraphs_proto(node):
+            _widen(inner)

@@ -1,0 +1,166 @@
+"""Anchors the new values inside a fusion: each to the value before that it stands for, so that fusions stay small.
+
+Example. A quantizer replaces two layers at once, and no value between `x` and `y` has its name any more:
+
+    before                call       after                                anchor    origins
+    h = MatMul(x, w)      layer.0    h_q = QLinearMatMul(x_q, w_q)        h         layer.0 fused
+    y = MatMul(h, v)      layer.1    y_q = QLinearMatMul(h_q, v_q)        y         layer.1 fused
+                                     y = DequantizeLinear(y_q)                      layer.1 fused
+
+A node computes at least up to the first value before in which all that it takes comes together, each operand on a way
+that avoids the others. A node that takes one value in another form (`x_q` above) stands for no value of its own: its
+consumers take `x`. The name of a new constant is a hint: tools add something to the name of the one that they convert.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+
+from pytest_hierexport._carry.flat import Node, Value, same_operator
+from pytest_hierexport._carry.match import Match
+
+__all__ = ["Anchors", "find_anchors"]
+
+_REACH = 64
+"""How many nodes before are searched for the one in which the operands of a new node come together."""
+
+
+@dataclass(frozen=True)
+class Anchors:
+    """What the unknown values of a graph after stand for."""
+
+    match: Match
+    anchored: dict[Value, Value] = field(default_factory=dict)
+    """Values after, each with the value before that it stands for."""
+    forms: dict[Value, Value] = field(default_factory=dict)
+    """Values after that hold one before in another form, each with that one."""
+
+    def stands_for(self, value: Value) -> Value | None:
+        """Return the value before that one after equals or stands for; None where it is new."""
+        numbering = self.match.numbering
+        return self.anchored.get(value) or numbering.known.get(numbering.after[value])
+
+    def contains(self, value: Value) -> Value | None:
+        """Return the value before that one after equals, stands for or holds in another form."""
+        return self.forms.get(value) or self.stands_for(value)
+
+
+def find_anchors(match: Match) -> Anchors:
+    """Return the anchors of the values that nodes without a twin compute, and of the constants that they take."""
+    anchors = Anchors(match)
+    constants = {value.name: value for value in match.before.initializers.values()}
+    for value in match.after.initializers.values():
+        found = None if match.is_known(value) else _original(value.name, constants)
+        if found is not None:
+            anchors.anchored[value] = found
+    for node in match.after.nodes:
+        if node not in match.matched and not any(map(match.is_known, node.outputs)):
+            _anchor(anchors, node)
+    return anchors
+
+
+def _original(name: str, originals: Mapping[str, Value]) -> Value | None:
+    """Return the value with the longest name to which something was added for a name."""
+    cuts = [i for i in range(len(name) - 1, 0, -1) if not (_kind(name[i - 1]) == _kind(name[i]) != "")]
+    starts = (originals[name[:i]] for i in cuts if name[:i] in originals)
+    return next(starts, None) or next((originals[name[i:]] for i in reversed(cuts) if name[i:] in originals), None)
+
+
+def _kind(character: str) -> str:
+    return "letter" if character.isalpha() else "digit" if character.isdigit() else ""
+
+
+def _anchor(anchors: Anchors, node: Node) -> None:
+    """Find what the outputs of a node stand for, or which value they hold in another form."""
+    before = anchors.match.before
+    contained = [(value, anchors.contains(value)) for value in node.operands]
+    if any(found is None for value, found in contained if value.varying):
+        return
+    operands = list(dict.fromkeys(found for _, found in contained if found is not None))
+    varying = [value for value in operands if value.varying]
+    if not varying:
+        return
+    # A constant that several nodes consume says nothing about this one.
+    operands = [value for value in operands if value.varying or len(before.consumers.get(value, ())) == 1]
+    found = _named(anchors, node, [found for _, found in contained if found is not None])
+    if found is None:
+        found = _computed(anchors, node, operands) if len(operands) > 1 else _same(anchors, node, varying[0])
+    if found is not None and len(found.outputs) == len(node.outputs):
+        anchors.anchored.update(zip(node.outputs, found.outputs, strict=True))
+    else:
+        last = max(varying, key=lambda value: _position(anchors, value))
+        anchors.forms.update(dict.fromkeys(node.outputs, last))
+
+
+def _named(anchors: Anchors, node: Node, taken: list[Value]) -> Node | None:
+    """Return the removed node before that takes all that a node takes, and to whose output's name a tool added."""
+    original = _original(node.first_name, anchors.match.before.named)
+    found = None if original is None else anchors.match.before.producer.get(original)
+    if found is None or not _is_removed(anchors, found) or not {*found.operands} <= {*taken}:
+        return None
+    return found if {value for value in taken if value.varying} <= {*found.operands} else None
+
+
+def _is_removed(anchors: Anchors, node: Node) -> bool:
+    return not anchors.match.survivors.get(node)
+
+
+def _position(anchors: Anchors, value: Value) -> int:
+    before = anchors.match.before
+    return before.order[before.producer[value]] if value in before.producer else -1
+
+
+def _computed(anchors: Anchors, node: Node, operands: list[Value]) -> Node | None:
+    """Return the first removed node before that computes from all operands, each on a way that avoids the others."""
+    if not all(_leads_on(anchors, value, operands) for value in operands):
+        return None
+    found = [each for each in _meeting(anchors, operands) if _is_removed(anchors, each)]
+    chosen = found if len(found) == 1 else [each for each in found if each.operator == node.operator]
+    return chosen[0] if len(chosen) == 1 else None
+
+
+def _leads_on(anchors: Anchors, value: Value, operands: list[Value]) -> bool:
+    """Whether a value is consumed by more than the producers of other operands."""
+    consumers = anchors.match.before.consumers.get(value, ())
+    return any(output not in operands for consumer in consumers for output in consumer.outputs)
+
+
+def _same(anchors: Anchors, node: Node, operand: Value) -> Node | None:
+    """Return the one removed consumer before that does to a value what a node does.
+
+    A node with a new constant may do another thing: only where the value had no other consumer it does not.
+    """
+    consumers = anchors.match.before.consumers.get(operand, ())
+    is_new = any(anchors.stands_for(value) is None for value in node.operands if not value.varying)
+    if len(consumers) > 1:
+        consumers = [] if is_new else [each for each in consumers if same_operator(each, node)]
+    found = [each for each in consumers if each.operator == node.operator and _is_removed(anchors, each)]
+    return found[0] if len(found) == 1 else None
+
+
+def _meeting(anchors: Anchors, operands: list[Value]) -> Iterator[Node]:
+    """Yield the first nodes before in which all operands come together, in topological order."""
+    before = anchors.match.before
+    reached = {value: frozenset((i,)) for i, value in enumerate(operands)}
+    first = chain.from_iterable(before.consumers.get(value, ()) for value in operands)
+    queue = list({before.order[node] for node in first})
+    heapq.heapify(queue)
+    seen: set[int] = set()
+    while queue and len(seen) < _REACH:
+        position = heapq.heappop(queue)
+        if position in seen:
+            continue
+        seen.add(position)
+        node = before.nodes[position]
+        taken = frozenset[int]().union(*(reached[value] for value in node.operands if value in reached))
+        if len(taken) == len(operands):
+            yield node
+            continue
+        for output in node.outputs:
+            if output not in reached:
+                reached[output] = taken
+                for consumer in before.consumers.get(output, ()):
+                    heapq.heappush(queue, before.order[consumer])

@@ -1,0 +1,54 @@
+"""Runs `hierexport carry`: writes the file that a tool made of a tagged one, with the tags carried to it."""
+
+from __future__ import annotations
+
+import argparse
+
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport.cli.command import Command
+from pytest_hierexport.cli.files import (
+    add_file,
+    add_output,
+    check_output,
+    is_standard,
+    load_file,
+    load_proto,
+    write_file,
+)
+from pytest_hierexport.cli.output import print_line
+
+__all__ = ["COMMAND"]
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_file(parser, help="the tagged ONNX file that the tool was given")
+    add_file(parser, "other", help="the ONNX file that the tool wrote")
+    add_output(parser, help="the ONNX file to write: OTHER with the tags of FILE")
+
+
+def _run(options: argparse.Namespace) -> None:
+    if options.file == options.other and is_standard(options.file):
+        raise UsageError("standard input for one file", found="- for both", do="give one of them as a file")
+    check_output(options.output)
+    tagged = load_file(options.file)
+    proto, path = load_proto(options.other)
+
+    from pytest_hierexport._tools.analysis.rendering import coverage_line
+    from pytest_hierexport._tools.carrying import carry_tags
+
+    carried = carry_tags(tagged, proto, path)
+    write_file(carried.proto, carried.attribution, carried, options.output)
+    if not is_standard(options.output):
+        coverage = carried.attribution.coverage()
+        print_line(f"{options.output}, with the tags of {options.file}")
+        print_line(coverage_line(sum(coverage.values()), coverage))
+
+
+COMMAND = Command(
+    name="carry",
+    summary="take tags through a tool",
+    description="Write the ONNX file that a tool made of a tagged one, with the tags carried to it, and its sidecar.",
+    example="hierexport carry tower.onnx tower.optimized.onnx -o tower.tagged.onnx",
+    add_arguments=_add_arguments,
+    run=_run,
+)

@@ -1,0 +1,66 @@
+"""Origins inside fusions of several calls: each new node belongs to the calls that it computes for."""
+
+from __future__ import annotations
+
+from test_carry import carried
+
+TWO_LAYERS = """g (float[2, 2] x) => (float[2, 2] y)
+    <float[2, 2] w = {1.0, 2.0, 3.0, 4.0}, float[2] bias = {1.0, 2.0}, float[2, 2] v = {5.0, 6.0, 7.0, 8.0}> {
+    m = MatMul(x, w) h = Add(m, bias) r = Reshape<allowzero = 1>(h, s) y = MatMul(r, v) }"""
+TWO_LAYERS = TWO_LAYERS.replace("float[2] bias", "int64[2] s = {2, 2}, float[2] bias")
+CALLS = {"m": "a", "h": "a", "r": "b", "y": "c"}
+
+
+def test_node_belongs_to_the_call_whose_constants_it_takes() -> None:
+    after = """g (float[2, 2] x) => (float[2, 2] y)
+        <float[2, 2] w = {1.0, 2.0, 3.0, 4.0}, float[2] bias = {1.0, 2.0}, float[2, 2] v_other = {5.0, 6.0, 7.0, 8.5}> {
+        n1 = Gemm(x, w, bias) n2 = local.Fold(n1) y = local.Twice(n2, v_other) }"""
+    found = carried(TWO_LAYERS, after, **CALLS)
+    assert found["n1"] == [("a", "fused")]
+
+
+def test_converted_values_belong_to_the_call_that_computes_them() -> None:
+    before = """g (float[2, 2] x) => (float[2, 2] z)
+        <float[2, 2] w = {1.0, 2.0, 3.0, 4.0}, float[2, 2] v = {5.0, 6.0, 7.0, 8.0}> {
+        m = MatMul(x, w) n = MatMul(m, v) z = Relu(n) }"""
+    after = """g (float[2, 2] x) => (float[2, 2] z)
+        <int8[2, 2] w_q = {1, 2, 3, 4}, int8[2, 2] v_q = {5, 6, 7, 8}, float s = {0.5}, float t = {0.25}> {
+        x_q = QuantizeLinear(x, s) m_q = local.QMatMul(x_q, w_q, s) n_q = local.QMatMul(m_q, v_q, t)
+        n = DequantizeLinear(n_q, t) z = Relu(n) }"""
+    found = carried(before, after, m="a", n="b", z="c")
+    assert {key: [call for call, _ in origins] for key, origins in found.items()} == {
+        "x_q": ["a"],
+        "m_q": ["a"],
+        "n_q": ["b"],
+        "n": ["b"],
+        "z": ["c"],
+    }
+
+
+def test_transpose_pushed_behind_an_addition_keeps_its_call() -> None:
+    before = """g (float[2, 3] x) => (float[3, 2] y, float[3, 2] z) {
+        u = Relu(x) t = Transpose<perm = [1, 0]>(u) z = Neg(t)
+        e = Exp(u) f = Transpose<perm = [1, 0]>(e) y = Add(t, f) }"""
+    after = """g (float[2, 3] x) => (float[3, 2] y, float[3, 2] z) {
+        u = Relu(x) t = Transpose<perm = [1, 0]>(u) z = Neg(t)
+        e = Exp(u) n = Add(u, e) y = Transpose<perm = [1, 0]>(n) }"""
+    found = carried(before, after, u="a", t="a", z="b", e="c", f="c", y="c")
+    assert found["n"] == found["y"] == [("c", "fused")]
+
+
+def test_prefix_on_every_name_keeps_all_origins() -> None:
+    weight = ", ".join(f"{i}.0" for i in range(1, 401))
+    before = (
+        f"g (float[20, 20] x) => (float[20, 20] y) <float[20, 20] w = {{{weight}}}> {{ m = MatMul(x, w) y = Relu(m) }}"
+    )
+    after = before.replace("x", "p_x").replace("m ", "p_m ").replace("(m)", "(p_m)").replace("w", "p_w")
+    after = after.replace("Rep_xu", "Relu").replace("p_y", "y")
+    found = carried(before, after, m="a", y="b")
+    assert found["p_m"] == [("a", "traced")]
+    assert found["y"] == [("b", "traced")]
+
+
+def test_what_a_tool_adds_around_the_model_is_the_roots() -> None:
+    before = "g (float[2] x) => (float[2] y) { y = Relu(x) }"
+    after = "g (float[2] raw) => (float[2] y, float[2] score) { x = Neg(raw) y = Relu(x) score = Sigmoid(y) }"
+    assert carried(before, after, y="a")["score"] == [("", "fused")]

@@ -1,0 +1,43 @@
+"""Tags through the real tools of other projects; `python -m benchmarks.tools` measures them on more models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import tools
+from benchmarks.foreign_tools import TOOLS
+from pytest_hierexport._cases import select
+from pytest_hierexport._cases.exporting import export_case
+
+MODEL = "bert"
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("transformers", reason="the zoo needs transformers")
+    folder = tmp_path_factory.mktemp("files")
+    (case,) = select([MODEL], Path.cwd())
+    (folder / MODEL).mkdir()
+    export_case(case, case.load(), folder / MODEL / "model.onnx")
+    return folder
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", TOOLS)
+def test_tags_survive_the_tool(name: str, files: Path) -> None:
+    tool = TOOLS[name]
+    if not tool.is_installed:
+        pytest.skip(f"{tool.package} is not installed: pip install pytest-hierexport[tools]")
+    (case,) = select([MODEL], Path.cwd())
+    (row,) = tools._measure_case(case, [tool], files)
+    assert (row.error, row.untagged, row.derived, dict(row.unproven)) == ("", 0, 0, {})
+    assert row.nodes > 0
+    assert row.proven == row.counted > 0
+    assert row.loose <= 4
+
+
+def test_benchmark_prints_figures_of_tools_and_models(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tools.main([MODEL, "--tool", "version_converter", "--files", str(files)]) == 0
+    assert "version_converter" in capsys.readouterr().out
