@@ -49,7 +49,7 @@ GAP = "\0"
 """What stands in a text for a part that is not constant: `f"layer.{i}"` is `layer.` and a gap."""
 COMPUTED = "\1"
 """The end of a text that the source computes, once for each step of it."""
-_MOST_STEPS, _MOST_COMPUTED, _MOST_TEXTS = 3, 2, 16  # so that there are finitely many facts, whatever the source does
+_MOST_STEPS, _MOST_COMPUTED, _MOST_TEXTS = 4, 2, 16  # so that there are finitely many facts, whatever the source does
 
 
 class Kind(Enum):

@@ -32,8 +32,8 @@ __all__ = ["RETURNED", "Check", "Class", "Decision", "External", "Function", "In
 
 RETURNED = "[returned]"
 """The variable that holds what a function returns."""
-_MOST_FACTS = 200
-"""How many facts of a variable tell something; one that may be more takes kinds alone."""
+_MOST_FACTS = 40
+"""How many facts of a variable tell something; one that may be more takes names alone."""
 FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _T = TypeVar("_T")
 
@@ -119,7 +119,7 @@ class Scope:
         """Add what a variable of this scope may be; what has read it is to be read again."""
         known = self.variables.get(name)
         if known is not None and len(known) > _MOST_FACTS:
-            facts = frozenset(fact for fact in facts if isinstance(fact[1], Kind))
+            facts = frozenset(fact for fact in facts if fact[1] in SURE and len(fact[0]) < 2)
         if known is None or not facts <= known:
             self.variables[name] = (known or NOTHING) | facts
             self.source.stale.update(dict.fromkeys(self.source.readers[self, name]))
@@ -266,8 +266,8 @@ class Source:
     def rounds(self) -> Iterator[tuple[Scope, list[ast.stmt]]]:
         """Yield the statements of each scope until nothing more is learned from them."""
         while self.stale:
-            batch, self.stale = [scope for scope in self.bodies if scope in self.stale], {}
-            for scope in batch:
+            for scope in [scope for scope in self.bodies if scope in self.stale]:
+                del self.stale[scope]
                 self.reading, self.found[scope] = scope, defaultdict(set)
                 yield scope, self.bodies[scope]
 
