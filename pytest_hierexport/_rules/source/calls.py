@@ -158,7 +158,7 @@ def _library(op: Operation, home: str, name: str) -> Facts:
         asked = op.arg(1, "target") if name.startswith("get_") else NOTHING
         op.decide(Check.ATTRIBUTE, of(Kind.NAME), asked)
         return evidence.METHODS[name]
-    if home == "re" and name != "compile":
+    if home == "re" and name not in {"compile", "escape"}:
         op = replace(op, args=[below(PATTERN, op.arg(0, "pattern")), *op.args[1:]])
     return run(op, name) if name in OPERATIONS else _unknown(op, name)
 
@@ -169,8 +169,9 @@ def run(op: Operation, name: str) -> Facts:
 
 
 def _instance(op: Operation, cls: Class) -> Facts:
-    if literal := cls.get("[members]"):
-        op.decide(Check.EQUAL, op.arg(0), literal)
+    if cls.is_enum:
+        op.decide(Check.EQUAL, op.arg(0), cls.member("value"))
+        return of(Instance(cls))
     initializers = [f for f in atoms(cls.member("__init__")) if isinstance(f, Function)]
     for initializer in initializers:
         _call(op, initializer)
@@ -295,6 +296,12 @@ def _match(op: Operation) -> Facts:
     return join(map(piece, given))
 
 
+def _attrgetter(op: Operation) -> Facts:
+    """A dotted path is one of modules; a single attribute may be any object's."""
+    op.decide(Check.ATTRIBUTE, of(Kind.NAME), of(*(path for path in literals(op.arg(0)) if "." in path)))
+    return _unknown(op, "attrgetter")
+
+
 def _glob(op: Operation) -> Facts:
     op.decide(Check.PATTERN, op.arg(0), op.arg(1, "pat"))
     return NOTHING
@@ -307,7 +314,8 @@ def _joined(op: Operation) -> Facts:
 
 
 def _row(facts: Facts) -> list[Facts]:
-    return [at(facts, step) for step in sorted({path[0] for path, _ in facts if path and isinstance(path[0], int)})]
+    positions = [path[0] for path, _ in facts if path and isinstance(path[0], int)]
+    return [at(facts, position) for position in range(max(positions, default=-1) + 1)]
 
 
 def _filled(mark: str) -> _Handler:
@@ -407,6 +415,7 @@ OPERATIONS: dict[str, _Handler] = {
     "%": _filled(r"%(?:\(\w+\))?[-#0 +]*\d*(?:\.\d+)?[a-zA-Z]"),
     "format": _filled(r"\{[^{}]*\}"),
     "join": _joined,
+    "attrgetter": _attrgetter,
     "setdefault": lambda op: _adds(lambda op: below(ITEM, op.arg(1)) | below(VALUE, op.arg(2)))(op) | _look_up(op),
     "compile": lambda op: below(PATTERN, op.arg(0)),
     "escape": lambda op: op.arg(0),

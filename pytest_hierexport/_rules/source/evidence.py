@@ -55,7 +55,7 @@ ATTRIBUTES = {
     **_named("node nodes initializer", listed(_NODE)),
     "initializers": _map(_NAME, _NODE),
     "metadata_props": listed(_fields(value=_UNKNOWN, key=NOTHING)) | below(VALUE, _NAME),
-    "nn_module_stack": _map(_NAME, listed(_NAME, _CLASS | _NAME)),
+    "nn_module_stack": _map(_NAME, below(0, _NAME) | below(1, _CLASS | _NAME)),
     **_named("class_hierarchy name_scopes base_model_prefix", _NAME),
     **_named("model_type name_or_path _name_or_path", of(Kind.NAME, Kind.PIECE, Kind.MODEL_TYPE)),
     **_named("architectures _no_split_modules", listed(_CLASS_NAME)),

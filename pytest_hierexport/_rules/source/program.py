@@ -147,6 +147,7 @@ class Class(Scope):
     name: str = ""
     fields: list[str] = field(default_factory=list)
     """What the body assigns: an enumeration's members, a dataclass's fields in order."""
+    is_enum: bool = False
     bases: dict[Class, None] = field(default_factory=dict)
     derived: dict[Class, None] = field(default_factory=dict)
 
@@ -187,8 +188,13 @@ class Function:
         self.bound = NOTHING
         """What the first parameter of a method is."""
         if isinstance(self.scope, Class) and self.positional and not self.decorated("staticmethod"):
-            self.bound = of(self.scope if self.decorated("classmethod") else Instance(self.scope))
+            self.bound = of(self.scope if self.is_of_class else Instance(self.scope))
             del self.positional[0]
+
+    @property
+    def is_of_class(self) -> bool:
+        """Whether its first parameter is the class."""
+        return self.decorated("classmethod") or getattr(self.node, "name", "") in {"__init_subclass__", "__new__"}
 
     def decorated(self, *wanted: str) -> bool:
         """Return whether it has a decorator of one of these names."""

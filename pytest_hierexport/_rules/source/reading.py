@@ -16,6 +16,7 @@ from pytest_hierexport._rules.source.calls import Operation, attribute, call, gr
 from pytest_hierexport._rules.source.evidence import of_parameter
 from pytest_hierexport._rules.source.facts import (
     COMPUTED,
+    GAP,
     ITEM,
     NOTHING,
     VALUE,
@@ -236,11 +237,14 @@ def _class(node: ast.ClassDef, scope: Scope) -> Facts:
     for base in atoms(join(read(base, scope) for base in node.bases)):
         if isinstance(base, Class) and base is not cls:
             cls.bases[base] = base.derived[cls] = None
+            keywords = {keyword.arg or "**": read(keyword.value, scope) for keyword in node.keywords}
+            call(Operation(scope, node, keywords=keywords), base.member("__init_subclass__"))
     _read_all(node.body, cls)
     targets = [s.targets[0] if isinstance(s, ast.Assign) else getattr(s, "target", None) for s in node.body]
     cls.fields = [target.id for target in targets if isinstance(target, ast.Name)]
     facts = of(cls)
-    if any(last_name(base).endswith("Enum") for base in node.bases):
+    cls.is_enum = any(last_name(base).endswith("Enum") for base in node.bases)
+    if cls.is_enum:
         members = join(cls.get(field) or NOTHING for field in cls.fields)
         cls.learn("value", members)
         facts |= listed(of(Instance(cls)))
@@ -303,7 +307,7 @@ def _sequence(node: ast.List | ast.Tuple | ast.Set, scope: Scope) -> Facts:
     found = [items(read(e.value, scope)) if isinstance(e, ast.Starred) else read(e, scope) for e in node.elts]
     if len(found) > _LONGEST_ROW or any(isinstance(element, ast.Starred) for element in node.elts):
         return listed(join(found))
-    return join(below(*each) for each in enumerate(found))
+    return join(below(position, each or of(GAP)) for position, each in enumerate(found)) if any(found) else NOTHING
 
 
 def _dict(node: ast.Dict, scope: Scope) -> Facts:

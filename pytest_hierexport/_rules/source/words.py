@@ -130,6 +130,11 @@ class Words:
 
     def _in_template(self, text: str, *, only_paths: bool) -> _Found:
         """The constant parts of a text with gaps: paths, whole names, or a word before a gap."""
+        if only_paths and max(map(len, re.findall(r"\w+", text)), default=0) > 2:
+            shape = re.compile(".*".join(map(re.escape, text.replace("/", ".").strip(".").split(GAP))))
+            found = _first(found for path, found in self._long.items() if shape.fullmatch(path))
+            if found is not None and not text.startswith(GAP):
+                return found
         # What follows a gap at once is the end of some longer name.
         for part in re.split(f"(?<={GAP})", re.sub(rf"(?<={GAP})\w+", "", text)):
             bare = part.strip(f"{GAP}_")
