@@ -5,73 +5,88 @@ from __future__ import annotations
 import ast
 import re
 
-from pytest_hierexport._rules.source.facts import ITEM, NOTHING, VALUE, Facts, Kind, at, below, is_name, items, join, listed, of
+from pytest_hierexport._rules.source import fact
+from pytest_hierexport._rules.source.fact import ITEM, NOTHING, VALUE, Facts, Kind
 from pytest_hierexport._rules.source.program import last_name
 
 __all__ = ["ATTRIBUTES", "METHODS", "NODE_ATTRIBUTES", "OF_FILES", "from_identifier", "of_parameter", "tokens"]
 
 
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 def _map(key: Facts, value: Facts) -> Facts:
-    return below(ITEM, key) | below(VALUE, value)
+    return fact.below(ITEM, key) | fact.below(VALUE, value)
 
 
 def _fields(**fields: Facts) -> Facts:
-    return join(below(name, facts) for name, facts in fields.items())
+    return fact.join(fact.below(name, facts) for name, facts in fields.items())
 
 
 def _named(names: str, facts: Facts) -> dict[str, Facts]:
     return dict.fromkeys(names.split(), facts)
 
 
-_NAME, _CLASS_NAME, _CLASS, _NODE = (of(kind) for kind in (Kind.NAME, Kind.CLASS_NAME, Kind.CLASS, Kind.NODE))
-_MODULE, _LIKELY, _UNKNOWN, _TEXT = of(Kind.MODULE), of(Kind.LIKELY_MODULE), of(Kind.UNKNOWN), of(Kind.UNKNOWN, Kind.PIECE)
+_NAME, _CLASS_NAME, _CLASS, _NODE = (fact.of(kind) for kind in (Kind.NAME, Kind.CLASS_NAME, Kind.CLASS, Kind.NODE))
+_MODULE, _LIKELY, _UNKNOWN, _TEXT = (
+    fact.of(Kind.MODULE),
+    fact.of(Kind.LIKELY_MODULE),
+    fact.of(Kind.UNKNOWN),
+    fact.of(Kind.UNKNOWN, Kind.PIECE),
+)
 # The results of this package, which an exporter of a project's own changes.
 _CALL = _fields(path=_NAME, name=_NAME, parent=_NAME, class_name=_CLASS_NAME, cls=_CLASS_NAME)
 _ORIGIN = _fields(call=_NAME)
 _HIERARCHY = _map(_NAME, _CALL)
 _ATTRIBUTION = _fields(
-    hierarchy=_HIERARCHY, nodes=_map(_TEXT, listed(_ORIGIN)), initializers=_map(_NAME, listed(_ORIGIN))
+    hierarchy=_HIERARCHY, nodes=_map(_TEXT, fact.listed(_ORIGIN)), initializers=_map(_NAME, fact.listed(_ORIGIN))
 )
 METHODS = {
-    **_named("named_modules named_children", listed(_NAME, _MODULE)),
-    **_named("named_parameters named_buffers", listed(_NAME, NOTHING)),
-    **_named("modules children", listed(_MODULE)),
+    **_named("named_modules named_children", fact.listed(_NAME, _MODULE)),
+    **_named("named_parameters named_buffers", fact.listed(_NAME, NOTHING)),
+    **_named("modules children", fact.listed(_MODULE)),
     **_named("get_parameter get_buffer", NOTHING),
     "state_dict": _map(_NAME, NOTHING),
     "get_submodule": _MODULE,
     "_get_name": _CLASS_NAME,
     "scopeName": _NAME,
-    "mro": listed(_CLASS),
-    "lineage": listed(_NAME),
+    "mro": fact.listed(_CLASS),
+    "lineage": fact.listed(_NAME),
 }
 """What methods of a module, of a class or of a node of TorchScript return."""
 ATTRIBUTES = {
-    "__module__": of(Kind.HOME),
+    "__module__": fact.of(Kind.HOME),
     "__class__": _CLASS,
-    **_named("__mro__ __bases__", listed(_CLASS)),
+    **_named("__mro__ __bases__", fact.listed(_CLASS)),
     "_modules": _map(_NAME, _MODULE),
     **_named("_parameters _buffers", _map(_NAME, NOTHING)),
     "attribution": _ATTRIBUTION,
-    **_named("node nodes initializer", listed(_NODE)),
+    **_named("node nodes initializer", fact.listed(_NODE)),
     "initializers": _map(_NAME, _NODE),
-    "metadata_props": listed(_fields(value=_UNKNOWN, key=NOTHING)) | below(VALUE, _NAME),
-    "nn_module_stack": _map(_NAME, below(0, _NAME) | below(1, _CLASS | _NAME)),
+    "metadata_props": fact.listed(_fields(value=_UNKNOWN, key=NOTHING)) | fact.below(VALUE, _NAME),
+    "nn_module_stack": _map(_NAME, fact.below(0, _NAME) | fact.below(1, _CLASS | _NAME)),
     **_named("class_hierarchy name_scopes base_model_prefix", _NAME),
-    **_named("model_type name_or_path _name_or_path", of(Kind.NAME, Kind.PIECE, Kind.MODEL_TYPE)),
-    **_named("architectures _no_split_modules", listed(_CLASS_NAME)),
+    **_named("model_type name_or_path _name_or_path", fact.of(Kind.NAME, Kind.PIECE, Kind.MODEL_TYPE)),
+    **_named("architectures _no_split_modules", fact.listed(_CLASS_NAME)),
 }
 """What attributes give, and items under such a key."""
 # The inputs of a node are names of parameters, or of what operators return.
-NODE_ATTRIBUTES = {**_named("name target namespace doc_string", _NAME), "input": listed(_TEXT)}
+NODE_ATTRIBUTES = {**_named("name target namespace doc_string", _NAME), "input": fact.listed(_TEXT)}
 _TEXTS = frozenset({"str", "Any", "object", "Hashable"})
 _COLLECTIONS = re.compile(r"(?i)iterable|iterator|sequence|collection|container|mapping|list|tuple|set|dict|frozenset")
 _TYPES = {
     **_named("Module PreTrainedModel GraphModule", _LIKELY),
     **_named("Node NodeProto TensorProto", _NODE),
     **_named("type Type", _CLASS),
-    **{"Attribution": _ATTRIBUTION, "Hierarchy": _HIERARCHY, "Call": _CALL, "Origin": _ORIGIN},
+    "Attribution": _ATTRIBUTION,
+    "Hierarchy": _HIERARCHY,
+    "Call": _CALL,
+    "Origin": _ORIGIN,
 }
-_OF_MODEL = frozenset("module submodule class cls layer node scope param parameter initializer weight block component".split())
+_OF_MODEL = _words("""
+    module submodule class cls layer node scope param parameter initializer weight block component
+""")
 # What a parameter of unknown origin is for its last word alone, if it has none of the words below.
 _LOOSE = {
     **_named("name path tag namespace stack qualname fqn scope", _NAME),
@@ -79,16 +94,17 @@ _LOOSE = {
     **_named("class cls klass", _CLASS),
     **_named("node initializer", _NODE),
 }
-_OTHER = frozenset("""
-    op operator type dtype kind enum domain attribute attr field mode format version file filename dir directory folder
-    url env option opt command exporter message os sys error source config setting args kwargs input output arg function
-    func fn method key log logger line comment doc help device backend package pkg branch host user
-""".split())
-OF_FILES = frozenset("""
-    stem suffix suffixes parent parents with_suffix with_name with_stem exists is_file is_dir mkdir open read_text
-    write_text read_bytes write_bytes resolve iterdir unlink as_posix joinpath absolute expanduser Path PurePath fspath
-    dirname basename splitext isfile isdir makedirs
-""".split())
+_OTHER = _words("""
+    op operator type dtype kind enum domain attribute attr field mode format version file filename dir directory
+    folder url env option opt command exporter message os sys error source config setting args kwargs input
+    output arg function func fn method key log logger line comment doc help device backend package pkg branch
+    host user
+""")
+OF_FILES = _words("""
+    stem suffix suffixes parent parents with_suffix with_name with_stem exists is_file is_dir mkdir open
+    read_text write_text read_bytes write_bytes resolve iterdir unlink as_posix joinpath absolute expanduser
+    Path PurePath fspath dirname basename splitext isfile isdir makedirs
+""")
 """What is asked of the path of a file alone."""
 
 
@@ -117,7 +133,7 @@ def from_identifier(name: str, *, loose: bool = False) -> Facts:
         found = _NAME
     elif loose and not _OTHER.intersection(words):
         found = _LOOSE.get(one, NOTHING)
-    return found if one == last else listed(found)
+    return found if one == last else fact.listed(found)
 
 
 def of_parameter(arg: ast.arg, function: ast.AST, *, has_default: bool) -> Facts:
@@ -147,8 +163,8 @@ def _annotated(annotation: ast.expr, found: Facts) -> Facts:
     if not _COLLECTIONS.fullmatch(wanted):
         return _TYPES.get(wanted, NOTHING)
     held = inner.elts[0] if isinstance(inner, ast.Tuple) and inner.elts else inner
-    each = at(found, ITEM) if not is_name(found) else items(found)
-    return listed(each or _UNKNOWN) if held is None or last_name(held) in _TEXTS else NOTHING
+    each = fact.at(found, ITEM) if not fact.is_name(found) else fact.items(found)
+    return fact.listed(each or _UNKNOWN) if held is None or last_name(held) in _TEXTS else NOTHING
 
 
 def _is_file(name: str, function: ast.AST) -> bool:

@@ -5,27 +5,14 @@ from __future__ import annotations
 import ast
 import builtins
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from pytest_hierexport._rules.source.facts import (
-    COMPUTED,
-    ITEM,
-    NOTHING,
-    SURE,
-    Facts,
-    Kind,
-    atoms,
-    below,
-    constants,
-    items,
-    join,
-    names,
-    of,
-)
+from pytest_hierexport._rules.source import fact
+from pytest_hierexport._rules.source.fact import COMPUTED, ITEM, NOTHING, SURE, Facts, Kind
 from pytest_hierexport._rules.source.files import module_name, parsed
 
 __all__ = ["RETURNED", "Check", "Class", "Decision", "External", "Function", "Instance", "Scope", "Source", "last_name"]
@@ -35,6 +22,7 @@ RETURNED = "[returned]"
 _MOST_FACTS = 40
 """How many facts of a variable tell something; one that may be more takes names alone."""
 FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+Reader: TypeAlias = "Callable[[ast.AST | None, Scope], Facts]"
 _T = TypeVar("_T")
 
 
@@ -96,17 +84,19 @@ class Scope:
     def holder(self, name: str) -> Scope | None:
         """Return the scope that a variable is found in from here."""
         scope: Scope | None = self
-        while scope is not None and (
-            (isinstance(scope, Class) and scope is not self) or scope.get(name) is None
-        ):
+        while scope is not None and ((isinstance(scope, Class) and scope is not self) or scope.get(name) is None):
             scope = scope.outer
         return scope
+
+    def read(self, node: ast.AST | None) -> Facts:
+        """Return what an expression may be here, and record the decisions in it."""
+        return self.source.read(node, self)
 
     def lookup(self, name: str) -> Facts:
         """Return what a variable may be here."""
         if (scope := self.holder(name)) is not None:
             return scope.variables[name]
-        return of(External(f"builtins.{name}")) if hasattr(builtins, name) else NOTHING
+        return fact.of(External(f"builtins.{name}")) if hasattr(builtins, name) else NOTHING
 
     def bind(self, name: str, facts: Facts) -> None:
         """Add what a variable may be to the scope that an assignment binds it in."""
@@ -137,7 +127,7 @@ class Scope:
 
     def decide_by_class(self, node: ast.AST, classes: Facts) -> None:
         """Record that classes decide: `isinstance(x, cls)`, `type(x) is cls`."""
-        self.decide(node, Check.CLASS, {Kind.CLASS}, class_names(classes | items(classes)))
+        self.decide(node, Check.CLASS, {Kind.CLASS}, class_names(classes | fact.items(classes)))
 
 
 @dataclass(eq=False)
@@ -161,7 +151,7 @@ class Class(Scope):
     def member(self, name: str) -> Facts:
         """Return what an attribute of an object may be, which may be one of a derived class."""
         inherited = next((found for cls in self.line(up=True) if (found := cls.get(name)) is not None), NOTHING)
-        return inherited | join(cls.get(name) or NOTHING for cls in self.line(up=False))
+        return inherited | fact.join(cls.get(name) or NOTHING for cls in self.line(up=False))
 
 
 @dataclass(frozen=True)
@@ -183,12 +173,14 @@ class Function:
 
     def __post_init__(self) -> None:
         """Find what does not change."""
-        self.body: list[ast.stmt] = [ast.Return(self.node.body)] if isinstance(self.node, ast.Lambda) else self.node.body
+        self.body: list[ast.stmt] = (
+            [ast.Return(self.node.body)] if isinstance(self.node, ast.Lambda) else self.node.body
+        )
         self.positional = [arg.arg for arg in (*self.node.args.posonlyargs, *self.node.args.args)]
         self.bound = NOTHING
         """What the first parameter of a method is."""
         if isinstance(self.scope, Class) and self.positional and not self.decorated("staticmethod"):
-            self.bound = of(self.scope if self.is_of_class else Instance(self.scope))
+            self.bound = fact.of(self.scope if self.is_of_class else Instance(self.scope))
             del self.positional[0]
 
     @property
@@ -212,12 +204,14 @@ class Function:
         given.update(zip(self.positional, args, strict=False))
         given.update((name, facts) for name, facts in keywords.items() if name in given)
         if arguments.vararg:
-            given[arguments.vararg.arg] = below(ITEM, join(rest))
+            given[arguments.vararg.arg] = fact.below(ITEM, fact.join(rest))
         if arguments.kwarg:
-            given[arguments.kwarg.arg] = join(below(name, facts) for name, facts in keywords.items())
+            given[arguments.kwarg.arg] = fact.join(fact.below(name, facts) for name, facts in keywords.items())
         if self.bound:
             given[(*arguments.posonlyargs, *arguments.args)[0].arg] = self.bound
-        kinds = tuple(frozenset(atom for _, atom in facts if isinstance(atom, Kind) and atom in SURE) for facts in given.values())
+        kinds = tuple(
+            frozenset(atom for _, atom in facts if isinstance(atom, Kind) and atom in SURE) for facts in given.values()
+        )
         scope = self.scope.source.once((self, kinds), self._opened)
         for name, facts in given.items():
             scope.learn(name, facts)
@@ -232,9 +226,9 @@ class Function:
 class Source:
     """Everything that is known of the source so far."""
 
-    def __init__(self, files: Iterable[Path], read: Callable[[ast.AST | None, Scope], Facts]) -> None:
-        """Parse the files; `read` returns what an expression may be in a scope."""
-        self.read = read
+    def __init__(self, files: Iterable[Path], read: Reader, operations: Mapping[str, Callable[[Any], Facts]]) -> None:
+        """Parse the files; `read` returns what an expression may be, `operations` are by name what they give."""
+        self.read, self.operations = read, operations
         self._made: dict[Hashable, Any] = {}
         self.readers: defaultdict[tuple[Scope, str], set[Scope]] = defaultdict(set)
         self.functions: list[Function] = []
@@ -262,7 +256,7 @@ class Source:
 
     def external(self, name: str) -> Facts:
         """Return what an import of a dotted name gives."""
-        return of(self.modules.get(name) or External(name))
+        return fact.of(self.modules.get(name) or External(name))
 
     def read_later(self, scope: Scope, body: list[ast.stmt]) -> None:
         """Have statements read in a scope."""
@@ -288,12 +282,14 @@ class Source:
             Decision(path, getattr(node, "lineno", 0), " ".join(ast.unparse(node).split()), check, about, frozenset(t))
             for (path, node, check, about), t in found.items()
         ]
-        return sorted(decided, key=lambda d: (str(d.path), d.line, d.code, d.check.name, sorted(k.name for k in d.kinds)))
+        return sorted(
+            decided, key=lambda d: (str(d.path), d.line, d.code, d.check.name, sorted(k.name for k in d.kinds))
+        )
 
 
 def class_names(facts: Facts) -> list[str]:
     """Return the dotted names of classes of the source, and of what is imported."""
-    named = (atom.name for atom in atoms(facts) if isinstance(atom, (Class, External)))
+    named = (atom.name for atom in fact.atoms(facts) if isinstance(atom, (Class, External)))
     return [name for name in named if not name.startswith("builtins.")]
 
 

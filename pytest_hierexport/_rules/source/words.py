@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pytest_hierexport._calls.names import is_torch_nn, qualified_class
 from pytest_hierexport._rules.source.evidence import tokens
+from pytest_hierexport._rules.source.fact import GAP, Kind
 from pytest_hierexport._rules.source.program import Check, Decision
-from pytest_hierexport._rules.source.facts import GAP, Kind
 
 if TYPE_CHECKING:
     import onnx

@@ -16,33 +16,6 @@ from enum import Enum, auto
 from itertools import islice, product
 from typing import Any, TypeAlias
 
-__all__ = [
-    "COMPUTED",
-    "GAP",
-    "ITEM",
-    "NOTHING",
-    "PATTERN",
-    "SURE",
-    "VALUE",
-    "Facts",
-    "Kind",
-    "at",
-    "atoms",
-    "below",
-    "compose",
-    "constants",
-    "is_name",
-    "items",
-    "join",
-    "kinds",
-    "listed",
-    "literals",
-    "names",
-    "of",
-    "piece",
-    "values",
-]
-
 ITEM, VALUE, PATTERN = "[item]", "[value]", "[pattern]"
 """Steps to what iteration gives, to a mapping's value of unknown key, and to the text of a compiled pattern."""
 GAP = "\0"
