@@ -146,6 +146,11 @@ def _pattern(pattern: ast.pattern, subject: Facts, scope: Scope) -> None:
         scope.bind(pattern.name, subject)
 
 
+def _elsewhere(node: ast.Global | ast.Nonlocal, scope: Scope) -> Facts:
+    scope.elsewhere.update(node.names)
+    return NOTHING
+
+
 STATEMENTS: dict[type, Callable[[Any, Scope], Facts]] = {
     ast.Lambda: _function,
     **dict.fromkeys((ast.Assign, ast.AnnAssign, ast.NamedExpr), _assignment),
@@ -154,7 +159,7 @@ STATEMENTS: dict[type, Callable[[Any, Scope], Facts]] = {
     **dict.fromkeys((ast.Return, ast.Yield, ast.YieldFrom), _return),
     ast.Import: _import,
     ast.ImportFrom: _import_from,
-    **dict.fromkeys((ast.Global, ast.Nonlocal), lambda node, scope: scope.elsewhere.update(node.names) or NOTHING),
+    **dict.fromkeys((ast.Global, ast.Nonlocal), _elsewhere),
     **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef), _function),
     ast.ClassDef: _class,
     ast.Match: _match,
