@@ -71,14 +71,14 @@ def attribute(op: Operation, base: Facts, attr: str, before: str = "") -> Facts:
     if Kind.MODULE in fact.kinds(base):
         op.scope.decide(op.node, Check.ATTRIBUTE, {Kind.NAME}, {attr})
     found = fact.at(base, attr) | fact.join(_member(atom, attr) for atom in fact.atoms(base))
-    return found or _by_name(op, base, attr, before)
+    return found or _by_name(op, base, attr)
 
 
-def _by_name(op: Operation, base: Facts, attr: str, before: str) -> Facts:
+def _by_name(op: Operation, base: Facts, attr: str) -> Facts:
     """Return what an attribute gives that only its name tells."""
     if attr in evidence.ATTRIBUTES:
         return evidence.ATTRIBUTES[attr]
-    if attr in evidence.NODE_ATTRIBUTES and (Kind.NODE in fact.kinds(base) or (not base and before.endswith("node"))):
+    if attr in evidence.NODE_ATTRIBUTES and Kind.NODE in fact.kinds(base):
         return evidence.NODE_ATTRIBUTES[attr]
     if attr in evidence.METHODS or (base and attr in op.scope.source.operations):
         return op.partial(fact.of(External(attr)), [base])

@@ -72,12 +72,11 @@ class Scope:
     function: Function | None = None
     own: frozenset[str] | None = None
     """The variables that an assignment binds here; all of them if None."""
-    elsewhere: set[str] = field(default_factory=set)
-    """The variables that are declared global or nonlocal."""
+    elsewhere: set[str] = field(default_factory=set)  # the variables that are declared global or nonlocal
     variables: dict[str, Facts] = field(default_factory=dict)
 
     def get(self, name: str) -> Facts | None:
-        """Return what a variable of this scope may be, if there is one."""
+        """Return what a variable of this scope may be."""
         self.source.readers[self, name].add(self.source.reading)
         return self.variables.get(name)
 
@@ -177,6 +176,7 @@ class Function:
             [ast.Return(self.node.body)] if isinstance(self.node, ast.Lambda) else self.node.body
         )
         self.positional = [arg.arg for arg in (*self.node.args.posonlyargs, *self.node.args.args)]
+        self.parameters = [arg.arg for arg in ast.walk(self.node.args) if isinstance(arg, ast.arg)]
         self.bound = NOTHING
         """What the first parameter of a method is."""
         if isinstance(self.scope, Class) and self.positional and not self.decorated("staticmethod"):
@@ -199,7 +199,7 @@ class Function:
         operators does not mix them.
         """
         arguments, rest = self.node.args, args[len(self.positional) :]
-        given = dict.fromkeys([arg.arg for arg in ast.walk(arguments) if isinstance(arg, ast.arg)], NOTHING)
+        given = dict.fromkeys(self.parameters, NOTHING)
         given.update(self.defaults)
         given.update(zip(self.positional, args, strict=False))
         given.update((name, facts) for name, facts in keywords.items() if name in given)
@@ -250,7 +250,7 @@ class Source:
         return made
 
     def defined(self, function: Function) -> Function:
-        """Note a function."""
+        """Return a function that is found."""
         self.functions.append(function)
         return function
 
