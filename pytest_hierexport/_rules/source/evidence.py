@@ -4,81 +4,75 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Hashable
 
-from pytest_hierexport._rules.source.program import identifier
-from pytest_hierexport._rules.source.values import ITEM, NOTHING, VALUE, Kind, Role, Thing, Value
+from pytest_hierexport._rules.source import fact
+from pytest_hierexport._rules.source.fact import ITEM, NOTHING, VALUE, Facts, Kind
+from pytest_hierexport._rules.source.program import last_name
 
-__all__ = ["ATTRIBUTES", "METHODS", "OF_FILES", "from_identifier", "of_attribute", "parameter", "tokens"]
-
-
-def _tuple(*fields: Value) -> Value:
-    return Value.of(Thing(Role.COLLECTION, "", dict(enumerate(fields))))
-
-
-def _list(item: Value) -> Value:
-    return Value.of(Thing(Role.COLLECTION, "", {ITEM: item}))
-
-
-def _map(key: Value, value: Value) -> Value:
-    return Value.of(Thing(Role.COLLECTION, "", {ITEM: key, VALUE: value}))
+__all__ = ["ATTRIBUTES", "METHODS", "NODE_ATTRIBUTES", "OF_FILES", "from_identifier", "of_parameter", "tokens"]
 
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-def _named(names: str, value: Value) -> dict[str, Value]:
-    return dict.fromkeys(names.split(), value)
+def _map(key: Facts, value: Facts) -> Facts:
+    return fact.below(ITEM, key) | fact.below(VALUE, value)
 
 
-_NAME, _CLASS_NAME, _HOME = Value.of(Kind.NAME), Value.of(Kind.CLASS_NAME), Value.of(Kind.HOME)
-_MODULE, _CLASS, _NODE = Value.of(Kind.MODULE), Value.of(Kind.CLASS), Value.of(Kind.NODE)
-_LIKELY, _UNKNOWN, _TEXT = Value.of(Kind.LIKELY_MODULE), Value.of(Kind.UNKNOWN), Value.of(Kind.UNKNOWN, Kind.PIECE)
+def _fields(**fields: Facts) -> Facts:
+    return fact.join(fact.below(name, facts) for name, facts in fields.items())
 
 
-def _fields(**fields: Value) -> Value:
-    return Value.of(Thing(Role.COLLECTION, "", dict[Hashable, Value](fields.items())))
+def _named(names: str, facts: Facts) -> dict[str, Facts]:
+    return dict.fromkeys(names.split(), facts)
 
 
+_NAME, _CLASS_NAME, _CLASS, _NODE = (fact.of(kind) for kind in (Kind.NAME, Kind.CLASS_NAME, Kind.CLASS, Kind.NODE))
+_MODULE, _LIKELY, _UNKNOWN, _TEXT = (
+    fact.of(Kind.MODULE),
+    fact.of(Kind.LIKELY_MODULE),
+    fact.of(Kind.UNKNOWN),
+    fact.of(Kind.UNKNOWN, Kind.PIECE),
+)
 # The results of this package, which an exporter of a project's own changes.
 _CALL = _fields(path=_NAME, name=_NAME, parent=_NAME, class_name=_CLASS_NAME, cls=_CLASS_NAME)
 _ORIGIN = _fields(call=_NAME)
-_ORIGINS = _map(_TEXT, _list(_ORIGIN))
 _HIERARCHY = _map(_NAME, _CALL)
-_ATTRIBUTION = _fields(hierarchy=_HIERARCHY, nodes=_ORIGINS, initializers=_map(_NAME, _list(_ORIGIN)))
-
+_ATTRIBUTION = _fields(
+    hierarchy=_HIERARCHY, nodes=_map(_TEXT, fact.listed(_ORIGIN)), initializers=_map(_NAME, fact.listed(_ORIGIN))
+)
 METHODS = {
-    **_named("named_modules named_children", _list(_tuple(_NAME, _MODULE))),
-    **_named("named_parameters named_buffers", _list(_tuple(_NAME, NOTHING))),
-    **_named("modules children", _list(_MODULE)),
+    **_named("named_modules named_children", fact.listed(_NAME, _MODULE)),
+    **_named("named_parameters named_buffers", fact.listed(_NAME, NOTHING)),
+    **_named("modules children", fact.listed(_MODULE)),
     **_named("get_parameter get_buffer", NOTHING),
     "state_dict": _map(_NAME, NOTHING),
     "get_submodule": _MODULE,
     "_get_name": _CLASS_NAME,
     "scopeName": _NAME,
-    "mro": _list(_CLASS),
-    "lineage": _list(_NAME),
+    "mro": fact.listed(_CLASS),
+    "lineage": fact.listed(_NAME),
 }
 """What methods of a module, of a class or of a node of TorchScript return."""
 ATTRIBUTES = {
-    "__module__": _HOME,
+    "__module__": fact.of(Kind.HOME),
     "__class__": _CLASS,
-    **_named("__mro__ __bases__", _list(_CLASS)),
+    **_named("__mro__ __bases__", fact.listed(_CLASS)),
     "_modules": _map(_NAME, _MODULE),
     **_named("_parameters _buffers", _map(_NAME, NOTHING)),
     "attribution": _ATTRIBUTION,
-    **_named("node nodes initializer", _list(_NODE)),
+    **_named("node nodes initializer", fact.listed(_NODE)),
     "initializers": _map(_NAME, _NODE),
-    "metadata_props": _map(Value.of(Kind.ENTRY), _NAME),
-    "nn_module_stack": _map(_NAME, _tuple(_NAME, Value.of(Kind.CLASS, Kind.NAME))),
+    "metadata_props": fact.listed(_fields(value=_UNKNOWN, key=NOTHING)) | fact.below(VALUE, _NAME),
+    "nn_module_stack": _map(_NAME, fact.below(0, _NAME) | fact.below(1, _CLASS | _NAME)),
     **_named("class_hierarchy name_scopes base_model_prefix", _NAME),
-    **_named("model_type name_or_path _name_or_path", Value.of(Kind.NAME, Kind.PIECE, Kind.MODEL_TYPE)),
-    **_named("architectures _no_split_modules", _list(_CLASS_NAME)),
+    **_named("model_type name_or_path _name_or_path", fact.of(Kind.NAME, Kind.PIECE, Kind.MODEL_TYPE)),
+    **_named("architectures _no_split_modules", fact.listed(_CLASS_NAME)),
 }
 """What attributes give, and items under such a key."""
 # The inputs of a node are names of parameters, or of what operators return.
-_NODE_ATTRIBUTES = {**_named("name target namespace doc_string", _NAME), "input": _list(_TEXT)}
+NODE_ATTRIBUTES = {**_named("name target namespace doc_string", _NAME), "input": fact.listed(_TEXT)}
 _TEXTS = frozenset({"str", "Any", "object", "Hashable"})
 _COLLECTIONS = re.compile(r"(?i)iterable|iterator|sequence|collection|container|mapping|list|tuple|set|dict|frozenset")
 _TYPES = {
@@ -90,7 +84,9 @@ _TYPES = {
     "Call": _CALL,
     "Origin": _ORIGIN,
 }
-_OF_MODEL = _words("module submodule class cls layer node scope param parameter initializer weight block component")
+_OF_MODEL = _words("""
+    module submodule class cls layer node scope param parameter initializer weight block component
+""")
 # What a parameter of unknown origin is for its last word alone, if it has none of the words below.
 _LOOSE = {
     **_named("name path tag namespace stack qualname fqn scope", _NAME),
@@ -99,17 +95,17 @@ _LOOSE = {
     **_named("node initializer", _NODE),
 }
 _OTHER = _words("""
-    op operator type dtype kind enum domain attribute attr field mode format version file filename dir directory folder
-    url env option opt command exporter message os sys error source config setting args kwargs input output arg function
-    func fn method key log logger line comment doc help device backend package pkg branch host user
+    op operator type dtype kind enum domain attribute attr field mode format version file filename dir directory
+    folder url env option opt command exporter message os sys error source config setting args kwargs input
+    output arg function func fn method key log logger line comment doc help device backend package pkg branch
+    host user
 """)
 OF_FILES = _words("""
-    stem suffix suffixes parent parents with_suffix with_name with_stem exists is_file is_dir mkdir open read_text
-    write_text read_bytes write_bytes resolve iterdir unlink as_posix joinpath absolute expanduser Path PurePath fspath
-    dirname basename splitext isfile isdir makedirs
+    stem suffix suffixes parent parents with_suffix with_name with_stem exists is_file is_dir mkdir open
+    read_text write_text read_bytes write_bytes resolve iterdir unlink as_posix joinpath absolute expanduser
+    Path PurePath fspath dirname basename splitext isfile isdir makedirs
 """)
 """What is asked of the path of a file alone."""
-_LISTS = {value: _list(value) for value in (_NAME, _CLASS_NAME, *_LOOSE.values())}
 
 
 def tokens(name: str) -> list[str]:
@@ -117,16 +113,7 @@ def tokens(name: str) -> list[str]:
     return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
 
 
-def of_attribute(base: Value, attr: str) -> Value | None:
-    """Return what an attribute must be, whatever is asked for it; None if only the object can tell."""
-    if attr in ATTRIBUTES:
-        return ATTRIBUTES[attr]
-    if Kind.NODE in base.kinds and attr in _NODE_ATTRIBUTES:
-        return _NODE_ATTRIBUTES[attr]
-    return (_UNKNOWN if attr == "value" else NOTHING) if Kind.ENTRY in base.kinds else None
-
-
-def from_identifier(name: str, *, loose: bool = False) -> Value:
+def from_identifier(name: str, *, loose: bool = False) -> Facts:
     """Return what a variable, attribute, key or function must give for its identifier.
 
     Args:
@@ -139,16 +126,17 @@ def from_identifier(name: str, *, loose: bool = False) -> Value:
         return ATTRIBUTES.get(name, NOTHING)
     *before, last = words
     one = last if last == "class" else last.removesuffix("s")
+    found = NOTHING
     if one == "name" and {"class", "cls"}.intersection(before):
         found = _CLASS_NAME
     elif one == "fqn" or (one in {"name", "path"} and _OF_MODEL.intersection(before)):
         found = _NAME
-    else:
-        found = _LOOSE.get(one, NOTHING) if loose and not _OTHER.intersection(words) else NOTHING
-    return _LISTS[found] if found and one != last else found
+    elif loose and not _OTHER.intersection(words):
+        found = _LOOSE.get(one, NOTHING)
+    return found if one == last else fact.listed(found)
 
 
-def parameter(arg: ast.arg, function: ast.AST, *, has_default: bool) -> Value:
+def of_parameter(arg: ast.arg, function: ast.AST, *, has_default: bool) -> Facts:
     """Return what a parameter may be that callers outside the source pass."""
     if arg.arg not in ATTRIBUTES and (_OTHER.intersection(tokens(arg.arg)) or _is_file(arg.arg, function)):
         return NOTHING
@@ -158,7 +146,7 @@ def parameter(arg: ast.arg, function: ast.AST, *, has_default: bool) -> Value:
     return found or (NOTHING if has_default else _UNKNOWN)
 
 
-def _annotated(annotation: ast.expr, found: Value) -> Value:
+def _annotated(annotation: ast.expr, found: Facts) -> Facts:
     """Return what an annotation leaves room for; nothing where it is of a type that holds no text."""
     if isinstance(annotation, ast.Constant):
         try:
@@ -167,15 +155,16 @@ def _annotated(annotation: ast.expr, found: Value) -> Value:
             return NOTHING
     if isinstance(annotation, ast.BinOp):
         annotation = annotation.left
-    of, inner = identifier(annotation), getattr(annotation, "slice", None)
-    if of in _TEXTS:
-        return found or (_TEXT if of == "str" else _UNKNOWN)
-    if of == "Optional" and inner is not None:
+    wanted, inner = last_name(annotation), getattr(annotation, "slice", None)
+    if wanted in _TEXTS:
+        return found or (_TEXT if wanted == "str" else _UNKNOWN)
+    if wanted == "Optional" and inner is not None:
         return _annotated(inner, found)
-    if not _COLLECTIONS.fullmatch(of):
-        return _TYPES.get(of, NOTHING)
+    if not _COLLECTIONS.fullmatch(wanted):
+        return _TYPES.get(wanted, NOTHING)
     held = inner.elts[0] if isinstance(inner, ast.Tuple) and inner.elts else inner
-    return _list(found.each or _UNKNOWN) if held is None or identifier(held) in _TEXTS else NOTHING
+    each = fact.at(found, ITEM) if not fact.is_name(found) else fact.items(found)
+    return fact.listed(each or _UNKNOWN) if held is None or last_name(held) in _TEXTS else NOTHING
 
 
 def _is_file(name: str, function: ast.AST) -> bool:
@@ -185,7 +174,7 @@ def _is_file(name: str, function: ast.AST) -> bool:
         if isinstance(node, ast.Attribute):
             return [node.value] if node.attr in OF_FILES else []
         if isinstance(node, ast.Call):
-            return node.args if identifier(node.func) in OF_FILES else []
+            return node.args if last_name(node.func) in OF_FILES else []
         return [node.left] if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) else []
 
     return any(isinstance(e, ast.Name) and e.id == name for node in ast.walk(function) for e in used(node))

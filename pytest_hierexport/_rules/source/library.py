@@ -6,198 +6,206 @@
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import zip_longest
 from typing import TypeAlias
 
-from pytest_hierexport._rules.source import evidence
-from pytest_hierexport._rules.source.operation import Operation
-from pytest_hierexport._rules.source.program import BASES, Check, Class, Scope
-from pytest_hierexport._rules.source.values import (
-    COMPUTED,
-    GAP,
-    ITEM,
-    NOTHING,
-    VALUE,
-    Kind,
-    Role,
-    Value,
-    compose,
-    join,
-    texts,
-)
+from pytest_hierexport._rules.source import evidence, fact
+from pytest_hierexport._rules.source.calls import Operation, attribute, call, call_back, grow, unknown
+from pytest_hierexport._rules.source.fact import COMPUTED, GAP, ITEM, NOTHING, PATTERN, VALUE, Facts, Kind
+from pytest_hierexport._rules.source.program import Check, Class, Instance, Scope
 
 __all__ = ["OPERATIONS"]
 
-_Handler: TypeAlias = Callable[[Operation], Value]
+_Handler: TypeAlias = Callable[[Operation], Facts]
 
 
-def _equal(op: Operation) -> Value:
+def _equal(op: Operation) -> Facts:
     for subject, other in ((op.arg(0), op.arg(1)), (op.arg(1), op.arg(0))):
         op.decide(Check.EQUAL, subject, other)
-        if Kind.CLASS in subject.kinds | subject.each.kinds:
-            op.by_class(other)
+        if Kind.CLASS in fact.kinds(subject | fact.items(subject)):
+            op.scope.decide_by_class(op.node, other)
     return op.arg(0)
 
 
-def _contains(op: Operation) -> Value:
+def _contains(op: Operation) -> Facts:
     container, item = op.arg(0), op.arg(1)
-    members = [name for thing in container.things if isinstance(thing, Class) for name in thing.constants]
-    op.decide(Check.EQUAL, item, join(container.each, texts(*members)))
-    if container.has(Role.COLLECTION):
-        op.decide(Check.EQUAL, container.each, item)
-    else:
+    members = [name for cls in fact.atoms(container) if isinstance(cls, Class) for name in cls.variables]
+    op.decide(Check.EQUAL, item, fact.items(container) | fact.of(*members))
+    op.decide(Check.EQUAL, fact.items(container) if not fact.is_name(container) else NOTHING, item)
+    if fact.literals(container) or fact.is_name(container):
         op.decide(Check.WITHIN, item, container)
         # What is not known to be a text may be a mapping, of which any key may be asked.
-        op.decide(Check.PART, container if container.names != {Kind.UNKNOWN} else NOTHING, item)
-    if Kind.CLASS in item.kinds:
-        op.by_class(container)
+        op.decide(Check.PART, container if fact.names(container) != {Kind.UNKNOWN} else NOTHING, item)
+    if Kind.CLASS in fact.kinds(item):
+        op.scope.decide_by_class(op.node, container)
     return NOTHING
 
 
-def _look_up(op: Operation) -> Value:
-    if op.arg(0).has(Role.COLLECTION) or not op.arg(0).is_name:
+def _look_up(op: Operation) -> Facts:
+    container, key = op.arg(0), op.arg(1)
+    if not fact.is_name(container):
         _contains(op)
-    found = [thing.get(VALUE) or Value.of(thing).each for thing in op.arg(0).things]
-    return join(op.arg(0).piece, *found, *map(evidence.from_identifier, op.arg(1).literals), *op.args[2:3])
+    held = fact.at(container, VALUE, *fact.literals(key)) if fact.literals(key) else fact.values(container)
+    named = fact.join(map(evidence.from_identifier, fact.literals(key)))
+    return (
+        fact.piece(container)
+        | held
+        | fact.items(frozenset(f for f in container if f[0] and f[0][0] != ITEM))
+        | named
+        | op.arg(2)
+    )
 
 
-def _add(op: Operation) -> Value:
-    op.add(op.args[-1] if op.args else join(*op.keywords.values()), NOTHING)
-    return NOTHING
+def _adds(made: Callable[[Operation], Facts]) -> _Handler:
+    """Return the operation of a method that adds to what it is called on."""
+
+    def handle(op: Operation) -> Facts:
+        if isinstance(op.node, ast.Call) and isinstance(op.node.func, ast.Attribute):
+            grow(op, op.node.func.value, made(op))
+        return NOTHING
+
+    return handle
 
 
-def _update(op: Operation) -> Value:
-    op.add(join(texts(*op.keywords), op.arg(1).each), join(op.arg(1).field(VALUE), *op.keywords.values()))
-    return NOTHING
-
-
-def _set_default(op: Operation) -> Value:
-    op.add(op.arg(1), op.arg(2))
-    return _look_up(op)
+def _mapping(op: Operation) -> Facts:
+    """`dict(pairs, key=value)`; also of `update`, which is called on a mapping."""
+    pairs = fact.items(op.arg(-1)) if op.args else NOTHING
+    made = (
+        fact.below(ITEM, fact.at(pairs, 0)) | fact.below(VALUE, fact.at(pairs, 1))
+        if fact.at(pairs, 1)
+        else op.args[-1]
+        if op.args
+        else NOTHING
+    )
+    return (
+        made | fact.listed(fact.of(*op.keywords)) | fact.join(fact.below(*keyword) for keyword in op.keywords.items())
+    )
 
 
 def _of_text(check: Check | None = None) -> _Handler:
     """Return the operation of a method of texts, or of the one of patterns or collections that is called the same."""
 
-    def handle(op: Operation) -> Value:
+    def handle(op: Operation) -> Facts:
         text, part = op.arg(0), op.arg(1)
-        if text.has(Role.PATTERN):
+        if fact.at(text, PATTERN):
             return _match(op)
-        if text.has(Role.COLLECTION) and not text.is_name:
+        if not fact.is_name(text) and fact.items(text):
             return _contains(op)
         if check is not None:
             op.decide(check, text, part)
             op.decide(Check.WITHIN, part, text)
-        if text.is_name:
-            is_whole = check is None and text.kinds != {Kind.UNKNOWN}
-            return Value.of(*text.names) if is_whole else text.piece
-        words = (word for literal in text.literals for word in re.findall(r"[\w./]+", literal))
-        return (
-            op.listed(texts(*(word + COMPUTED for word in words))) if check is Check.PART else Value(texts=text.texts)
+        if fact.is_name(text):
+            return (
+                fact.piece(text)
+                if check is not None or fact.kinds(text) == {Kind.UNKNOWN}
+                else fact.of(*fact.kinds(text))
+            )
+        if check is not Check.PART:
+            return fact.of(*fact.literals(text))
+        return fact.listed(
+            fact.of(*(word + COMPUTED for each in fact.literals(text) for word in re.findall(r"[\w./]+", each)))
         )
 
     return handle
 
 
-def _match(op: Operation) -> Value:
+def _match(op: Operation) -> Facts:
     """`re.search(pattern, text)` and `pattern.sub(other, text)`."""
     given = [*op.args[1:], op.keywords.get("string", NOTHING)]
     for text in given:
-        op.decide(Check.PATTERN, text, op.arg(0).field(VALUE))
-    return join(*(text.piece for text in given))
+        op.decide(Check.PATTERN, text, fact.at(op.arg(0), PATTERN))
+    return fact.join(map(fact.piece, given))
 
 
-def _joined(op: Operation) -> Value:
-    parts = [part for item in op.arg(1).row for part in (op.arg(0), item)]
-    return compose(parts[1:]) if parts else op.arg(1).each
+def _attrgetter(op: Operation) -> Facts:
+    """A dotted path is one of modules; a single attribute may be any object's."""
+    op.decide(Check.ATTRIBUTE, fact.of(Kind.NAME), fact.of(*(path for path in fact.literals(op.arg(0)) if "." in path)))
+    return unknown(op, "attrgetter")
+
+
+def _glob(op: Operation) -> Facts:
+    op.decide(Check.PATTERN, op.arg(0), op.arg(1, "pat"))
+    return NOTHING
+
+
+def _joined(op: Operation) -> Facts:
+    row = _row(op.arg(1))
+    parts = [part for item in row for part in (op.arg(0), item)]
+    return fact.compose(parts[1:]) if parts else fact.items(op.arg(1))
+
+
+def _row(facts: Facts) -> list[Facts]:
+    positions = [path[0] for path, _ in facts if path and isinstance(path[0], int)]
+    return [fact.at(facts, position) for position in range(max(positions, default=-1) + 1)]
 
 
 def _filled(mark: str) -> _Handler:
     """Return the operation that replaces the marks of a template by texts, names or gaps, in order."""
 
-    def handle(op: Operation) -> Value:
-        given = [item for arg in op.args[1:] for item in arg.row or [arg]]
-        made = [Value(op.arg(0).names)]
-        for template in op.arg(0).literals:
-            pieces = [texts(piece) for piece in re.split(mark, template)]
+    def handle(op: Operation) -> Facts:
+        given = [item for arg in op.args[1:] for item in _row(arg) or [arg]]
+        made = fact.of(*fact.names(op.arg(0)))
+        for template in fact.literals(op.arg(0)):
+            pieces = [fact.of(text) for text in re.split(mark, template)]
             pairs = zip_longest(pieces, given[: len(pieces) - 1], fillvalue=NOTHING)
-            made.append(compose([part for pair in pairs for part in pair][:-1]))
-        return join(*made)
+            made |= fact.compose([part for pair in pairs for part in pair][:-1])
+        return made
 
     return handle
 
 
-def _printed(op: Operation) -> Value:
-    value = op.arg(0)
-    is_object = value.kinds & {Kind.CLASS, Kind.MODULE, Kind.LIKELY_MODULE}
-    return Value.of(Kind.NAME) if is_object else Value(value.names, value.texts)
+def _printed(op: Operation) -> Facts:
+    is_object = fact.kinds(op.arg(0)) & {Kind.CLASS, Kind.MODULE, Kind.LIKELY_MODULE}
+    return fact.of(Kind.NAME) if is_object else fact.of(*fact.names(op.arg(0)), *fact.literals(op.arg(0)))
 
 
-def _with_key(op: Operation) -> Value:
+def _same(op: Operation) -> Facts:
     """`sorted(names, key=TABLE.get)`, and what else gives the items that it is given."""
-    if "key" in op.keywords:
-        op.on(op.arg(0).each).call(op.keywords["key"])
+    call_back(op)
     return op.arg(0)
 
 
-def _mapping(op: Operation) -> Value:
-    given, pair = op.arg(0), op.arg(0).each.row
-    fields: dict[Hashable, Value] = {ITEM: texts(*op.keywords), VALUE: join(*op.keywords.values())}
-    if len(pair) == 2:
-        given, fields = NOTHING, {ITEM: join(pair[0], fields[ITEM]), VALUE: join(pair[1], fields[VALUE])}
-    return join(given, op.thing(Role.COLLECTION, fields))
-
-
-def _filter(op: Operation) -> Value:
+def _filter(op: Operation) -> Facts:
     """`filter(function, names)` and `fnmatch.filter(names, pattern)`."""
     op.decide(Check.PATTERN, op.arg(0), op.arg(1))
-    op.on(op.arg(1).each).call(op.arg(0))
+    call_back(op)
     return op.arg(1)
 
 
-def _is_instance(op: Operation) -> Value:
-    op.by_class(op.arg(1))
+def _is_instance(op: Operation) -> Facts:
+    op.scope.decide_by_class(op.node, op.arg(1))
     return NOTHING
 
 
-def _glob(op: Operation) -> Value:
-    op.decide(Check.PATTERN, op.arg(0), op.arg(1, "pat"))
-    return NOTHING
-
-
-def _getattr(op: Operation) -> Value:
+def _getattr(op: Operation) -> Facts:
     owner, key = op.arg(0), op.arg(1)
-    if owner.kinds & {Kind.MODULE, Kind.LIKELY_MODULE}:
-        op.decide(Check.ATTRIBUTE, Value.of(Kind.NAME), key)
-    scopes = (scope for scope in join(owner, owner.field("__class__")).things if isinstance(scope, Scope))
-    op.decide(Check.MEMBER, key, texts(*(str(name) for scope in scopes for name in scope.fields)))
-    return join(*(op.attribute(owner, attr) for attr in key.literals), op.arg(2))
+    if fact.kinds(owner) & {Kind.MODULE, Kind.LIKELY_MODULE}:
+        op.decide(Check.ATTRIBUTE, fact.of(Kind.NAME), key)
+    scopes = [atom.cls if isinstance(atom, Instance) else atom for atom in fact.atoms(owner)]
+    members = (name for scope in scopes if isinstance(scope, Scope) for name in scope.variables)
+    op.decide(Check.MEMBER, key, fact.of(*members))
+    return op.arg(2) | fact.join(attribute(op, owner, attr) for attr in fact.literals(key))
 
 
-def _import(op: Operation) -> Value:
+def _import(op: Operation) -> Facts:
     """`import_module(f"exporters.{model_type}")`: a name of the model among constant parts."""
     # A parameter called `name` may be that of anything that is imported.
-    sure = Value.of(*(op.arg(0).names & {Kind.MODEL_TYPE, Kind.CLASS_NAME}))
-    op.decide(Check.IMPORT, sure, texts(*(text for text in op.arg(0).constants if GAP in text)))
+    sure = fact.of(*(fact.names(op.arg(0)) & {Kind.MODEL_TYPE, Kind.CLASS_NAME}))
+    op.decide(Check.IMPORT, sure, fact.of(*(text for text in fact.constants(op.arg(0)) if GAP in text)))
     return NOTHING
 
 
-def _globals(op: Operation) -> Value:
-    scope = op.scope
-    while scope.outer is not None:
-        scope = scope.outer
-    return op.thing(Role.COLLECTION, {ITEM: texts(*map(str, scope.fields)), VALUE: join(*scope.fields.values())})
+def _reduced(op: Operation) -> Facts:
+    """`functools.reduce(function, items, first)`."""
+    return call(replace(op, args=[op.arg(2), fact.items(op.arg(1))]), op.arg(0))
 
 
-def _super(op: Operation) -> Value:
-    cls = op.scope.function.scope if op.scope.function else None
-    return Value.of(*(base.instance for base in cls.line(BASES)[1:])) if isinstance(cls, Class) else NOTHING
-
-
-def _named(names: str, handler: _Handler) -> dict[str, _Handler]:
-    return dict.fromkeys(names.split(), handler)
+def _named(text: str, handler: _Handler) -> dict[str, _Handler]:
+    return dict.fromkeys(text.split(), handler)
 
 
 OPERATIONS: dict[str, _Handler] = {
@@ -210,34 +218,40 @@ OPERATIONS: dict[str, _Handler] = {
     **_named("intersection difference symmetric_difference", _equal),
     **_named("contains __contains__ countOf indexOf remove discard", _contains),
     **_named("getitem get pop __getitem__", _look_up),
-    **_named("append add appendleft insert", _add),
-    **_named("extend update", _update),
+    **_named(
+        "append add appendleft insert", _adds(lambda op: fact.listed(op.args[-1] if len(op.args) > 1 else NOTHING))
+    ),
+    **_named("extend update", _adds(lambda op: _mapping(replace(op, args=op.args[1:])))),
     **_named("fnmatch fnmatchcase", _glob),
     **_named("str repr intern", _printed),
-    **_named("list tuple set frozenset sorted reversed iter deque islice copy union keys", _with_key),
-    **_named("compile escape", lambda op: op.arg(0)),
+    **_named("list tuple set frozenset sorted reversed iter deque islice copy union keys", _same),
     **_named("dict OrderedDict Counter MappingProxyType", _mapping),
-    **_named("max min next", lambda op: join(_with_key(op).each, *op.args[1:])),
+    **_named("max min next", lambda op: fact.items(_same(op)) | fact.join(op.args[1:])),
     **_named("isinstance issubclass", _is_instance),
     **_named("getattr hasattr", _getattr),
     **_named("import_module __import__ find_spec", _import),
-    **_named("vars dir", lambda op: evidence.ATTRIBUTES["_modules"] if Kind.MODULE in op.arg(0).kinds else NOTHING),
-    **_named("literal_eval loads", lambda op: op.listed(op.arg(0).piece) if op.arg(0).is_name else NOTHING),
+    **_named("literal_eval loads", lambda op: fact.listed(fact.piece(op.arg(0)))),
     "%": _filled(r"%(?:\(\w+\))?[-#0 +]*\d*(?:\.\d+)?[a-zA-Z]"),
     "format": _filled(r"\{[^{}]*\}"),
     "join": _joined,
-    "setdefault": _set_default,
-    "items": lambda op: op.listed(op.arg(0).each, op.arg(0).field(VALUE)),
-    "values": lambda op: op.listed(op.arg(0).field(VALUE)),
-    "map": lambda op: op.listed(op.on(*(arg.each for arg in op.args[1:])).call(op.arg(0))),
+    "attrgetter": _attrgetter,
+    "setdefault": lambda op: (
+        _adds(lambda op: fact.below(ITEM, op.arg(1)) | fact.below(VALUE, op.arg(2)))(op) | _look_up(op)
+    ),
+    "compile": lambda op: fact.below(PATTERN, op.arg(0)),
+    "escape": lambda op: op.arg(0),
+    "items": lambda op: fact.listed(fact.items(op.arg(0)), fact.values(op.arg(0))),
+    "values": lambda op: fact.listed(fact.values(op.arg(0))),
+    "map": lambda op: fact.listed(call_back(op)),
     "filter": _filter,
-    "enumerate": lambda op: op.listed(NOTHING, op.arg(0).each),
-    "zip": lambda op: op.listed(*(arg.each for arg in op.args), NOTHING),
-    "chain": lambda op: join(*op.args),
-    "type": lambda op: op.arg(0).field("__class__") or Value.of(Kind.CLASS),
+    "enumerate": lambda op: fact.listed(NOTHING, fact.items(op.arg(0))),
+    "zip": lambda op: fact.listed(*map(fact.items, op.args), NOTHING),
+    "chain": lambda op: fact.join(op.args),
+    "type": lambda op: (
+        fact.of(*(atom.cls for atom in fact.atoms(op.arg(0)) if isinstance(atom, Instance))) or fact.of(Kind.CLASS)
+    ),
     "cast": lambda op: op.arg(1),
-    "partial": lambda op: op.thing(Role.PARTIAL, {VALUE: op.arg(0), **dict(enumerate(op.args[1:]))}),
-    "defaultdict": lambda op: _mapping(op.on(*op.args[1:])),
-    "globals": _globals,
-    "super": _super,
+    "partial": lambda op: op.partial(op.arg(0), op.args[1:]),
+    "defaultdict": lambda op: _mapping(replace(op, args=op.args[1:])),
+    "reduce": _reduced,
 }

@@ -1,4 +1,4 @@
-"""The source as a whole: its scopes, functions and classes, what their fields hold, and the decisions found."""
+"""The source as a whole: its scopes, functions and classes, and the decisions found in them."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
+from pytest_hierexport._rules.source import fact
+from pytest_hierexport._rules.source.fact import COMPUTED, ITEM, NOTHING, SURE, Facts, Kind
 from pytest_hierexport._rules.source.files import module_name, parsed
-from pytest_hierexport._rules.source.values import COMPUTED, ITEM, NOTHING, Kind, Role, Thing, Value, join
 
-__all__ = ["BASES", "DERIVED", "RETURNED", "Check", "Class", "Decision", "Function", "Program", "Scope", "identifier"]
+__all__ = ["RETURNED", "Check", "Class", "Decision", "External", "Function", "Instance", "Scope", "Source", "last_name"]
 
-BASES, DERIVED, RETURNED = "[bases]", "[derived]", "[returned]"
-"""Fields of a class, and of a function's scope."""
-_SMALL = 40
-"""The most syntax nodes of a function that is read once per call, so that what its other calls pass does not mix in."""
+RETURNED = "[returned]"
+"""The variable that holds what a function returns."""
+_MOST_FACTS = 40
+"""How many facts of a variable tell something; one that may be more takes names alone."""
 FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-_T = TypeVar("_T", bound=Thing)
+Reader: TypeAlias = "Callable[[ast.AST | None, Scope], Facts]"
+_T = TypeVar("_T")
 
 
 class Check(Enum):
@@ -54,212 +55,245 @@ class Decision:
     constants: frozenset[str]
 
 
-@dataclass(eq=False, kw_only=True)
-class Scope(Thing):
-    """The variables of a module, comprehension or loop, or of a function as one place calls it."""
+@dataclass(frozen=True)
+class External:
+    """Something imported from outside the source."""
 
-    role: Role = Role.SOURCE
-    program: Program
+    name: str
+
+
+@dataclass(eq=False)
+class Scope:
+    """The variables of a module, class, comprehension or loop, or of a function for one combination of arguments."""
+
+    source: Source
     path: Path
     outer: Scope | None = None
     function: Function | None = None
     own: frozenset[str] | None = None
     """The variables that an assignment binds here; all of them if None."""
-    elsewhere: set[str] = field(default_factory=set)
-    """The variables that are declared global or nonlocal."""
+    elsewhere: set[str] = field(default_factory=set)  # the variables that are declared global or nonlocal
+    variables: dict[str, Facts] = field(default_factory=dict)
 
-    def lookup(self, name: str) -> Value:
-        """Return what a variable may be here."""
+    def get(self, name: str) -> Facts | None:
+        """Return what a variable of this scope may be."""
+        self.source.readers[self, name].add(self.source.reading)
+        return self.variables.get(name)
+
+    def holder(self, name: str) -> Scope | None:
+        """Return the scope that a variable is found in from here."""
         scope: Scope | None = self
-        while scope is not None:
-            found = scope.get(name) if scope is self or not isinstance(scope, Class) else None
-            if found is not None:
-                return found
+        while scope is not None and ((isinstance(scope, Class) and scope is not self) or scope.get(name) is None):
             scope = scope.outer
-        return self.program.external(f"builtins.{name}") if hasattr(builtins, name) else NOTHING
+        return scope
 
-    def bind(self, name: str, value: Value) -> None:
-        """Add what a variable may be."""
+    def read(self, node: ast.AST | None) -> Facts:
+        """Return what an expression may be here, and record the decisions in it."""
+        return self.source.read(node, self)
+
+    def lookup(self, name: str) -> Facts:
+        """Return what a variable may be here."""
+        if (scope := self.holder(name)) is not None:
+            return scope.variables[name]
+        return fact.of(External(f"builtins.{name}")) if hasattr(builtins, name) else NOTHING
+
+    def bind(self, name: str, facts: Facts) -> None:
+        """Add what a variable may be to the scope that an assignment binds it in."""
         scope = self
         while scope.outer and (name in scope.elsewhere or (scope.own is not None and name not in scope.own)):
             scope = scope.outer
-        self.program.learn(scope, name, value)
+        scope.learn(name, facts)
 
-    def inner(self, node: ast.AST, function: Function | None, targets: Iterable[ast.AST] | None = None) -> Scope:
-        """Return the scope of a function, comprehension or loop; the last two bind only their targets."""
-        found = (name for target in targets or () for name in ast.walk(target))
-        own = None if targets is None else frozenset(name.id for name in found if isinstance(name, ast.Name))
-        program, path = self.program, self.path
-        return program.once(
-            (node, self, function),
-            lambda: Scope(program=program, path=path, outer=self, function=function, own=own),
-        )
+    def learn(self, name: str, facts: Facts) -> None:
+        """Add what a variable of this scope may be; what has read it is to be read again."""
+        known = self.variables.get(name)
+        if known is not None and len(known) > _MOST_FACTS:
+            facts = frozenset(fact for fact in facts if fact[1] in SURE and len(fact[0]) < 2)
+        if known is None or not facts <= known:
+            self.variables[name] = (known or NOTHING) | facts
+            self.source.stale.update(dict.fromkeys(self.source.readers[self, name]))
+
+    def inner(self, node: ast.AST, targets: Iterable[ast.AST]) -> Scope:
+        """Return the scope of a comprehension or loop, which binds its targets alone."""
+        bound = frozenset(n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name))
+        return self.source.once((node, self), lambda: Scope(self.source, self.path, self, self.function, bound))
+
+    def decide(self, node: ast.AST, check: Check, about: Iterable[Kind], texts: Iterable[str]) -> None:
+        """Record that constants decide something about a name."""
+        spelled = {text.rstrip(COMPUTED) for text in texts if sum(map(str.isalpha, text)) > 1}
+        if about and spelled:
+            self.source.found[self.source.reading][self.path, node, check, frozenset(about)] |= spelled
+
+    def decide_by_class(self, node: ast.AST, classes: Facts) -> None:
+        """Record that classes decide: `isinstance(x, cls)`, `type(x) is cls`."""
+        self.decide(node, Check.CLASS, {Kind.CLASS}, class_names(classes | fact.items(classes)))
 
 
-@dataclass(eq=False, kw_only=True)
+@dataclass(eq=False)
 class Class(Scope):
-    """A class of the source; its variables are its members."""
+    """A class of the source; its variables are the members of the class and of all its objects."""
 
-    node: ast.ClassDef
-    instance: Thing
-    """All of its objects."""
+    name: str = ""
+    fields: list[str] = field(default_factory=list)
+    """What the body assigns: an enumeration's members, a dataclass's fields in order."""
+    is_enum: bool = False
+    bases: dict[Class, None] = field(default_factory=dict)
+    derived: dict[Class, None] = field(default_factory=dict)
 
-    def line(self, direction: str) -> list[Class]:
-        """Return the class and its bases or derived classes, near ones first."""
+    def line(self, *, up: bool) -> list[Class]:
+        """Return the class and its bases, or the classes derived from it, near ones first."""
         line = [self]
         for cls in line:
-            near = (other for other in (cls.get(direction) or NOTHING).things if isinstance(other, Class))
-            line.extend(sorted((other for other in near if other not in line), key=lambda other: other.name))
+            line.extend(other for other in (cls.bases if up else cls.derived) if other not in line)
         return line
 
-    def inherited(self, name: str) -> Value:
-        """Return what the class, or the first base that has it, holds for an attribute."""
-        held = (cls._own(name) for cls in self.line(BASES))
-        return next((value for value in held if value is not None), NOTHING)
-
-    def member(self, name: str) -> Value:
-        """Return what an attribute of `self` may be, which may be an object of a derived class."""
-        return join(self.inherited(name), *(cls._own(name) or NOTHING for cls in self.line(DERIVED)))
-
-    def _own(self, name: str) -> Value | None:
-        held = [value for thing in (self, self.instance) if (value := thing.get(name)) is not None]
-        return join(*held) if held else None
-
-    @property
-    def constants(self) -> list[str]:
-        """What the body assigns: an enumeration's members, a dataclass's fields in order."""
-        statements = [s for cls in reversed(self.line(BASES)) for s in cls.node.body]
-        targets = [s.targets[0] if isinstance(s, ast.Assign) else getattr(s, "target", None) for s in statements]
-        return [target.id for target in targets if isinstance(target, ast.Name)]
+    def member(self, name: str) -> Facts:
+        """Return what an attribute of an object may be, which may be one of a derived class."""
+        inherited = next((found for cls in self.line(up=True) if (found := cls.get(name)) is not None), NOTHING)
+        return inherited | fact.join(cls.get(name) or NOTHING for cls in self.line(up=False))
 
 
-@dataclass(eq=False, kw_only=True)
-class Function(Thing):
-    """A function, method or lambda of the source; its fields are what its parameters are if nothing is passed."""
+@dataclass(frozen=True)
+class Instance:
+    """Any object of a class of the source."""
 
-    role: Role = Role.SOURCE
+    cls: Class
+
+
+@dataclass(eq=False)
+class Function:
+    """A function, method or lambda of the source."""
+
     node: FunctionNode
     scope: Scope
     """Where it is defined."""
+    defaults: dict[str, Facts] = field(default_factory=dict)
     is_called: bool = False
 
     def __post_init__(self) -> None:
         """Find what does not change."""
-        arguments, node = self.node.args, self.node
-        self.body: list[ast.stmt] = [ast.Return(node.body)] if isinstance(node, ast.Lambda) else node.body
-        self.is_small = sum(1 for _ in ast.walk(node)) <= _SMALL
-        self.bound: Thing | None = None
-        """What the first parameter of a method is bound to."""
-        if isinstance(self.scope, Class) and not self.decorated("staticmethod"):
-            self.bound = self.scope if self.decorated("classmethod") else self.scope.instance
-        self.positional = [*arguments.posonlyargs, *arguments.args][self.bound is not None :]
-        """The parameters that take arguments by position, without a bound one."""
+        self.body: list[ast.stmt] = (
+            [ast.Return(self.node.body)] if isinstance(self.node, ast.Lambda) else self.node.body
+        )
+        self.positional = [arg.arg for arg in (*self.node.args.posonlyargs, *self.node.args.args)]
+        self.parameters = [arg.arg for arg in ast.walk(self.node.args) if isinstance(arg, ast.arg)]
+        self.bound = NOTHING
+        """What the first parameter of a method is."""
+        if isinstance(self.scope, Class) and self.positional and not self.decorated("staticmethod"):
+            self.bound = fact.of(self.scope if self.is_of_class else Instance(self.scope))
+            del self.positional[0]
 
-    def decorated(self, *names: str) -> bool:
+    @property
+    def is_of_class(self) -> bool:
+        """Whether its first parameter is the class."""
+        return self.decorated("classmethod") or getattr(self.node, "name", "") in {"__init_subclass__", "__new__"}
+
+    def decorated(self, *wanted: str) -> bool:
         """Return whether it has a decorator of one of these names."""
-        return any(identifier(decorator) in names for decorator in getattr(self.node, "decorator_list", ()))
+        return any(last_name(decorator) in wanted for decorator in getattr(self.node, "decorator_list", ()))
 
-    def activation(self, node: ast.AST) -> Scope:
-        """Return its variables when it is called at a node."""
-        program, scope = self.scope.program, self.scope.inner(node, self)
-        if self.bound is not None and self.node.args.args:
-            scope.bind(self.node.args.args[0].arg, Value.of(self.bound))
-        if scope not in program.bodies:
-            program.bodies[scope] = self.body
-            program.stale.add(scope)
-        return scope
+    def call(self, args: Sequence[Facts], keywords: dict[str, Facts]) -> Facts:
+        """Return what it returns for some arguments.
 
-    def called(self, node: ast.AST, args: Sequence[Value], keywords: Mapping[str, Value]) -> Value:
-        """Bind arguments to its parameters at a call, and return what it returns."""
-        # `function(*args)` tells nothing of what is passed, such as in a decorator.
-        is_forwarded = any(isinstance(arg, ast.Starred) for arg in getattr(node, "args", ()))
-        if not self.is_called and not is_forwarded:
-            # The node of the definition stands for callers outside the source, of which there are none.
-            self.is_called = True
-            self.scope.program.bodies.pop(self.activation(self.node))
-        scope, positional = self.activation(node if self.is_small else self.node.args), self.positional
-        for position, parameter in enumerate([*positional, *self.node.args.kwonlyargs]):
-            name = parameter.arg
-            is_given = position < min(len(args), len(positional))
-            scope.bind(name, args[position] if is_given else keywords.get(name) or self.get(name) or NOTHING)
-        if self.node.args.vararg is not None:
-            rest = scope.program.once((node, self, "*"), lambda: Thing(Role.COLLECTION))
-            scope.program.learn(rest, ITEM, join(*args[len(positional) :]))
-            scope.bind(self.node.args.vararg.arg, Value.of(rest))
+        It is read once for each combination of kinds that its arguments are of, so that a helper for names and for
+        operators does not mix them.
+        """
+        arguments, rest = self.node.args, args[len(self.positional) :]
+        given = dict.fromkeys(self.parameters, NOTHING)
+        given.update(self.defaults)
+        given.update(zip(self.positional, args, strict=False))
+        given.update((name, facts) for name, facts in keywords.items() if name in given)
+        if arguments.vararg:
+            given[arguments.vararg.arg] = fact.below(ITEM, fact.join(rest))
+        if arguments.kwarg:
+            given[arguments.kwarg.arg] = fact.join(fact.below(name, facts) for name, facts in keywords.items())
+        if self.bound:
+            given[(*arguments.posonlyargs, *arguments.args)[0].arg] = self.bound
+        kinds = tuple(
+            frozenset(atom for _, atom in facts if isinstance(atom, Kind) and atom in SURE) for facts in given.values()
+        )
+        scope = self.scope.source.once((self, kinds), self._opened)
+        for name, facts in given.items():
+            scope.learn(name, facts)
         return scope.get(RETURNED) or NOTHING
 
+    def _opened(self) -> Scope:
+        scope = Scope(self.scope.source, self.scope.path, self.scope, self)
+        self.scope.source.read_later(scope, self.body)
+        return scope
 
-class Program:
+
+class Source:
     """Everything that is known of the source so far."""
 
-    def __init__(self, files: Iterable[Path], operations: Mapping[str, Callable[[Any], Value]]) -> None:
-        """Parse the files; `operations` are those of operators and libraries, by name."""
-        self.operations = operations
+    def __init__(self, files: Iterable[Path], read: Reader, operations: Mapping[str, Callable[[Any], Facts]]) -> None:
+        """Parse the files; `read` returns what an expression may be, `operations` are by name what they give."""
+        self.read, self.operations = read, operations
         self._made: dict[Hashable, Any] = {}
-        self._readers: defaultdict[tuple[Thing, Hashable], set[Scope]] = defaultdict(set)
-        self._decisions: dict[Scope, dict[tuple[Path, ast.AST, Check, frozenset[Kind]], frozenset[str]]] = {}
+        self.readers: defaultdict[tuple[Scope, str], set[Scope]] = defaultdict(set)
         self.functions: list[Function] = []
-        self.methods: defaultdict[str, list[Function]] = defaultdict(list)
-        names = {path: module_name(path) for path in files}
-        self.modules = {
-            name: self.once(path, partial(Scope, name=name, program=self, path=path)) for path, name in names.items()
-        }
-        self.bodies = {module: parsed(module.path).body for module in self.modules.values()}
-        """The statements to be read in each scope."""
-        self.stale = set(self.bodies)
-        """The scopes to be read again, since something that was read there has grown."""
-        self._current = next(iter(self.bodies))
+        self.bodies: dict[Scope, list[ast.stmt]] = {}
+        """The statements of modules and functions."""
+        self.stale: dict[Scope, None] = {}
+        """Those that are to be read again, since something that was read there has grown."""
+        self.found: dict[Scope, defaultdict[tuple[Path, ast.AST, Check, frozenset[Kind]], set[str]]] = {}
+        self.modules = {module_name(path): Scope(self, path) for path in files}
+        for module in self.modules.values():
+            self.read_later(module, parsed(module.path).body)
+        self.reading = next(iter(self.bodies))
 
     def once(self, key: Hashable, make: Callable[[], _T]) -> _T:
-        """Return the thing that was made for a key; make it if there is none."""
+        """Return what was made for a key; make it if there is none."""
         if key not in self._made:
-            self._made[key] = made = make()
-            made.on_read = lambda thing, name: self._readers[thing, name].add(self._current)
-            if isinstance(made, Function):
-                self.functions.append(made)
-                self.methods[made.name if made.bound else ""].append(made)
-        found: _T = self._made[key]
-        return found
+            self._made[key] = make()
+        made: _T = self._made[key]
+        return made
 
-    def external(self, name: str) -> Value:
+    def defined(self, function: Function) -> Function:
+        """Return a function that is found."""
+        self.functions.append(function)
+        return function
+
+    def external(self, name: str) -> Facts:
         """Return what an import of a dotted name gives."""
-        return Value.of(self.modules.get(name) or self.once(name, lambda: Thing(Role.EXTERNAL, name)))
+        return fact.of(self.modules.get(name) or External(name))
 
-    def learn(self, thing: Thing, name: Hashable, value: Value) -> None:
-        """Add what a field may hold."""
-        known = thing.held.get(name)
-        if thing.on_read is not None and (known is None or value not in known):
-            thing.held[name] = join(known or NOTHING, value)
-            self.stale |= self._readers[thing, name] | self._readers[thing, None]
+    def read_later(self, scope: Scope, body: list[ast.stmt]) -> None:
+        """Have statements read in a scope."""
+        self.bodies[scope] = body
+        self.stale[scope] = None
 
-    def decide(self, scope: Scope, node: ast.AST, check: Check, kinds: Iterable[Kind], texts: Iterable[str]) -> None:
-        """Record that constants decide something about a name."""
-        spelled = frozenset(text.rstrip(COMPUTED) for text in texts if sum(map(str.isalpha, text)) > 1)
-        if kinds and spelled:
-            found, place = self._decisions[self._current], (scope.path, node, check, frozenset(kinds))
-            found[place] = found.get(place, frozenset()) | spelled
-
-    def passes(self) -> Iterator[tuple[Scope, Sequence[ast.stmt]]]:
+    def rounds(self) -> Iterator[tuple[Scope, list[ast.stmt]]]:
         """Yield the statements of each scope until nothing more is learned from them."""
         while self.stale:
-            batch = [(scope, body) for scope, body in self.bodies.items() if scope in self.stale]
-            self.stale.clear()
-            for scope, body in batch:
-                self._current, self._decisions[scope] = scope, {}
-                yield scope, body
+            for scope in [scope for scope in self.bodies if scope in self.stale]:
+                del self.stale[scope]
+                self.reading, self.found[scope] = scope, defaultdict(set)
+                yield scope, self.bodies[scope]
 
     @property
     def decisions(self) -> list[Decision]:
         """Every decision, in the order of the source."""
-        found = [
-            Decision(path, getattr(node, "lineno", 0), " ".join(ast.unparse(node).split()), check, kinds, texts)
-            for scope in self.bodies
-            for (path, node, check, kinds), texts in self._decisions[scope].items()
+        found: defaultdict[tuple[Path, ast.AST, Check, frozenset[Kind]], set[str]] = defaultdict(set)
+        for places in self.found.values():
+            for place, texts in places.items():
+                found[place] |= texts
+        decided = [
+            Decision(path, getattr(node, "lineno", 0), " ".join(ast.unparse(node).split()), check, about, frozenset(t))
+            for (path, node, check, about), t in found.items()
         ]
-        return sorted(found, key=lambda d: (str(d.path), d.line, d.code, d.check.name, sorted(k.name for k in d.kinds)))
+        return sorted(
+            decided, key=lambda d: (str(d.path), d.line, d.code, d.check.name, sorted(k.name for k in d.kinds))
+        )
 
 
-def identifier(node: ast.AST | None) -> str:
+def class_names(facts: Facts) -> list[str]:
+    """Return the dotted names of classes of the source, and of what is imported."""
+    named = (atom.name for atom in fact.atoms(facts) if isinstance(atom, (Class, External)))
+    return [name for name in named if not name.startswith("builtins.")]
+
+
+def last_name(node: ast.AST | None) -> str:
     """Return the last identifier of an expression: `c` of `a.b.c`, `a.c()` and `c[0]`."""
     while isinstance(node, (ast.Call, ast.Subscript)):
         node = node.func if isinstance(node, ast.Call) else node.value

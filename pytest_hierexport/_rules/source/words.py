@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pytest_hierexport._calls.names import is_torch_nn, qualified_class
 from pytest_hierexport._rules.source.evidence import tokens
+from pytest_hierexport._rules.source.fact import GAP, Kind
 from pytest_hierexport._rules.source.program import Check, Decision
-from pytest_hierexport._rules.source.values import GAP, Kind
 
 if TYPE_CHECKING:
     import onnx
@@ -130,6 +130,11 @@ class Words:
 
     def _in_template(self, text: str, *, only_paths: bool) -> _Found:
         """The constant parts of a text with gaps: paths, whole names, or a word before a gap."""
+        if only_paths and len(re.findall(r"[^\W\d]{3,}", text)) > 1:
+            shape = re.compile(".*".join(map(re.escape, text.replace("/", ".").strip(".").split(GAP))))
+            found = _first((path, "a path") for path in sorted(self.paths) if shape.fullmatch(path.casefold()))
+            if found is not None:
+                return found
         # What follows a gap at once is the end of some longer name.
         for part in re.split(f"(?<={GAP})", re.sub(rf"(?<={GAP})\w+", "", text)):
             bare = part.strip(f"{GAP}_")
@@ -193,7 +198,7 @@ class Words:
         given = [(name, kind) for name, kind in sorted(self._short.values()) if name not in self.of_torch]
         found = ((word, name, kind) for name, kind in given for word in tokens(name.rpartition(".")[2]))
         return {
-            word: (name, kind) for word, name, kind in reversed(list(found)) if len(word) > 2 and not is_torch_nn(name)
+            word: (name, kind) for word, name, kind in reversed(list(found)) if len(word) > 3 and not is_torch_nn(name)
         }
 
 
@@ -214,5 +219,6 @@ def words_of(model: torch.nn.Module, graph: onnx.GraphProto | None = None) -> Wo
         of_torch.update(named if is_torch_nn(qualified) and not module._modules else ())
         paths.update(f"{path}.{name}" for name in own if path)
     elements = () if graph is None else (*graph.node, *graph.initializer)
-    nodes = {element.name for element in elements if element.name} - attributes
+    # One word, `sqrt`, is an operator's, not the model's.
+    nodes = {element.name for element in elements if re.search(r"\W|\d", element.name)} - attributes
     return Words(*map(frozenset, (classes, attributes, paths, nodes, of_torch)))
