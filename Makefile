@@ -35,7 +35,7 @@ bench: $(INSTALLED)
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -c constraints.txt torch==2.13.0
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[zoo,test,dev]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[zoo,tools,test,dev]'
 	touch $@
 
 clean:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -74,8 +75,18 @@ def _runtime(level: str) -> Callable[[Job], None]:
     return run
 
 
+def _find_modules_of_transformers() -> None:
+    """Let the modules of `onnxruntime.transformers` find each other: its import puts its folder on `sys.path`, once."""
+    import onnxruntime.transformers
+
+    folder = str(Path(onnxruntime.transformers.__file__).parent)
+    if folder not in sys.path:
+        sys.path.append(folder)
+
+
 def _transformers_optimizer(level: int) -> Callable[[Job], None]:
     def run(job: Job) -> None:
+        _find_modules_of_transformers()
         from onnxruntime.transformers import optimizer
 
         optimizer.optimize_model(str(job.before), opt_level=level).save_model_to_file(str(job.after))

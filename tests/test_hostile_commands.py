@@ -112,6 +112,9 @@ def edited(edit: Callable[[onnx.ModelProto], None]) -> bytes:
     return bytes(proto.SerializeToString())
 
 
+TAGS_UNREAD = {("carry", 2)}
+"""The inputs that need no tags: those of the file that a tool wrote are replaced."""
+
 FILES: dict[str, Callable[[], bytes]] = {
     "damaged": lambda: model().SerializeToString().replace(b"traced", b"tracer"),
     "flipped": lambda: bytes(byte ^ 0x55 for byte in model().SerializeToString()),
@@ -173,7 +176,9 @@ def test_hostile_file_gives_a_short_error_or_an_answer(
         code = main(words)
     captured = capsys.readouterr()
     assert code in {0, 1, 2, 4}
-    if kind in {"damaged", "flipped", "foreign", "empty", "tagless", "outside data", "calls of no tree"}:
+    if kind in {"flipped", "foreign", "empty", "outside data"}:
+        assert code != 0
+    if kind in {"damaged", "tagless", "calls of no tree"} and (command, place) not in TAGS_UNREAD:
         assert code != 0
     errors = [line for line in captured.err.splitlines() if line.startswith(("hierexport: expected", "to do: "))]
     assert code == 0 or captured.out or len(errors) == 2

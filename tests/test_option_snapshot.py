@@ -17,6 +17,9 @@ import resource
 
 import pytest
 
+def pytest_collection_modifyitems(items):
+    items.reverse()  # another test exports, while there is room
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
