@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -97,6 +99,10 @@ def test_carry_names_what_is_wrong_with_a_file(
     assert not (tmp_path / "out.onnx").exists()
 
 
-def test_carry_refuses_standard_input_for_both_files(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["carry", "-", "-", "-o", "out.onnx"]) == 4
-    assert "standard input for one file" in capsys.readouterr().err
+@pytest.mark.parametrize("arguments", [["carry", "-", "-", "-o", "out.onnx"], ["diff", "-", "-"]])
+def test_standard_input_is_one_file(
+    arguments: list[str], tagged: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(tagged.read_bytes())))
+    assert main(arguments) == (2 if arguments[0] == "diff" else 4)
+    assert "one ONNX file on standard input" in capsys.readouterr().err

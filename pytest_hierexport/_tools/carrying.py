@@ -27,7 +27,7 @@ def carry_tags(tagged: TaggedFile, proto: onnx.ModelProto, path: Path | None) ->
     Raises:
         UsageError: A file with external data is missing, or no value of the one model is in the other.
     """
-    other = TaggedFile(proto, tagged.attribution, path, tagged.modules, tagged.exporter)
+    other = replace(tagged, proto=proto, path=path)
     try:
         attribution = carry(tagged.to_ir(), tagged.attribution, other.to_ir())
     except HierexportError:

@@ -10,20 +10,17 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from pytest_hierexport._calls.attribution import Attribution, Origins
 from pytest_hierexport._calls.names import encode_operator
 from pytest_hierexport._calls.patterns import calls_below, matching_calls
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._onnx import storage
 from pytest_hierexport._onnx.graph import subgraphs_proto, walk
-from pytest_hierexport._onnx.models import Model, as_proto
-from pytest_hierexport._onnx.proto_tags import TaggedProto
-from pytest_hierexport._tools.tagged_file import load_tagged
+from pytest_hierexport._onnx.models import Model
+from pytest_hierexport._tools.tagged_file import tagged
 
-__all__ = ["CONSUMERS", "ORIGINS", "Consumer", "OriginChoice", "Selection", "find_nodes", "select_nodes", "tagged"]
+__all__ = ["CONSUMERS", "ORIGINS", "Consumer", "OriginChoice", "Selection", "find_nodes", "select_nodes"]
 
 OriginChoice: TypeAlias = Literal["any", "primary"]
 ORIGINS = ("any", "primary")
@@ -104,24 +101,6 @@ def select_nodes(
     _check("consumer", consumer, tuple(CONSUMERS))
     selection = find_nodes(*tagged(model, attribution), patterns, origins)
     return CONSUMERS[consumer](selection)
-
-
-def tagged(model: Model, attribution: Attribution | None) -> tuple[Any, Attribution]:
-    """Return a model in memory, and its attribution.
-
-    Raises:
-        TagError: The model has no tags.
-        UsageError: There is no such file, or it is not ONNX.
-    """
-    if isinstance(model, str | Path):
-        if attribution is not None:
-            return storage.load_proto(model), attribution
-        loaded = load_tagged(Path(model))
-        return loaded.proto, loaded.attribution
-    if attribution is not None:
-        return model, attribution
-    with as_proto(model) as (proto, _):
-        return model, storage.read_tagged(TaggedProto(proto), Path("the model"))
 
 
 def find_nodes(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from pytest_hierexport._errors import UsageError
 from pytest_hierexport.cli.command import Command
 from pytest_hierexport.cli.files import (
     add_file,
@@ -27,8 +26,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    if options.file == options.other and is_standard(options.file):
-        raise UsageError("standard input for one file", found="- for both", do="give one of them as a file")
     check_output(options.output)
     tagged = load_file(options.file)
     proto, path = load_proto(options.other)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import ExportError, UsageError
 from pytest_hierexport.cli.command import Command
-from pytest_hierexport.cli.files import add_file, read_model
+from pytest_hierexport.cli.files import add_file, load_file, load_proto
 from pytest_hierexport.cli.output import print_line, progress
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ def _run(options: argparse.Namespace) -> int:
         from pytest_hierexport._tools.divergence.page import as_page
         from pytest_hierexport._tools.divergence.text import as_dict, as_lines
 
+        file = load_file(options.file)
+        graph = file.path or file.proto
         given: Any = None
         if options.inputs is not None:
             given = _arrays(options.inputs)
@@ -67,10 +69,12 @@ def _run(options: argparse.Namespace) -> int:
             given = _example(options.model)
         stage("compare")
         settings = {"tolerance": options.tolerance, "depth": options.depth, "added": not options.no_added}
+        settings["attribution"] = file.attribution
         if options.other is None:
-            found = diverge(given, read_model(options.file), **settings)
+            found = diverge(given, graph, **settings)
         else:
-            found = diverge(read_model(options.file), read_model(options.other), given, **settings)
+            other, path = load_proto(options.other)
+            found = diverge(graph, path or other, given, **settings)
     if options.html is not None:
         names = [path.name for path in (options.file, options.other) if path is not None]
         _write(options.html, as_page(found, " and ".join(names)))

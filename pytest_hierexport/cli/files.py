@@ -28,7 +28,6 @@ __all__ = [
     "is_standard",
     "load_file",
     "load_proto",
-    "read_model",
     "shown_name",
     "write_file",
 ]
@@ -72,7 +71,7 @@ def as_path(path: Path) -> Iterator[Path]:
 
     with temporary_folder() as folder:
         copied = Path(folder) / "model.onnx"
-        copied.write_bytes(sys.stdin.buffer.read())
+        copied.write_bytes(_standard_input())
         yield copied
 
 
@@ -85,22 +84,10 @@ def load_file(path: Path) -> TaggedFile:
     """
     from pytest_hierexport._tools.tagged_file import load_tagged, parse_tagged
 
-    standard = is_standard(path)
-    loaded = parse_tagged(sys.stdin.buffer.read(), "standard input") if standard else load_tagged(path)
+    loaded = parse_tagged(_standard_input(), "standard input") if is_standard(path) else load_tagged(path)
     if loaded.tags_from == "torch":
         print(f"hierexport: {one_line(shown_name(path))}: {_TORCH}", file=sys.stderr)  # noqa: T201
     return loaded
-
-
-def read_model(path: Path) -> Path | onnx.ModelProto:
-    """Return a path as it is, for what reads it by itself; for `-` the model from standard input.
-
-    Raises:
-        UsageError: Standard input gives no ONNX.
-    """
-    from pytest_hierexport._onnx.proto_tags import TaggedProto
-
-    return TaggedProto.parse(sys.stdin.buffer.read(), "standard input").proto if path == _STANDARD else path
 
 
 def load_proto(path: Path) -> tuple[onnx.ModelProto, Path | None]:
@@ -112,8 +99,15 @@ def load_proto(path: Path) -> tuple[onnx.ModelProto, Path | None]:
     from pytest_hierexport._onnx.proto_tags import TaggedProto
 
     if is_standard(path):
-        return TaggedProto.parse(sys.stdin.buffer.read(), "standard input").proto, None
+        return TaggedProto.parse(_standard_input(), "standard input").proto, None
     return TaggedProto.load(path).proto, path
+
+
+def _standard_input() -> bytes:
+    content = sys.stdin.buffer.read()
+    if not content:
+        raise UsageError("one ONNX file on standard input", found="nothing more", do="give - for one file alone")
+    return content
 
 
 def write_file(
