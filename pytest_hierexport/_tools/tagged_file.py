@@ -11,6 +11,7 @@ from pytest_hierexport._calls.hierarchy import Hierarchy, Module
 from pytest_hierexport._errors import TagError, UsageError
 from pytest_hierexport._files.paths import exists
 from pytest_hierexport._onnx import codec, storage
+from pytest_hierexport._onnx.external import check_data
 from pytest_hierexport._onnx.models import Model, as_proto
 from pytest_hierexport._onnx.proto_tags import TaggedProto
 from pytest_hierexport._onnx.saving import save_model, save_proto
@@ -130,6 +131,7 @@ def save_tagged(
 
     Raises:
         ExportError: A file cannot be written.
+        UsageError: A file with external data is missing.
     """
     _attach(proto, attribution, source, tags)
 
@@ -137,6 +139,7 @@ def save_tagged(
         return compose(written, sha256, attribution, source.modules, source.exporter)
 
     if _has_external_data(proto) and source.path is not None and source.path.parent.resolve() != path.parent.resolve():
+        check_data(proto, source.path.parent)
         save_model(_to_ir(proto, source.path), path, beside, external_data=True)
     else:
         save_proto(proto, path, beside)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._text import one_line
-from pytest_hierexport.cli.command import Command
+from pytest_hierexport.cli.command import Command, whole_number
 from pytest_hierexport.cli.files import add_file, load_file, shown_name
 from pytest_hierexport.cli.output import print_line, progress
 
@@ -32,7 +32,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     formats = ("table", "tree", "json", "csv")
     add("--format", choices=formats, default="table", help="how to print (default: %(default)s)")
     add("--json", action="store_const", const="json", dest="format", help="the same as --format json")
-    add("--depth", type=_levels, metavar="N", help="show N levels of modules below the root")
+    add("--depth", type=whole_number, metavar="N", help="show N levels of modules below the root")
     add("--tag", metavar="GLOB", help="only modules with this tag, or last segment of it, and those below")
     add("--class", metavar="GLOB", dest="cls", help="only modules of this class, and those below")
     add("--origins", action="store_true", help="list nodes and initializers with their calls and the evidence for each")
@@ -43,13 +43,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="run the model of this selector, and list nodes tagged with another call than the one whose value they "
         "compute",
     )
-
-
-def _levels(text: str) -> int:
-    levels = int(text)
-    if levels < 0:
-        raise argparse.ArgumentTypeError(f"no number of levels: {text}")
-    return levels
 
 
 def _run(options: argparse.Namespace) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import ExportError, UsageError
-from pytest_hierexport.cli.command import Command
+from pytest_hierexport.cli.command import Command, whole_number
 from pytest_hierexport.cli.files import add_file, load_file, load_proto
 from pytest_hierexport.cli.output import print_line, progress
 
@@ -28,8 +28,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--model", metavar="SELECTOR", help="the PyTorch model with its inputs: a zoo name, file.py::factory, …")
     add("--inputs", metavar="FILE.npz", type=Path, help="the inputs of both files by name, in place of the model's")
     add("--tolerance", type=_positive, metavar="T", help="the relative distance that counts (default: by dtype)")
-    add("--depth", type=_whole, metavar="N", help="count nodes for the calls N levels below the root at most")
-    add("--top", type=_whole, default=3, metavar="N", help="show and exclude N calls (default: %(default)s)")
+    add("--depth", type=whole_number, metavar="N", help="count nodes for the calls N levels below the root at most")
+    add("--top", type=whole_number, default=3, metavar="N", help="show and exclude N calls (default: %(default)s)")
     add("--exclude", choices=("nodes", "modules"), help="print only the JSON list of what to leave out of quantization")
     add("--no-added", action="store_true", help="leave out the errors that each call adds")
     add("--json", action="store_true", help="print JSON")
@@ -41,13 +41,6 @@ def _positive(text: str) -> float:
     number = float(text)
     if not number >= 0 or math.isinf(number):
         raise argparse.ArgumentTypeError(f"no tolerance: {text}")
-    return number
-
-
-def _whole(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"no whole number: {text}")
     return number
 
 

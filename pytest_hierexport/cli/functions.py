@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from pytest_hierexport.cli.command import Command
+from pytest_hierexport.cli.command import Command, whole_number
 from pytest_hierexport.cli.files import add_file, add_output, check_output, is_standard, load_file, write_file
 from pytest_hierexport.cli.output import print_line
 
@@ -15,7 +15,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file(parser)
     add_output(parser)
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--depth", type=int, metavar="N", help="only modules with N segments below the root's")
+    which.add_argument("--depth", type=whole_number, metavar="N", help="only modules with N segments below the root's")
     which.add_argument("--module", metavar="PATTERN", help="only modules of this class, path or tag; * is any text")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
