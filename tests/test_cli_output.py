@@ -8,10 +8,14 @@ from pytest_hierexport.cli.output import progress
 
 
 def test_stage_that_fails_leaves_no_line(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(ZeroDivisionError), progress() as stage:
-        stage("load")
-        stage("compare")
-        raise ZeroDivisionError
+    def fail() -> None:
+        with progress() as stage:
+            stage("load")
+            stage("compare")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
     printed = capsys.readouterr().err
     assert "load" in printed
     assert "compare" not in printed

@@ -134,7 +134,7 @@ def test_carry_says_what_speaks_against_the_second_file(
 
 
 def test_carry_gives_a_call_of_a_function_its_own_tag(tagged: Path) -> None:
-    made = modules_as_functions(tagged, read(tagged), module="*")
+    made = modules_as_functions(tagged, read(tagged), module="**")
     carried = carry(tagged, read(tagged), made.model)
     assert {key: carried.tag(key) for key in carried.nodes} == {key: made.attribution.tag(key) for key in carried.nodes}
     assert carried.coverage()["derived"] == 0

@@ -70,7 +70,7 @@ def zoo(name: str) -> tuple[Any, Any, Attribution]:
 
 class TestValues:
     @pytest.mark.parametrize("kind", ["stack", "chooser", "twice"])
-    @pytest.mark.parametrize("module", [None, "*"])
+    @pytest.mark.parametrize("module", [None, "**"])
     def test_outputs_are_those_of_the_flat_model(self, kind: str, module: str | None) -> None:
         flat, made = exported(kind), functions_of(kind, module=module)
         proto = ir.to_proto(made.model)
@@ -124,7 +124,7 @@ class TestSharing:
         assert len({name for name in weights if "weight" in str(name)}) < len([*made.model.graph])
 
     def test_functions_call_functions(self) -> None:
-        made = functions_of("twice", module="*")
+        made = functions_of("twice", module="**")
         assert calls_of(made)["Linear"] == ["block.0", "block.0@1"]
         sequential = made.model.functions["hierexport", "Sequential", ""]
         assert "Linear" in {node.op_type for node in sequential}
@@ -162,7 +162,7 @@ class TestChoice:
             functions_of("stack", **choice)
 
     def test_pattern_takes_whole_names(self) -> None:
-        with pytest.raises(UsageError, match="try Layer"):
+        with pytest.raises(UsageError, match="perhaps Layer"):
             functions_of("stack", module="Laye")
 
 

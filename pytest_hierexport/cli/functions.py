@@ -16,7 +16,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser)
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--depth", type=whole_number, metavar="N", help="only modules with N segments below the root's")
-    which.add_argument("--module", metavar="PATTERN", help="only modules of this class, path or tag; * is any text")
+    which.add_argument(
+        "--module", metavar="PATTERN", help="only modules of this class, path or tag; * ** ? are wildcards"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

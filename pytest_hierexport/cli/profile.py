@@ -37,7 +37,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         type=whole_number,
         default=0,
         metavar="N",
-        help="threads in a kernel (default: ONNX Runtime's choice)",
+        help="threads in a kernel (default: ONNX Runtime's)",
     )
     add(
         "--provider",

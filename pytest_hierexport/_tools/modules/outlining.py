@@ -85,8 +85,8 @@ def modules_as_functions(
         model: A path, a protobuf message or an onnx_ir model.
         attribution: The origins of its nodes.
         depth: Only the modules whose tags have that many segments below the root's.
-        module: Only the modules of this class, path or tag, with `*` for any text. Without either, all modules that
-            have a segment in tags, the root left out: functions call functions.
+        module: Only the modules that this pattern names, as :func:`select_nodes` takes it. Without either, all modules
+            that have a segment in tags, the root left out: functions call functions.
 
     Raises:
         UsageError: No module fits, or the file is not ONNX.
