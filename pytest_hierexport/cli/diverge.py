@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import ExportError, UsageError
 from pytest_hierexport.cli.command import Command, whole_number
-from pytest_hierexport.cli.files import add_file, load_file, load_proto
+from pytest_hierexport.cli.files import add_file, load_arrays, load_file, load_proto
 from pytest_hierexport.cli.output import print_line, progress
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _run(options: argparse.Namespace) -> int:
         graph = file.path or file.proto
         given: Any = None
         if options.inputs is not None:
-            given = _arrays(options.inputs)
+            given = load_arrays(options.inputs)
         elif options.model is not None:
             stage(f"build {options.model}")
             given = _example(options.model)
@@ -116,27 +116,9 @@ def _example(selector: str) -> Example:
     """Build the one model of a selector, its weights as its factory makes them."""
     import dataclasses
 
-    from pytest_hierexport._cases import select
+    from pytest_hierexport._cases import select_one
 
-    cases = select([selector], Path.cwd())
-    if len(cases) != 1:
-        raise UsageError("a selector of one model", found=", ".join(case.name for case in cases), do="name one of them")
-    return dataclasses.replace(cases[0], randomise=False).load()
-
-
-def _arrays(path: Path) -> dict[str, Any]:
-    """Load tensors from a file of numpy's; pickled objects are refused."""
-    import zipfile
-
-    import numpy as np
-
-    try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (OSError, ValueError, AttributeError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        raise UsageError(
-            f"a file of numpy.savez at {path}", found=str(error) or type(error).__name__, do="write it with numpy.savez"
-        ) from error
+    return dataclasses.replace(select_one(selector), randomise=False).load()
 
 
 COMMAND = Command(

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_hierexport._errors import UsageError
 from pytest_hierexport.cli.command import Command
 from pytest_hierexport.cli.files import add_file, add_output, check_output, is_standard, load_file, write_file
 from pytest_hierexport.cli.output import print_line
@@ -61,14 +59,11 @@ def _examples(selector: str) -> Iterator[Example]:
     """Yield the model with its own weights, which `hierexport export` keeps, then with the weights that tests get."""
     from dataclasses import replace
 
-    from pytest_hierexport._cases import select
+    from pytest_hierexport._cases import select_one
 
-    cases = select([selector], Path.cwd())
-    if len(cases) != 1:
-        names = ", ".join(case.name for case in cases)
-        raise UsageError("a selector of one model", found=names, do="name the model that the file was exported from")
+    case = select_one(selector)
     for randomise in (False, True):
-        yield replace(cases[0], randomise=randomise).load()
+        yield replace(case, randomise=randomise).load()
 
 
 COMMAND = Command(

@@ -12,8 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport.cli.command import Command, whole_number
-from pytest_hierexport.cli.files import add_file, check_output, load_file
-from pytest_hierexport.cli.json_files import check_json_output, write_json
+from pytest_hierexport.cli.files import (
+    add_file,
+    check_json_output,
+    check_output,
+    load_arrays,
+    load_file,
+    write_json,
+)
 from pytest_hierexport.cli.output import print_line, progress
 
 if TYPE_CHECKING:
@@ -95,8 +101,12 @@ def _feeds(options: argparse.Namespace, source: TaggedFile, sizes: dict[str, int
     if sizes:
         raise UsageError("--dim with random inputs only", found="--inputs too", do="leave out one of them")
     if options.inputs.endswith(".npz"):
-        return feeds.load_feeds(Path(options.inputs))
-    return feeds.feeds_of_selector(options.inputs, source.proto)
+        return load_arrays(Path(options.inputs))
+
+    from pytest_hierexport._cases import select_one
+    from pytest_hierexport._proof.feeds import feeds_of
+
+    return feeds_of(select_one(options.inputs).load(), source.proto)
 
 
 def _write(options: argparse.Namespace, profile: Profile) -> None:

@@ -23,6 +23,7 @@ from pytest_hierexport._tools.divergence.impact import impacts
 from pytest_hierexport._tools.divergence.pairs import Measure
 from pytest_hierexport._tools.divergence.results import CallGap, Divergence, Gap, ValueGap
 from pytest_hierexport._tools.divergence.sides import Inputs, Side, open_side
+from pytest_hierexport._tools.selection import quantized_names
 from pytest_hierexport._tools.tagged_file import tagged
 
 if TYPE_CHECKING:
@@ -138,6 +139,8 @@ def _result(compared: Compared[KeyT], errors: Mapping[str, Gap], found: Mapping[
     for row in compared.rows:
         for call in row.calls:
             own.setdefault(call, []).append(_value(row, errors))
+    sources = {node.name: node for node in compared.graph.model.graph}
+    ranked = {call for call, values in own.items() if any(value.added for value in values)}
     calls = (
         CallGap(
             call,
@@ -147,6 +150,7 @@ def _result(compared: Compared[KeyT], errors: Mapping[str, Gap], found: Mapping[
             nodes,
             tuple(own.get(call, ())),
             (found or {}).get(call),
+            tuple(quantized_names(sources[name] for name in nodes)) if call in ranked else (),
         )
         for call, nodes in Boundaries(compared.graph, compared.depth).names.items()
     )
