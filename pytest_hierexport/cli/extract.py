@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_hierexport.cli.command import Command
 from pytest_hierexport.cli.files import add_file, add_output, check_output, is_standard, load_file, write_file
-from pytest_hierexport.cli.output import print_line
+from pytest_hierexport.cli.output import print_line, progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,12 +35,18 @@ def _run(options: argparse.Namespace) -> None:
     from pytest_hierexport._tools.modules.extraction import as_dict, extract, modules_below
 
     check_output(options.output)
-    source = load_file(options.file)
-    examples = [None] if options.model is None else _examples(options.model)
-    tries = (extract(source.path or source.proto, source.attribution, options.module, example) for example in examples)
-    made = max(tries, key=lambda each: each.renamed)
-    modules = modules_below(source.modules, source.attribution.hierarchy, made.call)
-    write_file(to_proto(made.model), made.attribution, replace(source, modules=modules), options.output)
+    with progress() as stage:
+        stage("load the file")
+        source = load_file(options.file)
+        stage(f"extract {options.module}")
+        tries = (
+            extract(source.path or source.proto, source.attribution, options.module, example)
+            for example in ([None] if options.model is None else _examples(options.model))
+        )
+        made = max(tries, key=lambda each: each.renamed)
+        modules = modules_below(source.modules, source.attribution.hierarchy, made.call)
+        stage(f"write {options.output}")
+        write_file(to_proto(made.model), made.attribution, replace(source, modules=modules), options.output)
     if is_standard(options.output):
         return
     shown = as_dict(made)

@@ -6,7 +6,7 @@ import argparse
 
 from pytest_hierexport.cli.command import Command, whole_number
 from pytest_hierexport.cli.files import add_file, add_output, check_output, is_standard, load_file, write_file
-from pytest_hierexport.cli.output import print_line
+from pytest_hierexport.cli.output import print_line, progress
 
 __all__ = ["COMMAND"]
 
@@ -30,10 +30,14 @@ def _run(options: argparse.Namespace) -> None:
     from pytest_hierexport._tools.modules.outlining import as_dict, modules_as_functions
 
     check_output(options.output)
-    source = load_file(options.file)
-    model = source.path or source.proto
-    made = modules_as_functions(model, source.attribution, depth=options.depth, module=options.module)
-    write_file(to_proto(made.model), made.attribution, source, options.output)
+    with progress() as stage:
+        stage("load the file")
+        source = load_file(options.file)
+        stage("make functions")
+        model = source.path or source.proto
+        made = modules_as_functions(model, source.attribution, depth=options.depth, module=options.module)
+        stage(f"write {options.output}")
+        write_file(to_proto(made.model), made.attribution, source, options.output)
     if is_standard(options.output):
         return
     if options.json:
