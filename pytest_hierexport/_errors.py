@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import difflib
 import errno
+import heapq
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 
 from pytest_hierexport._text import one_line
@@ -32,6 +34,8 @@ __all__ = [
 ]
 
 _LONGEST = 300
+_MOST_COMPARED = 500
+"""Names whose similarity is computed, which takes up to a millisecond each; of more, those that begin or end alike."""
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
 _MACHINERY = ("torch", "onnxscript", "onnx_ir", "onnx", "onnxruntime")
 """The packages that an export runs in: an error of the model is raised by a frame outside them."""
@@ -111,6 +115,15 @@ def not_installed(package: str | None, what: str) -> CollectError:
 def nearest(wanted: str, known: Iterable[str]) -> str:
     """Return the known names that are most similar to the wanted one, for a message; the first twelve if none is."""
     names = sorted(known)
+    if len(names) > _MOST_COMPARED:
+
+        def alike(name: str) -> int:
+            pairs = (wanted, name), (wanted[::-1], name[::-1])
+            return sum(
+                1 for pair in pairs for _ in takewhile(lambda both: both[0] == both[1], zip(*pair, strict=False))
+            )
+
+        names = sorted(heapq.nlargest(_MOST_COMPARED, names, alike))
     close = difflib.get_close_matches(wanted, names, n=3, cutoff=0.5)
     shown = close or names[:12]
     return ", ".join(shown) + (", …" if not close and len(names) > len(shown) else "")

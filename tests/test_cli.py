@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -169,10 +170,13 @@ class TestAnalyze:
         )
         assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode == 0
 
-    def test_a_reader_who_leaves_early_gets_no_traceback(self, tagged: Path) -> None:
+    @pytest.mark.parametrize("unbuffered", ["", "1"])
+    def test_a_reader_who_leaves_early_gets_no_traceback(self, unbuffered: str, tagged: Path) -> None:
         command = f"from pytest_hierexport.cli import main; main(['analyze', '--json', {str(tagged)!r}])"
+        # Unbuffered, print() itself fails; else what is left in the buffer does, at the end.
+        environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
         with subprocess.Popen(
-            [sys.executable, "-c", command], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [sys.executable, "-c", command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
         ) as process:
             assert process.stdout is not None
             assert process.stderr is not None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
+
 import pytest
 
 from named_models import CALLS
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._calls.patterns import calls_below, matching_calls
-from pytest_hierexport._errors import UsageError
+from pytest_hierexport._errors import UsageError, nearest
 
 HIERARCHY = Hierarchy(CALLS)
 
@@ -84,3 +86,17 @@ def test_many_any_depths_take_linear_time() -> None:
     deep = Hierarchy([Call("", 0, "m.A", None), Call(".".join("a" * 400), 0, "m.A", "")])
     with pytest.raises(UsageError):
         matching_calls(deep, ".".join(["**", "a"] * 30 + ["b"]))
+
+
+def test_similar_names_of_a_large_model_take_few_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[int] = []
+    original = difflib.get_close_matches
+
+    def counting(wanted: str, names: list[str], **options: float) -> list[str]:
+        compared.append(len(names))
+        return original(wanted, names, n=3, cutoff=options["cutoff"])
+
+    monkeypatch.setattr(difflib, "get_close_matches", counting)
+    names = {f"/Net/Encoder/Layer.{i}/Attention.{j}/Query" for i in range(100) for j in range(100)}
+    assert "/Net/Encoder/Layer.77/Attention.3/Query" in nearest("/Net/Encoder/Layer.77/Attention.3/Qery", names)
+    assert compared[0] < 1_000

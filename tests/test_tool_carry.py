@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 import torch
 
 from pytest_hierexport import attach, carry, export, read, save
+from pytest_hierexport._tools.modules.outlining import modules_as_functions
 from pytest_hierexport.cli import main
 
 
@@ -97,6 +100,41 @@ def test_carry_names_what_is_wrong_with_a_file(
     assert not (tmp_path / "out.onnx").exists()
 
 
-def test_carry_refuses_standard_input_for_both_files(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["carry", "-", "-", "-o", "out.onnx"]) == 4
-    assert "standard input for one file" in capsys.readouterr().err
+@pytest.mark.parametrize("arguments", [["carry", "-", "-", "-o", "out.onnx"], ["diff", "-", "-"]])
+def test_standard_input_is_one_file(
+    arguments: list[str], tagged: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(tagged.read_bytes())))
+    assert main(arguments) == (2 if arguments[0] == "diff" else 4)
+    assert "one ONNX file on standard input" in capsys.readouterr().err
+
+
+def test_carry_says_what_speaks_against_the_second_file(
+    tagged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = onnx.load(tagged)
+    for tensor in model.graph.initializer:
+        tensor.name = f"other {tensor.name}"
+    for node in model.graph.node:
+        node.input[:] = [f"other {name}" if name.startswith("blocks") else name for name in node.input]
+    text = '<ir_version: 10, opset_import: ["": 20]> g (float[3] x) => () { lost = Exp(x) }'
+    model.graph.node.append(onnx.parser.parse_model(text).graph.node[0])
+    onnx.save(model, tmp_path / "other.onnx")
+    assert main(["carry", str(tagged), str(tmp_path / "other.onnx"), "-o", str(tmp_path / "out.onnx")]) == 0
+    assert "of its weights" not in capsys.readouterr().err
+    for i, tensor in enumerate(model.graph.initializer):
+        for node in model.graph.node:
+            node.input[:] = [f"c{i}" if name == tensor.name else name for name in node.input]
+        tensor.name = f"c{i}"
+    onnx.save(model, tmp_path / "other.onnx")
+    assert main(["carry", str(tagged), str(tmp_path / "other.onnx"), "-o", str(tmp_path / "out.onnx")]) == 0
+    printed = capsys.readouterr().err
+    assert "few of its weights are those of the tagged file" in " ".join(printed.split())
+    assert "of 5 nodes are derived" in " ".join(printed.split())
+
+
+def test_carry_gives_a_call_of_a_function_its_own_tag(tagged: Path) -> None:
+    made = modules_as_functions(tagged, read(tagged), module="**")
+    carried = carry(tagged, read(tagged), made.model)
+    assert {key: carried.tag(key) for key in carried.nodes} == {key: made.attribution.tag(key) for key in carried.nodes}
+    assert carried.coverage()["derived"] == 0

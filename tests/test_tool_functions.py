@@ -32,10 +32,12 @@ from pytest_hierexport import (
     prove,
     read,
 )
+from pytest_hierexport._calls.attribution import Origins
 from pytest_hierexport._cases import select
 from pytest_hierexport._onnx.graph import operators
 from pytest_hierexport._rules.registry import built_in
 from pytest_hierexport._snapshot import text
+from pytest_hierexport._tools.modules import outlining, region
 from pytest_hierexport._tools.modules.flattening import flatten
 from pytest_hierexport.cli import main
 from test_tool_extract import Exported, exported
@@ -70,7 +72,7 @@ def zoo(name: str) -> tuple[Any, Any, Attribution]:
 
 class TestValues:
     @pytest.mark.parametrize("kind", ["stack", "chooser", "twice"])
-    @pytest.mark.parametrize("module", [None, "*"])
+    @pytest.mark.parametrize("module", [None, "**"])
     def test_outputs_are_those_of_the_flat_model(self, kind: str, module: str | None) -> None:
         flat, made = exported(kind), functions_of(kind, module=module)
         proto = ir.to_proto(made.model)
@@ -124,7 +126,7 @@ class TestSharing:
         assert len({name for name in weights if "weight" in str(name)}) < len([*made.model.graph])
 
     def test_functions_call_functions(self) -> None:
-        made = functions_of("twice", module="*")
+        made = functions_of("twice", module="**")
         assert calls_of(made)["Linear"] == ["block.0", "block.0@1"]
         sequential = made.model.functions["hierexport", "Sequential", ""]
         assert "Linear" in {node.op_type for node in sequential}
@@ -162,7 +164,7 @@ class TestChoice:
             functions_of("stack", **choice)
 
     def test_pattern_takes_whole_names(self) -> None:
-        with pytest.raises(UsageError, match="try Layer"):
+        with pytest.raises(UsageError, match="perhaps Layer"):
             functions_of("stack", module="Laye")
 
 
@@ -295,3 +297,23 @@ def test_documented_commands_print_what_is_shown(
     for command, shown in blocks:
         assert main(shlex.split(command)) == 0
         assert capsys.readouterr().out == shown
+
+
+def test_origins_of_a_shared_body_are_united_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+
+    def counting(attribution: Attribution, *several: Origins) -> Origins:
+        made.append(sum(map(len, several)))
+        return region.united(attribution, *several)
+
+    monkeypatch.setattr(outlining, "united", counting)
+    names = ["x", *(f"v{i}" for i in range(8))]
+    nodes = [helper.make_node("Neg", [names[i]], [names[i + 1]]) for i in range(8)]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in (names[0], names[-1])]
+    graph = helper.make_graph(nodes, "g", values[:1], values[1:])
+    calls = [Call("", 0, "m.Net", None), *(Call(f"layer.{i}", 0, "m.Layer", "") for i in range(8))]
+    origins = {f"v{i}": (Origin(f"layer.{i}", Evidence.TRACED),) for i in range(8)}
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+    found = modules_as_functions(proto, Attribution(Hierarchy(calls), origins))
+    assert [len(each.calls) for each in found.functions] == [8]
+    assert made == [8]

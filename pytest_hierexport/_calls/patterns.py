@@ -8,6 +8,7 @@ A pattern is compared segment by segment, so `layer.1` never names `layer.10`.
     **.dense                   modules of such a path; `**` stands for any number of segments
     /Net/Layer.0               the module of that tag; wildcards as in paths
     class:Layer                modules of that class, by its own name or with its module (`class:m.Layer`)
+    Layer                      the same, where no path is so
     layers.0@1                 the same, but only its second call; `@0` is the first
 """
 
@@ -21,12 +22,12 @@ from itertools import islice
 from pytest_hierexport._calls.hierarchy import Hierarchy
 from pytest_hierexport._errors import UsageError, nearest
 
-__all__ = ["calls_below", "matching_calls"]
+__all__ = ["calls_below", "matching_calls", "similar_names"]
 
 _CLASS = "class:"
 _ANY_DEPTH = "**"
-_MOST_COMPARED = 5_000
-"""Names that are compared with a pattern that matches none: finding similar ones takes 20 microseconds each."""
+_MOST_NAMED = 20_000
+"""Calls whose names may be offered in place of a wrong one: the tags of a deep file take quadratic memory."""
 
 _State = frozenset[int]
 """The positions in a pattern up to which it may have matched."""
@@ -43,24 +44,28 @@ def matching_calls(hierarchy: Hierarchy, pattern: str) -> list[str]:
     elif pattern.startswith(_CLASS):
         found = _by_class(hierarchy, pattern.removeprefix(_CLASS))
     else:
-        found = _by_path(hierarchy, pattern)
+        found = _by_path(hierarchy, pattern) or _by_class(hierarchy, pattern)
     if not found:
         raise UsageError(
-            "a path, a tag or class:NAME of a module that runs",
+            "a path, a tag or a class of a module that runs",
             found=f"{pattern!r}, which matches none",
-            do=f"perhaps {nearest(pattern, _names(hierarchy, pattern))}",
+            do=f"perhaps {similar_names(hierarchy, pattern)}; hierexport analyze lists the modules",
         )
     return found
 
 
+def similar_names(hierarchy: Hierarchy, pattern: str) -> str:
+    """Return the names of calls, in the form of a pattern, that are most similar to it, for a message."""
+    return nearest(pattern, _names(hierarchy, pattern))
+
+
 def _names(hierarchy: Hierarchy, pattern: str) -> set[str]:
-    """Return the names of calls in the form of a pattern."""
-    names = islice(hierarchy, _MOST_COMPARED)
+    names = [*islice(hierarchy, _MOST_NAMED)]
     if pattern.startswith("/"):
         return {hierarchy.tag(name) for name in names}
     if pattern.startswith(_CLASS):
         return {_CLASS + hierarchy[name].class_name for name in names}
-    return {name for name in names if name}
+    return {name for name in names if name} | {hierarchy[name].class_name for name in names}
 
 
 def calls_below(hierarchy: Hierarchy, calls: Iterable[str]) -> set[str]:

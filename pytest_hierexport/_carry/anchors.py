@@ -18,11 +18,14 @@ import heapq
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import TypeVar
 
 from pytest_hierexport._carry.flat import Node, Value, same_operator
 from pytest_hierexport._carry.match import Match
 
-__all__ = ["Anchors", "find_anchors"]
+__all__ = ["Anchors", "find_anchors", "original"]
+
+T = TypeVar("T")
 
 _REACH = 64
 """How many nodes before are searched for the one in which the operands of a new node come together."""
@@ -53,7 +56,7 @@ def find_anchors(match: Match) -> Anchors:
     anchors = Anchors(match)
     constants = {value.name: value for value in match.before.initializers.values()}
     for value in match.after.initializers.values():
-        found = None if match.is_known(value) else _original(value.name, constants)
+        found = None if match.is_known(value) else original(value.name, constants)
         if found is not None:
             anchors.anchored[value] = found
     for node in match.after.nodes:
@@ -62,8 +65,8 @@ def find_anchors(match: Match) -> Anchors:
     return anchors
 
 
-def _original(name: str, originals: Mapping[str, Value]) -> Value | None:
-    """Return the value with the longest name to which something was added for a name."""
+def original(name: str, originals: Mapping[str, T]) -> T | None:
+    """Return the entry with the longest name to which something was added for a name."""
     cuts = [i for i in range(len(name) - 1, 0, -1) if not (_kind(name[i - 1]) == _kind(name[i]) != "")]
     starts = (originals[name[:i]] for i in cuts if name[:i] in originals)
     return next(starts, None) or next((originals[name[i:]] for i in reversed(cuts) if name[i:] in originals), None)
@@ -97,8 +100,8 @@ def _anchor(anchors: Anchors, node: Node) -> None:
 
 def _named(anchors: Anchors, node: Node, taken: list[Value]) -> Node | None:
     """Return the removed node before that takes all that a node takes, and to whose output's name a tool added."""
-    original = _original(node.first_name, anchors.match.before.named)
-    found = None if original is None else anchors.match.before.producer.get(original)
+    value = original(node.first_name, anchors.match.before.named)
+    found = None if value is None else anchors.match.before.producer.get(value)
     if found is None or not _is_removed(anchors, found) or not {*found.operands} <= {*taken}:
         return None
     return found if {value for value in taken if value.varying} <= {*found.operands} else None

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from pytest_hierexport._calls.attribution import Evidence, Origin
 from pytest_hierexport._calls.hierarchy import ROOT
-from pytest_hierexport._carry.flat import Value
+from pytest_hierexport._carry.flat import Node, Value
 from pytest_hierexport._carry.match import Match, OriginsOf, weakened
 from pytest_hierexport._carry.slices import backward_slice
 
@@ -20,6 +20,7 @@ def attribute_leftover(match: Match, origins: OriginsOf) -> None:
         if not origins[node] and not any(output.varying for output in node.outputs):
             of_consumers = (origin for consumer in after.consumers_of(node) for origin in origins[consumer])
             origins[node] += weakened(Evidence.FOLDED, of_consumers)
+    _attribute_callers(match, origins)
     _attribute_added(match, origins)
     for node in after.nodes:
         if not origins[node]:
@@ -27,6 +28,17 @@ def attribute_leftover(match: Match, origins: OriginsOf) -> None:
             near = (*producers, *after.consumers_of(node))
             found = next((origins[other] for other in near if origins[other]), [Origin(ROOT, Evidence.DERIVED)])
             origins[node] += weakened(Evidence.DERIVED, found[:1])
+
+
+def _attribute_callers(match: Match, origins: OriginsOf) -> None:
+    """Give a node that calls a function the call that all origins of the function's body have in common."""
+    bodies: dict[Node, list[str]] = {}
+    # The nodes of a body follow the one that calls it.
+    for node in reversed(match.after.nodes):
+        if node in bodies and not (origins[node] or node.outputs):
+            origins[node].append(Origin(match.known.hierarchy.common(bodies[node]), Evidence.FUSED))
+        if node.parent is not None and origins[node]:
+            bodies.setdefault(node.parent, []).extend(origin.call for origin in origins[node])
 
 
 def _attribute_added(match: Match, origins: OriginsOf) -> None:

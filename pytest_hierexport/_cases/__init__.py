@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from pytest_hierexport._cases.case import Case, Example, KnownFailure
-from pytest_hierexport._cases.selectors import select
+from pytest_hierexport._cases.selectors import select, select_one
 
-__all__ = ["Case", "Example", "KnownFailure", "select"]
+__all__ = ["Case", "Example", "KnownFailure", "select", "select_one"]

@@ -16,7 +16,7 @@ from pytest_hierexport._files.paths import absolute, exists, is_folder
 if TYPE_CHECKING:
     from pytest_hierexport._cases.zoo import Entry
 
-__all__ = ["EVERYTHING", "select", "split"]
+__all__ = ["EVERYTHING", "select", "select_one", "split"]
 
 _GLOB = frozenset("*?[")
 EVERYTHING = "all"
@@ -56,6 +56,19 @@ def select(selectors: Sequence[str], root: Path) -> list[Case]:
                 do="rename one factory, or name the models in a manifest (models.toml)",
             )
     return list(cases.values())
+
+
+def select_one(selector: str, root: Path | None = None) -> Case:
+    """Return the one case that a selector names; see :func:`select`.
+
+    Raises:
+        UsageError: It matches nothing, or several models.
+        CollectError: A manifest cannot be read.
+    """
+    cases = select([selector], Path.cwd() if root is None else root)
+    if len(cases) != 1:
+        raise UsageError("a selector of one model", found=", ".join(case.name for case in cases), do="name one of them")
+    return cases[0]
 
 
 def _cases(selector: str, root: Path) -> list[Case]:

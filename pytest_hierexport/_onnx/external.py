@@ -1,17 +1,18 @@
-"""Checks where a model's external data is: in the folder of its file, or below it."""
+"""Checks where a model's external data is: in the folder of its file, or below it, and that it is there."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import PurePosixPath, PureWindowsPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import UsageError
+from pytest_hierexport._files.paths import exists
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["check_locations", "locations"]
+__all__ = ["check_data", "check_locations", "locations"]
 
 _KEY = "location"
 
@@ -43,6 +44,19 @@ def check_locations(proto: onnx.ModelProto, content: bytes) -> None:
                 found=f"{name!r} at {location!r}",
                 do="put the file with the data beside the model, and state its name without a folder",
             )
+
+
+def check_data(proto: onnx.ModelProto, folder: Path) -> None:
+    """Check that the files with a model's external data exist.
+
+    Raises:
+        UsageError: One is missing.
+    """
+    missing = next((location for _, location in locations(proto) if not exists(folder / location)), None)
+    if missing is not None:
+        raise UsageError(
+            "the external data of the model beside it", found=f"no {folder / missing}", do="put the file back"
+        )
 
 
 def _leads_out(location: str) -> bool:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._carry import carry
+from pytest_hierexport._carry.anchors import original
 from pytest_hierexport._errors import HierexportError, UsageError, gist
+from pytest_hierexport._onnx.graph import inventory_proto
 from pytest_hierexport._tools.tagged_file import TaggedFile
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["carry_tags"]
+__all__ = ["carry_tags", "doubts"]
+
+_FEW = 0.2
+"""The part of its weights that a file shares with one of which it is made: tools renamed three quarters at most."""
 
 
 def carry_tags(tagged: TaggedFile, proto: onnx.ModelProto, path: Path | None) -> TaggedFile:
@@ -27,7 +34,7 @@ def carry_tags(tagged: TaggedFile, proto: onnx.ModelProto, path: Path | None) ->
     Raises:
         UsageError: A file with external data is missing, or no value of the one model is in the other.
     """
-    other = TaggedFile(proto, tagged.attribution, path, tagged.modules, tagged.exporter)
+    other = replace(tagged, proto=proto, path=path)
     try:
         attribution = carry(tagged.to_ir(), tagged.attribution, other.to_ir())
     except HierexportError:
@@ -47,3 +54,22 @@ def carry_tags(tagged: TaggedFile, proto: onnx.ModelProto, path: Path | None) ->
             do="give the tagged file that the tool was given",
         )
     return replace(other, attribution=attribution)
+
+
+def doubts(tagged: TaggedFile, carried: TaggedFile) -> Iterator[str]:
+    """Yield what speaks against one file being made of another, in sentences."""
+    nodes = len(carried.attribution.nodes)
+    if derived := carried.attribution.coverage()["derived"]:
+        yield f"{derived:,} of {nodes:,} nodes are derived: their neighbours alone tell their call"
+    before, after = (_sizes(file.proto) for file in (tagged, carried))
+    names = {name: name for name in before}
+    found = {name: names.get(name) or original(name, names) for name in after}
+    shared = sum(after[name] for name, known in found.items() if known)
+    kept = sum(before[name] for name in set(found.values()) if name)
+    if before and after and max(shared / sum(after.values()), kept / sum(before.values())) < _FEW:
+        yield "by their names, few of its weights are those of the tagged file: it was probably made of another"
+
+
+def _sizes(proto: onnx.ModelProto) -> dict[str, int]:
+    """Return the elements of each initializer with a dimension."""
+    return {tensor.name: max(1, prod(tensor.dims)) for _, tensor in inventory_proto(proto).initializers if tensor.dims}

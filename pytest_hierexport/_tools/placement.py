@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.models import Model
-from pytest_hierexport._tools.selection import OriginChoice, Selection, find_nodes, tagged
+from pytest_hierexport._tools.selection import OriginChoice, Selection, find_nodes
+from pytest_hierexport._tools.tagged_file import tagged
 
 if TYPE_CHECKING:
     import onnx

@@ -8,22 +8,28 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from pytest_hierexport._calls.attribution import Attribution, Origins
 from pytest_hierexport._calls.names import encode_operator
 from pytest_hierexport._calls.patterns import calls_below, matching_calls
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._onnx import storage
 from pytest_hierexport._onnx.graph import subgraphs_proto, walk
-from pytest_hierexport._onnx.models import Model, as_proto
-from pytest_hierexport._onnx.proto_tags import TaggedProto
-from pytest_hierexport._tools.tagged_file import load_tagged
+from pytest_hierexport._onnx.models import Model
+from pytest_hierexport._tools.tagged_file import tagged
 
-__all__ = ["CONSUMERS", "ORIGINS", "Consumer", "OriginChoice", "Selection", "find_nodes", "select_nodes", "tagged"]
+__all__ = [
+    "CONSUMERS",
+    "ORIGINS",
+    "Consumer",
+    "OriginChoice",
+    "Selection",
+    "find_nodes",
+    "quantized_names",
+    "select_nodes",
+]
 
 OriginChoice: TypeAlias = Literal["any", "primary"]
 ORIGINS = ("any", "primary")
@@ -106,24 +112,6 @@ def select_nodes(
     return CONSUMERS[consumer](selection)
 
 
-def tagged(model: Model, attribution: Attribution | None) -> tuple[Any, Attribution]:
-    """Return a model in memory, and its attribution.
-
-    Raises:
-        TagError: The model has no tags.
-        UsageError: There is no such file, or it is not ONNX.
-    """
-    if isinstance(model, str | Path):
-        if attribution is not None:
-            return storage.load_proto(model), attribution
-        loaded = load_tagged(Path(model))
-        return loaded.proto, loaded.attribution
-    if attribution is not None:
-        return model, attribution
-    with as_proto(model) as (proto, _):
-        return model, storage.read_tagged(TaggedProto(proto), Path("the model"))
-
-
 def find_nodes(
     model: Any, attribution: Attribution, patterns: str | Sequence[str], origins: OriginChoice = "any"
 ) -> Selection:
@@ -178,19 +166,26 @@ def _as_glob(selection: Selection) -> list[str]:
 
 
 def _with_parts(selection: Selection) -> list[str]:
-    """Return the names, and those of the nodes that ONNX Runtime's quantizers replace them by before they quantize."""
+    return list(dict.fromkeys([*selection.names(), *quantized_names(selection.nodes.values())]))
+
+
+def quantized_names(nodes: Iterable[Any]) -> list[str]:
+    """Return the names of nodes, or of those that ONNX Runtime's quantizers replace them by before they look at names.
+
+    Args:
+        nodes: onnx_ir's or protobuf's nodes.
+    """
     import onnx
     import onnx_ir as ir
     from onnxruntime.quantization.onnx_model import ONNXModel
 
-    names = selection.names()
-    protos = (ir.to_proto(node) if isinstance(node, ir.Node) else node for node in selection.nodes.values())
-    # A graph of the selected nodes alone: whatever the tool makes of it, it makes of them. Those that hold graphs are
-    # not split, and the nodes in their graphs are listed by themselves.
-    nodes = [node for node in protos if not any(subgraphs_proto(node))]
-    split = ONNXModel(onnx.helper.make_model(onnx.helper.make_graph(nodes, "selected", [], [])))
+    protos = (ir.to_proto(node) if isinstance(node, ir.Node) else node for node in nodes)
+    # A graph of these nodes alone: whatever the tool makes of it, it makes of them. Those that hold graphs are not
+    # split, and the nodes in their graphs are listed by themselves.
+    flat = [node for node in protos if not any(subgraphs_proto(node))]
+    split = ONNXModel(onnx.helper.make_model(onnx.helper.make_graph(flat, "selected", [], [])))
     split.replace_gemm_with_matmul()
-    return list(dict.fromkeys([*names, *(node.name for node in split.nodes())]))
+    return [node.name for node in split.nodes()]
 
 
 CONSUMERS: Mapping[str, Callable[[Selection], list[str]]] = {

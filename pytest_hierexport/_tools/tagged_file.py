@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import Hierarchy, Module
 from pytest_hierexport._errors import TagError, UsageError
 from pytest_hierexport._files.paths import exists
 from pytest_hierexport._onnx import codec, storage
+from pytest_hierexport._onnx.external import check_data
+from pytest_hierexport._onnx.models import Model, as_proto
 from pytest_hierexport._onnx.proto_tags import TaggedProto
 from pytest_hierexport._onnx.saving import save_model, save_proto
 from pytest_hierexport._onnx.sidecar import Sidecar, compose
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = ["TORCH_METADATA", "Source", "TaggedFile", "load_tagged", "parse_tagged", "save_tagged", "to_bytes"]
+__all__ = ["TORCH_METADATA", "Source", "TaggedFile", "load_tagged", "parse_tagged", "save_tagged", "tagged", "to_bytes"]
 
 Source = Literal["file", "sidecar", "torch"]
 """Where the tags of a file were read: in it, in its sidecar, or in the scopes that torch writes, which are unproven."""
@@ -69,19 +71,37 @@ def parse_tagged(content: bytes, where: str) -> TaggedFile:
     return _tagged_file(TaggedProto.parse(content, where), where, None)
 
 
-def _tagged_file(tagged: TaggedProto, where: str, path: Path | None) -> TaggedFile:
+def tagged(model: Model, attribution: Attribution | None) -> tuple[Any, Attribution]:
+    """Return a model in memory, and its attribution.
+
+    Raises:
+        TagError: The model has no tags.
+        UsageError: There is no such file, or it is not ONNX.
+    """
+    if isinstance(model, str | Path):
+        if attribution is not None:
+            return storage.load_proto(model), attribution
+        loaded = load_tagged(Path(model))
+        return loaded.proto, loaded.attribution
+    if attribution is not None:
+        return model, attribution
+    with as_proto(model) as (proto, _):
+        return model, _tagged_file(TaggedProto(proto), "the model", None).attribution
+
+
+def _tagged_file(parsed: TaggedProto, where: str, path: Path | None) -> TaggedFile:
     beside, problem = _sidecar(path)
-    found = TaggedFile(tagged.proto, Attribution(Hierarchy(())), path, sidecar="fits" if beside else problem)
+    found = TaggedFile(parsed.proto, Attribution(Hierarchy(())), path, sidecar="fits" if beside else problem)
     if beside is not None:
         found = replace(found, modules=beside.modules, exporter=beside.exporter)
-    in_file = storage.read_in_file(tagged)
+    in_file = storage.read_in_file(parsed)
     if in_file is not None:
-        from_torch = any(entry.key == codec.SOURCE for entry in tagged.proto.metadata_props)
+        from_torch = any(entry.key == codec.SOURCE for entry in parsed.proto.metadata_props)
         return replace(found, attribution=in_file, tags_from="torch" if from_torch else "file")
     if beside is not None:
         from_torch = beside.exporter == TORCH_METADATA
         return replace(found, attribution=beside.attribution, tags_from="torch" if from_torch else "sidecar")
-    scopes = read_scopes(tagged)
+    scopes = read_scopes(parsed)
     if scopes is not None:
         return replace(found, attribution=scopes, exporter=TORCH_METADATA, tags_from="torch")
     raise TagError(
@@ -111,6 +131,7 @@ def save_tagged(
 
     Raises:
         ExportError: A file cannot be written.
+        UsageError: A file with external data is missing.
     """
     _attach(proto, attribution, source, tags)
 
@@ -118,6 +139,7 @@ def save_tagged(
         return compose(written, sha256, attribution, source.modules, source.exporter)
 
     if _has_external_data(proto) and source.path is not None and source.path.parent.resolve() != path.parent.resolve():
+        check_data(proto, source.path.parent)
         save_model(_to_ir(proto, source.path), path, beside, external_data=True)
     else:
         save_proto(proto, path, beside)

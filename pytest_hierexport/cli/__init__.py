@@ -53,7 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         options = _parser(commands.values()).parse_args(given)
         run: Command = options.command
-        return run.run(options) or 0
+        code = run.run(options) or 0
+        sys.stdout.flush()
     except HierexportError as error:
         print(f"hierexport: {error}", file=sys.stderr)  # noqa: T201
         return usage if isinstance(error, (UsageError, CollectError)) else failed
@@ -63,6 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Python flushes stdout at exit, which would raise a second time.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return failed
+    return code
 
 
 class _PrintCompletion(argparse.Action):

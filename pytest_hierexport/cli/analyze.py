@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._text import one_line
-from pytest_hierexport.cli.command import Command
+from pytest_hierexport.cli.command import Command, whole_number
 from pytest_hierexport.cli.files import add_file, load_file, shown_name
 from pytest_hierexport.cli.output import print_line, progress
 
@@ -32,7 +32,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     formats = ("table", "tree", "json", "csv")
     add("--format", choices=formats, default="table", help="how to print (default: %(default)s)")
     add("--json", action="store_const", const="json", dest="format", help="the same as --format json")
-    add("--depth", type=_levels, metavar="N", help="show N levels of modules below the root")
+    add("--depth", type=whole_number, metavar="N", help="show N levels of modules below the root")
     add("--tag", metavar="GLOB", help="only modules with this tag, or last segment of it, and those below")
     add("--class", metavar="GLOB", dest="cls", help="only modules of this class, and those below")
     add("--origins", action="store_true", help="list nodes and initializers with their calls and the evidence for each")
@@ -45,13 +45,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _levels(text: str) -> int:
-    levels = int(text)
-    if levels < 0:
-        raise argparse.ArgumentTypeError(f"no number of levels: {text}")
-    return levels
-
-
 def _run(options: argparse.Namespace) -> None:
     from pytest_hierexport._tools.analysis import Selection, analyze, as_dict
 
@@ -59,9 +52,7 @@ def _run(options: argparse.Namespace) -> None:
     if options.format == "csv" and len(asked) > 1:
         raise UsageError("one list at a time in CSV", found=", ".join(asked), do="ask for one, or choose JSON")
     file, selection = load_file(options.file), Selection(options.tag, options.cls)
-    analysis = analyze(file)
-    if not selection.is_all:
-        selection.prune(analysis.modules)
+    analysis = analyze(file, selection)
     lists = {name: _rows(name, file, selection, options) for name in asked}
     if options.format == "json":
         listed = {name: list(rows) for name, rows in lists.items()}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from pytest_hierexport._errors import UsageError
 from pytest_hierexport.cli.command import Command
 from pytest_hierexport.cli.files import (
     add_file,
@@ -13,9 +12,10 @@ from pytest_hierexport.cli.files import (
     is_standard,
     load_file,
     load_proto,
+    shown_name,
     write_file,
 )
-from pytest_hierexport.cli.output import print_line
+from pytest_hierexport.cli.output import print_line, print_warning, progress
 
 __all__ = ["COMMAND"]
 
@@ -27,20 +27,23 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    if options.file == options.other and is_standard(options.file):
-        raise UsageError("standard input for one file", found="- for both", do="give one of them as a file")
     check_output(options.output)
     tagged = load_file(options.file)
     proto, path = load_proto(options.other)
 
     from pytest_hierexport._tools.analysis.rendering import coverage_line
-    from pytest_hierexport._tools.carrying import carry_tags
+    from pytest_hierexport._tools.carrying import carry_tags, doubts
 
-    carried = carry_tags(tagged, proto, path)
+    with progress() as stage:
+        stage("compare both graphs")
+        carried = carry_tags(tagged, proto, path)
+    warnings = list(doubts(tagged, carried))
     write_file(carried.proto, carried.attribution, carried, options.output)
+    for warning in warnings:
+        print_warning(f"warning: {shown_name(options.other)}: {warning}", to_stderr=True)
     if not is_standard(options.output):
         coverage = carried.attribution.coverage()
-        print_line(f"{options.output}, with the tags of {options.file}")
+        print_line(f"{options.output}, with the tags of {shown_name(options.file)}")
         print_line(coverage_line(sum(coverage.values()), coverage))
 
 

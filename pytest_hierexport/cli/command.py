@@ -7,10 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["USAGE", "Command"]
+__all__ = ["USAGE", "Command", "whole_number"]
 
 USAGE = 4
 """The exit code for a usage error."""
+
+
+def whole_number(text: str) -> int:
+    """Parse an argument that counts something: 0 or more."""
+    if not (text.isascii() and text.isdecimal()):
+        raise argparse.ArgumentTypeError(f"no whole number: {text}")
+    return int(text)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from pytest_hierexport.cli.command import Command
+from pytest_hierexport.cli.command import Command, whole_number
 from pytest_hierexport.cli.files import add_file, load_file, shown_name
 from pytest_hierexport.cli.output import print_line, progress
 
@@ -21,7 +21,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format", choices=("text", "markdown", "json"), default="text", help="how to print (default: %(default)s)"
     )
     parser.add_argument(
-        "--limit", type=int, default=50, metavar="N", help="lines of each section but in JSON (default: %(default)s)"
+        "--limit",
+        type=whole_number,
+        default=50,
+        metavar="N",
+        help="lines of each section but in JSON (default: %(default)s)",
     )
 
 
@@ -38,7 +42,7 @@ def _run(options: argparse.Namespace) -> int:
         print(json.dumps(as_dict(comparison), indent=1))  # noqa: T201
     else:
         render = as_markdown if options.format == "markdown" else as_lines
-        for line in render(comparison, *names, max(options.limit, 0)):
+        for line in render(comparison, *names, options.limit):
             print_line(line)
     return 0 if comparison.same else 1
 

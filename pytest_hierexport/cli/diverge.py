@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import ExportError, UsageError
-from pytest_hierexport.cli.command import Command
-from pytest_hierexport.cli.files import add_file, read_model
+from pytest_hierexport.cli.command import Command, whole_number
+from pytest_hierexport.cli.files import add_file, load_arrays, load_file, load_proto
 from pytest_hierexport.cli.output import print_line, progress
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--model", metavar="SELECTOR", help="the PyTorch model with its inputs: a zoo name, file.py::factory, …")
     add("--inputs", metavar="FILE.npz", type=Path, help="the inputs of both files by name, in place of the model's")
     add("--tolerance", type=_positive, metavar="T", help="the relative distance that counts (default: by dtype)")
-    add("--depth", type=_whole, metavar="N", help="count nodes for the calls N levels below the root at most")
-    add("--top", type=_whole, default=3, metavar="N", help="show and exclude N calls (default: %(default)s)")
+    add("--depth", type=whole_number, metavar="N", help="count nodes for the calls N levels below the root at most")
+    add("--top", type=whole_number, default=3, metavar="N", help="show and exclude N calls (default: %(default)s)")
     add("--exclude", choices=("nodes", "modules"), help="print only the JSON list of what to leave out of quantization")
     add("--no-added", action="store_true", help="leave out the errors that each call adds")
     add("--json", action="store_true", help="print JSON")
@@ -44,13 +44,6 @@ def _positive(text: str) -> float:
     return number
 
 
-def _whole(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"no whole number: {text}")
-    return number
-
-
 def _run(options: argparse.Namespace) -> int:
     _check(options)
     with progress() as stage:
@@ -59,18 +52,22 @@ def _run(options: argparse.Namespace) -> int:
         from pytest_hierexport._tools.divergence.page import as_page
         from pytest_hierexport._tools.divergence.text import as_dict, as_lines
 
+        file = load_file(options.file)
+        graph = file.path or file.proto
         given: Any = None
         if options.inputs is not None:
-            given = _arrays(options.inputs)
+            given = load_arrays(options.inputs)
         elif options.model is not None:
             stage(f"build {options.model}")
             given = _example(options.model)
         stage("compare")
         settings = {"tolerance": options.tolerance, "depth": options.depth, "added": not options.no_added}
+        settings["attribution"] = file.attribution
         if options.other is None:
-            found = diverge(given, read_model(options.file), **settings)
+            found = diverge(given, graph, **settings)
         else:
-            found = diverge(read_model(options.file), read_model(options.other), given, **settings)
+            other, path = load_proto(options.other)
+            found = diverge(graph, path or other, given, **settings)
     if options.html is not None:
         names = [path.name for path in (options.file, options.other) if path is not None]
         _write(options.html, as_page(found, " and ".join(names)))
@@ -119,27 +116,9 @@ def _example(selector: str) -> Example:
     """Build the one model of a selector, its weights as its factory makes them."""
     import dataclasses
 
-    from pytest_hierexport._cases import select
+    from pytest_hierexport._cases import select_one
 
-    cases = select([selector], Path.cwd())
-    if len(cases) != 1:
-        raise UsageError("a selector of one model", found=", ".join(case.name for case in cases), do="name one of them")
-    return dataclasses.replace(cases[0], randomise=False).load()
-
-
-def _arrays(path: Path) -> dict[str, Any]:
-    """Load tensors from a file of numpy's; pickled objects are refused."""
-    import zipfile
-
-    import numpy as np
-
-    try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (OSError, ValueError, AttributeError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        raise UsageError(
-            f"a file of numpy.savez at {path}", found=str(error) or type(error).__name__, do="write it with numpy.savez"
-        ) from error
+    return dataclasses.replace(select_one(selector), randomise=False).load()
 
 
 COMMAND = Command(

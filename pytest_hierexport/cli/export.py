@@ -53,14 +53,9 @@ def _run(options: argparse.Namespace) -> None:
 
 def _case(options: argparse.Namespace) -> Case:
     """Return the case that the selector names, with the options that were stated."""
-    from pytest_hierexport._cases import select
+    from pytest_hierexport._cases import select_one
 
-    cases = select([options.selector], Path.cwd())
-    if len(cases) != 1:
-        raise UsageError(
-            "a selector of one model", found=", ".join(case.name for case in cases), do="export them one by one"
-        )
-    case = cases[0]
+    case = select_one(options.selector)
     exporter = check_exporter(options.exporter or case.exporter, Path.cwd())
     if is_own(exporter):
         _refuse_options(exporter, options)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_hierexport._errors import UsageError
 from pytest_hierexport.cli.command import Command
 from pytest_hierexport.cli.files import add_file, add_output, check_output, is_standard, load_file, write_file
-from pytest_hierexport.cli.output import print_line
+from pytest_hierexport.cli.output import print_line, progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,12 +35,18 @@ def _run(options: argparse.Namespace) -> None:
     from pytest_hierexport._tools.modules.extraction import as_dict, extract, modules_below
 
     check_output(options.output)
-    source = load_file(options.file)
-    examples = [None] if options.model is None else _examples(options.model)
-    tries = (extract(source.path or source.proto, source.attribution, options.module, example) for example in examples)
-    made = max(tries, key=lambda each: each.renamed)
-    modules = modules_below(source.modules, source.attribution.hierarchy, made.call)
-    write_file(to_proto(made.model), made.attribution, replace(source, modules=modules), options.output)
+    with progress() as stage:
+        stage("load the file")
+        source = load_file(options.file)
+        stage(f"extract {options.module}")
+        tries = (
+            extract(source.path or source.proto, source.attribution, options.module, example)
+            for example in ([None] if options.model is None else _examples(options.model))
+        )
+        made = max(tries, key=lambda each: each.renamed)
+        modules = modules_below(source.modules, source.attribution.hierarchy, made.call)
+        stage(f"write {options.output}")
+        write_file(to_proto(made.model), made.attribution, replace(source, modules=modules), options.output)
     if is_standard(options.output):
         return
     shown = as_dict(made)
@@ -61,14 +65,11 @@ def _examples(selector: str) -> Iterator[Example]:
     """Yield the model with its own weights, which `hierexport export` keeps, then with the weights that tests get."""
     from dataclasses import replace
 
-    from pytest_hierexport._cases import select
+    from pytest_hierexport._cases import select_one
 
-    cases = select([selector], Path.cwd())
-    if len(cases) != 1:
-        names = ", ".join(case.name for case in cases)
-        raise UsageError("a selector of one model", found=names, do="name the model that the file was exported from")
+    case = select_one(selector)
     for randomise in (False, True):
-        yield replace(cases[0], randomise=randomise).load()
+        yield replace(case, randomise=randomise).load()
 
 
 COMMAND = Command(

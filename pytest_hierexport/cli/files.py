@@ -1,15 +1,17 @@
-"""Reads the ONNX files that commands are given, and writes those that they make; `-` is standard input or output."""
+"""Reads the files that commands are given, and writes those that they make; `-` is standard input or output."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import ExportError, HierexportError, UsageError
+from pytest_hierexport._files.atomic import staged
 from pytest_hierexport._files.paths import exists, is_folder
 from pytest_hierexport._text import one_line
 
@@ -24,13 +26,15 @@ __all__ = [
     "add_file",
     "add_output",
     "as_path",
+    "check_json_output",
     "check_output",
     "is_standard",
+    "load_arrays",
     "load_file",
     "load_proto",
-    "read_model",
     "shown_name",
     "write_file",
+    "write_json",
 ]
 
 _STANDARD = Path("-")
@@ -72,7 +76,7 @@ def as_path(path: Path) -> Iterator[Path]:
 
     with temporary_folder() as folder:
         copied = Path(folder) / "model.onnx"
-        copied.write_bytes(sys.stdin.buffer.read())
+        copied.write_bytes(_standard_input())
         yield copied
 
 
@@ -85,22 +89,10 @@ def load_file(path: Path) -> TaggedFile:
     """
     from pytest_hierexport._tools.tagged_file import load_tagged, parse_tagged
 
-    standard = is_standard(path)
-    loaded = parse_tagged(sys.stdin.buffer.read(), "standard input") if standard else load_tagged(path)
+    loaded = parse_tagged(_standard_input(), "standard input") if is_standard(path) else load_tagged(path)
     if loaded.tags_from == "torch":
         print(f"hierexport: {one_line(shown_name(path))}: {_TORCH}", file=sys.stderr)  # noqa: T201
     return loaded
-
-
-def read_model(path: Path) -> Path | onnx.ModelProto:
-    """Return a path as it is, for what reads it by itself; for `-` the model from standard input.
-
-    Raises:
-        UsageError: Standard input gives no ONNX.
-    """
-    from pytest_hierexport._onnx.proto_tags import TaggedProto
-
-    return TaggedProto.parse(sys.stdin.buffer.read(), "standard input").proto if path == _STANDARD else path
 
 
 def load_proto(path: Path) -> tuple[onnx.ModelProto, Path | None]:
@@ -112,8 +104,15 @@ def load_proto(path: Path) -> tuple[onnx.ModelProto, Path | None]:
     from pytest_hierexport._onnx.proto_tags import TaggedProto
 
     if is_standard(path):
-        return TaggedProto.parse(sys.stdin.buffer.read(), "standard input").proto, None
+        return TaggedProto.parse(_standard_input(), "standard input").proto, None
     return TaggedProto.load(path).proto, path
+
+
+def _standard_input() -> bytes:
+    content = sys.stdin.buffer.read()
+    if not content:
+        raise UsageError("one ONNX file on standard input", found="nothing more", do="give - for one file alone")
+    return content
 
 
 def write_file(
@@ -141,17 +140,65 @@ def check_output(path: Path) -> None:
         ExportError: There is no folder to write into.
         UsageError: Something else than an ONNX file has this path.
     """
-    if is_standard(path):
-        return
+    if not is_standard(path):
+        _check_place(path, "an ONNX file", load_proto)
+
+
+def check_json_output(path: Path) -> None:
+    """Refuse to replace a file that is no JSON object.
+
+    Raises:
+        ExportError: There is no folder to write into.
+        UsageError: Something else has this path.
+    """
+    _check_place(path, "a JSON file", _json_object)
+
+
+def _json_object(path: Path) -> None:
+    if not isinstance(json.loads(path.read_text(encoding="utf-8")), dict):
+        raise TypeError
+
+
+def _check_place(path: Path, kind: str, read: Callable[[Path], object]) -> None:
     if not is_folder(path.parent):
         raise ExportError(f"a folder to write {path.name} into", found=f"no {path.parent}", do="create the folder")
     if not exists(path):
         return
     try:
-        load_proto(path)
-    except HierexportError:
+        read(path)
+    except (HierexportError, OSError, TypeError, ValueError, RecursionError):
         raise UsageError(
-            f"a new file, or an ONNX file to replace, at {path}",
+            f"a new file, or {kind} to replace, at {path}",
             found="a folder" if path.is_dir() else "something else",
             do="give another name",
         ) from None
+
+
+def write_json(path: Path, content: Mapping[str, object]) -> None:
+    """Write an object as a JSON file, atomically.
+
+    Raises:
+        ExportError: It cannot be written.
+    """
+    with staged(path) as stage:
+        (stage.folder / path.name).write_text(json.dumps(content), encoding="utf-8")
+        stage.land([path.name])
+
+
+def load_arrays(path: Path) -> dict[str, Any]:
+    """Load the arrays of a file of numpy's by their names; pickled objects are refused.
+
+    Raises:
+        UsageError: It is no such file.
+    """
+    import numpy as np
+
+    try:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except Exception as error:  # numpy and zipfile raise errors of many classes for a damaged file
+        raise UsageError(
+            f"{path} to be an .npz file with an array for each input",
+            found=str(error) or type(error).__name__,
+            do="write it with numpy.savez(path, input_ids=array, …)",
+        ) from error

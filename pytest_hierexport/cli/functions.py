@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from pytest_hierexport.cli.command import Command
+from pytest_hierexport.cli.command import Command, whole_number
 from pytest_hierexport.cli.files import add_file, add_output, check_output, is_standard, load_file, write_file
-from pytest_hierexport.cli.output import print_line
+from pytest_hierexport.cli.output import print_line, progress
 
 __all__ = ["COMMAND"]
 
@@ -15,8 +15,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file(parser)
     add_output(parser)
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--depth", type=int, metavar="N", help="only modules with N segments below the root's")
-    which.add_argument("--module", metavar="PATTERN", help="only modules of this class, path or tag; * is any text")
+    which.add_argument("--depth", type=whole_number, metavar="N", help="only modules with N segments below the root's")
+    which.add_argument(
+        "--module", metavar="PATTERN", help="only modules of this class, path or tag; * ** ? are wildcards"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -28,10 +30,14 @@ def _run(options: argparse.Namespace) -> None:
     from pytest_hierexport._tools.modules.outlining import as_dict, modules_as_functions
 
     check_output(options.output)
-    source = load_file(options.file)
-    model = source.path or source.proto
-    made = modules_as_functions(model, source.attribution, depth=options.depth, module=options.module)
-    write_file(to_proto(made.model), made.attribution, source, options.output)
+    with progress() as stage:
+        stage("load the file")
+        source = load_file(options.file)
+        stage("make functions")
+        model = source.path or source.proto
+        made = modules_as_functions(model, source.attribution, depth=options.depth, module=options.module)
+        stage(f"write {options.output}")
+        write_file(to_proto(made.model), made.attribution, source, options.output)
     if is_standard(options.output):
         return
     if options.json:

@@ -16,16 +16,16 @@ def print_line(line: str, file: TextIO | None = None) -> None:
     print(one_line(line), file=file)
 
 
-def print_warning(line: str) -> None:
+def print_warning(line: str, *, to_stderr: bool = False) -> None:
     """Print text on one line, in red on a terminal with colours."""
     from rich.console import Console
 
-    Console().print(one_line(line), style="bold red", markup=False, highlight=False, soft_wrap=True)
+    Console(stderr=to_stderr).print(one_line(line), style="bold red", markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
-    """Give a function that starts the next stage; stderr shows each stage with the time that it took."""
+    """Give a function that starts the next stage; stderr shows each stage that ended with its time."""
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -40,5 +40,12 @@ def progress() -> Iterator[Callable[[str], None]]:
             finish()
             shown.add_task(one_line(name), total=1)
 
-        yield stage
+        try:
+            yield stage
+        except BaseException:
+            # The error is printed below: a spinner that stands still would seem to go on.
+            for task in shown.tasks:
+                if not task.finished:
+                    shown.remove_task(task.id)
+            raise
         finish()

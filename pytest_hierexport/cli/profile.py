@@ -11,9 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport.cli.command import Command
-from pytest_hierexport.cli.files import add_file, check_output, load_file
-from pytest_hierexport.cli.json_files import check_json_output, write_json
+from pytest_hierexport.cli.command import Command, whole_number
+from pytest_hierexport.cli.files import (
+    add_file,
+    check_json_output,
+    check_output,
+    load_arrays,
+    load_file,
+    write_json,
+)
 from pytest_hierexport.cli.output import print_line, progress
 
 if TYPE_CHECKING:
@@ -29,10 +35,16 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--inputs", metavar="FILE.npz|SELECTOR", help="the graph's inputs, or the model whose example inputs to take")
     add("--dim", action="append", default=[], metavar="NAME=SIZE", help="a symbolic dimension, for random inputs")
-    add("--runs", type=int, default=10, metavar="N", help="runs to measure (default: %(default)s)")
-    add("--warmup", type=int, default=1, metavar="N", help="runs before them (default: %(default)s)")
+    add("--runs", type=whole_number, default=10, metavar="N", help="runs to measure (default: %(default)s)")
+    add("--warmup", type=whole_number, default=1, metavar="N", help="runs before them (default: %(default)s)")
     add("--level", default="all", help="optimization: none, basic, extended or all (default: %(default)s)")
-    add("--threads", type=int, default=0, metavar="N", help="threads in a kernel (default: ONNX Runtime's choice)")
+    add(
+        "--threads",
+        type=whole_number,
+        default=0,
+        metavar="N",
+        help="threads in a kernel (default: ONNX Runtime's)",
+    )
     add(
         "--provider",
         action="append",
@@ -40,7 +52,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="an execution provider; may be repeated (default: the CPU's)",
     )
     add("--by", choices=("module", "class"), default="module", help="what a row is (default: %(default)s)")
-    add("--depth", type=int, metavar="N", help="show N levels of calls below the root")
+    add("--depth", type=whole_number, metavar="N", help="show N levels of calls below the root")
     add("--json", action="store_true", help="print JSON")
     add("--optimized", metavar="FILE", type=Path, help="write the optimized graph, with its tags")
     add("--trace", metavar="FILE", type=Path, help="write a trace for Perfetto (ui.perfetto.dev)")
@@ -89,8 +101,12 @@ def _feeds(options: argparse.Namespace, source: TaggedFile, sizes: dict[str, int
     if sizes:
         raise UsageError("--dim with random inputs only", found="--inputs too", do="leave out one of them")
     if options.inputs.endswith(".npz"):
-        return feeds.load_feeds(Path(options.inputs))
-    return feeds.feeds_of_selector(options.inputs, source.proto)
+        return load_arrays(Path(options.inputs))
+
+    from pytest_hierexport._cases import select_one
+    from pytest_hierexport._proof.feeds import feeds_of
+
+    return feeds_of(select_one(options.inputs).load(), source.proto)
 
 
 def _write(options: argparse.Namespace, profile: Profile) -> None:

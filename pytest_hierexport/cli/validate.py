@@ -6,7 +6,7 @@ import argparse
 import json
 from contextlib import ExitStack
 
-from pytest_hierexport.cli.command import Command
+from pytest_hierexport.cli.command import Command, whole_number
 from pytest_hierexport.cli.files import add_file, as_path, shown_name
 from pytest_hierexport.cli.output import print_line, progress
 
@@ -18,7 +18,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
         "--allow-derived",
-        type=int,
+        type=whole_number,
         default=0,
         metavar="N",
         help="the nodes that may have a derived origin (default: 0)",

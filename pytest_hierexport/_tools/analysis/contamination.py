@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._errors import UsageError
@@ -39,16 +38,14 @@ def contaminated_nodes(file: TaggedFile, selector: str) -> list[ContaminatedNode
         CollectError: The model cannot be made.
         UsageError: The selector names no one model, or the file holds another one.
     """
-    from pytest_hierexport._cases import select
+    from pytest_hierexport._cases import select_one
     from pytest_hierexport._proof import prove
 
-    cases = select([selector], Path.cwd())
-    if len(cases) != 1:
-        raise UsageError("a selector of one model", found=f"{len(cases)} models", do="name the model of this file")
+    case = select_one(selector)
     model = file.proto if file.path is None else file.path
     hierarchy = file.attribution.hierarchy
-    for randomise in (cases[0].randomise, not cases[0].randomise):
-        proof = prove(replace(cases[0], randomise=randomise).load(), model, file.attribution)
+    for randomise in (case.randomise, not case.randomise):
+        proof = prove(replace(case, randomise=randomise).load(), model, file.attribution)
         if not proof.counts()["proven"]:
             continue
         operator = operators(file.proto)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,8 @@ from pytest_hierexport._tools.tagged_file import TaggedFile
 
 if TYPE_CHECKING:
     import onnx
+
+    from pytest_hierexport._tools.analysis.selection import Selection
 
 __all__ = ["Analysis", "ModuleFigures", "analyze", "instances"]
 
@@ -55,6 +57,11 @@ class ModuleFigures:
             if depth is None or level < depth:
                 pending.extend((level + 1, child) for child in reversed(figures.children))
 
+    def prune(self, chosen: Container[ModuleFigures]) -> None:
+        """Remove those below that are neither chosen nor above a chosen one; figures stay."""
+        for _, figures in reversed(list(self.rows())):
+            figures.children = [child for child in figures.children if child in chosen or child.children]
+
 
 @dataclass(frozen=True)
 class Analysis:
@@ -81,16 +88,23 @@ class Analysis:
     """The root, with all modules below it."""
 
 
-def analyze(file: TaggedFile) -> Analysis:
+def analyze(file: TaggedFile, selection: Selection | None = None) -> Analysis:
     """Count the parts of an ONNX file by its tags; external data is not read.
 
+    Args:
+        file: The file.
+        selection: The modules that are kept, with those above them; None keeps all.
+
     Raises:
-        UsageError: The file has a tensor with an impossible shape.
+        UsageError: The file has a tensor with an impossible shape, or no module is selected.
     """
     attribution, parts = file.attribution, inventory_proto(file.proto)
     counted = Counter(encode_operator(node.domain, node.op_type) for _, node in parts.nodes)
     declared = bool(file.modules)
     parameters = _declared(attribution.hierarchy, file.modules) if declared else _held(attribution, parts.initializers)
+    figures = _figures(attribution, parameters)
+    if selection is not None:
+        figures[None].prune(selection.choose(attribution.hierarchy, figures))
     return Analysis(
         nodes=counted.total(),
         initializers=len(parts.initializers),
@@ -101,7 +115,7 @@ def analyze(file: TaggedFile) -> Analysis:
         sidecar=file.sidecar,
         tags_from=file.tags_from,
         declared=declared,
-        modules=_figures(attribution, parameters),
+        modules=figures[None],
     )
 
 
@@ -144,7 +158,7 @@ def _held(attribution: Attribution, initializers: Iterable[tuple[str, onnx.Tenso
             yield attribution.initializers[key][0].call, elements
 
 
-def _figures(attribution: Attribution, parameters: Iterable[tuple[str, int]]) -> ModuleFigures:
+def _figures(attribution: Attribution, parameters: Iterable[tuple[str, int]]) -> dict[str | None, ModuleFigures]:
     hierarchy = attribution.hierarchy
     of_call = instances(hierarchy)
     for origins in attribution.nodes.values():
@@ -156,7 +170,7 @@ def _figures(attribution: Attribution, parameters: Iterable[tuple[str, int]]) ->
     for figures in reversed(dict.fromkeys(of_call.values())):
         figures.all_nodes = figures.nodes + sum(child.all_nodes for child in figures.children)
         figures.all_parameters = figures.parameters + sum(child.all_parameters for child in figures.children)
-    return of_call[None]
+    return of_call
 
 
 def instances(hierarchy: Hierarchy) -> dict[str | None, ModuleFigures]:

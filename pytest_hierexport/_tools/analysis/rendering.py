@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
-from itertools import chain
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._text import one_line
 from pytest_hierexport._tools.analysis.listing import check_height
+from pytest_hierexport._tools.table import DEEPEST_INDENT, indented, table
 
 if TYPE_CHECKING:
     from pytest_hierexport._tools.analysis.figures import Analysis, ModuleFigures
@@ -24,10 +25,6 @@ _COLUMNS = ("level", "tag", "path", "class", "calls", "nodes", "own_nodes", "par
 _UNTAGGED = "(untagged)"
 _DEEPEST_NESTING = 200
 """Levels of modules in JSON, each an object in a list. Python's parser fails at 490 levels, others earlier."""
-_DEEPEST_INDENT = 40
-"""Levels that are shown by indentation; below them the level is a number before the name."""
-_WIDEST_NAME = 100
-"""The width of the first column at most, so that one long name does not widen all rows."""
 
 
 def as_dict(analysis: Analysis, depth: int | None = None) -> dict[str, object]:
@@ -73,7 +70,7 @@ def as_lines(analysis: Analysis, name: str, depth: int | None = None, width: int
         depth: The number of levels below the root; None for all.
         width: Columns of the terminal, to which names are cut; None keeps them whole.
     """
-    yield from _table(analysis, depth, width)
+    yield from table(partial(_rows, analysis, depth), width)
     yield from _totals(analysis, name)
 
 
@@ -90,7 +87,7 @@ def as_tree(analysis: Analysis, name: str, depth: int | None = None) -> Iterator
         below = []
         for child in children:
             last = child is figures.children[-1]
-            if level < _DEEPEST_INDENT:
+            if level < DEEPEST_INDENT:
                 below.append((child, trunk + ("└─ " if last else "├─ "), trunk + ("   " if last else "│  "), level + 1))
             else:
                 below.append((child, f"{trunk}[{level + 1}] ", trunk, level + 1))
@@ -136,26 +133,10 @@ def coverage_line(nodes: int, coverage: Mapping[str, int]) -> str:
     return f"{nodes:,} nodes: {shown}" if shown else f"{nodes:,} nodes"
 
 
-def _table(analysis: Analysis, depth: int | None, width: int | None) -> Iterator[str]:
-    """Yield the heading and a line per module. Rows are generated twice, which saves keeping them in memory."""
-    from rich.cells import cell_len, set_cell_size
-
-    titles = ("module", "calls", "nodes", "own nodes", "parameters" if analysis.declared else "numbers held")
-    widths = [len(title) for title in titles]
-    for row in _rows(analysis, depth):
-        widths = [max(size, cell_len(cell)) for size, cell in zip(widths, row, strict=True)]
-    room = None if width is None else max(len(titles[0]), width - sum(size + 2 for size in widths[1:]))
-    widths[0] = min(widths[0], room or _WIDEST_NAME)
-    for name, *numbers in chain([titles], _rows(analysis, depth)):
-        is_whole = room is None and cell_len(name) > widths[0]
-        cells = (number.rjust(size) for number, size in zip(numbers, widths[1:], strict=True))
-        yield "  ".join([name if is_whole else set_cell_size(name, widths[0]), *cells])
-
-
 def _rows(analysis: Analysis, depth: int | None) -> Iterator[tuple[str, ...]]:
+    yield ("module", "calls", "nodes", "own nodes", "parameters" if analysis.declared else "numbers held")
     for level, figures in analysis.modules.rows(depth):
-        indent = "  " * level if level <= _DEEPEST_INDENT else f"{'  ' * _DEEPEST_INDENT}[{level}] "
         numbers = (figures.calls, figures.all_nodes, figures.nodes, figures.all_parameters)
-        yield (indent + one_line(figures.segment), *(f"{number:,}" for number in numbers))
+        yield (indented(level, figures.segment), *(f"{number:,}" for number in numbers))
     if untagged := analysis.coverage["untagged"]:
         yield (_UNTAGGED, "", f"{untagged:,}", f"{untagged:,}", "")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard, TypeVar, cast
 
@@ -23,11 +22,11 @@ from pytest_hierexport._tools.divergence.gaps import gap
 from pytest_hierexport._tools.divergence.impact import impacts
 from pytest_hierexport._tools.divergence.pairs import Measure
 from pytest_hierexport._tools.divergence.results import CallGap, Divergence, Gap, ValueGap
-from pytest_hierexport._tools.divergence.sides import Inputs, Side, open_side, read_attribution
+from pytest_hierexport._tools.divergence.sides import Inputs, Side, open_side
+from pytest_hierexport._tools.selection import quantized_names
+from pytest_hierexport._tools.tagged_file import tagged
 
 if TYPE_CHECKING:
-    import onnx
-
     from pytest_hierexport._onnx.models import Model
     from pytest_hierexport._proof.eager import Runnable
 
@@ -72,19 +71,19 @@ def diverge(
         def measure(value: str, one: Array, two: Array) -> Gap:
             return gap(one, two, tolerance, side.inherited.get(value, 0.0))
 
-        def opened(model: Model, given: Inputs, origins: Attribution | None, *, tagged: bool) -> Side:
-            read = partial(_attribution, model, origins, tagged)
-            return stack.enter_context(open_side(model, given, read))
+        def opened(model: Model, given: Inputs, origins: Attribution) -> Side:
+            return stack.enter_context(open_side(model, given, origins))
 
         if _is_example(reference):
-            side = opened(other, reference, attribution, tagged=True)
+            side = opened(other, reference, tagged(other, attribution)[1])
             with_model = compare_with_model(reference, side, spill, depth, measure)
             parts = _parts(side, with_model, spill) if added else {}
             return _result(with_model, _added(with_model, parts, measure))
         if inputs is None:
             raise UsageError("inputs to run both graphs on", found="none", do="give their elements, or an example")
-        first = opened(cast("Model", reference), inputs, attribution, tagged=True)
-        side = opened(other, inputs, None, tagged=False)
+        graph = cast("Model", reference)
+        first = opened(graph, inputs, tagged(graph, attribution)[1])
+        side = opened(other, inputs, _attribution(other))
         with_graph = compare_with_graph(first, side, spill, depth, measure)
         parts = _parts(side, with_graph, spill) if added else {}
         found = _impacts(first, with_graph, parts, tolerance) if parts else {}
@@ -95,14 +94,10 @@ def _is_example(reference: Model | Runnable) -> TypeGuard[Runnable]:
     return hasattr(reference, "kwargs")
 
 
-def _attribution(model: Model, stated: Attribution | None, tagged: bool, proto: onnx.ModelProto) -> Attribution:  # noqa: FBT001
-    if stated is not None:
-        return stated
+def _attribution(model: Model) -> Attribution:
     try:
-        return read_attribution(proto, model)
+        return tagged(model, None)[1]
     except TagError:
-        if tagged:
-            raise
         return Attribution(Hierarchy(()))
 
 
@@ -144,6 +139,8 @@ def _result(compared: Compared[KeyT], errors: Mapping[str, Gap], found: Mapping[
     for row in compared.rows:
         for call in row.calls:
             own.setdefault(call, []).append(_value(row, errors))
+    sources = {node.name: node for node in compared.graph.model.graph}
+    ranked = {call for call, values in own.items() if any(value.added for value in values)}
     calls = (
         CallGap(
             call,
@@ -153,6 +150,7 @@ def _result(compared: Compared[KeyT], errors: Mapping[str, Gap], found: Mapping[
             nodes,
             tuple(own.get(call, ())),
             (found or {}).get(call),
+            tuple(quantized_names(sources[name] for name in nodes)) if call in ranked else (),
         )
         for call, nodes in Boundaries(compared.graph, compared.depth).names.items()
     )

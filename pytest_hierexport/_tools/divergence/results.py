@@ -70,6 +70,8 @@ class CallGap:
     """The values that leave its own nodes, in execution order."""
     impact: Gap | None = None
     """The error of the model's outputs where the call alone is that of the other graph."""
+    parts: tuple[str, ...] = ()
+    """The names of the nodes by which ONNX Runtime's quantizers replace some of its own before they look at names."""
 
     @cached_property
     def accumulated(self) -> Gap | None:
@@ -105,7 +107,7 @@ class Exclusion:
     modules: tuple[str, ...]
     """Call names."""
     nodes: tuple[str, ...]
-    """Node names of the reference graph."""
+    """Node names of the reference graph, and of what ONNX Runtime's quantizers replace these nodes by beforehand."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,7 @@ class Divergence:
         """
         known = {call.call: call for call in self.calls}
         top = dict.fromkeys(name for call in self.ranking[:count] for name in (call.call, *call.includes))
-        nodes = dict.fromkeys(node for name in top for node in known[name].nodes)
+        nodes = dict.fromkeys(node for name in top for node in (*known[name].nodes, *known[name].parts))
         return Exclusion(tuple(top), tuple(nodes))
 
 

@@ -15,8 +15,6 @@ import onnx
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.models import Model, as_proto
-from pytest_hierexport._onnx.proto_tags import TaggedProto
-from pytest_hierexport._onnx.storage import read_tagged
 from pytest_hierexport._proof.candidates import coarsest, dtype_name
 from pytest_hierexport._proof.eager import Runnable
 from pytest_hierexport._proof.feeds import feeds_of
@@ -26,11 +24,9 @@ from pytest_hierexport._proof.session import run_graph
 from pytest_hierexport._proof.tolerance import Array, tolerance_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import onnx_ir as ir
 
-__all__ = ["Inputs", "Side", "open_side", "read_attribution"]
+__all__ = ["Inputs", "Side", "open_side"]
 
 Inputs = Mapping[str, Array] | Runnable
 
@@ -64,31 +60,21 @@ class Side:
 
 
 @contextmanager
-def open_side(model: Model, inputs: Inputs, attributed: Callable[[onnx.ModelProto], Attribution]) -> Iterator[Side]:
+def open_side(model: Model, inputs: Inputs, attribution: Attribution) -> Iterator[Side]:
     """Give a graph with its inputs.
 
     Args:
         model: The graph.
         inputs: The elements of its inputs by name, or an example.
-        attributed: Returns the attribution of the graph.
+        attribution: The origins of its nodes.
 
     Raises:
         UsageError: The inputs do not fit, or the graph does not run on them.
     """
     with as_proto(model) as (message, folder):
-        attribution = attributed(message)
         feeds = _fitted(message, inputs) if isinstance(inputs, Mapping) else feeds_of(inputs, message)
         flat, proto = inlined(message, folder, lambda proto, names: run_graph(proto, feeds, names, folder))
         yield Side(Graph(flat, attribution), proto, feeds, folder)
-
-
-def read_attribution(proto: onnx.ModelProto, model: Model) -> Attribution:
-    """Read the attribution in a model, or in the sidecar beside its file.
-
-    Raises:
-        TagError: It has no tags.
-    """
-    return read_tagged(TaggedProto(proto), Path(model) if isinstance(model, str | Path) else Path("the model"))
 
 
 def _fitted(proto: onnx.ModelProto, inputs: Mapping[str, Array]) -> dict[str, Array]:

@@ -6,7 +6,9 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from pytest_hierexport._text import one_line
 from pytest_hierexport._tools.divergence.results import CallGap, Divergence, Gap, ValueGap
+from pytest_hierexport._tools.table import table
 
 __all__ = ["as_dict", "as_lines", "call_label", "number"]
 
@@ -48,15 +50,13 @@ def _first_line(divergence: Divergence) -> str:
 
 def call_label(call: CallGap) -> str:
     """Return the tag of a call, with its name where the tag stands for a call above it."""
-    return f"{call.tag} ({call.call or 'the root'})"
+    return one_line(f"{call.tag} ({call.call or 'the root'})")
 
 
 def _table(calls: tuple[CallGap, ...], first: CallGap | None) -> Iterator[str]:
     rows = [_TITLES, *(_cells(call, is_first=call is first) for call in calls)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(_TITLES))]
-    for name, *cells, remark in rows:
-        numbers = (cell.rjust(width) for cell, width in zip(cells, widths[1:-1], strict=True))
-        yield "  ".join([name.ljust(widths[0]), *numbers, remark]).rstrip()
+    lines = table(lambda: (row[:-1] for row in rows))
+    yield from (f"{line}  {row[-1]}".rstrip() for line, row in zip(lines, rows, strict=True))
 
 
 def _cells(call: CallGap, *, is_first: bool) -> tuple[str, ...]:

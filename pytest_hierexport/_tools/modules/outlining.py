@@ -85,8 +85,8 @@ def modules_as_functions(
         model: A path, a protobuf message or an onnx_ir model.
         attribution: The origins of its nodes.
         depth: Only the modules whose tags have that many segments below the root's.
-        module: Only the modules of this class, path or tag, with `*` for any text. Without either, all modules that
-            have a segment in tags, the root left out: functions call functions.
+        module: Only the modules that this pattern names, as :func:`select_nodes` takes it. Without either, all modules
+            that have a segment in tags, the root left out: functions call functions.
 
     Raises:
         UsageError: No module fits, or the file is not ONNX.
@@ -120,6 +120,8 @@ class _Outliner:
     chosen: frozenset[str]
     functions: dict[Hashable, ModuleFunction] = field(default_factory=dict)
     outside: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    shared: dict[ir.Node | ir.Value, list[Origins]] = field(default_factory=dict)
+    """The origins of each part of a body that serves several calls, and of those that it replaced."""
 
     def __post_init__(self) -> None:
         """Give each node to the nearest chosen call that all its origins have in common."""
@@ -226,7 +228,12 @@ class _Outliner:
         return known.name
 
     def named(self) -> tuple[ModuleFunction, ...]:
-        """Number the functions of a class in execution order, callers first, and return them."""
+        """Number the functions of a class in execution order, callers first, and return them.
+
+        Their nodes get the origins of all that they replace, once: united one by one they take quadratic time.
+        """
+        for part, several in self.shared.items():
+            note_origins(part, united(self.attribution, *several))
         made = tuple(reversed(self.functions.values()))
         by_class: dict[str, list[str]] = defaultdict(list)
         for each in self.functions.values():
@@ -246,12 +253,15 @@ class _Outliner:
         return made
 
     def _share(self, kept: Iterator[ir.Node], dropped: Iterator[ir.Node]) -> None:
-        """Give the nodes of a function's body, and the initializers inside, the origins of those that they replace."""
+        """Note for the nodes of a function's body, and the initializers inside, the origins that they replace."""
         for node, equal in zip(kept, dropped, strict=True):
-            note_origins(node, united(self.attribution, origins_of(node), origins_of(equal)))
+            self._add_shared(node, equal)
             for (_, graph), (_, other) in zip(subgraphs_ir(node), subgraphs_ir(equal), strict=True):
                 for value, same in zip(graph.initializers.values(), other.initializers.values(), strict=True):
-                    note_origins(value, united(self.attribution, origins_of(value), origins_of(same)))
+                    self._add_shared(value, same)
+
+    def _add_shared(self, kept: ir.Node | ir.Value, dropped: ir.Node | ir.Value) -> None:
+        self.shared.setdefault(kept, [origins_of(kept)]).append(origins_of(dropped))
 
 
 def _numbered(name: str) -> Iterator[str]:

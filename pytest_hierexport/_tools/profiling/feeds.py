@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -15,7 +14,7 @@ from pytest_hierexport._errors import UsageError, nearest
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Array", "check_feeds", "feeds_of_selector", "load_feeds", "ort_value", "random_feeds"]
+__all__ = ["Array", "check_feeds", "ort_value", "random_feeds"]
 
 Array: TypeAlias = "NDArray[Any]"
 _MOST_BYTES = 1 << 32
@@ -99,39 +98,6 @@ def _dtype(value: onnx.ValueInfoProto) -> np.dtype[Any]:
         found = onnx.TensorProto.DataType.Name(kind) if kind else "no tensor"
         raise UsageError(f"the input {value.name} to be a tensor of numbers", found=found, do="give inputs as .npz")
     return np.dtype(dtype)
-
-
-def load_feeds(path: Path) -> dict[str, Array]:
-    """Read the arrays of a `.npz` file, by name.
-
-    Raises:
-        UsageError: It is no such file.
-    """
-    try:
-        with np.load(path, allow_pickle=False) as held:
-            return {name: held[name] for name in held.files}
-    except Exception as error:  # noqa: BLE001  # numpy and zipfile raise many kinds for a damaged file
-        raise UsageError(
-            f"{path} to be an .npz file with an array for each input",
-            found=getattr(error, "strerror", None) or type(error).__name__,
-            do="write it with numpy.savez(path, input_ids=array, …)",
-        ) from None
-
-
-def feeds_of_selector(selector: str, model: onnx.ModelProto) -> dict[str, Array]:
-    """Return the example inputs of the model that a selector names.
-
-    Raises:
-        CollectError: The selector gives no model.
-        UsageError: It names several models, or one whose inputs do not fit the graph.
-    """
-    from pytest_hierexport._cases import select
-    from pytest_hierexport._proof.feeds import feeds_of
-
-    cases = select([selector], Path.cwd())
-    if len(cases) != 1:
-        raise UsageError("a selector of one model", found=", ".join(case.name for case in cases), do="name one of them")
-    return feeds_of(cases[0].load(), model)
 
 
 def check_feeds(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from statistics import median
@@ -127,5 +128,4 @@ def _save(ran: onnx.ModelProto, attribution: Attribution, source: TaggedFile, me
             found=measured.reason,
             do="leave out the file for it, or choose providers that compile no nodes",
         )
-    made = TaggedFile(ran, attribution, measured.optimized, source.modules, source.exporter)
-    save_tagged(ran, attribution, made, path)
+    save_tagged(ran, attribution, replace(source, path=measured.optimized), path)

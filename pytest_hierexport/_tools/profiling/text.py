@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, fields
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._text import one_line
 from pytest_hierexport._tools.analysis.rendering import coverage_line
+from pytest_hierexport._tools.table import indented, table
 
 if TYPE_CHECKING:
     from pytest_hierexport._tools.profiling.figures import CallProfile, Profile
@@ -15,9 +17,6 @@ if TYPE_CHECKING:
 __all__ = ["as_dict", "as_lines"]
 
 _NOT_IN_JSON = frozenset({"hierarchy", "timeline"})
-_DEEPEST_INDENT = 40
-"""Levels that are shown by indentation; below them the level is a number before the name."""
-_WIDEST_NAME = 100
 
 
 def as_dict(profile: Profile) -> dict[str, object]:
@@ -43,7 +42,7 @@ def as_lines(
         depth: The levels of calls below the root; None for all.
         width: Columns of the terminal, to which names are cut; None keeps them whole.
     """
-    yield from _table([*(_class_rows(profile) if by_class else _call_rows(profile, depth))], width)
+    yield from table(partial(_class_rows, profile) if by_class else partial(_call_rows, profile, depth), width)
     kernels = profile.run_time - profile.outside_time
     yield ""
     yield f"run: {_ms(profile.run_time)} ms, the sum of each node's median; runs: {profile.runs:,}"
@@ -63,11 +62,10 @@ def as_lines(
 def _call_rows(profile: Profile, depth: int | None) -> Iterator[tuple[str, ...]]:
     yield "module call", "total ms", "share", "self ms", "kernels", "output KiB"
     for level, call in _tree(profile, depth):
-        indent = "  " * level if level <= _DEEPEST_INDENT else f"{'  ' * _DEEPEST_INDENT}[{level}] "
         name = profile.hierarchy[call.call]
         below = name.path if call.parent is None else _below(call.call, profile.hierarchy[call.parent].path)
         yield (
-            indent + one_line(f"{below}  {name.class_name}".strip()),
+            indented(level, f"{below}  {name.class_name}".strip()),
             _ms(call.total_time),
             f"{call.share:.1%}",
             _ms(call.self_time),
@@ -107,18 +105,6 @@ def _class_rows(profile: Profile) -> Iterator[tuple[str, ...]]:
             f"{each.kernels:,}",
             f"{each.output_bytes / 1024:,.1f}",
         )
-
-
-def _table(rows: Sequence[tuple[str, ...]], width: int | None) -> Iterator[str]:
-    from rich.cells import cell_len, set_cell_size
-
-    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
-    room = None if width is None else max(len(rows[0][0]), width - sum(size + 2 for size in widths[1:]))
-    widths[0] = min(widths[0], room or _WIDEST_NAME)
-    for name, *numbers in rows:
-        is_whole = room is None and cell_len(name) > widths[0]
-        cells = (number.rjust(size) for number, size in zip(numbers, widths[1:], strict=True))
-        yield "  ".join([name if is_whole else set_cell_size(name, widths[0]), *cells])
 
 
 def _ms(microseconds: float) -> str:

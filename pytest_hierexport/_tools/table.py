@@ -1,0 +1,41 @@
+"""Aligns rows of text: names on the left, numbers on the right. Width is counted in a terminal's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from pytest_hierexport._text import one_line
+
+__all__ = ["DEEPEST_INDENT", "indented", "table"]
+
+DEEPEST_INDENT = 40
+"""Levels that are shown by indentation; below them the level is a number before the name."""
+_WIDEST_NAME = 100
+"""The width of the first column at most, so that one long name does not widen all rows."""
+
+
+def indented(level: int, name: str) -> str:
+    """Return a name on one line, indented by its level in a tree."""
+    indent = "  " * level if level <= DEEPEST_INDENT else f"{'  ' * DEEPEST_INDENT}[{level}] "
+    return indent + one_line(name)
+
+
+def table(rows: Callable[[], Iterable[Sequence[str]]], width: int | None = None) -> Iterator[str]:
+    """Yield a line for each row.
+
+    Args:
+        rows: Gives the rows, the titles first. It is called twice, which saves keeping many rows in memory.
+        width: Columns of the terminal, to which names are cut; None keeps them whole.
+    """
+    from rich.cells import cell_len, set_cell_size
+
+    titles = next(iter(rows()))
+    widths = [0] * len(titles)
+    for row in rows():
+        widths = [max(size, cell_len(cell)) for size, cell in zip(widths, row, strict=True)]
+    room = None if width is None else max(len(titles[0]), width - sum(size + 2 for size in widths[1:]))
+    widths[0] = min(widths[0], room or _WIDEST_NAME)
+    for name, *numbers in rows():
+        is_whole = room is None and cell_len(name) > widths[0]
+        cells = (number.rjust(size) for number, size in zip(numbers, widths[1:], strict=True))
+        yield "  ".join([name if is_whole else set_cell_size(name, widths[0]), *cells])
