@@ -66,9 +66,16 @@ def _ends_in(runs: BothRuns, call: str, node: Node) -> bool:
 
 
 def _works_on(runs: BothRuns, call: str, value: str) -> bool:
-    """Whether a value is inside a call: given to it, or computed by its nodes and returned by no call beside it."""
+    """Whether a value is inside a call: given to it, or computed by its nodes before it returned.
+
+    It had returned where a call beside it returned the value, or where one that was given its results owns the producer.
+    """
     if not runs.computes_with(call, value):
         return False
+    seen, hierarchy = runs.calls[call], runs.graph.hierarchy
+    if runs.is_among(value, seen.inputs.keys()):
+        return True
     givers = (giver for number in runs.numbers(value) for giver in runs.givers.get(number, ()))
-    given = runs.is_among(value, runs.calls[call].inputs.keys())
-    return given or all(runs.graph.hierarchy.within(giver, call) for giver in givers if giver in runs.graph.hierarchy)
+    owners = (owner.origin.call for owner in runs.graph.nodes[runs.graph.producer[value]].owners)
+    after = (owner for owner in owners if owner in runs.calls and runs.calls[owner].inputs.keys() & seen.returned.keys())
+    return all(hierarchy.within(each, call) for each in (*givers, *after) if each in hierarchy)
