@@ -238,8 +238,7 @@ def test_transposition_that_a_fusion_took_in_passes(tmp_path: Path) -> None:
     case, turns = rearranging(tmp_path, lambda x: x.transpose(0, 1))
     assert turns
     assert not found(case, tmp_path / "fused", lambda key, own: fused("", "second") if key in turns else own)
-    taken = {key: traced("second") for key in turns}
-    assert found(case, tmp_path / "traced", lambda key, own: taken.get(key, own))
+    assert found(case, tmp_path / "traced", lambda key, own: traced("second") if key in turns else own)
 
 
 def test_one_wrong_output_of_several_is_found(tmp_path: Path) -> None:

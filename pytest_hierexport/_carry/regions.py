@@ -40,8 +40,8 @@ def attribute_regions(match: Match, origins: OriginsOf) -> None:
 def _origins(match: Match, replaced: list[Node]) -> list[Origin]:
     """Return the origins of the nodes that a region replaced, the last of them first.
 
-    A node that several calls share may be in several regions: a `Not` of a mask that goes into the `Where` of each of two
-    layers. Each region has the origins of those calls that consume the node in it.
+    A node that several calls share may be in several regions: a `Not` of a mask that goes into the `Where` of each
+    layer (DeBERTa). Each region has the origins of those calls that consume the node in it.
     """
     hierarchy, found = match.known.hierarchy, dict[Node, list[Origin]]()
     for node in sorted(replaced, key=match.before.order.__getitem__, reverse=True):

@@ -29,7 +29,7 @@ class BothRuns:
     candidates: Mapping[str, Candidates]
     """The candidates of each value of the graph by its name; none of one that could not be computed."""
     rearranged: Mapping[str, Candidates] = field(default_factory=dict)
-    """The candidates of each value that a fusion may have transposed or reshaped, by its name; empty before the retry."""
+    """Those of each value that a fusion may have transposed or reshaped, by its name; empty before the retry."""
 
     def is_among(self, value: str, numbers: AbstractSet[int]) -> bool:
         """Whether a value of the graph, each tensor of a sequence, is one of these or could not be computed."""

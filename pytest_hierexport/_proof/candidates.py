@@ -42,6 +42,7 @@ def find_candidates(
     feeds: Mapping[str, Array],
     values: Values,
     folder: Path | None,
+    *,
     rearranged: AbstractSet[str] = frozenset(),
 ) -> dict[str, Candidates]:
     """Return the candidates of the graph's inputs, initializers and computed values, by name.

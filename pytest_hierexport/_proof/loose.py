@@ -6,7 +6,7 @@
 `b` is a loose owner of `t`: only a node of `a` consumes it, and `b` did not return it. No verdict shows this: `b` was
 given all that `t` is computed from, or lost it to a fusion.
 
-A fusion computes what a call returned without giving it. Neither `q`, nor `k` with its bias, is one owner too many here:
+A fusion computes what a call returned without giving it. Neither `q` nor `k`, with its bias, is one too many here:
 
     graph    p = MatMul(x, w) [k]    y = Attention(x, p, bias) [attention, q, k]    z = MatMul(y, v) [attention]
 """
@@ -68,14 +68,16 @@ def _ends_in(runs: BothRuns, call: str, node: Node) -> bool:
 def _works_on(runs: BothRuns, call: str, value: str) -> bool:
     """Whether a value is inside a call: given to it, or computed by its nodes before it returned.
 
-    It had returned where a call beside it returned the value, or where one that was given its results owns the producer.
+    It had returned where a call beside it returned the value, or one that was given its results owns the producer.
     """
-    if not runs.computes_with(call, value):
-        return False
-    seen, hierarchy = runs.calls[call], runs.graph.hierarchy
-    if runs.is_among(value, seen.inputs.keys()):
+    graph, hierarchy = runs.graph, runs.graph.hierarchy
+    if value in graph.by_elements and runs.was_given(call, value):
         return True
+    producer = graph.producer.get(value)
+    if producer is None or producer not in graph.members.get(call, ()):
+        return False
     givers = (giver for number in runs.numbers(value) for giver in runs.givers.get(number, ()))
-    owners = (owner.origin.call for owner in runs.graph.nodes[runs.graph.producer[value]].owners)
-    after = (owner for owner in owners if owner in runs.calls and runs.calls[owner].inputs.keys() & seen.returned.keys())
+    owners = (owner.origin.call for owner in graph.nodes[producer].owners)
+    given = {owner: runs.calls[owner].inputs.keys() for owner in owners if owner in runs.calls}
+    after = (owner for owner, numbers in given.items() if numbers & runs.calls[call].returned.keys())
     return all(hierarchy.within(each, call) for each in (*givers, *after) if each in hierarchy)
