@@ -133,8 +133,8 @@ def test_analyze_counts_each_node_once_in_all_formats(files: Files) -> None:
     rows = list(csv.DictReader(io.StringIO(run("analyze", files.file, "--format", "csv"))))
     assert sum(int(row["own_nodes"]) for row in rows) == len(attribution.nodes)
     assert {row["path"] for row in rows} <= {call.path for call in attribution.hierarchy.values()}
-    root = attribution.hierarchy.segment(ROOT)
-    assert all(root in run("analyze", files.file, "--format", shape) for shape in ("table", "tree"))
+    count = f"{len(attribution.nodes):,}"
+    assert all(count in run("analyze", files.file, "--format", shape) for shape in ("table", "tree"))
 
 
 def test_analyze_finds_no_contamination(files: Files) -> None:
@@ -158,7 +158,8 @@ def test_rename_changes_nothing_but_the_names(style: str, files: Files) -> None:
     names = {key: node.name for key, node in walk(after)}
     attribution = files.exported.attribution
     assert len({*names.values()}) == len(names)
-    assert all(name.startswith("/" if style == "path" else f"{attribution.tag(key)}/") for key, name in names.items())
+    starts = {key: "/" if style == "path" else attribution.tag(key) for key in names}
+    assert all(name.startswith(starts[key]) for key, name in names.items())
     assert read(Path(out)).nodes == attribution.nodes
     for proto in (before, after):
         for _, node in walk(proto):
@@ -220,7 +221,9 @@ def test_extract_computes_the_values_of_the_module(files: Files) -> None:
 
 def test_functions_compute_what_the_flat_model_computes(files: Files) -> None:
     out = files.path("functions.onnx")
-    printed = json.loads(run("functions", files.file, "-o", out, "--json"))
+    # A root of torch.nn alone has no segment in tags, and so no function of its own.
+    which = () if files.exported.attribution.hierarchy.is_kept(ROOT) else ("--module", "*")
+    printed = json.loads(run("functions", files.file, "-o", out, "--json", *which))
     proto = onnx.load(out)
     onnx.checker.check_model(proto, full_check=True)
     assert {each.name for each in proto.functions} >= {each["name"] for each in printed["functions"]} != set()
@@ -232,9 +235,13 @@ def test_functions_compute_what_the_flat_model_computes(files: Files) -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_diverge_finds_the_changed_call_and_no_other(files: Files) -> None:
+def test_diverge_finds_the_changed_call_and_equal_outputs(files: Files) -> None:
     given = ("--inputs", files.inputs, "--json")
-    assert json.loads(run("diverge", files.file, files.optimized, *given))["first"] is None
+    document = json.loads(run("diverge", files.file, files.optimized, *given))
+    values = {value["name"]: value["accumulated"] for call in document["calls"] for value in call["values"]}
+    shown = [values[output.name] for output in files.proto.graph.output if output.name in values]
+    assert shown
+    assert not any(gap is None or gap["parted"] for gap in shown)
     changed, weight = files.changed
     first = json.loads(run("diverge", files.file, changed, *given))["first"]
     (key,) = (key for key, node in walk(files.proto) if weight in node.input)
