@@ -26,6 +26,7 @@ from pytest_hierexport._proof import Proof, prove
 from pytest_hierexport._proof.both_runs import BothRuns
 from pytest_hierexport._proof.eager import Mode
 from pytest_hierexport._proof.feeds import feeds_of
+from pytest_hierexport._proof.fingerprints import fingerprint
 from pytest_hierexport._proof.inlining import inlined
 from pytest_hierexport._proof.owners import Graph
 from pytest_hierexport._proof.prove import _Case
@@ -58,7 +59,7 @@ class _ByNode(_Case):
 
     def both_runs(self, mode: Mode, values: Values) -> BothRuns:
         runs = super().both_runs(mode, values)
-        found = {name: values.find(values.fingerprint(array)) for name, array in self.exact.items()}
+        found = {name: values.find(fingerprint(array)) for name, array in self.exact.items()}
         near = {name for name, numbers in found.items() if runs.is_among(name, numbers)}
         compared = {name: parts for name, parts in runs.candidates.items() if name in self.feeds}
         return replace(runs, candidates={**compared, **{name: (found[name],) for name in near}})

@@ -199,6 +199,48 @@ def test_invented_fusion_is_found(tmp_path: Path) -> None:
     assert [violation.where.split()[1] for violation in violations] == ["second"]
 
 
+class Rearranging(nn.Module):
+    """Hands the values of one layer to the next in another order, which an operation of the model's own makes."""
+
+    def __init__(self, rearrange: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(3, 4), nn.Linear(4, 3)
+        self.rearrange = rearrange
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.second(self.rearrange(torch.tanh(self.first(x))))
+        return result
+
+
+def rearranging(folder: Path, rearrange: Callable[[torch.Tensor], torch.Tensor]) -> tuple[ExportedCase, set[str]]:
+    """Return a case, and the keys of the nodes that put elements in another order."""
+    model = Rearranging(rearrange).eval()
+    randomise(model)
+    case = exported(folder, lambda: (model, (torch.randn(2, 4, 3),)))
+    own = {key for key, origins in case.attribution.nodes.items() if [each.call for each in origins] == [""]}
+    return case, own - {node.output[0] for node in case.proto.graph.node if node.op_type == "Tanh"}
+
+
+def fused(*calls: str) -> Origins:
+    return tuple(Origin(call, Evidence.FUSED) for call in calls)
+
+
+def test_flip_given_to_the_layer_behind_it_is_found(tmp_path: Path) -> None:
+    case, flips = rearranging(tmp_path, lambda x: x.flip(2))
+    assert flips
+    violations = found(case, tmp_path / "wrong", lambda key, own: fused("second") if key in flips else own)
+    assert [violation.where.split()[1] for violation in violations] == ["second"]
+    assert "reads a value that the call was not given" in violations[0].found
+    assert not found(case, tmp_path / "right", lambda key, own: fused("") if key in flips else own)
+
+
+def test_transposition_that_a_fusion_took_in_passes(tmp_path: Path) -> None:
+    case, turns = rearranging(tmp_path, lambda x: x.transpose(0, 1))
+    assert turns
+    assert not found(case, tmp_path / "fused", lambda key, own: fused("", "second") if key in turns else own)
+    assert found(case, tmp_path / "traced", lambda key, own: traced("second") if key in turns else own)
+
+
 def test_one_wrong_output_of_several_is_found(tmp_path: Path) -> None:
     class Both(nn.Module):
         def __init__(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import pytest
 
 from pytest_hierexport._proof.loose import loose_owners, pairs
@@ -11,8 +13,13 @@ CHAIN = "g (float[2] x) => (float[2] z) { t = Exp(x) h = Neg(t) z = Relu(h) }"
 CALLS = {"/": ("x", "z"), "a": ("x", "h"), "b": ("h", "z")}
 
 
-def loose(tags: dict[str, str], text: str = CHAIN) -> list[tuple[str, str]]:
-    return [(each.node, each.call) for each in loose_owners(runs_of(text, tags, CALLS))]
+def loose(
+    tags: dict[str, str],
+    text: str = CHAIN,
+    calls: Mapping[str, tuple[str, ...]] = CALLS,
+    vanished: Sequence[str] = (),
+) -> list[tuple[str, str]]:
+    return [(each.node, each.call) for each in loose_owners(runs_of(text, tags, calls, vanished))]
 
 
 def test_owner_that_does_not_consume_the_node_is_loose() -> None:
@@ -29,6 +36,24 @@ def test_owner_that_does_not_consume_the_node_is_loose() -> None:
 )
 def test_owner_that_consumes_or_returned_it_is_not_loose(tags: dict[str, str]) -> None:
     assert loose(tags) == []
+
+
+FUSED = "g (float[2] x) => (float[2] z) { p = Neg(x) t = Add(p, x) u = Exp(t) z = Relu(u) }"
+
+
+def test_call_whose_result_a_fusion_computes_inside_the_node_is_not_loose() -> None:
+    # `a` returned `biased`, which the fused node `t` computes of `p`, and `b` has the rest.
+    tags = {"p": "a", "t": "a+b", "u": "b", "z": "/"}
+    calls = {"/": ("x", "z"), "a": ("x", "biased"), "b": ("biased", "u")}
+    assert loose(tags, FUSED, calls, ["biased"]) == []
+
+
+def test_call_that_returned_before_the_fused_node_is_loose() -> None:
+    kept = {"/": ("x", "z"), "a": ("x", "p"), "b": ("p", "u")}
+    assert loose({"p": "a", "t": "a+b", "u": "b", "z": "/"}, FUSED, kept) == [("t", "a")]
+    # `b` was given what `a` returned and owns `t`, so nothing behind `t` is work of `a`.
+    gone = {"/": ("x", "z"), "a": ("x", "biased"), "b": ("biased", "z")}
+    assert loose({"p": "a", "t": "a+b", "u": "a+b", "z": "b"}, FUSED, gone, ["biased"]) == [("u", "a")]
 
 
 def test_pairs_count_each_owner_of_each_node() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -165,3 +166,28 @@ def test_only_shapes_that_were_added_are_known() -> None:
     assert values.has_shape("float32", (3, 4))
     assert not values.has_shape("float64", (3, 4))
     assert not values.has_shape("float32", (4, 3))
+
+
+ARRANGED = {
+    "another shape": lambda x: x.reshape(6, 20),
+    "transposed": lambda x: x.transpose(0, 2, 1, 3),
+    "transposed and merged": lambda x: x.transpose(0, 2, 1, 3).reshape(2, 3, 20),
+    "merged and transposed": lambda x: x.reshape(6, 20).T,
+    "in blocks": lambda x: x.reshape(2, 3, 2, 2, 5).transpose(0, 1, 2, 4, 3).reshape(2, 3, 4, 5),
+}
+
+
+@pytest.mark.parametrize("arrange", ARRANGED.values(), ids=ARRANGED)
+def test_transposition_or_reshape_of_a_value_is_found(arrange: Callable[[Any], Any]) -> None:
+    first = numbers(2, 3, 4, 5)
+    values = Values()
+    number = values.add(fingerprint(first))
+    assert values.find_rearranged(arrange(first)) == {number}
+
+
+def test_other_order_of_the_elements_is_not_found() -> None:
+    first = numbers(2, 3, 4, 5)
+    values = Values()
+    values.add(fingerprint(first))
+    assert values.find_rearranged(np.flip(first, 3)) == frozenset()
+    assert values.find_rearranged(np.roll(first, 1, 3)) == frozenset()

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 
-from pytest_hierexport._calls.attribution import Evidence
+from pytest_hierexport._calls.attribution import Evidence, Origin
 from pytest_hierexport._carry.anchors import Anchors, find_anchors
 from pytest_hierexport._carry.flat import Flat, Node, Value
 from pytest_hierexport._carry.match import Match, OriginsOf, weakened
@@ -32,9 +32,26 @@ def attribute_regions(match: Match, origins: OriginsOf) -> None:
         if end in left and any(anchors.stands_for(output) for output in end.outputs):
             region = _region(anchors, end, left)
             left.difference_update(region)
-            fused = [origin for node in _replaced(anchors, region) for origin in match.known.nodes[node]]
+            fused = _origins(match, _replaced(anchors, region))
             for node in region:
                 origins[node] += weakened(Evidence.FUSED, fused)
+
+
+def _origins(match: Match, replaced: list[Node]) -> list[Origin]:
+    """Return the origins of the nodes that a region replaced, the last of them first.
+
+    A node that several calls share may be in several regions: a `Not` of a mask that goes into the `Where` of each
+    layer (DeBERTa). Each region has the origins of those calls that consume the node in it.
+    """
+    hierarchy, found = match.known.hierarchy, dict[Node, list[Origin]]()
+    for node in sorted(replaced, key=match.before.order.__getitem__, reverse=True):
+        own = match.known.nodes[node]
+        consumers = match.before.consumers_of(node)
+        calls = {origin.call for consumer in consumers for origin in found.get(consumer, ())}
+        elsewhere = any(consumer not in found for consumer in consumers)
+        near = [o for o in own if any(hierarchy.within(call, o.call) for call in calls)]
+        found[node] = near if elsewhere and near else list(own)
+    return [origin for origins in found.values() for origin in origins]
 
 
 def _region(anchors: Anchors, end: Node, left: AbstractSet[Node]) -> list[Node]:

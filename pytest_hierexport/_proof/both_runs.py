@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 
@@ -28,8 +28,8 @@ class BothRuns:
     """The values of the eager run."""
     candidates: Mapping[str, Candidates]
     """The candidates of each value of the graph by its name; none of one that could not be computed."""
-    rearranged: BothRuns | None = None
-    """The same with every arrangement of a tensor's elements equal, for the values that a fusion may rearrange."""
+    rearranged: Mapping[str, Candidates] = field(default_factory=dict)
+    """Those of each value that a fusion may have transposed or reshaped, by its name; empty before the retry."""
 
     def is_among(self, value: str, numbers: AbstractSet[int]) -> bool:
         """Whether a value of the graph, each tensor of a sequence, is one of these or could not be computed."""
@@ -41,15 +41,17 @@ class BothRuns:
 
     def was_given(self, call: str, value: str) -> bool:
         """Whether a call of the eager run was given a value of the graph."""
-        if self.is_among(value, self.calls[call].inputs.keys()):
-            return True
-        return self.rearranged is not None and value in self.fused and self.rearranged.was_given(call, value)
+        given = self.calls[call].inputs.keys()
+        return self.is_among(value, given) or self._is_rearranged(value, given)
 
     def gave(self, call: str, value: str) -> bool:
         """Whether others may have a value of the graph from a call; one in a loop may have given anything."""
-        if call not in self.calls or self.is_among(value, self.calls[call].given):
-            return True
-        return self.rearranged is not None and value in self.fused and self.rearranged.gave(call, value)
+        given = self.calls[call].given if call in self.calls else None
+        return given is None or self.is_among(value, given) or self._is_rearranged(value, given)
+
+    def _is_rearranged(self, value: str, numbers: AbstractSet[int]) -> bool:
+        """Whether a value of the graph is one of these after a transposition or in another shape."""
+        return value in self.rearranged and all(not part.isdisjoint(numbers) for part in self.rearranged[value])
 
     @cached_property
     def fused(self) -> frozenset[str]:

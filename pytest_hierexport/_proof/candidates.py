@@ -13,11 +13,13 @@ A value inherits the largest tolerance of what it is computed from: models with 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
+from pytest_hierexport._proof.fingerprints import fingerprint
 from pytest_hierexport._proof.inlining import captured, name_of
 from pytest_hierexport._proof.owners import Graph
 from pytest_hierexport._proof.session import run_graph
@@ -35,7 +37,13 @@ grow further, up to a limit. RT-DETR needs it, which has a softmax of large numb
 
 
 def find_candidates(
-    graph: Graph, proto: onnx.ModelProto, feeds: Mapping[str, Array], values: Values, folder: Path | None
+    graph: Graph,
+    proto: onnx.ModelProto,
+    feeds: Mapping[str, Array],
+    values: Values,
+    folder: Path | None,
+    *,
+    rearranged: AbstractSet[str] = frozenset(),
 ) -> dict[str, Candidates]:
     """Return the candidates of the graph's inputs, initializers and computed values, by name.
 
@@ -45,15 +53,22 @@ def find_candidates(
         feeds: The elements of its inputs.
         values: The values of the eager run.
         folder: The folder of the external data, if there is any.
+        rearranged: The values that may be transpositions or reshapes of values of the eager run.
 
     Raises:
         UsageError: The graph does not run on these inputs.
     """
     outputs = [value for node in graph.model.graph for value in node.outputs]
-    foreign = {name_of(value) for value in outputs if not value.name or not _may_equal(value, values)}
+    foreign = {name_of(value) for value in outputs if not value.name or not _may_equal(value, values)} - rearranged
     wanted = [name for name in map(name_of, outputs) if name not in foreign]
     computed = run_graph(proto, feeds, wanted, folder)
-    found: dict[str, Candidates] = {name: (values.find(values.fingerprint(array)),) for name, array in feeds.items()}
+
+    def find(name: str, array: Array, inherited: float = 0) -> frozenset[int]:
+        if name in rearranged:
+            return values.find_rearranged(array, inherited)
+        return values.find(fingerprint(array), inherited)
+
+    found: dict[str, Candidates] = {name: (find(name, array),) for name, array in feeds.items()}
     found.update(_constants(graph, values))
     found.update(dict.fromkeys(foreign, (frozenset(),)))
 
@@ -62,8 +77,9 @@ def find_candidates(
         stated = values.tolerance(dtype_name(value))
         if name_of(value) in foreign:
             return stated
-        parts = [values.fingerprint(array) for array in next(computed).arrays]
-        candidates = found[name_of(value)] = tuple(values.find(part, inherited) for part in parts)
+        arrays = next(computed).arrays
+        parts = [fingerprint(array) for array in arrays]
+        candidates = found[name_of(value)] = tuple(find(name_of(value), array, inherited) for array in arrays)
         distances = (values.distance(*pair) for pair in zip(parts, candidates, strict=True))
         grown = min(_GROWTH * max(distances, default=0.0), COARSEST)
         return max(stated, grown, *(values.tolerance(part.dtype) for part in parts))
@@ -84,7 +100,7 @@ def _constants(graph: Graph, values: Values) -> Iterator[tuple[str, Candidates]]
     for name, value in graph.initializers.items():
         tensor = value.const_value
         if tensor is not None and values.has_shape(tensor.dtype.numpy().name, tuple(tensor.shape.numpy())):
-            yield name, (values.find(values.fingerprint(tensor.numpy())),)
+            yield name, (values.find(fingerprint(tensor.numpy())),)
 
 
 def coarsest(graph: ir.Graph, own: Callable[[ir.Value, float], float]) -> dict[str, float]:

@@ -20,7 +20,7 @@ from pytest_hierexport._errors import UsageError
 from pytest_hierexport._export.modules import Instances
 from pytest_hierexport._export.recorder import CallRecorder
 from pytest_hierexport._export.state import ONE_AT_A_TIME, as_found, in_eval_mode, replaced
-from pytest_hierexport._proof.tensors import array_of, fingerprint_of, fingerprints_of_number, has_elements, walk
+from pytest_hierexport._proof.tensors import fingerprint_of, fingerprints_of_number, walk
 from pytest_hierexport._proof.values import Values
 
 __all__ = ["EagerCall", "Mode", "ModelError", "Runnable", "run_eager", "run_model"]
@@ -235,8 +235,8 @@ class _Watcher:
         version = _version(part)
         known, numbers = self._seen.get(part, (None, []))
         if known is None or known != version:
-            found = [self.values.fingerprint(array_of(part))] if has_elements(part) else []
-            numbers = [self.values.add(each) for each in found]
+            found = fingerprint_of(part)
+            numbers = [] if found is None else [self.values.add(found)]
             self._seen[part] = version, numbers
             if self.keep is not None:
                 for number in numbers:

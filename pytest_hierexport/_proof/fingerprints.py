@@ -15,7 +15,7 @@ import numpy as np
 
 from pytest_hierexport._proof.tolerance import Array, is_floating
 
-__all__ = ["Fingerprint", "fingerprint", "sorted_elements"]
+__all__ = ["Fingerprint", "fingerprint"]
 
 KEPT = 1 << 14
 """How many numbers of a tensor are kept as they are; a larger one is reduced to this many weighted sums."""
@@ -35,6 +35,8 @@ class Fingerprint:
     """The floating numbers, or their weighted sums; None for integers and booleans."""
     constant: bool
     """Whether all elements are equal, so that many computations would give the tensor."""
+    power: float = 0.0
+    """The sum of the squares of the floating numbers, the same for every arrangement of them."""
 
     def digest(self) -> bytes:
         """Return bytes that are equal only for fingerprints whose numbers are all equal."""
@@ -62,18 +64,10 @@ def fingerprint(array: Array) -> Fingerprint:
     if numbers.size == 1:
         constant = float(numbers[0]) in (0.0, 1.0, -1.0)
     ordinary, places = _without_special(numbers, dtype)
+    with np.errstate(over="ignore"):
+        power = float(np.dot(ordinary, ordinary))
     # The addition copies the array and makes every zero positive.
-    return Fingerprint((dtype, array.shape, places), _reduced(ordinary) + 0, constant)
-
-
-def sorted_elements(array: Array) -> Array:
-    """Return the elements of a floating array in ascending order: the same for every arrangement of them.
-
-    Any other array is returned as it is: too many of the same size hold the same numbers.
-    """
-    if not is_floating(array.dtype.name):
-        return array
-    return np.sort(array, axis=None)
+    return Fingerprint((dtype, array.shape, places), _reduced(ordinary) + 0, constant, power)
 
 
 def _digest(data: bytes) -> bytes:

@@ -5,6 +5,10 @@
 
 `b` is a loose owner of `t`: only a node of `a` consumes it, and `b` did not return it. No verdict shows this: `b` was
 given all that `t` is computed from, or lost it to a fusion.
+
+A fusion computes what a call returned without giving it. Neither `q` nor `k`, with its bias, is one too many here:
+
+    graph    p = MatMul(x, w) [k]    y = Attention(x, p, bias) [attention, q, k]    z = MatMul(y, v) [attention]
 """
 
 from __future__ import annotations
@@ -36,7 +40,7 @@ def pairs(runs: BothRuns) -> int:
 def loose_owners(runs: BothRuns) -> Iterator[LooseOwner]:
     """Yield the calls whose nodes do not consume a node of theirs, which another owner's nodes do consume.
 
-    A call that returned a value of the node needs no consumer, nor does one that a fusion left no other node.
+    A call that ends in the node needs no consumer.
     """
     for node in runs.graph.nodes:
         calls = dict.fromkeys(owner.origin.call for owner in node.owners)
@@ -48,11 +52,32 @@ def loose_owners(runs: BothRuns) -> Iterator[LooseOwner]:
 
 
 def _ends_in(runs: BothRuns, call: str, node: Node) -> bool:
-    """Whether a call ends in a node: it returned a value of it, or a fusion left it no other node.
+    """Whether a call ends in a node: it returned a value of it, or a fusion computes what it returned inside the node.
 
     One in a loop may have returned anything.
     """
     seen = runs.calls.get(call)
-    if seen is None or len(runs.graph.members.get(call, ())) == 1:
+    if seen is None or any(number in seen.returned for value in node.outputs for number in runs.numbers(value)):
         return True
-    return any(number in seen.returned for value in node.outputs for number in runs.numbers(value))
+    kept = runs.names.keys() | runs.folded
+    if seen.returned.keys() <= kept:
+        return False
+    return len(runs.graph.members.get(call, ())) == 1 or any(_works_on(runs, call, value) for value in node.inputs)
+
+
+def _works_on(runs: BothRuns, call: str, value: str) -> bool:
+    """Whether a value is inside a call: given to it, or computed by its nodes before it returned.
+
+    It had returned where a call beside it returned the value, or one that was given its results owns the producer.
+    """
+    graph, hierarchy = runs.graph, runs.graph.hierarchy
+    if value in graph.by_elements and runs.was_given(call, value):
+        return True
+    producer = graph.producer.get(value)
+    if producer is None or producer not in graph.members.get(call, ()):
+        return False
+    givers = (giver for number in runs.numbers(value) for giver in runs.givers.get(number, ()))
+    owners = (owner.origin.call for owner in graph.nodes[producer].owners)
+    given = {owner: runs.calls[owner].inputs.keys() for owner in owners if owner in runs.calls}
+    after = (owner for owner, numbers in given.items() if numbers & runs.calls[call].returned.keys())
+    return all(hierarchy.within(each, call) for each in (*givers, *after) if each in hierarchy)

@@ -170,7 +170,9 @@ class _Case:
     def _proof(self, mode: Mode, coarseness: float = 1, *, arranged: bool = False) -> Proof:
         runs = self.both_runs(mode, Values(self.tolerances, coarseness))
         if arranged:
-            runs = replace(runs, rearranged=self.both_runs(mode, Values(self.tolerances, coarseness, arranged=True)))
+            given = (self.graph, self.proto, self.feeds, runs.values, self.folder)
+            turned = find_candidates(*given, rearranged=runs.fused)
+            runs = replace(runs, rearranged={name: turned[name] for name in runs.fused if name in turned})
         verdicts = ((call, judge(runs, call)) for call in runs.calls)
         found = {call: verdict for call, verdict in verdicts if verdict is not None}
         return Proof(found, contaminated(runs), tuple(loose_owners(runs)), pairs(runs))

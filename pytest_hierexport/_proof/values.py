@@ -16,7 +16,8 @@ from math import prod
 
 import numpy as np
 
-from pytest_hierexport._proof.fingerprints import Fingerprint, fingerprint, sorted_elements
+from pytest_hierexport._proof.arrangements import arrangements
+from pytest_hierexport._proof.fingerprints import Fingerprint, fingerprint
 from pytest_hierexport._proof.tolerance import Array, gaps, scale, tolerance_of
 
 __all__ = ["Candidates", "Values"]
@@ -59,12 +60,10 @@ class Values:
     Args:
         tolerances: Relative tolerances by dtype, in place of the dtype's own.
         coarseness: The factor on the dtypes' own tolerances; the product is at most `COARSEST`.
-        arranged: Whether floating tensors with the same elements in another arrangement are equal.
     """
 
     tolerances: Mapping[str, float] = field(default_factory=dict)
     coarseness: float = 1
-    arranged: bool = False
     _numbers: dict[bytes, int] = field(default_factory=dict)
     _values: list[_Value] = field(default_factory=list)
     _equal: dict[object, list[_Value]] = field(default_factory=lambda: defaultdict(list))
@@ -74,10 +73,6 @@ class Values:
     def __getitem__(self, number: int) -> Fingerprint:
         """Return the fingerprint of a value."""
         return self._values[number].fingerprint
-
-    def fingerprint(self, array: Array) -> Fingerprint:
-        """Return the fingerprint by which an array is compared with these values."""
-        return fingerprint(sorted_elements(array) if self.arranged else array)
 
     def add(self, found: Fingerprint) -> int:
         """Return the number of a value of the first run, a new one unless an equal value was added before."""
@@ -106,6 +101,33 @@ class Values:
         limit = min(tolerance, max(_HARDLY * tolerance, _TIMES * min(distances.values(), default=0.0)))
         return frozenset(number for number, distance in distances.items() if distance <= limit)
 
+    def find_rearranged(self, array: Array, inherited: float = 0) -> frozenset[int]:
+        """Return the numbers of the values that an array is a transposition of, or is in another shape, or both.
+
+        Integers and booleans are taken as they are: too many of the same size hold the same numbers.
+        """
+        own = fingerprint(array)
+        found = self.find(own, inherited)
+        if own.numbers is None:
+            return found
+        within = _TIMES * max(inherited, self.tolerance(own.dtype))
+        waiting: dict[tuple[int, ...], set[int]] = defaultdict(set)
+        for value in self._values:
+            other = value.fingerprint
+            like = other.dtype == own.dtype and prod(other.shape) == array.size
+            if like and value.number not in found and abs(other.power - own.power) <= within * other.power:
+                waiting[other.shape].add(value.number)
+        return found.union(*(self._arranged(array, shape, numbers, inherited) for shape, numbers in waiting.items()))
+
+    def _arranged(self, array: Array, shape: tuple[int, ...], numbers: set[int], inherited: float) -> frozenset[int]:
+        """Return those of some values of one shape that an arrangement of an array equals."""
+        found: frozenset[int] = frozenset()
+        for arranged in arrangements(array, shape):
+            found |= numbers & self.find(fingerprint(arranged), inherited)
+            if found == numbers:
+                break
+        return found
+
     def distance(self, found: Fingerprint, numbers: Iterable[int]) -> float:
         """Return how far a tensor lies from the nearest of these values; 0 where there are none."""
         if found.numbers is None:
@@ -119,4 +141,4 @@ class Values:
 
     def has_shape(self, dtype: str, shape: tuple[int, ...]) -> bool:
         """Whether a value of this dtype and shape was added."""
-        return (dtype, shape) in self._shapes or (self.arranged and (dtype, (prod(shape),)) in self._shapes)
+        return (dtype, shape) in self._shapes
