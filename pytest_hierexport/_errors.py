@@ -17,6 +17,7 @@ __all__ = [
     "CrashError",
     "DiskFullError",
     "ExportError",
+    "HangError",
     "HierexportError",
     "NoVerdictError",
     "TagError",
@@ -73,6 +74,15 @@ class DiskFullError(HierexportError):
 
 class CrashError(HierexportError):
     """A process of the run ended while it worked on a model."""
+
+    ended = "ended its process"
+    """What the model did, in the titles of messages."""
+
+
+class HangError(CrashError):
+    """A test of a model took longer than its limit."""
+
+    ended = "did not finish in time"
 
 
 class NoVerdictError(HierexportError):
