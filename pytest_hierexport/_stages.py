@@ -1,8 +1,8 @@
 """Names the stages of the work on a model, so that a model that hangs can be said to hang in one.
 
-    with stage("checking MUST-007"):
-        with stage("building the model"):
-            ...                        # a listener is told ("checking MUST-007", "building the model")
+with stage("checking MUST-007"):
+    with stage("building the model"):
+        ...  # listeners are told ("checking MUST-007", "building the model")
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ from pytest_hierexport._proof.owners import Graph
 from pytest_hierexport._proof.session import run_graph
 from pytest_hierexport._proof.tolerance import Array
 from pytest_hierexport._proof.values import Values
-from pytest_hierexport._stages import stage
 from pytest_hierexport._proof.verdict import Verdict, VerdictKind, contaminated, judge
+from pytest_hierexport._stages import stage
 
 if TYPE_CHECKING:
     import onnx

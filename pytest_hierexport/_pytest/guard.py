@@ -109,7 +109,9 @@ class GuardPlugin:
         reporter.summary_failures()
         self.summary.print(reporter)
         reporter.short_test_summary()
-        reporter.write_line("hierexport: the run ends here, since its process hangs; under -n 1 it would go on", red=True)
+        reporter.write_line(
+            "hierexport: the run ends here, since its process hangs; under -n 1 it would go on", red=True
+        )
         reporter.summary_stats()
         reporter.flush()
         self._clean_up()

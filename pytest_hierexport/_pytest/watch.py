@@ -38,8 +38,8 @@ _CLEANUP = 30.0
 """The seconds that code has to end once it was interrupted: it ends processes and removes files."""
 
 
-class TimedOut(BaseException):  # noqa: N818  # no failure of the code that it passes: no `except Exception` stops it
-    """A test has taken longer than its limit."""
+class TimedOut(BaseException):
+    """A test has taken longer than its limit; no `except Exception` of the code that it stops catches it."""
 
     def __init__(self, ending: str) -> None:
         super().__init__(ending)
