@@ -2,12 +2,12 @@
 
     python benchmarks/worker_deaths.py [--ways WAY ...] [--cold] [--json FILE]
 
-Three toy models run under each number of workers. The factory of the first, the middle or the last one ends its process
-in one of the ways, takes all memory that the run may have, or hangs in Python or in native code. A run is as promised if
-it ends by itself within a minute with exit code 1, each test of the deadly model fails with the cause, its factory was
-called once, the other models have all their verdicts in a complete report, and no process is left. Without workers, a
-model that hangs in code that Python cannot stop ends the run, with its failure, the verdicts so far and the report. A run
-that hangs is ended by this program. The exit code is 1 if any run is not as promised.
+Three toy models run under each number of workers. The factory of the first, the middle or the last one ends its
+process in one of the ways, takes all memory that the run may have, or hangs in Python or in native code. A run is as
+promised if it ends by itself within a minute with exit code 1, each test of the deadly model fails with the cause,
+its factory was called once, the other models have all their verdicts in a complete report, and no process is left.
+Without workers, a model that hangs in code that Python cannot stop ends the run, with its failure, the verdicts so
+far and the report. A run that hangs is ended by this program. The exit code is 1 if any run is not as promised.
 
 The verdicts on the living models come from a cache, so that the seconds are those of pytest and its workers. With
 `--cold`, each run exports them.

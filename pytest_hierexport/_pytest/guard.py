@@ -18,7 +18,7 @@ import traceback
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -78,6 +78,9 @@ class GuardPlugin:
             os.kill(self._guard, signal.SIGKILL)
             os.waitpid(self._guard, 0)
             self._guard = 0
+        if self.run.watch.exit_file is not None:
+            self.run.watch.exit_file.close()
+            self.run.watch.exit_file = None
 
     def _start(self, session: pytest.Session) -> None:
         end, held = os.pipe()
@@ -98,7 +101,7 @@ class GuardPlugin:
     def finish(self, session: pytest.Session, hang: Hang) -> None:
         """Report what the process knew, and that it hangs, as far as each can be done."""
         run, config = self.run, session.config
-        reporter: pytest.TerminalReporter = config.pluginmanager.get_plugin("terminalreporter")
+        reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
         for report in [*self._reports(), self._failure(hang)]:
             self.summary.add(report)
             category, _, _ = config.hook.pytest_report_teststatus(report=report, config=config)

@@ -33,7 +33,8 @@ def is_worker(config: pytest.Config) -> bool:
 
 def process_name(config: pytest.Config) -> str:
     """Return what messages call this process."""
-    return f"worker {config.workerinput['workerid']}" if is_worker(config) else "pytest"
+    given: dict[str, Any] | None = getattr(config, "workerinput", None)
+    return "pytest" if given is None else f"worker {given['workerid']}"
 
 
 class WorkersPlugin:
