@@ -37,7 +37,7 @@ __all__ = ["GuardPlugin"]
 _INTERVAL = 0.5
 """The seconds between two looks."""
 _PATIENCE = 5.0
-"""The seconds that the process has to dump its stacks, and to exit."""
+"""The seconds that the process has to dump its stacks."""
 _REPORTS = "reports.jsonl"
 
 
@@ -166,26 +166,15 @@ def _be_guard(plugin: GuardPlugin, session: pytest.Session, end: int) -> NoRetur
                 _dump(parent, files)
                 plugin.finish(session, hang)
                 break
-        else:
-            os._exit(0)
     except BaseException:  # noqa: BLE001  # the fork must not go on to run the tests of its parent
         traceback.print_exc()
-    # Now the parent exits; one that cannot is killed.
-    os.close(end)
-    if not _waits(lambda: os.getppid() != parent):
-        os.kill(parent, signal.SIGKILL)
+    # This closes the pipe, and the parent exits: after its guard, so that no process is left.
     os._exit(0)
 
 
 def _dump(process: int, files: WatchFiles) -> None:
     """Make a process dump its stacks, which its handler does in native code, too."""
     os.kill(process, SIGNAL)
-    _waits(lambda: bool(files.dumped()))
-
-
-def _waits(condition: Callable[[], bool]) -> bool:
-    """Wait until a condition holds; return whether it came to that."""
     until = time.monotonic() + _PATIENCE
-    while not condition() and time.monotonic() < until:
+    while not files.dumped() and time.monotonic() < until:
         time.sleep(0.05)
-    return condition()
