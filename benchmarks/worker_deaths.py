@@ -1,11 +1,13 @@
-"""Ends xdist's workers in the middle of a run and checks that only the model they died of fails.
+"""Ends xdist's workers in the middle of a run, or hangs in them, and checks that only the model they died of fails.
 
     python benchmarks/worker_deaths.py [--ways WAY ...] [--cold] [--json FILE]
 
-Three toy models run under each number of workers. The factory of the first, the middle or the last one ends its process
-in one of the ways. A run is as promised if it ends by itself within a minute with exit code 1, each test of the deadly
-model fails with the cause, its factory was called once, the other models have all their verdicts in a complete report,
-and no process is left. A run that hangs is ended. The exit code is 1 if any run is not as promised.
+Three toy models run under each number of workers. The factory of the first, the middle or the last one ends its
+process in one of the ways, takes all memory that the run may have, or hangs in Python or in native code. A run is as
+promised if it ends by itself within a minute with exit code 1, each test of the deadly model fails with the cause,
+its factory was called once, the other models have all their verdicts in a complete report, and no process is left.
+Without workers, a model that hangs in code that Python cannot stop ends the run, with its failure, the verdicts so
+far and the report. A run that hangs is ended by this program. The exit code is 1 if any run is not as promised.
 
 The verdicts on the living models come from a cache, so that the seconds are those of pytest and its workers. With
 `--cold`, each run exports them.
@@ -17,6 +19,7 @@ import argparse
 import itertools
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -32,9 +35,11 @@ HANGS, SLOW = 120, 60
 """The seconds after which a run is ended, and after which it is too slow."""
 LIVING = ("one", "two")
 POSITIONS = {"first": 0, "middle": 1, "last": 2}
-WORKERS = (1, 2)
+TIMEOUT, MEMORY = 2, 12 << 30
+"""The seconds and the bytes that the deadly model may take."""
 MODELS = """
-import ctypes, os, signal
+import ctypes, os, re, signal, time
+import numpy
 import torch
 
 class Block(torch.nn.Module):
@@ -66,6 +71,35 @@ def killed():
 def faults():
     called()
     ctypes.string_at(0)
+
+def exhausts():
+    called()
+    held = []
+    while True:
+        held.append(numpy.zeros(1 << 30, numpy.uint8))
+
+def spins():
+    called()
+    while True:
+        pass
+
+def catches():
+    called()
+    while True:
+        try:
+            time.sleep(1)
+        except BaseException:
+            pass
+
+def matches():
+    called()
+    re.match("(a+)+$", "a" * 60 + "b")
+
+def waits():
+    called()
+    libc = ctypes.CDLL(None)
+    while libc.usleep(500000) in (0, -1):
+        pass
 """
 
 
@@ -76,12 +110,21 @@ class Way:
     model: str
     cause: str
     """The words of the failing test."""
+    workers: tuple[int, ...] = (1, 2)
+    """The numbers of workers that it is run under."""
+    ends_run: bool = False
+    """Whether it ends a run without workers."""
 
 
 WAYS = {
     "os._exit": Way("exits", "ended with exit code 3"),
     "SIGKILL": Way("killed", "was ended by SIGKILL"),
     "SIGSEGV": Way("faults", "was ended by SIGSEGV"),
+    "memory": Way("exhausts", "Unable to allocate 1.00 GiB", (0, 1, 2)),
+    "python": Way("spins", f"did not finish within {TIMEOUT} s (building the model, models.py line ", (0, 1, 2)),
+    "ctypes": Way("waits", f"did not finish within {TIMEOUT} s (building the model, models.py line ", (0, 1, 2)),
+    "except": Way("catches", f"did not finish within {TIMEOUT} s (building the model, ", (1, 2)),
+    "regex": Way("matches", f"did not finish within {TIMEOUT} s (building the model, ", (0, 1, 2), ends_run=True),
 }
 
 
@@ -116,6 +159,7 @@ class Ended:
     """How often the deadly factory was called."""
     left: int
     """The number of processes that it left."""
+    workers: int
 
     def faults(self, way: Way) -> Iterator[str]:
         """Yield what is not as promised."""
@@ -133,12 +177,14 @@ class Ended:
         if set(models) != {*LIVING, way.model}:
             yield "no complete report"
             return
+        cut = {"not run"} if way.ends_run and not self.workers else set()
         for name, checks in models.items():
             expected = {"failed"} if name == way.model else {"passed", "skipped"}
-            wrong = {check["verdict"] for check in checks.values()} - expected
+            wrong = {check["verdict"] for check in checks.values()} - expected - cut
             if wrong or not checks:
                 yield f"{name}: {', '.join(sorted(wrong)) or 'no verdicts'}"
-        if not all(way.cause in check["message"] for check in models[way.model].values()):
+        failed = [check for check in models[way.model].values() if check["verdict"] == "failed"]
+        if not failed or not all(way.cause in check["message"] for check in failed):
             yield f"a test does not say: {way.cause}"
 
 
@@ -147,14 +193,16 @@ def run(folder: Path, models: Sequence[str], workers: int, *, cold: bool) -> End
     mark, report, called = uuid.uuid4().hex, folder / "report.json", folder / "called"
     for file in (report, called):
         file.unlink(missing_ok=True)
-    selected = [f"--hierexport-models=models.py::{name}" for name in models]
+    limits = {name: f"timeout = {TIMEOUT}\n" for name in models if name not in LIVING}
+    tables = (f'[models.{name}]\nmodel = "models.py::{name}"\n{limits.get(name, "")}' for name in models)
+    (folder / "models.toml").write_text("".join(tables), encoding="utf-8")
     options = ["--hierexport-rules=MUST-002", f"--hierexport-report={report}", "-p", "no:cacheprovider"]
     options += [] if cold else ["--hierexport-cache=cache"]
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "GITHUB_"))}
     began = time.perf_counter()
     with (folder / "output.txt").open("w+", encoding="utf-8") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "pytest", "-n", str(workers), *options, *selected],
+            [sys.executable, "-m", "pytest", "-n", str(workers), *options, "--hierexport-models=models.toml"],
             cwd=folder,
             env={**inherited, "HIEREXPORT_RUN_MARK": mark},
             stdout=output,
@@ -167,7 +215,7 @@ def run(folder: Path, models: Sequence[str], workers: int, *, cold: bool) -> End
         text = output.read()
     written = json.loads(report.read_text(encoding="utf-8")) if report.exists() else {}
     calls = len(called.read_text(encoding="utf-8")) if called.exists() else 0
-    return Ended(code, seconds, text, written, calls, len(_end_all(mark)))
+    return Ended(code, seconds, text, written, calls, len(_end_all(mark)), workers)
 
 
 def _exit_code(process: subprocess.Popen[bytes]) -> int | None:
@@ -199,8 +247,8 @@ def deaths(folder: Path, ways: Sequence[str], *, cold: bool) -> Iterator[Death]:
         filled = run(folder, LIVING, 1, cold=False)
         if filled.code != 0:
             raise SystemExit(f"the living models do not pass:\n{filled.text}")
-    for name, (position, place), workers in itertools.product(ways, POSITIONS.items(), WORKERS):
-        way = WAYS[name]
+    runs = ((name, WAYS[name], workers) for name in ways for workers in WAYS[name].workers)
+    for (name, way, workers), (position, place) in itertools.product(runs, POSITIONS.items()):
         ended = run(folder, [*LIVING[:place], way.model, *LIVING[place:]], workers, cold=cold)
         yield Death(name, position, workers, ended.seconds, tuple(ended.faults(way)))
 
@@ -212,6 +260,8 @@ def main() -> int:
     parser.add_argument("--cold", action="store_true", help="export the living models in each run")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the outcomes to a file")
     options = parser.parse_args()
+    # The processes that are started inherit it.
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
     print(f"{'way':10} {'position':8} {'workers':>7} {'seconds':>8}  outcome")
     made = []
     with tempfile.TemporaryDirectory(prefix="worker-deaths-") as name:

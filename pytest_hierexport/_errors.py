@@ -19,6 +19,7 @@ __all__ = [
     "CrashError",
     "DiskFullError",
     "ExportError",
+    "HangError",
     "HierexportError",
     "NoVerdictError",
     "TagError",
@@ -77,6 +78,15 @@ class DiskFullError(HierexportError):
 
 class CrashError(HierexportError):
     """A process of the run ended while it worked on a model."""
+
+    ended = "ended its process"
+    """What the model did, in the titles of messages."""
+
+
+class HangError(CrashError):
+    """A test of a model took longer than its limit."""
+
+    ended = "did not finish in time"
 
 
 class NoVerdictError(HierexportError):

@@ -2,33 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
-import subprocess
-import sys
-import textwrap
-import uuid
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from processes import carrying
-from projects import MODEL
+from fatal_runs import Outcome, Runs
 from pytest_hierexport._pytest.crashes import Crash, Crashes, ending
-
-HANGS = 300
-"""After how many seconds a run is taken to hang."""
-
-LIVING = """
-def a():
-    return build()
-
-def b():
-    return build()
-"""
 
 DEADLY = """
 import ctypes, os, signal
@@ -104,76 +84,12 @@ exporter = "deadly_models:export"
 """
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What a run printed, wrote and left."""
-
-    code: int
-    text: str
-    report: dict[str, Any]
-    left: list[str]
-    """The commands of processes that are still there."""
-
-    def checks(self, model: str) -> dict[str, str]:
-        """Return how each check of a model ended."""
-        (found,) = (each for each in self.report["models"] if each["name"] == model)
-        return {name: check["verdict"] for name, check in found["checks"].items()}
-
-
-class Runs:
-    """Runs pytest in one folder, with a cache that holds the living models: none but deadly ones need torch."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        (folder / "my_model.py").write_text(MODEL + LIVING)
-        (folder / "deadly.py").write_text(DEADLY)
-        (folder / "deadly_models.py").write_text(DEADLY_MODELS)
-        (folder / "own.toml").write_text(MANIFEST)
-        (folder / "conftest.py").write_text(RULE)
-        assert self.run(*models("a", "b")).code == 0
-
-    def run(self, *arguments: str) -> Outcome:
-        """Run pytest without any test file but those named."""
-        mark, report = uuid.uuid4().hex, self.folder / "report.json"
-        report.unlink(missing_ok=True)
-        options = ("--hierexport-rules=OWN-1", "--hierexport-cache=cache", f"--hierexport-report={report}")
-        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rfEs", *options, *arguments]
-        ended = subprocess.run(
-            command,
-            cwd=self.folder,
-            env=_environment(self.folder, mark),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=HANGS,
-            check=False,
-        )
-        sys.stdout.write(ended.stdout)
-        written = json.loads(report.read_text()) if report.exists() else {}
-        return Outcome(ended.returncode, ended.stdout, written, carrying(mark))
-
-    def write(self, name: str, text: str) -> str:
-        """Write a test file and return its name."""
-        (self.folder / name).write_text(textwrap.dedent(text))
-        return name
-
-    def begun(self) -> int:
-        """Return how often a deadly factory was called, and forget it."""
-        log = self.folder / "deadly.py.log"
-        count = len(log.read_text().splitlines()) if log.exists() else 0
-        log.unlink(missing_ok=True)
-        return count
-
-
-def _environment(folder: Path, mark: str) -> dict[str, str]:
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "GITHUB_"))}
-    path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return {**inherited, "PYTHONPATH": path, "HIEREXPORT_TEST_RUN": mark}
-
-
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    return Runs(tmp_path_factory.mktemp("deadly"))
+    texts = {"deadly.py": DEADLY, "deadly_models.py": DEADLY_MODELS, "own.toml": MANIFEST, "conftest.py": RULE}
+    runs = Runs(tmp_path_factory.mktemp("deadly"), "--hierexport-rules=OWN-1", **texts)
+    assert runs.run(*models("a", "b")).code == 0
+    return runs
 
 
 def models(*names: str) -> tuple[str, ...]:

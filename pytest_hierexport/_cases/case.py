@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._cases.models import check_model
 from pytest_hierexport._errors import CollectError, HierexportError, gist
+from pytest_hierexport._stages import load_torch, stage
 
 if TYPE_CHECKING:
     import torch
@@ -88,13 +89,17 @@ class Case:
     """Where this case is the result of a step: the case that the step takes."""
     step: str = ""
     """Where this case is the result of a step: the name of the step."""
+    timeout: float | None = field(default=None, repr=False)
+    """The seconds that each of its tests may take, 0 for any number; None: as the run says."""
 
+    @stage("building the model")
     def load(self) -> Example:
         """Build the model and its inputs under a fixed seed, with generic weights if `randomise` is set.
 
         Raises:
             CollectError: The factory fails or returns something that is no model.
         """
+        load_torch()
         with _seeded():
             try:
                 made = self.factory()

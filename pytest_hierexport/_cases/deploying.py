@@ -10,6 +10,7 @@ from pytest_hierexport._cases.exporting import own_function
 from pytest_hierexport._cases.steps import ONNXRUNTIME
 from pytest_hierexport._errors import ExportError, HierexportError, UsageError, gist
 from pytest_hierexport._files.temporary import temporary_folder
+from pytest_hierexport._stages import stage
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -46,7 +47,8 @@ def deploy(step: str, exported: Path, path: Path) -> tuple[ir.Model, Attribution
         made.parent.mkdir()
         for file in exported.parent.glob(f"{exported.name}*"):
             shutil.copy2(file, given.parent)
-        _run(step, given, made)
+        with stage(f"applying {step}"):
+            _run(step, given, made)
         try:
             model = as_ir(made)
         except UsageError as error:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import ExportError, HierexportError, UsageError, gist
 from pytest_hierexport._export.choices import ExportOptions, is_own
+from pytest_hierexport._stages import stage
 
 if TYPE_CHECKING:
     from pytest_hierexport._cases import Case, Example
@@ -37,7 +38,7 @@ def export_case(case: Case, example: Example, path: Path, options: ExportOptions
     """
     from pytest_hierexport._export.pipeline import export_with
 
-    with _no_logs():
+    with stage("exporting"), _no_logs():
         if is_own(case.exporter):
             return _by_own(case, example, path)
         options = replace(

@@ -29,6 +29,7 @@ from pytest_hierexport._proof.session import run_graph
 from pytest_hierexport._proof.tolerance import Array
 from pytest_hierexport._proof.values import Values
 from pytest_hierexport._proof.verdict import Verdict, VerdictKind, contaminated, judge
+from pytest_hierexport._stages import stage
 
 if TYPE_CHECKING:
     import onnx
@@ -67,6 +68,7 @@ class Proof:
         return {name: verdict for name, verdict in self.verdicts.items() if verdict.kind is VerdictKind.UNPROVEN}
 
 
+@stage("proving the tags")
 def prove(
     example: Runnable,
     model: Model,

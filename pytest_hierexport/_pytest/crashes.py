@@ -1,4 +1,4 @@
-"""Records the models that ended a process of the run, for all its processes.
+"""Records the models that ended a process of the run, or did not finish in time, for all its processes.
 
 A worker that dies reports nothing. The controller learns from xdist which test it ran and writes a crash marker into
 the run folder; the model's other tests find the marker, fail at once and do not build the model again.
@@ -25,14 +25,16 @@ _LIKELY = {
 
 @dataclass(frozen=True)
 class Crash:
-    """A process that ended in a test of a model."""
+    """A process that ended in a test of a model, or did not end the test in time."""
 
     model: str
     test: str
     process: str
-    """The name of the process: `worker gw0`."""
+    """The name of the process: `worker gw0`, or `pytest`."""
     ending: str
-    """The words of :func:`ending`."""
+    """The words of :func:`ending`, or those of a hang."""
+    hung: bool = False
+    """Whether the model did not finish in time."""
 
 
 @dataclass(frozen=True)

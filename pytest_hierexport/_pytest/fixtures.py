@@ -30,8 +30,9 @@ def exported(config: pytest.Config, case: Case) -> ExportedCase:
     __tracebackhide__ = True
     run = config.stash[RUN]
     try:
-        run.outcome(case)
-        return run.store.exported(case)
+        with run.limited(case, "hierexport_export"):
+            run.outcome(case)
+            return run.store.exported(case)
     except CrashError as error:
         raise CheckFailed(str(error)) from None
     except HierexportError as error:

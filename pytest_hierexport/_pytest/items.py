@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from pytest_hierexport._errors import CrashError, HierexportError, NoVerdictError
+from pytest_hierexport._errors import CrashError, HangError, HierexportError, NoVerdictError
 from pytest_hierexport._pytest.messages import CheckFailed, RuleBroken, error_message, rule_message
 from pytest_hierexport._pytest.plan import RUN, Run
 from pytest_hierexport._pytest.snapshots import check_snapshot
+from pytest_hierexport._stages import stage
 from pytest_hierexport._text import one_line, printable
 
 if TYPE_CHECKING:
@@ -38,18 +39,20 @@ class ModelSuite:
     def test_snapshot(self, request: pytest.FixtureRequest) -> None:
         """The model's hierarchy is the one that was committed."""
         run, test = request.config.stash[RUN], "test_snapshot"
-        with _reported(run, self.case, test, _NOT_EXPORTED):
-            outcome = run.outcome(self.case)
-        with _reported(run, self.case, test, "the snapshot could not be checked"):
-            check_snapshot(request, run, self.case, outcome.hierarchy)
+        with _limited(run, self.case, test):
+            with _reported(run, self.case, test, _NOT_EXPORTED):
+                outcome = run.outcome(self.case)
+            with _reported(run, self.case, test, "the snapshot could not be checked"), stage("comparing the snapshot"):
+                check_snapshot(request, run, self.case, outcome.hierarchy)
 
     def test_must(self, must: Rule, request: pytest.FixtureRequest) -> None:
         """The model keeps the rule."""
         run, test = request.config.stash[RUN], f"test_must[{must.id}]"
-        with _reported(run, self.case, test, _NOT_EXPORTED):
-            run.outcome(self.case)
-        with _reported(run, self.case, test, f"{must.id} could not be checked"):
-            violations = run.store.violations(self.case, must)
+        with _limited(run, self.case, test):
+            with _reported(run, self.case, test, _NOT_EXPORTED):
+                run.outcome(self.case)
+            with _reported(run, self.case, test, f"{must.id} could not be checked"), stage(f"checking {must.id}"):
+                violations = run.store.violations(self.case, must)
         if violations:
             raise RuleBroken(rule_message(run, self.case, must, violations))
 
@@ -66,8 +69,18 @@ def _reported(run: Run, case: Case, test: str, title: str) -> Iterator[None]:
     except NoVerdictError as error:
         pytest.skip(printable(one_line(error.found)))
     except HierexportError as error:
-        shown = "not checked, it ended its process" if isinstance(error, CrashError) else title
+        shown = f"not checked, it {error.ended}" if isinstance(error, CrashError) else title
         raise CheckFailed(error_message(run, case, test, shown, error)) from None
+
+
+@contextmanager
+def _limited(run: Run, case: Case, test: str) -> Iterator[None]:
+    """Fail a test that takes longer than the case's limit."""
+    try:
+        with run.limited(case, test):
+            yield
+    except HangError as error:
+        raise CheckFailed(error_message(run, case, test, error.ended, error)) from None
 
 
 def _parameter(case: Case, rule: Rule) -> object:

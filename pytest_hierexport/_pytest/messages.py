@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_hierexport._errors import CrashError, HierexportError
+from pytest_hierexport._errors import CrashError, HangError, HierexportError
 from pytest_hierexport._pytest.kept_files import keep_files
 from pytest_hierexport._rules.messages import aligned, broken
 from pytest_hierexport._text import one_line, printable
@@ -89,11 +89,19 @@ def error_message(run: Run, case: Case, test: str, title: str, error: Hierexport
 
 
 def crash_error(run: Run, case: Case, crash: Crash) -> CrashError:
-    """Return the error of the tests of a model that ended a process."""
+    """Return the error of the tests of a model that ended a process, or did not finish in time."""
+    found = f"{crash.process} {crash.ending} in {crash.test}"
+    if crash.hung:
+        return HangError(
+            f"each test of {crash.model} to finish in its time",
+            found=found,
+            do="find what it waits for; where it needs longer, give it more time with --hierexport-timeout, or timeout "
+            "in a manifest",
+        )
     repeat = repeat_command(run.plan, case, crash.test, "-n0")
     return CrashError(
         f"{crash.model} to run without ending its process",
-        found=f"{crash.process} {crash.ending} in {crash.test}",
+        found=found,
         do=f"run that test without workers, where all that it prints is seen: {repeat}",
     )
 

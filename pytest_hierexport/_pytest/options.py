@@ -6,7 +6,9 @@ parses a value is imported when a value is parsed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,8 +18,10 @@ if TYPE_CHECKING:
 
     from pytest_hierexport._pytest.shards import Shard
 
-__all__ = ["OPTIONS", "Choices", "Settings", "read_settings"]
+__all__ = ["OPTIONS", "TIMEOUT", "Choices", "Settings", "read_settings"]
 
+TIMEOUT = 30 * 60.0
+"""The seconds that a test of a model may take where nothing else is stated."""
 _REPORT_SUFFIXES = (".html", ".json", ".ctrf.json")
 
 
@@ -95,6 +99,16 @@ def _opset(text: str, _: Path) -> int | None:
     return check_opset(int(text))
 
 
+def _seconds(text: str, _: Path) -> float:
+    from pytest_hierexport._errors import UsageError
+
+    with suppress(ValueError):
+        # An option that is set is true, also where there is no limit.
+        if (seconds := float(text)) >= 0:
+            return seconds or math.inf
+    raise UsageError("a number of seconds in hierexport_timeout", found=repr(text), do="write 600, or 0 for no limit")
+
+
 def _path(text: str, base: Path) -> Path:
     from pytest_hierexport._files.paths import absolute
 
@@ -145,6 +159,7 @@ OPTIONS = (
     Option("shard", "run some of the models: 2/8 for the second of eight parts, auto on a CI system", "PART", _shard),
     Option("durations", "the file of durations that shards are made even by (default: .test_durations)", "FILE", _path),
     Option("store-durations", "write how long each test took into the file of durations"),
+    Option("timeout", "stop a test of a model after that time, 1800 by default; 0: never", "SECONDS", _seconds),
     Option("report", "write a report: .html, .json or .ctrf.json", "FILE", _report, repeatable=True),
     Option("summary", "write a summary in Markdown", "FILE", _path),
     Option(
@@ -170,6 +185,7 @@ class Choices:
     store_durations: bool | None
     report: tuple[Path, ...] | None
     summary: Path | None
+    timeout: float | None
     strict: bool | None
     require_snapshots: bool | None
 

@@ -5,8 +5,10 @@ A :class:`Run` bundles the plan with what else the items, fixtures and hooks of 
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,12 +19,13 @@ import pytest
 from pytest_hierexport._cases import Case, select
 from pytest_hierexport._cases.steps import named_steps, with_deployed
 from pytest_hierexport._errors import UsageError, nearest
-from pytest_hierexport._pytest.crashes import Crashes
+from pytest_hierexport._pytest.crashes import Crash, Crashes
 from pytest_hierexport._pytest.ids import escape
 from pytest_hierexport._pytest.messages import crash_error
-from pytest_hierexport._pytest.options import Settings
+from pytest_hierexport._pytest.options import TIMEOUT, Settings
 from pytest_hierexport._pytest.shards import in_shard, read_durations
 from pytest_hierexport._pytest.store import ExportStore
+from pytest_hierexport._pytest.watch import TimedOut, Watch
 from pytest_hierexport._report.results import SNAPSHOT
 
 if TYPE_CHECKING:
@@ -55,6 +58,7 @@ def _with_options(case: Case, settings: Settings) -> Case:
         opset=given.opset or case.opset or stated.opset,
         strict=bool(given.strict or (stated.strict if case.strict is None else case.strict)),
         after=named_steps(given.after or ()) or case.after or named_steps(stated.after or ()),
+        timeout=next(limit for limit in (given.timeout, case.timeout, stated.timeout, TIMEOUT) if limit is not None),
     )
 
 
@@ -135,6 +139,11 @@ class Plan:
         ordered = sorted(self.applicable(case), key=lambda rule: NEEDS.index(rule.needs))
         return tuple(rule for rule in ordered if rule.needs == "file" or not self.settings.chosen.fast)
 
+    def limit(self, case: Case) -> float:
+        """Return the seconds that a test of a case may take; infinite in a session that may stop in a debugger."""
+        option = self.config.option
+        return math.inf if option.usepdb or option.trace else case.timeout or math.inf
+
     def _check_known_failures(self, known_rules: Sequence[Rule]) -> None:
         """Check that each known failure names a rule of the case: else it would excuse nothing, unnoticed."""
         for case in self.cases:
@@ -168,6 +177,23 @@ class Run:
     crashes: Crashes
     folder: Path
     """The run folder, outside the project, which all processes of the run share."""
+    watch: Watch
+    """Stops what takes too long in this process."""
+
+    @contextmanager
+    def limited(self, case: Case, test: str) -> Iterator[None]:
+        """Give a test, or what it needs of a case, the case's time.
+
+        Raises:
+            HangError: It takes longer, and Python could stop it; otherwise the process ends.
+        """
+        try:
+            with self.watch.limited(self.plan.item_id(case, test), self.plan.limit(case)):
+                yield
+        except TimedOut as error:
+            crash = Crash(case.name, test, self.watch.process, error.ending, hung=True)
+            self.crashes.add(crash)
+            raise crash_error(self, case, crash) from None
 
     def outcome(self, case: Case) -> ExportOutcome:
         """Return the outcome of a case's export, which succeeded.

@@ -1,7 +1,7 @@
 """Makes and removes the run folder, which holds a run's temporary files.
 
     hierexport-RUN.lock   locked by the session, before the folder is made
-    hierexport-RUN/       the exports, the second exports, the crashes, temporary files
+    hierexport-RUN/       the exports, the second exports, the crashes, what hangs, temporary files
 
 A killed session cannot remove its run folder. The next session does: it acquires each lock that no process holds and
 removes the folder beside it. A folder without a lock file of this form is not ours.

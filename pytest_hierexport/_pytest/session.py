@@ -12,6 +12,7 @@ from pytest_hierexport._errors import HierexportError, UsageError
 from pytest_hierexport._files.temporary import use_folder_with_room
 from pytest_hierexport._pytest import collection
 from pytest_hierexport._pytest.crashes import Crashes
+from pytest_hierexport._pytest.guard import GuardPlugin
 from pytest_hierexport._pytest.kept_files import FOLDER as KEPT
 from pytest_hierexport._pytest.models import ModelsPlugin
 from pytest_hierexport._pytest.options import Settings, read_settings
@@ -22,7 +23,8 @@ from pytest_hierexport._pytest.session_cache import cache_of
 from pytest_hierexport._pytest.store import ExportStore
 from pytest_hierexport._pytest.summary import Summary
 from pytest_hierexport._pytest.termination import TerminationPlugin
-from pytest_hierexport._pytest.workers import RUN_NAME, WorkersPlugin, is_worker
+from pytest_hierexport._pytest.watch import Watch
+from pytest_hierexport._pytest.workers import RUN_NAME, WorkersPlugin, is_worker, process_name
 
 __all__ = ["start"]
 
@@ -50,10 +52,12 @@ def _start(config: pytest.Config) -> None:
         _check_outputs(settings)
     _ = run.plan.rules  # checked before any model is built
     config.stash[RUN] = run
-    plugins: dict[str, object] = {"models": ModelsPlugin(run, Summary(run, [warning] if warning else []))}
+    summary = Summary(run, [warning] if warning else [])
+    plugins: dict[str, object] = {"models": ModelsPlugin(run, summary), "watch": run.watch}
     if controls:
         folder, workers = _made_folder(run), WorkersPlugin(run)
         plugins |= {"workers": workers, "termination": TerminationPlugin(workers.terminate), "folder": folder}
+        plugins["guard"] = GuardPlugin(run, summary, folder.remove)
     for name, plugin in plugins.items():
         config.pluginmanager.register(plugin, f"hierexport-{name}")
     config.args = collection.arguments(run.plan)
@@ -98,4 +102,5 @@ def _run(config: pytest.Config, settings: Settings) -> Run:
     outputs, home = [config.rootpath / KEPT, *settings.outputs], settings.chosen.cache
     cache = None if home is None else cache_of(config, home, folder, outputs)
     plan = planned(config, settings, folder / "models")
-    return Run(plan, ExportStore(folder / "exports", cache), Crashes(folder / "crashes"), folder)
+    watch = Watch(folder / "watch", process_name(config))
+    return Run(plan, ExportStore(folder / "exports", cache), Crashes(folder / "crashes"), folder, watch)

@@ -44,7 +44,7 @@ _SELECT_OR_REPORT = frozenset({
     # pytest-hierexport
     "hierexport_after", "hierexport_cache", "hierexport_durations", "hierexport_fast", "hierexport_models",
     "hierexport_report", "hierexport_require_snapshots", "hierexport_rules", "hierexport_shard",
-    "hierexport_store_durations", "hierexport_summary",
+    "hierexport_store_durations", "hierexport_summary", "hierexport_timeout",
 })
 # fmt: on
 """The options that only say which tests run, where, and what is shown of them; every other option counts."""

@@ -25,6 +25,7 @@ from pytest_hierexport._export.choices import is_own
 from pytest_hierexport._files.atomic import write_atomically
 from pytest_hierexport._files.paths import digest_of_all
 from pytest_hierexport._pytest.outcome import RECORD, ExportOutcome, deploy_into, export_into, from_fields, from_record
+from pytest_hierexport._stages import stage
 
 if TYPE_CHECKING:
     from pytest_hierexport._cases import Case
@@ -147,7 +148,9 @@ class ExportStore:
 
         previous = None if case.previous is None else self._previous(case.previous)
         self.folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(self.folder / f"{key}.lock"):
+        with stage("waiting for another process, which exports it"):
+            lock = FileLock(self.folder / f"{key}.lock").acquire()
+        with lock:
             begun, outcome = self.folder / f"{key}.begun", from_record(self.folder / key)
             if outcome is not None:
                 return outcome
@@ -161,8 +164,11 @@ class ExportStore:
                     make() if self.cache is None or about is None else self._find(self.cache, key, about, case, make)
                 )
                 write_atomically(outcome.folder / RECORD, outcome.record())
-            finally:
+            except Exception:
                 begun.unlink(missing_ok=True)
+                raise
+            # What did not finish in time stays begun, like what ended its process.
+            begun.unlink(missing_ok=True)
             return outcome
 
     def _previous(self, case: Case) -> ExportOutcome:
@@ -211,14 +217,14 @@ class ExportStore:
 
 
 def _key(case: Case) -> str:
-    """Return the digest of a case: of all that is stated of it, which names its factory, too."""
-    stated = [repr(getattr(case, field.name)) for field in fields(case) if field.name != "factory"]
+    """Return the digest of a case: of all that its export rests on, as stated, which names its factory, too."""
+    stated = [repr(getattr(case, field.name)) for field in fields(case) if field.repr]
     return hashlib.sha256("\0".join(stated).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def _crash_error(case: Case) -> CrashError:
     return CrashError(
         f"{case.name} to run without ending its process",
-        found="a process of this run ended while it exported it",
+        found="a process of this run ended, or did not finish, while it exported it",
         do="run one of its tests by itself with -n0, where all that it prints is seen",
     )

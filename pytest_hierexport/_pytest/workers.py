@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_hierexport._pytest.crashes import Crash, ending
+from pytest_hierexport._pytest.hangs import WatchFiles
 from pytest_hierexport._pytest.messages import crash_error, error_message
 from pytest_hierexport._pytest.summary import mark
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from pytest_hierexport._pytest.plan import Run
 
-__all__ = ["RUN_NAME", "WorkersPlugin", "is_worker"]
+__all__ = ["RUN_NAME", "WorkersPlugin", "is_worker", "process_name"]
 
 RUN_NAME = "hierexport"
 """The key of the run folder's name in a worker's input."""
@@ -28,6 +29,12 @@ _WAIT = 5.0
 def is_worker(config: pytest.Config) -> bool:
     """Whether this process is a worker of xdist."""
     return hasattr(config, "workerinput")
+
+
+def process_name(config: pytest.Config) -> str:
+    """Return what messages call this process."""
+    given: dict[str, Any] | None = getattr(config, "workerinput", None)
+    return "pytest" if given is None else f"worker {given['workerid']}"
 
 
 class WorkersPlugin:
@@ -58,9 +65,13 @@ class WorkersPlugin:
             return
         case, test, check = found
         node: WorkerController = report.node
-        crash = Crash(case.name, test, f"worker {node.gateway.id}", ending(_exit_code(node)))
+        process = f"worker {node.gateway.id}"  # as the worker itself calls it
+        code = _exit_code(node)
+        hang = WatchFiles.of(self.run.watch.folder, process).crash(case.name, test, process)
+        crash = hang or Crash(case.name, test, process, ending(code))
         self.run.crashes.add(crash)
-        report.longrepr = error_message(self.run, case, test, "ended its process", crash_error(self.run, case, crash))
+        error = crash_error(self.run, case, crash)
+        report.longrepr = error_message(self.run, case, test, error.ended, error)
         mark(report, case, check, report.longrepr)
 
     def terminate(self) -> None:

@@ -13,6 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Any
 
+from pytest_hierexport._stages import stage
+
 __all__ = ["ChildEndedError", "ChildProcess", "end_all"]
 
 _PATIENCE = 5
@@ -63,7 +65,8 @@ class ChildProcess:
         process = (running or self._start()).process
         try:
             print(json.dumps({**request, "path": list(map(str, sys.path))}), file=process.stdin, flush=True)
-            answer = _answer_of(process)
+            with stage("waiting for a process of its own"):
+                answer = _answer_of(process)
         except BrokenPipeError:
             answer = ""
         except BaseException:

@@ -1,0 +1,170 @@
+"""Watches the tests of models in the process that runs them, and stops one that does not finish in time.
+
+    limit            a timer sends SIGURG to the main thread: the stacks are dumped, :class:`TimedOut` is raised; not in
+                     the middle of an import, after which half of a native library would be there
+    limit + GRACE    code that Python cannot interrupt still runs: the process dumps its stacks and exits with code 1
+
+The second step is faulthandler's, whose thread needs no interpreter: it works while native code holds Python's lock.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import math
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from types import FrameType
+from typing import IO, TYPE_CHECKING
+
+from pytest_hierexport._pytest.hangs import Hang, WatchFiles
+from pytest_hierexport._stages import LOADING, Stages, listening
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["SIGNAL", "TimedOut", "Watch"]
+
+SIGNAL = signal.SIGURG
+"""Ignored by default, so that one which comes late does no harm."""
+_GRACE = 5.0
+"""The seconds that code has to notice the signal."""
+_AGAIN = 0.2
+"""The seconds after which code that could not be interrupted is tried again."""
+_CLEANUP = 30.0
+"""The seconds that code has to end once it was interrupted: it ends processes and removes files."""
+
+
+class TimedOut(BaseException):
+    """A test has taken longer than its limit; no `except Exception` of the code that it stops catches it."""
+
+    def __init__(self, ending: str) -> None:
+        super().__init__(ending)
+        self.ending = ending
+
+
+class Watch:
+    """Watches one test at a time.
+
+    Args:
+        folder: Where the processes of the run tell what they work on.
+        process: The name of this one.
+    """
+
+    def __init__(self, folder: Path, process: str) -> None:
+        self.folder, self.process = folder, process
+        self.files = WatchFiles.of(folder, process)
+        self.exit_file: IO[bytes] | None = None
+        """Where the stacks are dumped before the exit, which waits until that is possible; None: with the others."""
+        self._stacks: IO[bytes] | None = None
+        self._hang: Hang | None = None
+        self._timer: threading.Timer | None = None
+        self._timed_out: TimedOut | None = None
+        self._inside = False
+
+    @contextmanager
+    def limited(self, item: str, seconds: float) -> Iterator[None]:
+        """Raise :class:`TimedOut` where the block takes longer, or end the process; no limit where it is infinite.
+
+        A block in a limited one, or in another thread than the main one, has no limit of its own.
+        """
+        is_main = threading.current_thread() is threading.main_thread()
+        if math.isinf(seconds) or self._hang is not None or not is_main:
+            yield
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._hang, self._timed_out = Hang(item, seconds, math.inf), None
+        with self.files.stacks.open("wb") as self._stacks:
+            before = signal.signal(SIGNAL, self._interrupt)
+            faulthandler.register(SIGNAL, self._stacks, all_threads=True, chain=True)
+            try:
+                with listening(self._note):
+                    self._start()
+                    yield from self._block()
+            finally:
+                self._stop()
+                self.files.record.unlink(missing_ok=True)
+                faulthandler.unregister(SIGNAL)
+                signal.signal(SIGNAL, before)
+                self._hang = None
+        if self._timed_out is not None:
+            raise self._timed_out
+
+    def _block(self) -> Iterator[None]:
+        self._inside = True
+        try:
+            yield
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            # What the code made of the interruption is no error of its own.
+            if self._timed_out is None:
+                raise
+        finally:
+            self._inside = False
+
+    def pytest_enter_pdb(self) -> None:
+        """Lift the limit of a test that stops in a debugger."""
+        self._stop()
+
+    def _start(self) -> None:
+        """Start the time of the test, from the beginning."""
+        assert self._hang is not None, "a test is watched"  # noqa: S101
+        self._signal_after(self._hang.seconds)
+        self._exit_after(self._hang.seconds + _GRACE)
+
+    def _stop(self) -> None:
+        """Lift the limit."""
+        if self._timer is not None:
+            self._timer.cancel()
+        # Where the time has just run out, this waits for the exit: the record must tell of it until then.
+        faulthandler.cancel_dump_traceback_later()
+        self._write(deadline=math.inf)
+
+    def _interrupt(self, _: int, frame: FrameType | None) -> None:
+        """Raise :class:`TimedOut` in the code that runs, or try again later."""
+        hang = self._hang
+        if not self._inside or hang is None:
+            return
+        if _imports(frame):
+            self._signal_after(_AGAIN)
+            return
+        self._inside = False
+        self._timed_out = TimedOut(hang.ending(self.files.dumped()))
+        self._exit_after(_CLEANUP)
+        raise self._timed_out
+
+    def _signal_after(self, seconds: float) -> None:
+        self._timer = threading.Timer(seconds, signal.pthread_kill, (threading.main_thread().ident, SIGNAL))
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _exit_after(self, seconds: float) -> None:
+        assert self._stacks is not None, "a test is watched"  # noqa: S101
+        self._write(deadline=time.monotonic() + seconds)
+        faulthandler.dump_traceback_later(seconds, file=self.exit_file or self._stacks, exit=True)
+
+    def _note(self, stages: Stages) -> None:
+        was_loading, loads = LOADING in (self._hang.stages if self._hang else ()), LOADING in stages
+        self._write(stages=stages)
+        if loads and not was_loading:
+            self._stop()
+        elif was_loading and not loads:
+            self._start()
+
+    def _write(self, **changed: float | Stages) -> None:
+        if self._hang is not None:
+            self._hang = replace(self._hang, **changed)  # type: ignore[arg-type]  # the fields of Hang
+            self.files.write(self._hang)
+
+
+def _imports(frame: FrameType | None) -> bool:
+    """Whether a stack is in an import."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False

@@ -1,0 +1,225 @@
+"""The limit of a model's tests: what hangs is stopped, in Python and in native code, and costs that model alone."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fatal_runs import Runs
+from projects import Project
+from pytest_hierexport._pytest.hangs import Hang
+from pytest_hierexport._pytest.options import OPTIONS
+from pytest_hierexport._pytest.watch import TimedOut, Watch
+from pytest_hierexport._rules.child import ChildProcess
+from pytest_hierexport._stages import LOADING, stage
+
+HANGING = """
+import re
+
+def spins():
+    while True:
+        pass
+
+def matches():
+    re.match("(a+)+$", "a" * 60 + "b")
+
+def lives():
+    import torch
+    return torch.nn.Linear(2, 2), (torch.ones(1, 2),)
+"""
+HANGS_IN_RULE = """
+import time
+from pytest_hierexport._rules.base import Rule
+
+def _check(exported):
+    while exported.case.name == "lives":
+        time.sleep(60)
+    return []
+
+def pytest_hierexport_rules(config):
+    return [Rule("OWN-1", "survived", _check)]
+"""
+LIMITS = {"spins": "timeout = 2\n", "matches": "timeout = 2\n", "lives": "timeout = 20\n"}
+
+
+@pytest.fixture
+def watch(tmp_path: Path) -> Watch:
+    return Watch(tmp_path / "watch", "pytest")
+
+
+def spin(seconds: float = 30) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        pass
+
+
+class TestWatch:
+    def test_python_code_is_stopped_with_stage_and_line(self, watch: Watch) -> None:
+        with pytest.raises(TimedOut) as caught, watch.limited("an item", 0.2), stage("exporting"):
+            spin()
+        assert caught.value.ending.startswith("did not finish within 0.2 s (exporting, test_option_timeout.py line ")
+        assert watch.files.read() is None
+
+    def test_an_error_in_place_of_the_interruption_hides_nothing(self, watch: Watch) -> None:
+        def convert() -> None:
+            try:
+                spin()
+            except BaseException as error:
+                raise ValueError("the exporter's own words") from error
+
+        with pytest.raises(TimedOut), watch.limited("an item", 0.2):
+            convert()
+
+    def test_waiting_is_stopped(self, watch: Watch) -> None:
+        started = time.monotonic()
+        with pytest.raises(TimedOut), watch.limited("an item", 0.2):
+            time.sleep(30)
+        assert time.monotonic() - started < 20
+
+    def test_what_finishes_is_left_alone(self, watch: Watch) -> None:
+        with watch.limited("an item", 0.5):
+            found = watch.files.read()
+        spin(0.8)
+        assert found is not None
+        assert found.item == "an item"
+
+    def test_import_of_torch_does_not_count(self, watch: Watch) -> None:
+        with watch.limited("an item", 1), stage("building the model"):
+            with stage(LOADING):
+                spin(1.5)
+            spin(0.1)
+
+    def test_time_starts_when_torch_is_there(self, watch: Watch) -> None:
+        def build() -> None:
+            with stage(LOADING):
+                pass
+            spin()
+
+        with pytest.raises(TimedOut), watch.limited("an item", 0.3):
+            build()
+
+    def test_an_import_is_not_cut_in_half(self, watch: Watch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "slow_import.py").write_text("import time\ntime.sleep(0.6)\nwhole = True\n")
+        monkeypatch.syspath_prepend(tmp_path)
+
+        def build() -> None:
+            importlib.import_module("slow_import")
+            spin()
+
+        with pytest.raises(TimedOut), watch.limited("an item", 0.2):
+            build()
+        assert sys.modules.pop("slow_import").whole
+
+    def test_a_process_that_hangs_is_ended(self, watch: Watch, tmp_path: Path) -> None:
+        script, pid = tmp_path / "child.py", tmp_path / "pid"
+        script.write_text(
+            "import os, pathlib, re\n"
+            f"pathlib.Path({str(pid)!r}).write_text(str(os.getpid()))\n"
+            "re.match('(a+)+$', 'a' * 60 + 'b')\n"
+        )
+        child = ChildProcess(str(script))
+        with pytest.raises(TimedOut) as caught, watch.limited("an item", 2):
+            child.ask()
+        assert "waiting for a process of its own" in caught.value.ending
+        assert not Path("/proc", pid.read_text()).exists()
+
+
+STACKS = """Timeout (0:00:07)!
+Thread 0x0001 (most recent call first):
+  File "/usr/lib/thread.py", line 5 in run
+Thread 0x0002 (most recent call first):
+  File "/env/site-packages/torch/nn/functional.py", line 7 in relu
+  File "/project/tower.py", line 12 in forward
+  File "/env/site-packages/torch/nn/modules/module.py", line 8 in _call_impl
+"""
+
+
+def test_line_is_the_users_where_it_called_torch() -> None:
+    ending = Hang("an item", 2, 0, ("exporting",)).ending(STACKS)
+    assert ending == "did not finish within 2 s (exporting, tower.py line 12)"
+
+
+def test_line_is_the_innermost_without_code_of_users() -> None:
+    inside = STACKS.replace("/project/", "/env/site-packages/onnxscript/")
+    assert Hang("an item", 2, 0).ending(inside) == "did not finish within 2 s (functional.py line 7)"
+    assert Hang("an item", 2, 0).ending("") == "did not finish within 2 s"
+
+
+def test_zero_is_no_limit_and_others_are_refused(project: Project) -> None:
+    (option,) = (each for each in OPTIONS if each.name == "timeout")
+    assert option.parse("0", Path()) == float("inf")
+    assert option.parse("2.5", Path()) == 2.5
+    result = project.run("--hierexport-models=my_model.py::build", "--hierexport-timeout=-1")
+    result.stderr.fnmatch_lines(["*expected a number of seconds in hierexport_timeout; found '-1'*"])
+
+
+@pytest.mark.parametrize(
+    ("given", "manifest", "ini", "limit"),
+    [("3", "timeout = 4", "5", 3.0), ("", "timeout = 4", "5", 4.0), ("", "", "5", 5.0), ("", "", "", 1800.0)],
+)
+def test_command_line_overrides_manifest_overrides_ini(
+    project: Project, given: str, manifest: str, ini: str, limit: float
+) -> None:
+    project.write("models.toml", f'[models.tower]\nmodel = "my_model.py::build"\n{manifest}\n')
+    stated = f"hierexport_timeout = {ini}\n" if ini else ""
+    project.write("pytest.ini", f"[pytest]\nhierexport_models = models.toml\n{stated}")
+    project.write("test_own.py", f"def test_own(hierexport_case): assert hierexport_case.timeout == {limit}\n")
+    options = [f"--hierexport-timeout={given}"] if given else []
+    result = project.run("--hierexport-models=models.toml", *options, "test_own.py", "-k", "test_own")
+    assert result.parseoutcomes()["passed"] == 1
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    texts = {"hanging.py": HANGING, "conftest.py": HANGS_IN_RULE}
+    runs = Runs(tmp_path_factory.mktemp("hanging"), "--hierexport-rules=OWN-1", **texts)
+    assert runs.run(manifest(runs, "a", "b")).code == 0
+    return runs
+
+
+def manifest(runs: Runs, *names: str) -> str:
+    files = dict.fromkeys(LIMITS, "hanging.py")
+    tables = [
+        f'[models.{name}]\nmodel = "{files.get(name, "my_model.py")}::{name}"\n{LIMITS.get(name, "")}' for name in names
+    ]
+    return f"--hierexport-models={runs.write('models.toml', ''.join(tables))}"
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "workers"),
+    [("spins", 0, 0), ("spins", 1, 2), ("matches", 2, 1)],
+)
+def test_a_model_that_hangs_fails_alone(runs: Runs, name: str, place: int, workers: int) -> None:
+    names = ["a", "b"]
+    names.insert(place, name)
+    outcome = runs.run("-n", str(workers), manifest(runs, *names))
+    assert outcome.code == 1
+    assert f"{name}: did not finish in time" in outcome.text
+    assert "did not finish within 2 s (building the model, hanging.py line " in outcome.text
+    assert set(outcome.checks(name).values()) == {"failed"}
+    for living in ("a", "b"):
+        assert not {"failed", "not run"} & set(outcome.checks(living).values())
+    assert not outcome.left
+
+
+def test_hang_in_native_code_without_workers_leaves_report(runs: Runs) -> None:
+    outcome = runs.run("-n0", manifest(runs, "a", "matches", "b"))
+    assert outcome.code == 1
+    assert "the run ends here" in outcome.text
+    assert "did not finish within 2 s (building the model, hanging.py line " in outcome.text
+    assert outcome.checks("matches")["snapshot"] == "failed"
+    assert outcome.checks("a")["OWN-1"] == "passed"
+    assert set(outcome.checks("b").values()) == {"not run"}
+    assert " 1 failed, " in outcome.text
+    assert not outcome.left
+
+
+def test_hang_in_a_rule_keeps_the_verdicts_before(runs: Runs) -> None:
+    outcome = runs.run("-n0", manifest(runs, "lives"), "-k", "OWN-1 or MUST-002")
+    assert "(checking OWN-1, conftest.py line 7) in test_must[OWN-1]" in outcome.text
+    checks = outcome.checks("lives")
+    assert (checks["MUST-002"], checks["OWN-1"], checks["MUST-001"]) == ("passed", "failed", "not run")
