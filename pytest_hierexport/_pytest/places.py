@@ -98,13 +98,8 @@ class _Server:
             self._headers["Authorization"] = f"Basic {b64encode(unquote(user).encode()).decode()}"
 
     def get(self, name: str, into: BinaryIO, transfer: Transfer) -> None:
-        try:
-            with self._answer(name) as answer:
-                transfer.copy(answer, into)
-        except HTTPError as error:
-            if error.code == 404:
-                raise FileNotFoundError(name) from None
-            raise
+        with self._answer(name) as answer:
+            transfer.copy(answer, into)
 
     def put(self, name: str, content: BinaryIO, size: int) -> None:
         with self._answer(name, data=content, headers={"Content-Length": str(size)}, method="PUT"):
@@ -113,7 +108,13 @@ class _Server:
     def _answer(self, name: str, **request: Any) -> Any:
         headers = {**self._headers, **request.pop("headers", {})}
         asked = Request(f"{self._url}/{name}", headers=headers, **request)  # noqa: S310  # http(s) alone comes here
-        return urlopen(asked, timeout=_SILENCE)  # noqa: S310  # as above
+        try:
+            return urlopen(asked, timeout=_SILENCE)  # noqa: S310  # as above
+        except HTTPError as error:
+            error.close()
+            if error.code == 404:
+                raise FileNotFoundError(name) from None
+            raise
 
 
 class _FileSystem:

@@ -49,8 +49,8 @@ _SELECT_OR_REPORT = frozenset({
     "warn_unused_snapshots",
     # pytest-hierexport
     "hierexport_after", "hierexport_cache", "hierexport_cache_push", "hierexport_cache_size", "hierexport_durations",
-    "hierexport_fast", "hierexport_models", "hierexport_report", "hierexport_require_snapshots", "hierexport_rules", "hierexport_shard",
-    "hierexport_store_durations", "hierexport_summary",
+    "hierexport_fast", "hierexport_models", "hierexport_report", "hierexport_require_snapshots", "hierexport_rules",
+    "hierexport_shard", "hierexport_store_durations", "hierexport_summary",
 })
 # fmt: on
 """The options that only say which tests run, where, and what is shown of them; every other option counts."""

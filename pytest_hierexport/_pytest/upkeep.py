@@ -69,7 +69,7 @@ def damages(folder: Path) -> Iterator[str]:
 def clear(folder: Path) -> int:
     """Remove what a cache wrote, and the folder if nothing else is left; return the number of results."""
     removed = entries(folder)
-    for path in [*removed, *_of_sessions(folder)]:
+    for path in [*removed, *(path for path in _of_sessions(folder) if not _is_held(path))]:
         remove(path)
     with suppress(OSError):
         if [path.name for path in folder.iterdir()] in ([], [".gitignore"]):
@@ -120,6 +120,20 @@ def shown_size(size: float) -> str:
 def _of_sessions(folder: Path) -> Iterator[Path]:
     """Yield the locks and the staged results."""
     return (path for path in listed(folder) if path.name.startswith(STAGED) or _is_lock(path))
+
+
+def _is_held(path: Path) -> bool:
+    """Whether a session holds a lock, or the lock to which the name of its holder belongs."""
+    from filelock import FileLock, Timeout
+
+    lock = path.with_suffix(".lock")
+    if not _is_lock(path) or not lock.exists():
+        return False
+    try:
+        with FileLock(lock, timeout=0):
+            return False
+    except (Timeout, OSError, NotImplementedError):
+        return True
 
 
 def _is_lock(path: Path) -> bool:
