@@ -189,9 +189,9 @@ def test_an_edit_that_keeps_size_and_time_counts(project: Project) -> None:
     project.run(*MODELS).assert_outcomes(failed=1, deselected=11)
 
 
-def test_variables_that_nobody_reads_leave_a_verdict(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_that_are_not_read_leave_a_verdict(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     set_up(project, Stale("import os; os.environ['OWN'] = '2'; value = 1 if os.environ['OWN'] else 2"))
     for number in "123":
-        monkeypatch.setenv("NOBODY_READS", number)
+        monkeypatch.setenv("NOT_READ", number)
         assert_kept(project.run(*MODELS))
     assert project.builds == 1

@@ -36,7 +36,7 @@ class Transfer:
         """Copy a file into another.
 
         Raises:
-            OSError: It is too large, or nobody waits for it any more.
+            OSError: It is too large, or it was abandoned.
         """
         while chunk := source.read(CHUNK):
             self.moved += len(chunk)
