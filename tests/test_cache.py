@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import shutil
 import threading
@@ -11,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hierexport._pytest.cache import Cache
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport._pytest.cache import SIZE, Cache
 from pytest_hierexport._pytest.reads import Reads
+from pytest_hierexport._pytest.upkeep import parse_size
 
 VALUE = {"nodes": 3, "notes": ["one"]}
 CONTENTS = {"model.onnx": b"a tagged file", "model.hierarchy.json": b'{"calls": {"": [null, "Tower"]}}'}
@@ -24,10 +27,10 @@ def cache(tmp_path: Path) -> Iterator[Cache]:
     yield from caches(tmp_path)
 
 
-def caches(home: Path, warn: Callable[[str], None] = print) -> Iterator[Cache]:
+def caches(home: Path, warn: Callable[[str], None] = print, bound: int = SIZE) -> Iterator[Cache]:
     reads = Reads([home])
     reads.start()
-    yield Cache(home / "cache", reads, warn=warn)
+    yield Cache(home / "cache", reads, warn=warn, bound=bound)
     reads.stop()
 
 
@@ -254,3 +257,66 @@ def test_result_that_used_another_program_is_not_kept(tmp_path: Path) -> None:
         keep(cache)
         assert find(cache) is None
     assert len(warnings) == 1
+
+
+def of_size(cache: Cache, question: str, size: int) -> Path:
+    """Keep a result with a file of so many bytes, used before those that come after it."""
+    file = cache.folder.parent / "model.onnx"
+    file.write_bytes(bytes(size))
+    path = cache.folder / cache.keep(question, "about", VALUE, [file])
+    os.utime(path, (0, len(list(cache.folder.iterdir()))))
+    return path
+
+
+def test_least_recently_used_results_make_room(tmp_path: Path) -> None:
+    for cache in caches(tmp_path, bound=250_000):
+        first, second = (of_size(cache, question, 100_000) for question in ("first", "second"))
+        assert cache.find("first", "about") is not None
+        third = of_size(cache, "third", 100_000)
+        assert [path.exists() for path in (first, second, third)] == [True, False, True]
+
+
+def test_result_larger_than_the_cache_is_not_kept(tmp_path: Path) -> None:
+    for cache in caches(tmp_path, bound=250_000):
+        small = of_size(cache, "small", 10_000)
+        (tmp_path / "model.onnx").write_bytes(bytes(250_000))
+        assert not cache.keep("large", "about", VALUE, [tmp_path / "model.onnx"])
+        assert small.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("2GB", 2_000_000_000), ("1.5 kb", 1500), ("7", 7), ("1GiB", 1 << 30), ("500m", 500_000_000)]
+)
+def test_a_size_is_a_number_with_a_unit(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "much", "-1", "2 XB", "1e9"])
+def test_a_text_that_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="a size"):
+        parse_size(text)
+
+
+def test_sessions_that_keep_one_result_at_once_both_do(cache: Cache) -> None:
+    keep(cache)
+    shutil.rmtree(cache.folder)
+    files = [cache.folder.parent / name for name in CONTENTS]
+    names: list[str] = []
+    keeping = [lambda: names.append(cache.keep("question", "about", VALUE, files))] * 8
+    threads = [threading.Thread(target=each) for each in keeping]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(names) == 8
+    assert len(set(names)) == 1
+    assert find(cache) == VALUE
+
+
+def test_an_unreadable_form_of_a_whole_record_is_a_miss(cache: Cache) -> None:
+    for number, record in enumerate((b"[]", b"1", b"{}", b'{"inputs": 1}', b"[" * 10_000)):
+        name = f"{cache._name('question')}-{hashlib.sha256(record).hexdigest()}"
+        (cache.folder / name).mkdir(parents=True)
+        (cache.folder / name / "record.json").write_bytes(record)
+        assert find(cache) is None, number
+        assert not (cache.folder / name).exists()

@@ -196,6 +196,23 @@ def test_a_session_that_waits_for_another_says_so(project: Project) -> None:
     assert second.returncode == 0
 
 
+def test_cache_keeps_no_more_than_its_size(project: Project) -> None:
+    project.write("pytest.ini", "[pytest]\nhierexport_cache = cache\nhierexport_cache_size = 1KB\n")
+    for builds in (1, 2):
+        assert project.run(MODELS, *SOME).ret == 0
+        assert project.builds == builds
+    assert not results(project.path / "cache")
+    for builds in (3, 3):
+        assert project.run(MODELS, "--hierexport-cache-size=1GB", *SOME).ret == 0
+        assert project.builds == builds
+
+
+def test_a_size_that_is_none_is_refused(project: Project) -> None:
+    result = project.run(MODELS, "--hierexport-cache=cache", "--hierexport-cache-size=much")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["*expected a size; found 'much'*"])
+
+
 def test_impossible_cache_folder_is_refused_before_the_run(project: Project) -> None:
     result = project.run(MODELS, "--hierexport-cache=/proc/cache", *SOME)
     assert result.ret == 4

@@ -14,64 +14,27 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import shutil
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pytest_hierexport._files.atomic import STAGED, staging
+from pytest_hierexport._files.atomic import staging
 from pytest_hierexport._files.ownership import make_folder
 from pytest_hierexport._files.paths import digest
-from pytest_hierexport._pytest.inputs import Inputs
+from pytest_hierexport._pytest.entries import RECORD, CachedResult, entries, read_entry, remove
 from pytest_hierexport._pytest.reads import Reads, unrecorded
+from pytest_hierexport._pytest.upkeep import evict, tidy
 
-__all__ = ["Cache", "CachedResult"]
+if TYPE_CHECKING:
+    from pytest_hierexport._pytest.remote import Remote
 
-_RECORD = "record.json"
-_RESULT = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}-[0-9a-f]{64}")
-_KEY = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}")
-_PER_QUESTION = 4
-"""The number of results that are kept of one question: enough for switching between branches."""
-_ABANDONED = 24 * 3600
-"""The age in seconds from which a staged result or a lock is taken for one of a killed session."""
+__all__ = ["SIZE", "Cache"]
 
-
-@dataclass(frozen=True)
-class CachedResult:
-    """A result and what it depends on."""
-
-    about: str
-    value: Mapping[str, Any]
-    files: Mapping[str, str]
-    """The SHA-256 of each file, by its name."""
-    inputs: Inputs
-    name: str = ""
-    """The name of the folder that it was read from."""
-
-    def record(self) -> bytes:
-        """Return the content of the record; the name of the result's folder ends with its SHA-256."""
-        return json.dumps(asdict(self), sort_keys=True).encode()
-
-    def is_whole(self, folder: Path) -> bool:
-        """Whether a folder holds the files unchanged."""
-        return all((folder / name).is_file() and digest(folder / name) == known for name, known in self.files.items())
-
-    def copy(self, source: Path, target: Path) -> bool:
-        """Copy the files into a new folder; return whether the copies are unchanged."""
-        try:
-            shutil.rmtree(target, ignore_errors=True)
-            target.mkdir(parents=True)
-            for name in self.files:
-                if not (source / name).is_file():
-                    return False
-                shutil.copyfile(source / name, target / name)
-        except OSError:
-            return False
-        return self.is_whole(target)
+SIZE = 5_000_000_000
+"""The number of bytes that a cache may have where nothing else is asked for."""
 
 
 class Cache:
@@ -83,17 +46,22 @@ class Cache:
         facts: Returns what else identifies the session, as JSON can hold it.
         warn: Takes the reason why results are not kept.
         say: Takes a message for a user who waits.
+        bound: The number of bytes that the results may have.
+        remote: A cache that machines share; what is taken from there comes into the folder.
     """
 
     def __init__(
         self,
         folder: Path,
         reads: Reads,
+        *,
         facts: Callable[[], object] = dict,
         warn: Callable[[str], None] = lambda _: None,
         say: Callable[[str], None] = lambda _: None,
+        bound: int = SIZE,
+        remote: Remote | None = None,
     ) -> None:
-        self.folder, self._reads = folder, reads
+        self.folder, self._reads, self._bound, self._remote = folder, reads, bound, remote
         self._facts, self._warn, self._say = facts, warn, say
         self._start = ""
         self._sure = True
@@ -114,20 +82,49 @@ class Cache:
             about: What it must have been kept about.
             into: A folder to make, with a copy of the files.
         """
-        for path in self._results(self._name(question)):
-            result = _read(path)
+        name = self._name(question)
+        found = self._found(name, about, into)
+        if found is None and self._pull(name, about):
+            found = self._found(name, about, into)
+        return found
+
+    def _found(self, name: str, about: str, into: Path | None) -> CachedResult | None:
+        for path in entries(self.folder, f"{name}-"):
+            result = read_entry(path)
             if result is None:
-                _remove(path)
-            elif result.about == about and result.inputs.hold():
+                remove(path)
+            elif self._holds(result, about):
                 if into is None or result.copy(path, into):
                     with suppress(OSError):
                         os.utime(path)
                     return result
-                if not result.is_whole(path):
-                    _remove(path)
+                if result.damaged(path):
+                    remove(path)
         return None
 
-    def keep(self, question: str, about: str, value: Mapping[str, Any], files: Sequence[Path] = ()) -> str:
+    def _holds(self, result: CachedResult, about: str) -> bool:
+        return result.about == about and result.inputs.hold(self._reads.environment)
+
+    def _pull(self, name: str, about: str) -> bool:
+        """Take a result that holds from the remote cache into the folder; return whether there is one."""
+        if self._remote is None:
+            return False
+        for result in self._remote.results(_remote_key(name, about)):
+            if self._holds(result, about):
+                try:
+                    with self._staged(name, result.record()) as made:
+                        fetched = self._remote.fetch(result.files, made)
+                except OSError as error:
+                    return self._give_up(f"the cache {self.folder} cannot be written ({error.strerror or error})")
+                if fetched:
+                    evict(self.folder, self._bound)
+                    return True
+        return False
+
+    @unrecorded()
+    def keep(
+        self, question: str, about: str, value: Mapping[str, Any], files: Sequence[Path] = (), model: str = ""
+    ) -> str:
         """Keep a result; return its name, empty where its inputs are not known or it cannot be written.
 
         Args:
@@ -135,19 +132,26 @@ class Cache:
             about: What it depends on that is no file.
             value: The answer, as JSON can hold it.
             files: The files that belong to it.
+            model: The name of the model that it is about.
         """
         inputs = self._reads.inputs() if self._sure else None
         if inputs is None:
             return ""
-        record = CachedResult(about, value, {path.name: digest(path) for path in files}, inputs).record()
-        path = self.folder / f"{self._name(question)}-{hashlib.sha256(record).hexdigest()}"
+        name, digests = self._name(question), {path.name: digest(path) for path in files}
+        record = CachedResult(about, value, digests, inputs, model).record()
         try:
-            self._write(path, record, files)
+            if len(record) + sum(path.stat().st_size for path in files) > self._bound:
+                return ""
+            with self._staged(name, record) as made:
+                for file in files:
+                    shutil.copyfile(file, made / file.name)
         except OSError as error:
             self._give_up(f"the cache {self.folder} cannot be written ({error.strerror or error})")
             return ""
-        self._prune(question)
-        return path.name
+        tidy(self.folder, _short_digest(question), self._bound)
+        if self._remote is not None and self._remote.pushes:
+            self._remote.push(_remote_key(name, about), record, {digests[path.name]: path for path in files})
+        return made.name
 
     @contextmanager
     def computing(self, files: Iterable[Path] = ()) -> Iterator[None]:
@@ -181,7 +185,7 @@ class Cache:
         try:
             yield
         finally:
-            _remove(holder)
+            remove(holder)
             lock.release()
 
     def _name(self, question: str) -> str:
@@ -189,69 +193,39 @@ class Cache:
             self.begin()
         return f"{_short_digest(question)}-{self._start}"
 
-    def _results(self, name: str) -> list[Path]:
-        """Return the results whose names begin so, most recently used first."""
-        results = (path for path in self._listed() if path.name.startswith(f"{name}-") and _RESULT.fullmatch(path.name))
-        return sorted(results, key=_used, reverse=True)
-
-    def _listed(self) -> list[Path]:
-        with suppress(OSError):
-            return list(self.folder.iterdir())
-        return []
-
-    def _write(self, path: Path, record: bytes, files: Sequence[Path]) -> None:
+    @contextmanager
+    def _staged(self, name: str, record: bytes) -> Iterator[Path]:
+        """Give a folder for the files of a result, which takes its place if they have their digests."""
         make_folder(self.folder)
         with staging(self.folder) as stage:
-            made = stage.folder / path.name
+            made = stage.folder / f"{name}-{hashlib.sha256(record).hexdigest()}"
             made.mkdir()
-            for file in files:
-                shutil.copyfile(file, made / file.name)
-            (made / _RECORD).write_bytes(record)
-            there = _read(path)
-            if there is None or not there.is_whole(path):
-                _remove(path)
-                made.rename(path)
+            (made / RECORD).write_bytes(record)
+            yield made
+            path = self.folder / made.name
+            if not _is_whole(path) and _is_whole(made):
+                remove(path)
+                try:
+                    made.rename(path)
+                except OSError:
+                    # Another session may have been faster.
+                    if not _is_whole(path):
+                        raise
 
-    def _prune(self, question: str) -> None:
-        """Remove the least recently used results of a question, and what killed sessions left."""
-        abandoned = time.time() - _ABANDONED
-        of_sessions = (path for path in self._listed() if path.name.startswith(STAGED) or _KEY.fullmatch(path.stem))
-        left = [path for path in of_sessions if 0 < _used(path) < abandoned]
-        for path in [*self._results(_short_digest(question))[_PER_QUESTION:], *left]:
-            _remove(path)
-
-    def _give_up(self, reason: str) -> None:
+    def _give_up(self, reason: str) -> bool:
         if self._sure:
             self._sure = False
             self._warn(reason)
+        return False
 
 
-def _read(path: Path) -> CachedResult | None:
-    """Return the result in a folder, None where the record does not have the digest in the folder's name."""
-    try:
-        record = (path / _RECORD).read_bytes() if (path / _RECORD).is_file() else b""
-    except OSError:
-        return None
-    if hashlib.sha256(record).hexdigest() != path.name.rpartition("-")[2]:
-        return None
-    fields: dict[str, Any] = json.loads(record)
-    return CachedResult(**{**fields, "inputs": Inputs(**fields["inputs"]), "name": path.name})
+def _is_whole(path: Path) -> bool:
+    result = read_entry(path)
+    return result is not None and not result.damaged(path)
 
 
-def _remove(path: Path) -> None:
-    """Remove a folder, a file or a link, as far as that can be done."""
-    with suppress(OSError):
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
-
-
-def _used(path: Path) -> float:
-    """Return when a result was last used, zero where it is gone."""
-    with suppress(OSError):
-        return path.lstat().st_mtime
-    return 0
+def _remote_key(name: str, about: str) -> str:
+    return hashlib.sha256(f"{name} {about}".encode()).hexdigest()
 
 
 def _short_digest(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Fingerprints the files and folders that a result was computed from, and compares them with the present ones."""
+"""Fingerprints the files, folders and variables that a result depends on, and compares them with the present ones."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import importlib.machinery
 import os
 import stat
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 from pytest_hierexport._files.paths import digest
+from pytest_hierexport._pytest.environment import variable_digest
 
 __all__ = ["Inputs", "Signature", "signature"]
 
@@ -23,7 +24,7 @@ _IMPORTABLE = tuple(importlib.machinery.all_suffixes())
 
 @dataclass(frozen=True)
 class Inputs:
-    """The inputs of a result, by path."""
+    """The inputs of a result, by path or name."""
 
     files: Mapping[str, str]
     """The SHA-256 of each file; empty for one that was looked for and absent."""
@@ -31,19 +32,29 @@ class Inputs:
     """The digest of the names in each folder that was listed."""
     searched: Mapping[str, str]
     """The digest of the names that can be imported from each folder in which modules were looked for."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """The digest of each environment variable, empty for one that is not set."""
 
     @classmethod
-    def of(cls, files: Iterable[Path | str], listed: Iterable[Path | str], searched: Iterable[Path | str]) -> Inputs:
-        """Fingerprint the files and folders as they are now."""
+    def of(
+        cls,
+        files: Iterable[Path | str],
+        listed: Iterable[Path | str],
+        searched: Iterable[Path | str],
+        variables: Iterable[str] = (),
+        environment: Mapping[str, str] = os.environ,
+    ) -> Inputs:
+        """Fingerprint the files and folders as they are now, and variables of an environment."""
         return cls(
             {path: _content(path) for path in map(str, files)},
             {path: _digest_of(_entries(path)) for path in map(str, listed)},
             {path: _digest_of(filter(_is_importable, _entries(path))) for path in map(str, searched)},
+            {name: variable_digest(name, environment) for name in variables},
         )
 
-    def hold(self) -> bool:
-        """Whether every file and folder is unchanged."""
-        return self == Inputs.of(self.files, self.listed, self.searched)
+    def hold(self, environment: Mapping[str, str] = os.environ) -> bool:
+        """Whether every file and folder is unchanged, and every variable is in this environment what it was."""
+        return self == Inputs.of(self.files, self.listed, self.searched, self.variables, environment)
 
 
 def signature(path: str | Path) -> Signature | None:

@@ -13,7 +13,7 @@ from pytest_hierexport._files.temporary import keep_temporary_files_in
 from pytest_hierexport._pytest import collection
 from pytest_hierexport._pytest.items import ModelSuite
 from pytest_hierexport._pytest.messages import known_failure_message
-from pytest_hierexport._pytest.session_cache import warning
+from pytest_hierexport._pytest.session_cache import warnings
 from pytest_hierexport._pytest.snapshots import unused_ignored
 from pytest_hierexport._pytest.summary import Summary, mark
 from pytest_hierexport._pytest.workers import is_worker
@@ -116,11 +116,11 @@ class ModelsPlugin:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print the table of models and rules, and the cache's warning."""
+        """Print the table of models and rules, and the cache's warnings."""
         if not is_worker(self.plan.config):
             self.summary.print(terminalreporter)
-            if not_kept := warning(self.run.folder):
-                terminalreporter.write_line(f"hierexport: {not_kept}", yellow=True)
+            for warning in warnings(self.run.folder):
+                terminalreporter.write_line(one_line(f"hierexport: {warning}"), yellow=True)
 
     def pytest_unconfigure(self) -> None:
         """End the processes that exported again, and restore the folder for temporary files."""

@@ -115,6 +115,16 @@ def _path(text: str, base: Path) -> Path:
     return absolute(base / text)
 
 
+def _cache(text: str, base: Path) -> Path | str:
+    return text if "://" in text else _path(text, base)
+
+
+def _size(text: str, _: Path) -> int:
+    from pytest_hierexport._pytest.upkeep import parse_size
+
+    return parse_size(text)
+
+
 def _shard(text: str, _: Path) -> Shard:
     from pytest_hierexport._pytest.shards import parse_shard
 
@@ -155,7 +165,14 @@ OPTIONS = (
         repeatable=True,
         in_repeat=True,
     ),
-    Option("cache", "keep exports and verdicts there from run to run", "FOLDER", _path),
+    Option(
+        "cache",
+        "keep exports and verdicts there from run to run; a URL (https://, s3://) names a cache that machines share",
+        "FOLDER",
+        _cache,
+    ),
+    Option("cache-size", "the size that the cache may have: 500MB, 2GB (default: 5GB)", "SIZE", _size),
+    Option("cache-push", "add results to the cache at a URL, which is only read otherwise"),
     Option("shard", "run some of the models: 2/8 for the second of eight parts, auto on a CI system", "PART", _shard),
     Option("durations", "the file of durations that shards are made even by (default: .test_durations)", "FILE", _path),
     Option("store-durations", "write how long each test took into the file of durations"),
@@ -179,7 +196,10 @@ class Choices:
     exporter: str | None
     opset: int | None
     after: tuple[str, ...] | None
-    cache: Path | None
+    cache: Path | str | None
+    """A folder or a URL."""
+    cache_size: int | None
+    cache_push: bool | None
     shard: Shard | None
     durations: Path | None
     store_durations: bool | None

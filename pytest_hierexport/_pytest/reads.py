@@ -1,4 +1,4 @@
-"""Records the files that a process reads: the inputs that a cached result depends on.
+"""Records the files and environment variables that a process reads: the inputs that a cached result depends on.
 
 A Python audit hook (PEP 578) records every file that is opened or imported and every folder that is listed, from before
 the first `conftest.py` is loaded. It records for the whole process, not per model: a module or an `lru_cache` that two
@@ -21,6 +21,7 @@ from pathlib import Path
 import _pytest
 
 from pytest_hierexport._files.paths import absolute
+from pytest_hierexport._pytest.environment import watch_environment
 from pytest_hierexport._pytest.inputs import Inputs, Signature, signature
 from pytest_hierexport._pytest.scratch import RUN_FOLDER
 
@@ -68,15 +69,19 @@ class Reads:
         self.outside = list(outside)
         self.programs = 0
         """The number of programs started and connections opened."""
+        self.environment: Mapping[str, str] = {}
+        """The environment at the start: what this process sets itself is no input."""
         self._files: dict[Path, Signature | None] = {}
         self._folders: set[Path] = set()
+        self._variables: set[str] = set()
 
     def start(self) -> None:
         """Record what is read from now on."""
         # The hook calls both, and must not see the files that they open.
         _installed_folders()
         tempfile.gettempdir()
-        _install_hook()
+        _install_hooks()
+        self.environment = dict(os.environ)
         _active.append(self)
 
     def stop(self) -> None:
@@ -99,7 +104,8 @@ class Reads:
         search_path = {absolute(folder or ".") for folder in sys.path if isinstance(folder, str)}
         searched = {*search_path, *(path.parent for path in files if path.suffix == ".py")}
         listed = {folder for folder in list(self._folders) if self._counts(folder)}
-        taken = Inputs.of({*files, *native}, listed, {folder for folder in searched if self._counts(folder)})
+        searched = {folder for folder in searched if self._counts(folder)}
+        taken = Inputs.of({*files, *native}, listed, searched, set(self._variables), self.environment)
         # Taking the digests takes time, too.
         return taken if all(signature(path) == before for path, before in recorded.items()) else None
 
@@ -119,6 +125,10 @@ class Reads:
             self._add_temporary(event, _path(args[0]))
         elif not _is_own_program(args):
             self.programs += 1
+
+    def record_variable(self, name: str) -> None:
+        """Record that an environment variable was read."""
+        self._variables.add(name)
 
     def _add_file(self, path: Path | None) -> None:
         source = None if path is None else _source_of(path)
@@ -140,15 +150,22 @@ _active: list[Reads] = []
 
 
 @cache
-def _install_hook() -> None:
-    """Install the one audit hook of this process, which Python never removes."""
+def _install_hooks() -> None:
+    """Install the one audit hook of this process, which Python never removes, and watch its environment."""
     sys.addaudithook(_hook)
+    watch_environment(_variable_hook, is_installed)
 
 
 def _hook(event: str, args: tuple[object, ...]) -> None:
     if _active and event in _EVENTS and not _paused.get():
         for reads in _active:
             reads.record(event, args)
+
+
+def _variable_hook(name: str) -> None:
+    if not _paused.get():
+        for reads in _active:
+            reads.record_variable(name)
 
 
 def _path(value: object) -> Path | None:

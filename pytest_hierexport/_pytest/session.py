@@ -64,7 +64,7 @@ def _start(config: pytest.Config) -> None:
 
 
 def _check_outputs(settings: Settings) -> None:
-    if settings.chosen.cache is not None:
+    if isinstance(settings.chosen.cache, Path):
         check_folder(settings.chosen.cache)
     for path in settings.outputs:
         check_output(path)
@@ -99,8 +99,7 @@ def _selected_run(config: pytest.Config, settings: Settings) -> Run | None:
 def _run(config: pytest.Config, settings: Settings) -> Run:
     name: str = getattr(config, "workerinput", {}).get(RUN_NAME, f"hierexport-{uuid.uuid4().hex}")
     folder = Path(tempfile.gettempdir()) / name
-    outputs, home = [config.rootpath / KEPT, *settings.outputs], settings.chosen.cache
-    cache = None if home is None else cache_of(config, home, folder, outputs)
+    cache = cache_of(config, settings, folder, [config.rootpath / KEPT, *settings.outputs])
     plan = planned(config, settings, folder / "models")
     watch = Watch(folder / "watch", process_name(config))
     return Run(plan, ExportStore(folder / "exports", cache), Crashes(folder / "crashes"), folder, watch)

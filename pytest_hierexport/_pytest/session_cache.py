@@ -7,23 +7,29 @@ import platform
 import sys
 from contextlib import nullcontext, suppress
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_hierexport._files.paths import digest_of_all
-from pytest_hierexport._pytest.cache import Cache
+from pytest_hierexport._pytest.cache import SIZE, Cache
+from pytest_hierexport._pytest.kept_files import FOLDER as KEPT
 from pytest_hierexport._pytest.reads import Reads, is_installed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["cache_of", "session_facts", "warning", "watch"]
+    from pytest_hierexport._pytest.options import Settings
+
+__all__ = ["cache_of", "session_facts", "warnings", "watch"]
 
 _READS: pytest.StashKey[Reads] = pytest.StashKey()
 _EARLY: pytest.StashKey[list[str]] = pytest.StashKey()
-_WARNING = "cache-warning.txt"
+_NOT_KEPT = "results are not kept for later runs"
+_FRONT = Path(KEPT, "cache")
+"""The folder, in the root directory, that what comes from a URL is taken into."""
 _PACKAGE = Path(__file__).parents[1]
 
 # fmt: off
@@ -42,9 +48,9 @@ _SELECT_OR_REPORT = frozenset({
     "disable_unused_snapshots", "include_details", "snapshot_details", "update_new_snapshots_only", "update_snapshots",
     "warn_unused_snapshots",
     # pytest-hierexport
-    "hierexport_after", "hierexport_cache", "hierexport_durations", "hierexport_fast", "hierexport_models",
-    "hierexport_report", "hierexport_require_snapshots", "hierexport_rules", "hierexport_shard",
-    "hierexport_store_durations", "hierexport_summary", "hierexport_timeout",
+    "hierexport_after", "hierexport_cache", "hierexport_cache_push", "hierexport_cache_size", "hierexport_durations",
+    "hierexport_fast", "hierexport_models", "hierexport_report", "hierexport_require_snapshots", "hierexport_rules",
+    "hierexport_shard", "hierexport_store_durations", "hierexport_summary", "hierexport_timeout",
 })
 # fmt: on
 """The options that only say which tests run, where, and what is shown of them; every other option counts."""
@@ -60,24 +66,43 @@ def watch(config: pytest.Config) -> None:
     config.add_cleanup(reads.stop)
 
 
-def cache_of(config: pytest.Config, folder: Path, scratch: Path, outputs: Sequence[Path]) -> Cache | None:
-    """Return the cache of a session, None where what the session reads was not recorded from the start.
+def cache_of(config: pytest.Config, settings: Settings, scratch: Path, outputs: Sequence[Path]) -> Cache | None:
+    """Return the cache of a session, None where there is none, or where what the session reads was not recorded.
 
     Args:
         config: The session's configuration.
-        folder: The folder of the cache.
+        settings: The options.
         scratch: The run folder, where workers leave warnings.
         outputs: Files and folders that the run writes.
     """
+    chosen = settings.chosen
+    if chosen.cache is None:
+        return None
     early = config.stash.get(_EARLY, ["this plugin, by a conftest.py,"])
     if early:
-        _warn(scratch, f"{', '.join(early)} was loaded before what the project reads could be noted")
+        _warn(scratch, _NOT_KEPT, f"{', '.join(early)} was loaded before what the project reads could be noted")
         return None
-    reads = config.stash[_READS]
+    reads, folder, remote = config.stash[_READS], chosen.cache, None
+    bound = SIZE if chosen.cache_size is None else chosen.cache_size
+    if isinstance(folder, str):
+        from pytest_hierexport._pytest.places import without_login
+        from pytest_hierexport._pytest.remote import Remote
+
+        warn = partial(_warn, scratch, f"the cache {without_login(folder)} was not used, or not always")
+        remote = Remote(folder, pushes=bool(chosen.cache_push), largest=bound, warn=warn)
+        folder = config.rootpath / _FRONT
     reads.outside += [folder, *outputs]
     if config.pluginmanager.has_plugin("cacheprovider"):
         reads.outside.append(config.rootpath / config.getini("cache_dir"))
-    return Cache(folder, reads, partial(session_facts, config), partial(_warn, scratch), partial(_say, config))
+    return Cache(
+        folder,
+        reads,
+        facts=partial(session_facts, config),
+        warn=partial(_warn, scratch, _NOT_KEPT),
+        say=partial(_say, config),
+        bound=bound,
+        remote=remote,
+    )
 
 
 def session_facts(config: pytest.Config) -> dict[str, object]:
@@ -116,18 +141,19 @@ def _distributions() -> list[str]:
     )
 
 
-def warning(scratch: Path) -> str:
-    """Return the warning that results are not kept, from this process or a worker; empty where they are."""
+def warnings(scratch: Path) -> list[str]:
+    """Return the warnings of this process and of workers, the first of each kind."""
     with suppress(OSError):
-        return (scratch / _WARNING).read_text(encoding="utf-8")
-    return ""
+        return [path.read_text(encoding="utf-8") for path in sorted(scratch.glob("cache-warning-*.txt"))]
+    return []
 
 
-def _warn(scratch: Path, reason: str) -> None:
+def _warn(scratch: Path, what: str, reason: str) -> None:
+    file = scratch / f"cache-warning-{sha256(what.encode()).hexdigest()[:8]}.txt"
     with suppress(OSError):
         scratch.mkdir(exist_ok=True)
-        with (scratch / _WARNING).open("x", encoding="utf-8") as file:
-            file.write(f"warning: results are not kept for later runs: {reason}")
+        with file.open("x", encoding="utf-8") as opened:
+            opened.write(f"warning: {what}: {reason}")
 
 
 def _say(config: pytest.Config, text: str) -> None:

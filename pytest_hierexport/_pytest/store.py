@@ -139,7 +139,8 @@ class ExportStore:
             return [Violation(**violation) for violation in found.value["violations"]]
         with self.cache.computing():
             violations = list(rule.violations(self.exported(case)))
-        self.cache.keep(question, about, {"violations": [asdict(violation) for violation in violations]})
+        value = {"violations": [asdict(violation) for violation in violations]}
+        self.cache.keep(question, about, value, model=case.name)
         return violations
 
     def _make(self, key: str, case: Case) -> ExportOutcome:
@@ -202,7 +203,7 @@ class ExportStore:
             if outcome.error is not None:
                 return outcome
             files = [path for path in sorted(folder.iterdir()) if path.is_file()]
-            return replace(outcome, cached=cache.keep(key, code, outcome.fields(), files))
+            return replace(outcome, cached=cache.keep(key, code, outcome.fields(), files, case.name))
 
     def _export(self, key: str, case: Case, previous: ExportOutcome | None) -> ExportOutcome:
         folder = self.folder / key

@@ -1,0 +1,79 @@
+"""Records which environment variables are read through `os.environ`.
+
+    a factory      os.environ["SIZE"], os.getenv("SIZE"), "SIZE" in os.environ      recorded
+    a factory      dict(os.environ)                                                 all, and which ones there are
+    a library      os.environ.get("TORCH_LOGS")                                     recorded
+    a library      dict(os.environ)                                                 not recorded
+    pytest         os.environ["PYTEST_CURRENT_TEST"]                                not recorded
+
+A library copies the environment for a program that it starts; on a CI system some variable differs in each run.
+No audit event tells of these reads. All of them end in two methods of the class of `os.environ`, which are replaced.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+from pytest_hierexport._files.paths import absolute
+
+__all__ = ["ALL", "variable_digest", "watch_environment"]
+
+ALL = ""
+"""Stands for the names of all variables."""
+_LIBRARY = f"{absolute(os.__file__).parent}{os.sep}"
+_RUNNERS = frozenset({"_hypothesis_globals", "_hypothesis_pytestplugin", "_pytest", "execnet", "hypothesis", "pluggy"})
+_RUNNERS |= {"pytest", "rich", "syrupy", "xdist"}
+"""The packages that run tests and show results: what they read decides about no verdict."""
+_OURS = ("pytest_hierexport._pytest.", "pytest_hierexport._files.")
+
+
+def variable_digest(name: str, values: Mapping[str, str]) -> str:
+    """Return the SHA-256 of a variable's value, as it may be a secret; empty where it is not set."""
+    value = "\0".join(sorted(values)) if name == ALL else values.get(name)
+    return "" if value is None else hashlib.sha256(f"{name}={value}".encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def watch_environment(record: Callable[[str], None], is_installed: Callable[[Path], bool]) -> None:
+    """Call a function with the name of each variable that is read from now on, in this process."""
+    kind: Any = type(os.environ)
+    read, iterate = kind.__getitem__, kind.__iter__
+    copying: set[CodeType] = set()
+    """The functions of libraries that read all variables."""
+
+    def read_and_record(environ: Any, key: Any) -> Any:
+        reader = _reader(sys._getframe(1))
+        if reader is not None and _counts(reader) and reader.f_code not in copying:
+            record(os.fsdecode(key) if isinstance(key, bytes) else str(key))
+        return read(environ, key)
+
+    def iterate_and_record(environ: Any) -> Iterator[Any]:
+        reader = _reader(sys._getframe(1))
+        if reader is not None and is_installed(Path(reader.f_code.co_filename)):
+            copying.add(reader.f_code)
+        elif reader is not None and _counts(reader):
+            record(ALL)
+        result: Iterator[Any] = iterate(environ)
+        return result
+
+    kind.__getitem__, kind.__iter__ = read_and_record, iterate_and_record
+
+
+def _counts(reader: FrameType) -> bool:
+    name: str = reader.f_globals.get("__name__", "")
+    return name.partition(".")[0] not in _RUNNERS and not name.startswith(_OURS)
+
+
+def _reader(frame: FrameType | None) -> FrameType | None:
+    """Return the nearest frame outside the standard library."""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith("<frozen") and (not file.startswith(_LIBRARY) or "site-packages" in file):
+            return frame
+        frame = frame.f_back
+    return None

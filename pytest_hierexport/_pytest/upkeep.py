@@ -1,0 +1,151 @@
+"""Looks after a cache's folder: what it holds, whether that is whole, what makes room.
+
+Its contents are:
+
+    QUESTION-START-DIGEST/      a result
+    QUESTION-START.lock         held by the session that computes the result; `.holder` tells which
+    .hierexport-staged-…        a result that is being written
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport._files.atomic import STAGED
+from pytest_hierexport._pytest.entries import PER_QUESTION, RECORD, entries, listed, read_entry, remove, used
+
+__all__ = ["Contents", "clear", "contents", "damages", "evict", "parse_size", "shown_size", "tidy"]
+
+_KEY = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}")
+_ABANDONED = 24 * 3600
+"""The age in seconds from which a staged result or a lock is taken for one of a killed session."""
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?\s*", re.IGNORECASE)
+_UNITS = ("", "K", "M", "G", "T")
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a cache holds."""
+
+    count: int
+    size: int
+    """In bytes."""
+    models: dict[str, tuple[int, int]]
+    """The number and the bytes of each model's results; a damaged one has no model and is left out."""
+    oldest: float | None
+    """When the least recently used result was used, in seconds since the epoch; None without one."""
+
+
+def contents(folder: Path) -> Contents:
+    """Return what a cache holds."""
+    counts: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
+    found = {entry: _size(entry) for entry in entries(folder)}
+    for entry, size in found.items():
+        result = read_entry(entry)
+        if result is not None:
+            counts[result.model] += 1
+            sizes[result.model] += size
+    models = {model: (counts[model], sizes[model]) for model in sorted(counts)}
+    return Contents(len(found), sum(found.values()), models, min(map(used, found), default=None))
+
+
+def damages(folder: Path) -> Iterator[str]:
+    """Yield the name of each file of a result that is not as it was kept."""
+    for entry in entries(folder):
+        result = read_entry(entry)
+        for name in [RECORD] if result is None else result.damaged(entry):
+            yield f"{entry.name}/{name}"
+
+
+def clear(folder: Path) -> int:
+    """Remove what a cache wrote, and the folder if nothing else is left; return the number of results."""
+    removed = entries(folder)
+    for path in [*removed, *(path for path in _of_sessions(folder) if not _is_held(path))]:
+        remove(path)
+    with suppress(OSError):
+        if [path.name for path in folder.iterdir()] in ([], [".gitignore"]):
+            (folder / ".gitignore").unlink(missing_ok=True)
+            folder.rmdir()
+    return sum(not os.path.lexists(path) for path in removed)
+
+
+def tidy(folder: Path, question: str, bound: int) -> None:
+    """Remove the least recently used results, of a question and beyond a size, and what killed sessions left."""
+    abandoned = time.time() - _ABANDONED
+    left = [path for path in _of_sessions(folder) if 0 < used(path) < abandoned]
+    for path in [*entries(folder, f"{question}-")[PER_QUESTION:], *left]:
+        remove(path)
+    evict(folder, bound)
+
+
+def evict(folder: Path, bound: int) -> None:
+    """Remove the least recently used results until the others have at most so many bytes."""
+    total = 0
+    for entry in entries(folder):
+        total += _size(entry)
+        if total > bound:
+            remove(entry)
+
+
+def parse_size(text: str) -> int:
+    """Return the number of bytes in a text such as `500MB` or `2GiB`.
+
+    Raises:
+        UsageError: It is no size.
+    """
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise UsageError("a size", found=repr(text), do="write 500MB or 2GB, for example")
+    number, unit, is_binary = found.groups()
+    return int(float(number) * (1024 if is_binary else 1000) ** _UNITS.index(unit.upper()))
+
+
+def shown_size(size: float) -> str:
+    """Return a number of bytes as `3.2 MB`."""
+    power = 0
+    while size >= 999.5 and power < len(_UNITS) - 1:
+        size, power = size / 1000, power + 1
+    return f"{size:.3g} {_UNITS[power]}B"
+
+
+def _of_sessions(folder: Path) -> Iterator[Path]:
+    """Yield the locks and the staged results."""
+    return (path for path in listed(folder) if path.name.startswith(STAGED) or _is_lock(path))
+
+
+def _is_held(path: Path) -> bool:
+    """Whether a session holds a lock, or the lock to which the name of its holder belongs."""
+    from filelock import FileLock, Timeout
+
+    lock = path.with_suffix(".lock")
+    if not _is_lock(path) or not lock.exists():
+        return False
+    try:
+        with FileLock(lock, timeout=0):
+            return False
+    except (Timeout, OSError, NotImplementedError):
+        return True
+
+
+def _is_lock(path: Path) -> bool:
+    return path.suffix in {".lock", ".holder"} and _KEY.fullmatch(path.stem) is not None
+
+
+def _size(entry: Path) -> int:
+    """Return the number of bytes in a result's files; links are not followed."""
+    return 0 if entry.is_symlink() else sum(map(_bytes, listed(entry)))
+
+
+def _bytes(path: Path) -> int:
+    with suppress(OSError):
+        return os.lstat(path).st_size
+    return 0

@@ -1,0 +1,65 @@
+"""Runs `hierexport cache`: shows, checks or removes what `--hierexport-cache` keeps in a folder."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport.cli.command import Command
+from pytest_hierexport.cli.output import print_line
+
+if TYPE_CHECKING:
+    from pytest_hierexport._pytest.upkeep import Contents
+
+__all__ = ["COMMAND"]
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=("info", "verify", "clear"), help="what to do")
+    parser.add_argument("folder", metavar="FOLDER", type=Path, help="the folder of the cache")
+
+
+def _run(options: argparse.Namespace) -> int:
+    from pytest_hierexport._pytest import upkeep
+
+    folder: Path = options.folder
+    if not folder.is_dir():
+        raise UsageError("the folder of a cache", found=f"no folder {folder}", do="name one of --hierexport-cache")
+    if options.action == "clear":
+        print_line(f"removed results: {upkeep.clear(folder)}")
+    elif options.action == "verify":
+        damaged = list(upkeep.damages(folder))
+        for name in damaged:
+            print_line(f"damaged: {name}")
+        print_line(f"damaged files: {len(damaged)}")
+        return int(bool(damaged))
+    else:
+        for line in _as_lines(upkeep.contents(folder)):
+            print_line(line)
+    return 0
+
+
+def _as_lines(contents: Contents) -> Iterator[str]:
+    from pytest_hierexport._pytest.upkeep import shown_size
+
+    yield f"results: {contents.count}, {shown_size(contents.size)}"
+    if contents.oldest is not None:
+        oldest = datetime.fromtimestamp(contents.oldest, tz=timezone.utc).astimezone()
+        yield f"least recently used: {oldest.isoformat(sep=' ', timespec='minutes')}"
+    for model, (count, size) in contents.models.items():
+        yield f"  {model}: {count}, {shown_size(size)}"
+
+
+COMMAND = Command(
+    name="cache",
+    summary="show, check or remove what a cache holds",
+    description="Look after the folder of --hierexport-cache: info shows what it holds, verify compares each file with "
+    "its digest, clear removes what the cache wrote. Exit codes: 0 done, 1 verify found damage.",
+    example="hierexport cache info .hierexport/cache",
+    add_arguments=_add_arguments,
+    run=_run,
+)
