@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 
     from pytest_hierexport._cases.steps import Step
 
-__all__ = ["Case", "Example", "KnownFailure", "parts_of"]
+__all__ = ["WEIGHTS", "Case", "Example", "KnownFailure", "parts_of"]
 
 SEED = 0
+WEIGHTS = ("full", "none")
+"""What a case may have of its model's weights."""
 _PARTS = ("model", "args", "kwargs", "dynamic_shapes")
 _PROMISE = "a model, (model, args), (model, args, kwargs), a mapping with these keys, or an Example"
 
@@ -69,6 +71,8 @@ class Case:
     exporter: str = "auto"
     opset: int | None = None
     dynamic_shapes: Any = None
+    weights: str = "full"
+    """One of :data:`WEIGHTS`: `full`, or `none` for parameters that take no memory."""
     randomise: bool = True
     """Whether weights are made generic: PyTorch's initialisation makes equal values, which prove nothing."""
     tolerances: Mapping[str, float] = field(default_factory=dict)
@@ -96,22 +100,38 @@ class Case:
             CollectError: The factory fails or returns something that is no model.
         """
         with _seeded():
-            try:
-                made = self.factory()
-            except HierexportError:
-                raise
-            except (Exception, SystemExit) as error:
-                raise CollectError(
-                    f"the factory of {self.name} ({self.source}) to make a model",
-                    found=gist(error),
-                    do="call the factory without arguments, and fix the error that it raises",
-                ) from error
-            example = self._as_example(made)
+            if self.weights == "none":
+                return self._load_without_weights()
+            example = self._as_example(self._made())
             if self.randomise:
                 from pytest_hierexport._cases.weights import randomise
 
                 randomise(example.model, SEED)
         return example
+
+    def _load_without_weights(self) -> Example:
+        from pytest_hierexport._cases.weightless import without_weights
+
+        with without_weights() as strip:
+            made = self._made()
+            strip(check_model(parts_of(made).get("model"), self._promise, _describe(made)))
+            return self._as_example(made)
+
+    def _made(self) -> object:
+        try:
+            return self.factory()
+        except HierexportError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise CollectError(
+                f"the factory of {self.name} ({self.source}) to make a model",
+                found=gist(error),
+                do="call the factory without arguments, and fix the error that it raises",
+            ) from error
+
+    @property
+    def _promise(self) -> str:
+        return f"the factory of {self.name} ({self.source}) to return {_PROMISE}"
 
     def known_failure(self, rule: str) -> KnownFailure | None:
         """Return the known failure of a rule on this case, expired or not; None if there is none."""
@@ -119,8 +139,7 @@ class Case:
 
     def _as_example(self, made: object) -> Example:
         parts = parts_of(made)
-        expected = f"the factory of {self.name} ({self.source}) to return {_PROMISE}"
-        model = check_model(parts.get("model"), expected, _describe(made))
+        model = check_model(parts.get("model"), self._promise, _describe(made))
         if "args" not in parts and "kwargs" not in parts:
             from pytest_hierexport._cases.inputs import example_inputs
 
