@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -17,9 +18,16 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from pytest_hierexport._export.state import replaced
 
-__all__ = ["without_weights"]
+__all__ = ["building_without_weights", "without_weights"]
+
+_BUILDING: ContextVar[bool] = ContextVar("_BUILDING", default=False)
 
 Strip = Callable[[torch.nn.Module], None]
+
+
+def building_without_weights() -> bool:
+    """Whether a model is being built in the context of :func:`without_weights`: its weights need not be loaded."""
+    return _BUILDING.get()
 
 
 @contextmanager
@@ -47,10 +55,32 @@ def without_weights() -> Iterator[Strip]:
             for name, parameter in module._parameters.items():
                 module._parameters[name] = fake(parameter)
 
-    register = torch.nn.Module.register_parameter
+    def converted(parameter: Any, function: Callable[[Any], Any]) -> Any:
+        if parameter not in made:
+            made[parameter] = torch.nn.Parameter(function(parameter), requires_grad=parameter.requires_grad)
+        return made[parameter]
+
+    register, apply = torch.nn.Module.register_parameter, torch.nn.Module._apply
 
     def register_fake(module: torch.nn.Module, name: str, param: torch.nn.Parameter | None) -> None:
         register(module, name, fake(param))
 
-    with replaced(torch.nn.Module, "register_parameter", register_fake):
-        yield strip
+    def apply_fake(module: torch.nn.Module, fn: Callable[[Any], Any], recurse: bool = True) -> torch.nn.Module:
+        """Convert a module (`half`, `to`): torch would swap the storage of each parameter, and cannot for fake ones."""
+        fakes = {name: each for name, each in module._parameters.items() if isinstance(each, FakeTensor)}
+        module._parameters.update(dict.fromkeys(fakes))
+        try:
+            return apply(module, fn, recurse)
+        finally:
+            with torch.no_grad():
+                module._parameters.update({name: converted(each, fn) for name, each in fakes.items()})
+
+    token = _BUILDING.set(True)
+    try:
+        with (
+            replaced(torch.nn.Module, "register_parameter", register_fake),
+            replaced(torch.nn.Module, "_apply", apply_fake),
+        ):
+            yield strip
+    finally:
+        _BUILDING.reset(token)

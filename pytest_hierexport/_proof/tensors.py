@@ -69,7 +69,9 @@ def _slots(cls: type) -> Iterator[str]:
 def has_elements(tensor: torch.Tensor) -> bool:
     """Whether a tensor has strided elements to read; none has under `torch.vmap`, or in a model without weights."""
     lacks = tensor.layout is not torch.strided or tensor.is_meta or tensor.is_quantized or tensor.is_nested
-    return not lacks and not isinstance(tensor, FakeTensor) and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    return (
+        not lacks and not isinstance(tensor, FakeTensor) and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    )
 
 
 def array_of(tensor: torch.Tensor) -> Array:
