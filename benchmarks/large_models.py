@@ -2,9 +2,9 @@
 
     python -m benchmarks.large_models [--layers 2 20 80] [--model llama|mixture] [--json FILE]
 
-`llama` is Llama-3-70B's configuration, `mixture` one of a mixture of experts with 235 billion parameters (Qwen3's). Each
-number of layers runs in a process of its own. The columns are seconds, with processor seconds in brackets: other programs
-on the machine disturb these less.
+`llama` is Llama-3-70B's configuration, `mixture` one of a mixture of experts with 235 billion parameters (Qwen3's).
+Each number of layers runs in a process of its own. The columns are seconds, with processor seconds in brackets: other
+programs on the machine disturb these less.
 """
 
 from __future__ import annotations

@@ -133,8 +133,8 @@ def test_rules_that_need_numbers_do_not_run(exported: ExportedCase) -> None:
             verdicts[rule.id] = [violation.found for violation in rule.violations(exported)]
         except NoVerdictError as error:
             verdicts[rule.id] = [error.found]
-    not_run = {"MUST-006", "MUST-007"}
-    assert {rule: found for rule, found in verdicts.items() if found} == dict.fromkeys(not_run, ["not run: no weights"])
+    found = {rule: texts for rule, texts in verdicts.items() if texts}
+    assert found == {rule: ["not run: no weights"] for rule in ("MUST-006", "MUST-007")}
 
 
 def test_checker_still_finds_what_is_wrong(exported: ExportedCase) -> None:

@@ -20,11 +20,9 @@ if TYPE_CHECKING:
 
     from pytest_hierexport._cases.steps import Step
 
-__all__ = ["WEIGHTS", "Case", "Example", "KnownFailure", "parts_of"]
+__all__ = ["Case", "Example", "KnownFailure", "parts_of"]
 
 SEED = 0
-WEIGHTS = ("full", "none")
-"""What a case may have of its model's weights."""
 _PARTS = ("model", "args", "kwargs", "dynamic_shapes")
 _PROMISE = "a model, (model, args), (model, args, kwargs), a mapping with these keys, or an Example"
 
@@ -71,8 +69,6 @@ class Case:
     exporter: str = "auto"
     opset: int | None = None
     dynamic_shapes: Any = None
-    weights: str = "full"
-    """One of :data:`WEIGHTS`: `full`, or `none` for parameters that take no memory."""
     randomise: bool = True
     """Whether weights are made generic: PyTorch's initialisation makes equal values, which prove nothing."""
     tolerances: Mapping[str, float] = field(default_factory=dict)
@@ -92,6 +88,8 @@ class Case:
     """Where this case is the result of a step: the case that the step takes."""
     step: str = ""
     """Where this case is the result of a step: the name of the step."""
+    weights: str = "full"
+    """`full`, or `none` for parameters that take no memory."""
 
     def load(self) -> Example:
         """Build the model and its inputs under a fixed seed, with generic weights if `randomise` is set.

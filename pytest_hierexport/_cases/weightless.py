@@ -22,8 +22,6 @@ __all__ = ["building_without_weights", "without_weights"]
 
 _BUILDING: ContextVar[bool] = ContextVar("_BUILDING", default=False)
 
-Strip = Callable[[torch.nn.Module], None]
-
 
 def building_without_weights() -> bool:
     """Whether a model is being built in the context of :func:`without_weights`: its weights need not be loaded."""
@@ -31,56 +29,64 @@ def building_without_weights() -> bool:
 
 
 @contextmanager
-def without_weights() -> Iterator[Strip]:
+def without_weights() -> Iterator[Callable[[torch.nn.Module], None]]:
     """Register parameters without numbers while the context lasts.
 
     Gives a function that replaces those parameters of a model that came by another way, as copies do.
     """
-    # Real inputs run on such a model, which gives the shapes of its outputs.
-    mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
-    made: Any = WeakIdKeyDictionary()
-
-    def fake(parameter: Any) -> Any:
-        known = isinstance(parameter, (FakeTensor, torch.nn.UninitializedParameter))
-        if known or not isinstance(parameter, torch.nn.Parameter):
-            return parameter
-        if parameter not in made:
-            with mode:
-                empty = torch.empty_strided(parameter.size(), parameter.stride(), dtype=parameter.dtype)
-            made[parameter] = torch.nn.Parameter(empty, requires_grad=parameter.requires_grad)
-        return made[parameter]
-
-    def strip(model: torch.nn.Module) -> None:
-        for module in model.modules():
-            for name, parameter in module._parameters.items():
-                module._parameters[name] = fake(parameter)
-
-    def converted(parameter: Any, function: Callable[[Any], Any]) -> Any:
-        if parameter not in made:
-            made[parameter] = torch.nn.Parameter(function(parameter), requires_grad=parameter.requires_grad)
-        return made[parameter]
-
-    register, apply = torch.nn.Module.register_parameter, torch.nn.Module._apply
-
-    def register_fake(module: torch.nn.Module, name: str, param: torch.nn.Parameter | None) -> None:
-        register(module, name, fake(param))
-
-    def apply_fake(module: torch.nn.Module, fn: Callable[[Any], Any], recurse: bool = True) -> torch.nn.Module:
-        """Convert a module (`half`, `to`): torch would swap the storage of each parameter, and cannot for fake ones."""
-        fakes = {name: each for name, each in module._parameters.items() if isinstance(each, FakeTensor)}
-        module._parameters.update(dict.fromkeys(fakes))
-        try:
-            return apply(module, fn, recurse)
-        finally:
-            with torch.no_grad():
-                module._parameters.update({name: converted(each, fn) for name, each in fakes.items()})
-
+    fakes, module = _Fakes(), torch.nn.Module
+    register, apply = fakes.registering(module.register_parameter), fakes.applying(module._apply)
     token = _BUILDING.set(True)
     try:
-        with (
-            replaced(torch.nn.Module, "register_parameter", register_fake),
-            replaced(torch.nn.Module, "_apply", apply_fake),
-        ):
-            yield strip
+        with replaced(module, "register_parameter", register), replaced(module, "_apply", apply):
+            yield fakes.strip
     finally:
         _BUILDING.reset(token)
+
+
+class _Fakes:
+    """Makes one fake parameter of each parameter, so that tied ones stay tied."""
+
+    def __init__(self) -> None:
+        # Real inputs run on such a model, which gives the shapes of its outputs.
+        self._mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
+        self._made: Any = WeakIdKeyDictionary()
+
+    def strip(self, model: torch.nn.Module) -> None:
+        for module in model.modules():
+            for name, parameter in module._parameters.items():
+                module._parameters[name] = self._fake(parameter)
+
+    def registering(self, original: Callable[..., None]) -> Callable[..., None]:
+        def register_parameter(module: torch.nn.Module, name: str, param: Any) -> None:
+            original(module, name, self._fake(param))
+
+        return register_parameter
+
+    def applying(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a replacement of the method beneath `half` and `to`, which cannot swap the storage of fakes."""
+
+        def apply(module: torch.nn.Module, fn: Callable[[Any], Any], *args: Any, **kwargs: Any) -> Any:
+            held = {name: each for name, each in module._parameters.items() if isinstance(each, FakeTensor)}
+            module._parameters.update(dict.fromkeys(held))
+            try:
+                return original(module, fn, *args, **kwargs)
+            finally:
+                with torch.no_grad():
+                    module._parameters.update({name: self._once(each, fn) for name, each in held.items()})
+
+        return apply
+
+    def _fake(self, parameter: Any) -> Any:
+        known = isinstance(parameter, (FakeTensor, torch.nn.UninitializedParameter))
+        return parameter if known or parameter is None else self._once(parameter, self._empty_like)
+
+    def _empty_like(self, tensor: torch.Tensor) -> torch.Tensor:
+        with self._mode:
+            return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype)
+
+    def _once(self, parameter: Any, function: Callable[[Any], Any]) -> Any:
+        if parameter not in self._made:
+            made = function(parameter)
+            self._made[parameter] = torch.nn.Parameter(made, requires_grad=parameter.requires_grad)
+        return self._made[parameter]

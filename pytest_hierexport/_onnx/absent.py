@@ -17,15 +17,15 @@ __all__ = ["fill_absent", "is_absent", "is_absent_proto", "stored_bytes", "witho
 LOCATION = "#no-weights"
 
 
-def fill_absent(model: ir.Model) -> None:
-    """Mark every initializer that has no tensor."""
+def fill_absent(model: ir.Model) -> bool:
+    """Mark every initializer that has no tensor; return whether there was one."""
     import onnx_ir as ir
 
-    for value in (value for graph in model.graphs() for value in graph.initializers.values()):
-        if value.const_value is None and value.dtype is not None and value.shape is not None:
-            value.const_value = ir.ExternalTensor(
-                LOCATION, None, None, value.dtype, shape=ir.Shape(value.shape.dims), name=value.name or ""
-            )
+    values = [value for graph in model.graphs() for value in graph.initializers.values() if value.const_value is None]
+    for value in values:
+        dtype, shape = value.dtype or ir.DataType.UNDEFINED, value.shape or ir.Shape(())
+        value.const_value = ir.ExternalTensor(LOCATION, None, None, dtype, shape=shape, name=value.name or "")
+    return bool(values)
 
 
 def is_absent(tensor: Any) -> bool:

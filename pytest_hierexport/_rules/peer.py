@@ -32,7 +32,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
 if TYPE_CHECKING:
@@ -61,7 +60,6 @@ def plain_export(
     Raises:
         RuntimeError: Torch gave no program.
     """
-    fake = any(isinstance(parameter, FakeTensor) for parameter in model.parameters())
     with _plainly(model):
         program = torch.onnx.export(
             model,
@@ -69,25 +67,13 @@ def plain_export(
             (*args, {}) if args and isinstance(args[-1], dict) and not kwargs else tuple(args),
             kwargs=dict(kwargs or {}),
             dynamo=True,
-            optimize=not fake,
             verbose=False,
             opset_version=opset,
             dynamic_shapes=dynamic_shapes,
         )
-        if program is not None and fake:
-            _optimize(program)
     if program is None:
         raise RuntimeError("torch.onnx.export gave no program")
     return program.model
-
-
-def _optimize(program: torch.onnx.ONNXProgram) -> None:
-    """Optimize a program without the tensors that have no numbers: the optimizer would read them."""
-    initializers = [value for graph in program.model.graphs() for value in graph.initializers.values()]
-    for value in initializers:
-        if isinstance(getattr(value.const_value, "raw", None), FakeTensor):
-            value.const_value = None
-    program.optimize()
 
 
 def plain_transformers_export(
@@ -211,18 +197,16 @@ def _tensors(holder: Any, seen: frozenset[int] = frozenset()) -> Iterator[torch.
 def _plainly(model: torch.nn.Module) -> Iterator[None]:
     """Export in eval mode, without gradients, without torch's notes; leave the model as it was found."""
     training = {module: module.training for module in model.modules()}
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnx_ir")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
     model.eval()
     try:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+        logger.setLevel(level)
         for module, was_training in training.items():
             module.training = was_training
 
@@ -231,12 +215,7 @@ def save(model: ir.Model, path: Path) -> None:
     """Write a model, its data beside it: the message of a large one would have no room for it."""
     import onnx_ir as ir
 
-    absent = [value for value in model.graph.initializers.values() if value.const_value is None]
-    for value in absent:
-        value.const_value = ir.ExternalTensor(
-            "#no-weights", None, None, value.dtype, shape=value.shape, name=value.name
-        )
-    ir.save(model, path, external_data=None if absent else f"{path.name}.data")
+    ir.save(model, path, external_data=f"{path.name}.data")
 
 
 def serve(answer: Callable[..., Any]) -> None:

@@ -34,7 +34,7 @@ from pytest_hierexport._onnx.absent import fill_absent
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Watch", "capture", "quiet"]
+__all__ = ["Watch", "capture", "quiet", "take_out_fakes"]
 
 
 def capture(request: Request) -> Capture:
@@ -106,7 +106,7 @@ class Watch:
     def _copying(self, original: Callable[..., None]) -> Callable[..., None]:
         def made(program: torch.onnx.ONNXProgram, model: ir.Model, *args: Any, **kwargs: Any) -> None:
             original(program, model, *args, **kwargs)
-            _take_out_fakes(model)
+            take_out_fakes(model)
             self._before = flat_copy(model)
             self._stacks = {node: _stacks(node.source) for node in self._before.nodes}
 
@@ -179,7 +179,7 @@ def _copying_stacks(original: Callable[..., Any]) -> Callable[..., Any]:
     return replace_all_uses_with
 
 
-def _take_out_fakes(model: ir.Model) -> None:
+def take_out_fakes(model: ir.Model) -> None:
     """Take the tensors without numbers out: torch's optimizer reads every tensor that it finds."""
     for value in (value for graph in model.graphs() for value in graph.initializers.values()):
         if isinstance(getattr(value.const_value, "raw", None), FakeTensor):
