@@ -49,7 +49,7 @@ def mixture(layers: int) -> object:
     import torch
     import transformers
 
-    config = transformers.Qwen3MoeConfig(
+    config = transformers.Qwen3MoeConfig(  # type: ignore[call-arg]  # it takes a size of heads as further options
         hidden_size=4096,
         num_hidden_layers=layers,
         num_attention_heads=64,

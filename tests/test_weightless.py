@@ -27,6 +27,8 @@ from pytest_hierexport.cli import main
 
 
 class Tied(torch.nn.Module):
+    table: torch.Tensor
+
     def __init__(self, width: int = 128) -> None:
         super().__init__()
         self.embed = torch.nn.Embedding(50, width)
@@ -39,7 +41,7 @@ class Tied(torch.nn.Module):
         x = self.embed(ids) + self.table * 2
         for norm in self.norms:
             x = norm(x.transpose(1, 2)).transpose(1, 2)
-        return self.head(x)
+        return self.head(x)  # type: ignore[no-any-return]  # a module's call is untyped
 
 
 def _tied() -> object:
@@ -69,6 +71,7 @@ def exported(tmp_path: Path) -> ExportedCase:
 
 def test_parameters_take_no_memory_and_stay_tied() -> None:
     model = _case(_tied).load().model
+    assert isinstance(model, Tied)
     assert all(isinstance(parameter, FakeTensor) for parameter in model.parameters())
     assert model.head.weight is model.embed.weight
     assert {name: parameter.shape for name, parameter in model.named_parameters()} == {
