@@ -7,6 +7,8 @@ from typing import Any
 
 import onnx_ir as ir
 
+from pytest_hierexport._onnx.absent import is_absent
+
 __all__ = ["TENSOR", "constant_content", "tensor_key", "tensor_sample"]
 
 # A tensor up to this many bytes is known by its content, as in torch's own deduplication; above it by its name.
@@ -17,7 +19,7 @@ TENSOR = "tensor"
 
 def tensor_key(tensor: Any) -> Hashable | None:
     """Return the content of a small tensor; None for a large one, whose content takes too long to compare."""
-    if tensor is None or tensor.nbytes > _SMALL or tensor.dtype == ir.DataType.STRING:
+    if tensor is None or tensor.nbytes > _SMALL or tensor.dtype == ir.DataType.STRING or is_absent(tensor):
         return None
     return (TENSOR, tensor.dtype.value, tuple(tensor.shape), tensor.tobytes())
 

@@ -91,6 +91,8 @@ class Case:
     """Where this case is the result of a step: the name of the step."""
     timeout: float | None = field(default=None, repr=False)
     """The seconds that each of its tests may take, 0 for any number; None: as the run says."""
+    weights: str = "full"
+    """`full`, or `none` for parameters that take no memory."""
 
     @stage("building the model")
     def load(self) -> Example:
@@ -101,22 +103,38 @@ class Case:
         """
         load_torch()
         with _seeded():
-            try:
-                made = self.factory()
-            except HierexportError:
-                raise
-            except (Exception, SystemExit) as error:
-                raise CollectError(
-                    f"the factory of {self.name} ({self.source}) to make a model",
-                    found=gist(error),
-                    do="call the factory without arguments, and fix the error that it raises",
-                ) from error
-            example = self._as_example(made)
+            if self.weights == "none":
+                return self._load_without_weights()
+            example = self._as_example(self._made())
             if self.randomise:
                 from pytest_hierexport._cases.weights import randomise
 
                 randomise(example.model, SEED)
         return example
+
+    def _load_without_weights(self) -> Example:
+        from pytest_hierexport._cases.weightless import without_weights
+
+        with without_weights() as strip:
+            made = self._made()
+            strip(check_model(parts_of(made).get("model"), self._promise, _describe(made)))
+            return self._as_example(made)
+
+    def _made(self) -> object:
+        try:
+            return self.factory()
+        except HierexportError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise CollectError(
+                f"the factory of {self.name} ({self.source}) to make a model",
+                found=gist(error),
+                do="call the factory without arguments, and fix the error that it raises",
+            ) from error
+
+    @property
+    def _promise(self) -> str:
+        return f"the factory of {self.name} ({self.source}) to return {_PROMISE}"
 
     def known_failure(self, rule: str) -> KnownFailure | None:
         """Return the known failure of a rule on this case, expired or not; None if there is none."""
@@ -124,8 +142,7 @@ class Case:
 
     def _as_example(self, made: object) -> Example:
         parts = parts_of(made)
-        expected = f"the factory of {self.name} ({self.source}) to return {_PROMISE}"
-        model = check_model(parts.get("model"), expected, _describe(made))
+        model = check_model(parts.get("model"), self._promise, _describe(made))
         if "args" not in parts and "kwargs" not in parts:
             from pytest_hierexport._cases.inputs import example_inputs
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_hierexport._cases.exporting import own_function
 from pytest_hierexport._cases.steps import ONNXRUNTIME
-from pytest_hierexport._errors import ExportError, HierexportError, UsageError, gist
+from pytest_hierexport._errors import ExportError, HierexportError, NoVerdictError, UsageError, gist
 from pytest_hierexport._files.temporary import temporary_folder
 from pytest_hierexport._stages import stage
 
@@ -38,8 +38,11 @@ def deploy(step: str, exported: Path, path: Path) -> tuple[ir.Model, Attribution
     """
     from pytest_hierexport._carry import carry
     from pytest_hierexport._onnx import storage
+    from pytest_hierexport._onnx.absent import is_absent_proto
     from pytest_hierexport._onnx.models import as_ir
 
+    if step in ONNXRUNTIME and any(map(is_absent_proto, storage.load_proto(exported).graph.initializer)):
+        raise NoVerdictError(f"weights for {step}", found="not run: no weights", do="take the model with its weights")
     known = storage.read_sidecar(exported)
     with temporary_folder() as folder:
         given, made = Path(folder, "given", exported.name), Path(folder, "made", path.name)

@@ -22,7 +22,7 @@ from pytest_hierexport._export.choices import check_opset
 __all__ = ["read_manifest"]
 
 Select = Callable[[Sequence[str], Path], list[Case]]
-_PLAIN = ("exporter", "opset", "randomise", "strict", "allow_derived", "timeout")
+_PLAIN = ("exporter", "opset", "weights", "randomise", "strict", "allow_derived", "timeout")
 """The entries that a case takes as they are."""
 
 

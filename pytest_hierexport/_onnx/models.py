@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, Union
 
 from pytest_hierexport._files.temporary import temporary_folder
+from pytest_hierexport._onnx.absent import stored_bytes
 from pytest_hierexport._onnx.storage import load_proto
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def as_proto(model: Model) -> Iterator[tuple[onnx.ModelProto, Path | None]]:
         copied = type(model)()
         copied.CopyFrom(model)
         yield copied, None
-    elif sum(value.const_value.nbytes for value in model.graph.initializers.values() if value.const_value) < _LARGE:
+    elif sum(stored_bytes(value.const_value) for value in model.graph.initializers.values()) < _LARGE:
         yield ir.to_proto(model), None
     else:
         with temporary_folder() as folder:

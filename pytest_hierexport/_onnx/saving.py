@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pytest_hierexport._errors import ExportError, cause
 from pytest_hierexport._files.atomic import staged
 from pytest_hierexport._onnx import sidecar
+from pytest_hierexport._onnx.absent import is_absent, stored_bytes
 
 if TYPE_CHECKING:
     import onnx
@@ -35,7 +36,7 @@ def save_model(model: ir.Model, path: Path, beside: Beside, *, external_data: bo
     Raises:
         ExportError: A file cannot be written, or a tensor's data cannot be read.
     """
-    size = sum(_bytes(value.const_value) for graph in model.graphs() for value in graph.initializers.values())
+    size = sum(stored_bytes(value.const_value) for graph in model.graphs() for value in graph.initializers.values())
     external = size > _EXTERNAL_ABOVE if external_data is None else external_data
     data = f"{path.name}.data"
     with staged(path) as stage:
@@ -100,7 +101,7 @@ def _place(values: list[ir.Value], folder: Path, data: str | None) -> None:
     """Move large tensors, and those in other external files, to the file `data`; the rest go into the model."""
     import onnx_ir as ir
 
-    outside = [value for value in values if data is not None and _bytes(value.const_value) > _INLINE_UP_TO]
+    outside = [value for value in values if data is not None and stored_bytes(value.const_value) > _INLINE_UP_TO]
     if data is not None and outside:
         tensors = [value.const_value for value in outside if value.const_value is not None]
         for value, tensor in zip(
@@ -108,13 +109,8 @@ def _place(values: list[ir.Value], folder: Path, data: str | None) -> None:
         ):
             _replace(value, tensor)
     for value in set(values).difference(outside):
-        if isinstance(value.const_value, ir.ExternalTensor):
+        if isinstance(value.const_value, ir.ExternalTensor) and not is_absent(value.const_value):
             _replace(value, *ir.external_data.convert_tensors_from_external([value.const_value]))
-
-
-def _bytes(tensor: ir.TensorProtocol | None) -> int:
-    """Return the bytes of a tensor that external data could hold; ONNX keeps strings in the model."""
-    return 0 if tensor is None or tensor.dtype.name == "STRING" else tensor.nbytes
 
 
 def _replace(value: ir.Value, tensor: ir.TensorProtocol) -> None:

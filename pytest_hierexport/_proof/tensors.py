@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 from pytest_hierexport._proof.fingerprints import Fingerprint, fingerprint
 from pytest_hierexport._proof.tolerance import Array
@@ -66,9 +67,11 @@ def _slots(cls: type) -> Iterator[str]:
 
 
 def has_elements(tensor: torch.Tensor) -> bool:
-    """Whether a tensor has strided elements to read; none has under `torch.vmap`."""
+    """Whether a tensor has strided elements to read; none has under `torch.vmap`, or in a model without weights."""
     lacks = tensor.layout is not torch.strided or tensor.is_meta or tensor.is_quantized or tensor.is_nested
-    return not lacks and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    return (
+        not lacks and not isinstance(tensor, FakeTensor) and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    )
 
 
 def array_of(tensor: torch.Tensor) -> Array:

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from pytest_hierexport._errors import TagError, UsageError
+from pytest_hierexport._errors import NoVerdictError, TagError, UsageError
 
 if TYPE_CHECKING:
     import onnx
@@ -64,8 +64,13 @@ class Rule:
         """Return every place where an exported case breaks the rule.
 
         Raises:
+            NoVerdictError: It runs the model, which was built without weights.
             UsageError: The check returns something else than violations.
         """
+        if self.needs == "model" and exported.weightless:
+            raise NoVerdictError(
+                f"weights for {self.id}", found="not run: no weights", do="check it on the model with its weights"
+            )
         returned: Any = self.check(exported)
         is_list = isinstance(returned, Iterable) and not isinstance(returned, str)
         listed: list[Violation] = list(returned) if is_list else []
@@ -156,6 +161,17 @@ class ExportedCase:
         from pytest_hierexport._onnx import storage
 
         return storage.load_proto(self.path)
+
+    @property
+    def weightless(self) -> bool:
+        """Whether the model was built without weights.
+
+        Raises:
+            UsageError: The file is no ONNX file.
+        """
+        from pytest_hierexport._onnx.absent import is_absent_proto
+
+        return any(map(is_absent_proto, self.proto.graph.initializer))
 
     def result_of_step(self, case: Case, path: Path) -> ExportedCase:
         """Return the file that a step made of this one, for the same model and inputs."""

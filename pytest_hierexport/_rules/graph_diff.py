@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_hierexport._onnx.absent import is_absent_proto
 from pytest_hierexport._onnx.graph import inventory_proto
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def bare(proto: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
 def _digest(tensor: onnx.TensorProto, folder: Path) -> None:
     from onnx.external_data_helper import load_external_data_for_tensor
 
-    if tensor.external_data:
+    if tensor.external_data and not is_absent_proto(tensor):
         load_external_data_for_tensor(tensor, str(folder))
         tensor.ClearField("external_data")
         tensor.ClearField("data_location")

@@ -8,6 +8,8 @@ without any of our patches.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,15 +56,40 @@ def plain_proto(exported: ExportedCase) -> onnx.ModelProto:
 
 def _export_here(exporter: str, example: Example, options: dict[str, Any], path: Path) -> None:
     """Export in this process, and leave the model as it was."""
+    import onnx_ir as ir
+
     from pytest_hierexport._export.state import as_found
+    from pytest_hierexport._onnx.absent import fill_absent
     from pytest_hierexport._rules.peer import PEERS, save
 
     try:
-        with as_found(example.model):
-            save(PEERS[exporter](example.model, example.args, example.kwargs, **options), path)
+        with as_found(example.model), _reading_no_fakes():
+            made = PEERS[exporter](example.model, example.args, example.kwargs, **options)
+        if fill_absent(made):
+            ir.save(made, path)
+        else:
+            save(made, path)
     except Exception as error:
         raise_if_disk_full(error)
         raise _no_peer(exporter, in_words(error)) from error
+
+
+@contextmanager
+def _reading_no_fakes() -> Iterator[None]:
+    """Optimize without the tensors of a model without weights, which torch's optimizer would read."""
+    import torch
+
+    from pytest_hierexport._export.dynamo.capturer import quiet, take_out_fakes
+    from pytest_hierexport._export.state import replaced
+
+    original = torch.onnx.ONNXProgram.optimize
+
+    def optimize(program: torch.onnx.ONNXProgram) -> None:
+        take_out_fakes(program.model)
+        original(program)
+
+    with quiet(), replaced(torch.onnx.ONNXProgram, "optimize", optimize):
+        yield
 
 
 def _no_peer(exporter: str, why: str) -> NoVerdictError:

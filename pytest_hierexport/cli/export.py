@@ -29,6 +29,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--opset", type=int, metavar="N", help="the ONNX opset (default: the exporter's own)")
     add("--tags", default="both", help="where to write tags: both, metadata, doc_string or none (default: %(default)s)")
     add("--keep", action="append", metavar="CLASS", help="a torch.nn class to show in tags; may be repeated")
+    add("--no-weights", action="store_true", help="build the model without weights: they take no memory")
     add("--strict", action="store_true", help="fail where auto would fall back to an exporter that records one run")
     add("--node-names", metavar="STYLE", help="name nodes after their modules: path or tag (default: as exported)")
     add("--no-optimize", action="store_true", help="leave out the exporter's own optimizer")
@@ -65,6 +66,7 @@ def _case(options: argparse.Namespace) -> Case:
         opset=case.opset if options.opset is None else check_opset(options.opset),
         keep=tuple(options.keep or case.keep),
         strict=options.strict or case.strict,
+        weights="none" if options.no_weights else case.weights,
         # The rules need generic weights; an exported file needs the model's.
         randomise=False,
     )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch._higher_order_ops.utils as higher_order
+from torch._subclasses.fake_tensor import FakeTensor
 
 from pytest_hierexport._carry.copying import flat_copy
 from pytest_hierexport._carry.flat import Flat, Node
@@ -28,11 +29,12 @@ from pytest_hierexport._export.faults import is_fault
 from pytest_hierexport._export.modules import Instances
 from pytest_hierexport._export.recorder import CallRecorder
 from pytest_hierexport._export.state import replaced
+from pytest_hierexport._onnx.absent import fill_absent
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Watch", "capture", "quiet"]
+__all__ = ["Watch", "capture", "quiet", "take_out_fakes"]
 
 
 def capture(request: Request) -> Capture:
@@ -104,6 +106,7 @@ class Watch:
     def _copying(self, original: Callable[..., None]) -> Callable[..., None]:
         def made(program: torch.onnx.ONNXProgram, model: ir.Model, *args: Any, **kwargs: Any) -> None:
             original(program, model, *args, **kwargs)
+            take_out_fakes(model)
             self._before = flat_copy(model)
             self._stacks = {node: _stacks(node.source) for node in self._before.nodes}
 
@@ -147,6 +150,7 @@ class Watch:
             holder = None if node.parent is None else nodes[node.parent]
             nodes[node] = self._scopes.call_of(stack, holder)
             also[node] = tuple(call for other in others if (call := self._scopes.call_of(other, holder)) is not None)
+        fill_absent(after)
         # torch names an initializer by the attribute path of one of its owners.
         declared = self._scopes.recorder.instances.tensors() if self._scopes.recorder is not None else {}
         return Capture(
@@ -173,6 +177,13 @@ def _copying_stacks(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(node, replace_with, *args, **kwargs)
 
     return replace_all_uses_with
+
+
+def take_out_fakes(model: ir.Model) -> None:
+    """Take the tensors without numbers out: torch's optimizer reads every tensor that it finds."""
+    for value in (value for graph in model.graphs() for value in graph.initializers.values()):
+        if isinstance(getattr(value.const_value, "raw", None), FakeTensor):
+            value.const_value = None
 
 
 def _stacks(node: ir.Node) -> tuple[Stack, ...]:

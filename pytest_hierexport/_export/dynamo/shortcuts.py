@@ -63,7 +63,7 @@ def _where_the_root_fits(original: Callable[..., Any]) -> Callable[..., Any]:
     """Return a replacement of `try_rewrite`, which tries 20 rules on every node.
 
     A pattern is matched from its first output node on. For one with several outputs, onnxscript lists all nodes of the
-    graph before it looks whether the operator of that node fits.
+    graph before it looks whether that node fits: the time grows with the square of the number of layers.
     """
     from_the_root = resolve_name("onnxscript.rewriter._matcher:SimplePatternMatcher")
 
@@ -74,11 +74,21 @@ def _where_the_root_fits(original: Callable[..., Any]) -> Callable[..., Any]:
             rule, _, _, node = args
             root = rule._target_pattern.output_nodes[0]
             fits = root.op.matches(node.op_type) and root.domain.matches(node.domain)
-            if not fits and type(rule._matcher) is from_the_root:
+            matcher = rule._matcher
+            if type(matcher) is from_the_root and not (fits and _first_output_fits(matcher, root, node)):
                 return None
         return original(*args, **options)
 
     return try_rewrite
+
+
+def _first_output_fits(matcher: Any, root: Any, node: Any) -> bool:
+    """Whether a node fits the first output of a pattern with several outputs, as every match of it needs."""
+    if matcher.pattern.has_single_output_node:
+        return True
+    matcher._tracer, matcher._graph = None, node.graph
+    matcher._init_match(0)
+    return bool(matcher._match_node(root, node))
 
 
 _INNER = tuple(f"{Path(file).parent}{os.sep}" for file in (torch.__file__, pytest_hierexport.__file__))
