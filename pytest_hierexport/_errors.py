@@ -35,7 +35,7 @@ __all__ = [
 
 _LONGEST = 300
 _MOST_COMPARED = 500
-"""Names whose similarity is computed, which takes up to a millisecond each; of more, those that share most of their beginning and end."""
+"""Names whose similarity is computed, a millisecond each: those that share most of their beginning and end."""
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
 _MACHINERY = ("torch", "onnxscript", "onnx_ir", "onnx", "onnxruntime")
 """The packages that an export runs in: an error of the model is raised by a frame outside them."""
