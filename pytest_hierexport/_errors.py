@@ -36,7 +36,7 @@ __all__ = [
 
 _LONGEST = 300
 _MOST_COMPARED = 500
-"""Names whose similarity is computed, which takes up to a millisecond each; of more, those that begin or end alike."""
+"""Names whose similarity is computed, a millisecond each: those that share most of their beginning and end."""
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
 _MACHINERY = ("torch", "onnxscript", "onnx_ir", "onnx", "onnxruntime")
 """The packages that an export runs in: an error of the model is raised by a frame outside them."""
@@ -127,13 +127,13 @@ def nearest(wanted: str, known: Iterable[str]) -> str:
     names = sorted(known)
     if len(names) > _MOST_COMPARED:
 
-        def alike(name: str) -> int:
+        def common(name: str) -> int:
             pairs = (wanted, name), (wanted[::-1], name[::-1])
             return sum(
                 1 for pair in pairs for _ in takewhile(lambda both: both[0] == both[1], zip(*pair, strict=False))
             )
 
-        names = sorted(heapq.nlargest(_MOST_COMPARED, names, alike))
+        names = sorted(heapq.nlargest(_MOST_COMPARED, names, common))
     close = difflib.get_close_matches(wanted, names, n=3, cutoff=0.5)
     shown = close or names[:12]
     return ", ".join(shown) + (", …" if not close and len(names) > len(shown) else "")
