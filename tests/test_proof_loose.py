@@ -41,7 +41,7 @@ def test_owner_that_consumes_or_returned_it_is_not_loose(tags: dict[str, str]) -
 FUSED = "g (float[2] x) => (float[2] z) { p = Neg(x) t = Add(p, x) u = Exp(t) z = Relu(u) }"
 
 
-def test_call_whose_result_a_fusion_computes_inside_the_node_is_not_loose() -> None:
+def test_call_whose_result_a_fusion_computes_is_not_loose() -> None:
     # `a` returned `biased`, which the fused node `t` computes of `p`, and `b` has the rest.
     tags = {"p": "a", "t": "a+b", "u": "b", "z": "/"}
     calls = {"/": ("x", "z"), "a": ("x", "biased"), "b": ("biased", "u")}
