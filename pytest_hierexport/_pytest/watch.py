@@ -34,7 +34,7 @@ _GRACE = 5.0
 """The seconds that code has to notice the signal."""
 _AGAIN = 0.2
 """The seconds after which code that could not be interrupted is tried again."""
-_CLEANUP = 30.0
+_CLEANUP = 15.0
 """The seconds that code has to end once it was interrupted: it ends processes and removes files."""
 
 
