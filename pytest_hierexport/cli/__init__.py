@@ -31,6 +31,7 @@ _COMMANDS = (
     "functions",
     "diverge",
     "carry",
+    "zoo",
 )
 """The files of this folder with a command, in the order of the help."""
 

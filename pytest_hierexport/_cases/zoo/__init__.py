@@ -5,8 +5,11 @@ Nothing is downloaded. A factory's module, with torch and transformers, is impor
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from types import MappingProxyType
 
 __all__ = ["ZOO", "Entry"]
@@ -138,9 +141,23 @@ _FACTORIES = {
         "time_series_transformer",
         "decision_transformer",
     ),
+    "components": (
+        "llama_prefill",
+        "llama_decode",
+        "mamba_decode",
+        "llava_decode",
+        "llava_vision_encoder",
+        "llava_projector",
+        "llava_language_model",
+    ),
     "plain": (
         "nested",
+        "nested_dynamic",
         "sequential",
+        "conditional",
+        "scan",
+        "tied",
+        "recurrent",
     ),
 }
 
@@ -153,6 +170,18 @@ class Entry:
     family: str
     factory: str
     """`package.module:function`, which takes no arguments and returns an :class:`~pytest_hierexport._cases.Example`."""
+
+    @property
+    def special(self) -> str:
+        """What other cases lack: the first line of the factory's docstring, read without an import."""
+        return _docstrings(self.family)[self.name]
+
+
+@cache
+def _docstrings(family: str) -> Mapping[str, str]:
+    tree = ast.parse(Path(__file__).with_name(f"{family}.py").read_text(encoding="utf-8"))
+    functions = (node for node in tree.body if isinstance(node, ast.FunctionDef))
+    return {function.name: (ast.get_docstring(function) or "").partition("\n")[0] for function in functions}
 
 
 ZOO: Mapping[str, Entry] = MappingProxyType(
