@@ -82,6 +82,10 @@ def test_models_named_dynamic_state_dynamic_shapes() -> None:
     assert all(build(entry).dynamic_shapes for entry in named)
 
 
+def test_every_model_says_on_one_line_what_is_special() -> None:
+    assert all(re.fullmatch(r"[A-Z0-9].*\.", entry.special) for entry in ZOO.values())
+
+
 def test_every_model_has_a_committed_snapshot() -> None:
     assert {file.stem for file in (ROOT / "__hierexport__").glob("*.txt")} == set(ZOO)
 
@@ -98,8 +102,15 @@ def test_command_lists_names_families_and_notes(capsys: pytest.CaptureFixture[st
     assert rows == [(entry.name, entry.family, entry.special) for entry in ZOO.values()]
 
 
+def test_command_lists_one_family_and_refuses_unknown_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["zoo", "video"]) == 0
+    assert {line.split()[1] for line in capsys.readouterr().out.splitlines()} == {"video"}
+    assert main(["zoo", "vidoe"]) == 4
+    assert "video" in capsys.readouterr().err
+
+
 def test_the_table_is_read_without_torch_or_transformers() -> None:
     heavy = "{'torch', 'transformers'} & set(sys.modules)"
-    code = f"import sys; from pytest_hierexport._cases.zoo import ZOO; print(all(e.special for e in ZOO.values()), {heavy})"
+    code = f"import sys; from pytest_hierexport._cases.zoo import ZOO; print(len(ZOO), {heavy})"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout == "True set()\n"
+    assert result.stdout == f"{len(ZOO)} set()\n"

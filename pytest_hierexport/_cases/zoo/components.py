@@ -49,7 +49,8 @@ def llava_decode() -> Example:
 
 def _part(name: str) -> Example:
     example = llava()
-    model, inputs = decompose_multimodal(example.model, example.kwargs)[name]
+    whole: Any = example.model
+    model, inputs = decompose_multimodal(whole, example.kwargs)[name]
     return Example(model, kwargs=inputs)
 
 

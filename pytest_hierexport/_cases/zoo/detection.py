@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import transformers
 
 from pytest_hierexport._cases import Example
-from pytest_hierexport._cases.zoo._inputs import ENCODER_DECODER, PATCHES, TEXT, images, padding, tiny, tokens
+from pytest_hierexport._cases.zoo._inputs import ENCODER_DECODER, images, tiny
 
 _STAGES = {"num_encoder_blocks": 2, "hidden_sizes": [16, 32], "depths": [1, 1], "num_attention_heads": [2, 4]}
 _REDUCED = {"sr_ratios": [4, 2], "mlp_ratios": [2, 2], "strides": [4, 2], "patch_sizes": [7, 3]}
@@ -13,7 +15,7 @@ _REDUCED = {"sr_ratios": [4, 2], "mlp_ratios": [2, 2], "strides": [4, 2], "patch
 
 def detr() -> Example:
     """Learned queries that read the features of a backbone; boxes and classes for each."""
-    sizes = {"embedding_size": 16, "hidden_sizes": [16, 32], "depths": [1, 1], "layer_type": "basic"}
+    sizes: dict[str, Any] = {"embedding_size": 16, "hidden_sizes": [16, 32], "depths": [1, 1], "layer_type": "basic"}
     backbone = transformers.ResNetConfig(**sizes, out_features=["stage1", "stage2"])
     return images(tiny(transformers.DetrForObjectDetection, **ENCODER_DECODER, backbone_config=backbone, num_queries=5))
 
@@ -23,12 +25,6 @@ def yolos() -> Example:
     return images(tiny(transformers.YolosForObjectDetection, image_size=[32, 32], num_detection_tokens=5))
 
 
-def owlvit() -> Example:
-    """Boxes found by text: two towers, whose outputs meet in the heads."""
-    model = tiny(transformers.OwlViTForObjectDetection, text_config=TEXT, vision_config=PATCHES, projection_dim=32)
-    return images(model, input_ids=tokens(), attention_mask=padding())
-
-
 def segformer() -> Example:
     """Features of all stages, brought to one size and joined."""
     return images(tiny(transformers.SegformerForSemanticSegmentation, **_STAGES, **_REDUCED, decoder_hidden_size=16))
@@ -36,7 +32,7 @@ def segformer() -> Example:
 
 def upernet() -> Example:
     """A pyramid of pooled features, added from the smallest up, on another model's backbone."""
-    sizes = {"num_stages": 2, "hidden_sizes": [16, 32], "depths": [1, 1]}
+    sizes: dict[str, Any] = {"num_stages": 2, "hidden_sizes": [16, 32], "depths": [1, 1]}
     backbone = transformers.ConvNextConfig(**sizes, out_features=["stage1", "stage2"])
     head = {"hidden_size": 16, "pool_scales": [1, 2], "use_auxiliary_head": False}
     return images(tiny(transformers.UperNetForSemanticSegmentation, **head, backbone_config=backbone))

@@ -33,11 +33,6 @@ def bert_dynamic() -> Example:
     return dynamic(bert(), batch=None, length=SIZES["max_position_embeddings"])
 
 
-def bert_float16() -> Example:
-    """Half precision: a mask of the lowest float16, and rounding that hides small differences."""
-    return cast(bert(), torch.float16)
-
-
 def distilbert() -> Example:
     """A head on the body: modules of the root that run after, and below, the encoder's own."""
     config = DistilBertConfig(
@@ -93,3 +88,8 @@ def squeezebert() -> Example:
 def canine() -> Example:
     """Hashed characters; attention in local chunks, which are cut, attended one by one and joined."""
     return masked(tiny(transformers.CanineModel, num_hash_buckets=64, local_transformer_stride=4))
+
+
+def bert_float16() -> Example:
+    """Half precision in an encoder, with a GELU that loses digits next to zero."""
+    return cast(bert(), torch.float16)

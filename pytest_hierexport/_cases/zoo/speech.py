@@ -9,7 +9,7 @@ from transformers import Wav2Vec2Config, Wav2Vec2Model, WhisperConfig
 from transformers.models.whisper.modeling_whisper import WhisperEncoder
 
 from pytest_hierexport._cases import Example
-from pytest_hierexport._cases.zoo._inputs import ENCODER_DECODER, masked, numbers, tiny, tokens
+from pytest_hierexport._cases.zoo._inputs import ENCODER_DECODER, numbers, tiny, tokens
 
 
 def wav2vec2() -> Example:
@@ -89,10 +89,3 @@ def speech_to_text() -> Example:
     sizes = {"input_feat_per_channel": 8, "conv_channels": 32, "max_source_positions": 64, "max_target_positions": 64}
     model = tiny(transformers.Speech2TextForConditionalGeneration, **ENCODER_DECODER, **sizes)
     return Example(model, kwargs={"input_features": numbers(2, 16, 8), "decoder_input_ids": tokens(7)})
-
-
-def speecht5() -> Example:
-    """Text to a spectrogram, which the convolutions at the end refine."""
-    sizes = {"num_mel_bins": 8, "speech_decoder_prenet_units": 16, "speech_decoder_postnet_units": 16}
-    model = tiny(transformers.SpeechT5ForTextToSpeech, **ENCODER_DECODER, **sizes, speaker_embedding_dim=0)
-    return masked(model, decoder_input_values=numbers(2, 8, 8))

@@ -38,11 +38,6 @@ def rwkv() -> Example:
     return _short(transformers.RwkvModel, attention_hidden_size=32, context_length=64)
 
 
-def xlstm() -> Example:
-    """A matrix memory, updated in chunks."""
-    return _short(transformers.xLSTMModel, embedding_dim=32, num_heads=4, num_blocks=2, chunk_size=4)
-
-
 def recurrent_gemma() -> Example:
     """Linear recurrences, two before each local attention."""
     sizes = {"lru_width": 32, "attention_window_size": 6, "num_hidden_layers": 3, "head_dim": 8}
@@ -52,14 +47,6 @@ def recurrent_gemma() -> Example:
 def lfm2() -> Example:
     """A gated short convolution in one layer, attention in the other."""
     return masked(tiny(transformers.Lfm2Model, layer_types=["conv", "full_attention"]))
-
-
-def qwen3_next() -> Example:
-    """The gated delta rule in one layer, gated attention in the other."""
-    heads = {"linear_num_key_heads": 2, "linear_num_value_heads": 4}
-    sizes = {"linear_key_head_dim": 8, "linear_value_head_dim": 8, "head_dim": 16, "mlp_only_layers": [0, 1]}
-    kinds = ["linear_attention", "full_attention"]
-    return masked(tiny(transformers.Qwen3NextModel, **heads, **sizes, layer_types=kinds))
 
 
 def jamba() -> Example:

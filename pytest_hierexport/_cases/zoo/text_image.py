@@ -38,14 +38,6 @@ def siglip() -> Example:
     return images(model, input_ids=tokens())
 
 
-def clipseg() -> Example:
-    """A mask for a text: features of inner layers, modulated by the text's."""
-    decoder = {"extract_layers": [0, 1], "reduce_dim": 16, "decoder_num_attention_heads": 4}
-    towers = {"text_config": TEXT, "vision_config": PATCHES, "projection_dim": 32}
-    model = tiny(transformers.CLIPSegForImageSegmentation, **towers, **decoder, decoder_intermediate_size=32)
-    return images(model, input_ids=tokens(), attention_mask=padding())
-
-
 def blip() -> Example:
     """A caption: a decoder that reads the patches of the image by cross-attention."""
     text = {**TEXT, "encoder_hidden_size": 32, "sep_token_id": 2}

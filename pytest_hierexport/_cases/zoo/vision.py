@@ -64,11 +64,6 @@ def vit_dynamic() -> Example:
     return dynamic(vit(), batch=None)
 
 
-def vit_float16() -> Example:
-    """Convolution, norms and attention in half precision."""
-    return cast(vit(), torch.float16)
-
-
 def deit() -> Example:
     """Two tokens joined to the patches, and a head on each, which are averaged."""
     return images(tiny(transformers.DeiTForImageClassificationWithTeacher))
@@ -108,3 +103,8 @@ def poolformer() -> Example:
     sizes = {"num_encoder_blocks": 2, "hidden_sizes": [16, 32], "depths": [1, 1]}
     patches = {"patch_sizes": [7, 3], "strides": [4, 2], "padding": [2, 1]}
     return images(tiny(transformers.PoolFormerForImageClassification, **sizes, **patches))
+
+
+def vit_float16() -> Example:
+    """Convolution, norms and attention in half precision."""
+    return cast(vit(), torch.float16)
