@@ -45,11 +45,6 @@ def blip() -> Example:
     return images(model, input_ids=tokens(), attention_mask=padding())
 
 
-def vilt() -> Example:
-    """Tokens and patches in one sequence, each with the embedding of its kind."""
-    return images(tiny(transformers.ViltForQuestionAnswering), input_ids=tokens(), attention_mask=padding())
-
-
 def layoutlm() -> Example:
     """Words with their places on a page: six tables, two of them read twice."""
     boxes = torch.randint(0, 60, (*tokens().shape, 4), generator=torch.Generator().manual_seed(0)).cumsum(-1)
