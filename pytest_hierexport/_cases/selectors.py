@@ -170,7 +170,7 @@ def _unknown(selector: str) -> UsageError:
 
 def _zoo_case(entry: Entry) -> Case:
     module, _, factory = entry.factory.partition(":")
-    return Case(entry.name, partial(_zoo_model, module, factory), entry.name)
+    return Case(entry.name, partial(_zoo_model, module, factory), entry.name, tolerances=entry.tolerances)
 
 
 def _zoo_model(module: str, factory: str) -> object:

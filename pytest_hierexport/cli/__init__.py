@@ -32,6 +32,7 @@ _COMMANDS = (
     "diverge",
     "carry",
     "cache",
+    "zoo",
 )
 """The files of this folder with a command, in the order of the help."""
 

@@ -1,26 +1,41 @@
 """Lists the built-in cases: small random-weight models of many families, built from configurations.
 
-Nothing is downloaded. A factory's module, with torch and transformers, is imported when the factory is called.
+A case is a public function in the file of its family; its docstring says what other cases lack. The files are read
+without an import: torch and transformers are imported when a factory is called. Nothing is downloaded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ast
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 
 __all__ = ["ZOO", "Entry"]
 
-_FACTORIES = {
-    "encoder": ("bert", "bert_dynamic", "distilbert", "albert", "deberta_v2"),
-    "decoder": ("gpt2", "llama", "qwen3", "gemma3", "mixtral"),
-    "encoder_decoder": ("t5", "bart"),
-    "vision": ("vit", "convnext", "resnet", "swin"),
-    "text_image": ("clip",),
-    "audio": ("wav2vec2", "whisper_encoder"),
-    "state_space": ("mamba",),
-    "plain": ("nested", "sequential"),
+_FAMILIES = (
+    "encoder",
+    "decoder",
+    "experts",
+    "encoder_decoder",
+    "state_space",
+    "vision",
+    "detection",
+    "text_image",
+    "audio",
+    "speech",
+    "video",
+    "time_series",
+    "components",
+    "plain",
+)
+_TOLERANCES = {
+    "bert_float16": {"float16": 0.02},
+    "vit_float16": {"float16": 0.02},
+    "llama_bfloat16": {"bfloat16": 0.2},
 }
+"""Relative tolerances by dtype, of cases whose roundings add up over the layers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +46,18 @@ class Entry:
     family: str
     factory: str
     """`package.module:function`, which takes no arguments and returns an :class:`~pytest_hierexport._cases.Example`."""
+    special: str
+    """What other cases lack, on one line."""
+    tolerances: Mapping[str, float]
 
 
-ZOO: Mapping[str, Entry] = MappingProxyType(
-    {name: Entry(name, family, f"{__name__}.{family}:{name}") for family, names in _FACTORIES.items() for name in names}
-)
+def _entries(family: str) -> Iterator[Entry]:
+    tree = ast.parse(Path(__file__).with_name(f"{family}.py").read_text(encoding="utf-8"))
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            name, special = node.name, ast.get_docstring(node) or ""
+            yield Entry(name, family, f"{__name__}.{family}:{name}", special, _TOLERANCES.get(name, {}))
+
+
+ZOO: Mapping[str, Entry] = MappingProxyType({entry.name: entry for family in _FAMILIES for entry in _entries(family)})
 """Every case by its name, ordered by family."""

@@ -1,39 +1,35 @@
-"""Builds audio models."""
+"""Builds models of sounds and music."""
 
 from __future__ import annotations
 
-from transformers import Wav2Vec2Config, Wav2Vec2Model, WhisperConfig
-from transformers.models.whisper.modeling_whisper import WhisperEncoder
+import transformers
 
 from pytest_hierexport._cases import Example
-from pytest_hierexport._cases.zoo._inputs import numbers
+from pytest_hierexport._cases.zoo._inputs import numbers, tiny, tokens
 
 
-def wav2vec2() -> Example:
-    """A parametrised convolution (weight norm): a class made on the fly, a weight that is computed and folded."""
-    config = Wav2Vec2Config(
-        vocab_size=32,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=64,
-        conv_dim=(16, 16),
-        conv_stride=(5, 2),
-        conv_kernel=(10, 3),
-        num_conv_pos_embeddings=16,
-        num_conv_pos_embedding_groups=4,
-    )
-    return Example(Wav2Vec2Model(config).eval(), kwargs={"input_values": numbers(2, 400)})
+def audio_spectrogram_transformer() -> Example:
+    """Overlapping patches of a spectrogram, and a head on the mean of two tokens."""
+    sizes = {"max_length": 32, "num_mel_bins": 16, "frequency_stride": 6, "time_stride": 6}
+    return Example(tiny(transformers.ASTForAudioClassification, **sizes), kwargs={"input_values": numbers(2, 32, 16)})
 
 
-def whisper_encoder() -> Example:
-    """Half of a model as the root, and a position table that is added whole."""
-    config = WhisperConfig(
-        d_model=32,
-        encoder_layers=2,
-        encoder_attention_heads=4,
-        encoder_ffn_dim=64,
-        num_mel_bins=8,
-        max_source_positions=16,
-    )
-    return Example(WhisperEncoder(config).eval(), kwargs={"input_features": numbers(2, 8, 32)})
+def clap_audio() -> Example:
+    """A spectrogram normed, resized and cut into an image; shifted windows."""
+    sizes = {"num_mel_bins": 16, "spec_size": 32, "patch_size": 4, "patch_stride": [4, 4], "window_size": 4}
+    layers = {"patch_embeds_hidden_size": 16, "depths": [1, 1], "num_attention_heads": [2, 4], "mlp_ratio": 2.0}
+    model = tiny(transformers.ClapAudioModel, **sizes, **layers)
+    return Example(model, kwargs={"input_features": numbers(2, 1, 64, 16)})
+
+
+def musicgen() -> Example:
+    """An embedding and a head for each codebook, summed at the start and stacked at the end."""
+    model = tiny(transformers.MusicgenForCausalLM, num_codebooks=2, ffn_dim=64)
+    return Example(model, kwargs={"input_ids": tokens().repeat_interleave(2, 0)})
+
+
+def mimi() -> Example:
+    """A codec: convolutions, a transformer, residual codebooks searched by distance, and all of it back."""
+    codes = {"codebook_size": 16, "codebook_dim": 8, "num_quantizers": 2, "vector_quantization_hidden_dimension": 8}
+    sizes = {"num_filters": 4, "upsampling_ratios": [2, 2], "upsample_groups": 8, "head_dim": 8}
+    return Example(tiny(transformers.MimiModel, **codes, **sizes), kwargs={"input_values": numbers(2, 1, 64)})

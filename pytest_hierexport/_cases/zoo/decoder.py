@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+import transformers
 from transformers import (
     Gemma3ForCausalLM,
     Gemma3TextConfig,
@@ -11,14 +13,12 @@ from transformers import (
     GPT2LMHeadModel,
     LlamaConfig,
     LlamaForCausalLM,
-    MixtralConfig,
-    MixtralForCausalLM,
     Qwen3Config,
     Qwen3Model,
 )
 
 from pytest_hierexport._cases import Example
-from pytest_hierexport._cases.zoo._inputs import SIZES, VOCABULARY, masked
+from pytest_hierexport._cases.zoo._inputs import SIZES, VOCABULARY, cast, dynamic, masked, tiny
 
 _SPECIAL_TOKENS: dict[str, Any] = {"bos_token_id": 1, "eos_token_id": 2, "use_cache": False}
 _SIZES: dict[str, Any] = {**SIZES, **_SPECIAL_TOKENS, "num_key_value_heads": 2, "pad_token_id": 0}
@@ -49,8 +49,61 @@ def gemma3() -> Example:
     return masked(Gemma3ForCausalLM(config))
 
 
-def mixtral() -> Example:
-    """A mixture of experts: tokens routed by value, weights of all experts in one tensor."""
-    # The other implementations loop over the routed experts, or need a kernel that ONNX lacks.
-    config = MixtralConfig(**_SIZES, num_local_experts=4, num_experts_per_tok=2, experts_implementation="batched_mm")
-    return masked(MixtralForCausalLM(config))
+def llama_dynamic() -> Example:
+    """Dynamic shapes in a decoder: a causal mask and rotary tables of a length that is known at run time."""
+    return dynamic(llama(), batch=None, length=SIZES["max_position_embeddings"])
+
+
+def llama_bfloat16() -> Example:
+    """Weights in bfloat16, norms and rotary tables in float32: casts at each border."""
+    return cast(llama(), torch.bfloat16)
+
+
+def llama_classifier() -> Example:
+    """A head on the last token that is not padding: a place computed from the token ids."""
+    return masked(tiny(transformers.LlamaForSequenceClassification))
+
+
+def qwen2() -> Example:
+    """Biases in the projections of the attention, and a head for each token."""
+    return masked(tiny(transformers.Qwen2ForTokenClassification))
+
+
+def gemma2() -> Example:
+    """Scores and logits capped by a tanh; four norms in a layer."""
+    return masked(tiny(transformers.Gemma2ForCausalLM, head_dim=8, layer_types=["full_attention"] * 2))
+
+
+def olmo2() -> Example:
+    """Norms after attention and network, and over all heads together."""
+    return masked(tiny(transformers.Olmo2ForCausalLM))
+
+
+def gpt_neox() -> Example:
+    """Attention and network side by side on one input; rotary positions on a part of each head."""
+    return masked(tiny(transformers.GPTNeoXForCausalLM))
+
+
+def phi() -> Example:
+    """One norm that serves attention and network both."""
+    return masked(tiny(transformers.PhiForCausalLM))
+
+
+def cohere() -> Example:
+    """Interleaved rotary positions, and logits scaled at the end."""
+    return masked(tiny(transformers.CohereForCausalLM))
+
+
+def falcon() -> Example:
+    """One key and value for all heads, from a joint projection."""
+    return masked(tiny(transformers.FalconForCausalLM))
+
+
+def bloom() -> Example:
+    """Linear biases by distance, computed from the mask; a norm on the embedding."""
+    return masked(tiny(transformers.BloomForCausalLM))
+
+
+def opt() -> Example:
+    """Positions counted from the mask, with an offset; projections around the narrower embedding."""
+    return masked(tiny(transformers.OPTForCausalLM, ffn_dim=64, word_embed_proj_dim=16))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import transformers
 from transformers import (
     AlbertConfig,
     AlbertModel,
@@ -15,7 +16,7 @@ from transformers import (
 )
 
 from pytest_hierexport._cases import Example
-from pytest_hierexport._cases.zoo._inputs import LENGTH, SIZES, VOCABULARY, masked
+from pytest_hierexport._cases.zoo._inputs import LENGTH, SIZES, VOCABULARY, cast, dynamic, masked, tiny, tokens
 
 
 def _segments() -> torch.Tensor:
@@ -29,10 +30,7 @@ def bert() -> Example:
 
 def bert_dynamic() -> Example:
     """Dynamic shapes: sizes are read from the inputs and feed every layer."""
-    example = bert()
-    dimensions = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=SIZES["max_position_embeddings"])}
-    example.dynamic_shapes = dict.fromkeys(example.kwargs, dimensions)
-    return example
+    return dynamic(bert(), batch=None, length=SIZES["max_position_embeddings"])
 
 
 def distilbert() -> Example:
@@ -55,3 +53,43 @@ def deberta_v2() -> Example:
         **SIZES, relative_attention=True, position_buckets=8, pos_att_type=["p2c", "c2p"], norm_rel_ebd="layer_norm"
     )
     return masked(DebertaV2Model(config))
+
+
+def roberta() -> Example:
+    """Positions counted from the token ids, and a head for each token."""
+    return masked(tiny(transformers.RobertaForTokenClassification))
+
+
+def mpnet() -> Example:
+    """Relative positions computed once by the encoder for all layers; a head for masked tokens."""
+    return masked(tiny(transformers.MPNetForMaskedLM))
+
+
+def electra() -> Example:
+    """A span head: one projection split into two outputs; embeddings narrower than the layers."""
+    return masked(tiny(transformers.ElectraForQuestionAnswering, embedding_size=16, num_labels=2))
+
+
+def modernbert() -> Example:
+    """Global and local attention, each with its own mask and rotary table; layers that differ in their norms."""
+    return masked(tiny(transformers.ModernBertForSequenceClassification, cls_token_id=1, sep_token_id=2))
+
+
+def fnet() -> Example:
+    """Fourier transforms in place of attention, without parameters."""
+    return Example(tiny(transformers.FNetForSequenceClassification), kwargs={"input_ids": tokens()})
+
+
+def squeezebert() -> Example:
+    """Grouped convolutions in place of linear layers, on transposed values."""
+    return masked(tiny(transformers.SqueezeBertModel, embedding_size=32))
+
+
+def canine() -> Example:
+    """Hashed characters; attention in local chunks, which are cut, attended one by one and joined."""
+    return masked(tiny(transformers.CanineModel, num_hash_buckets=64, local_transformer_stride=4))
+
+
+def bert_float16() -> Example:
+    """Half precision in an encoder, with a GELU that loses digits next to zero."""
+    return cast(bert(), torch.float16)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import transformers
 from transformers import BartConfig, BartModel, T5Config, T5Model
 
 from pytest_hierexport._cases import Example
-from pytest_hierexport._cases.zoo._inputs import VOCABULARY, masked, padding, tokens
+from pytest_hierexport._cases.zoo._inputs import ENCODER_DECODER, VOCABULARY, masked, padding, tiny, tokens
 
 _TARGET_LENGTH = 7
 
@@ -45,3 +48,33 @@ def bart() -> Example:
         "decoder_attention_mask": padding(_TARGET_LENGTH),
     }
     return masked(BartModel(config), **targets)
+
+
+def _translating(model_class: Any, **sizes: Any) -> Example:
+    model = tiny(model_class, **{**ENCODER_DECODER, **sizes}, decoder_start_token_id=2)
+    return masked(model, decoder_input_ids=tokens(_TARGET_LENGTH, seed=1))
+
+
+def umt5() -> Example:
+    """A bias table for each layer, where t5 shares one."""
+    return _translating(transformers.UMT5ForConditionalGeneration, d_kv=8, d_ff=64, num_layers=2, num_heads=4)
+
+
+def longt5() -> Example:
+    """Attention in blocks beside their neighbours, which are cut from padded values."""
+    return _translating(transformers.LongT5Model, d_kv=8, d_ff=64, num_layers=2, num_heads=4, local_radius=3)
+
+
+def marian() -> Example:
+    """Sinusoidal positions that fold into constants, and a bias on the logits."""
+    return _translating(transformers.MarianMTModel)
+
+
+def m2m_100() -> Example:
+    """Positions counted from the token ids in encoder and decoder both."""
+    return _translating(transformers.M2M100ForConditionalGeneration)
+
+
+def pegasus() -> Example:
+    """Norms before attention and network, and one after each stack."""
+    return _translating(transformers.PegasusForConditionalGeneration)

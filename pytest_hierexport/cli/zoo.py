@@ -1,0 +1,38 @@
+"""Runs `hierexport zoo`: lists the built-in models."""
+
+from __future__ import annotations
+
+import argparse
+
+from pytest_hierexport._errors import UsageError, nearest
+from pytest_hierexport.cli.command import Command
+from pytest_hierexport.cli.output import print_line
+
+__all__ = ["COMMAND"]
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("family", nargs="?", metavar="FAMILY", help="only the models of this family")
+
+
+def _run(options: argparse.Namespace) -> None:
+    from pytest_hierexport._cases.zoo import ZOO
+
+    entries = [entry for entry in ZOO.values() if options.family in {None, entry.family}]
+    families = {entry.family for entry in ZOO.values()}
+    if not entries:
+        do = f"choose from: {nearest(options.family, families)}"
+        raise UsageError("a family of the zoo", found=f"no {options.family!r}", do=do)
+    widths = [max(map(len, column)) for column in (ZOO, families)]
+    for entry in entries:
+        print_line(f"{entry.name:{widths[0]}}  {entry.family:{widths[1]}}  {entry.special}")
+
+
+COMMAND = Command(
+    name="zoo",
+    summary="list the built-in models",
+    description="List the built-in models: the name, the family, and what is special about each.",
+    example="hierexport zoo vision",
+    add_arguments=_add_arguments,
+    run=_run,
+)
