@@ -26,10 +26,3 @@ def musicgen() -> Example:
     """An embedding and a head for each codebook, summed at the start and stacked at the end."""
     model = tiny(transformers.MusicgenForCausalLM, num_codebooks=2, ffn_dim=64)
     return Example(model, kwargs={"input_ids": tokens().repeat_interleave(2, 0)})
-
-
-def mimi() -> Example:
-    """A codec: convolutions, a transformer, residual codebooks searched by distance, and all of it back."""
-    codes = {"codebook_size": 16, "codebook_dim": 8, "num_quantizers": 2, "vector_quantization_hidden_dimension": 8}
-    sizes = {"num_filters": 4, "upsampling_ratios": [2, 2], "upsample_groups": 8, "head_dim": 8}
-    return Example(tiny(transformers.MimiModel, **codes, **sizes), kwargs={"input_values": numbers(2, 1, 64)})
