@@ -239,6 +239,7 @@ def test_diverge_finds_the_changed_call_and_equal_outputs(files: Files) -> None:
     given = ("--inputs", files.inputs, "--json")
     document = json.loads(run("diverge", files.file, files.optimized, *given))
     values = {value["name"]: value["accumulated"] for call in document["calls"] for value in call["values"]}
+    assert document["first"] is None
     shown = [values[output.name] for output in files.proto.graph.output if output.name in values]
     assert shown
     assert not any(gap is None or gap["parted"] for gap in shown)

@@ -9,7 +9,14 @@ from pytest_hierexport._proof.tolerance import Array
 from pytest_hierexport._tools.divergence.arrays import Arrays
 from pytest_hierexport._tools.divergence.boundaries import Boundaries, Boundary
 from pytest_hierexport._tools.divergence.compared import Compared, Row, with_includes
-from pytest_hierexport._tools.divergence.pairs import Measure, Pair, nearest_pair, same_values, without_rivals
+from pytest_hierexport._tools.divergence.pairs import (
+    Measure,
+    Pair,
+    nearest_pair,
+    same_values,
+    without_false,
+    without_rivals,
+)
 from pytest_hierexport._tools.divergence.sides import Side
 
 __all__ = ["compare_with_graph"]
@@ -48,7 +55,8 @@ def compare_with_graph(reference: Side, other: Side, spill: Path, depth: int | N
             guesses += [guess] if guess else []
     # Elements in another layout are another value: an optimizer moved a Transpose.
     pairs = [pair for pair in pairs if pair.fits or arrays[pair.key].size != sizes[pair.value]]
-    found = {pair.key: pair for pair in (*without_rivals(guesses), *pairs)}
+    pairs = without_false(reference.graph.model, [*without_rivals(guesses), *pairs])
+    found = {pair.key: pair for pair in pairs}
     rows = [_row(boundary, found.get(name), arrays) for name, boundary in wanted.items()]
     return Compared(reference.graph, depth, with_includes(reference.graph, rows), arrays)
 

@@ -6,7 +6,7 @@ values that a value may be, it is the nearest one. In a graph in which something
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -22,7 +22,7 @@ from pytest_hierexport._tools.divergence.results import Gap
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Measure", "Pair", "nearest_pair", "same_values", "without_rivals"]
+__all__ = ["Measure", "Pair", "nearest_pair", "same_values", "without_false", "without_rivals"]
 
 KeyT = TypeVar("KeyT")
 Measure = Callable[[str, Array, Array], Gap]
@@ -64,6 +64,33 @@ def without_rivals(pairs: Sequence[Pair[KeyT]]) -> list[Pair[KeyT]]:
     for pair in pairs:
         best[pair.key] = min(pair.nearness, best.get(pair.key, pair.nearness))
     return [pair for pair in pairs if not pair.gap.parted or pair.nearness <= best[pair.key]]
+
+
+def without_false(reference: ir.Model, pairs: Iterable[Pair[str]]) -> list[Pair[str]]:
+    """Drop the pairs beyond the tolerance on which a value within it depends: an error would show there too.
+
+    Under another name, a value is known by its call and its place alone. It may be another value of the call, such as
+    the MatMul before a bias that a fusion took away (bert_dynamic and mamba, optimized by ONNX Runtime).
+    """
+    pairs = list(pairs)
+    sound = {pair.key for pair in pairs if not pair.gap.parted}
+    values = {value.name: value for node in reference.graph.all_nodes() for value in node.outputs}
+    return [
+        pair
+        for pair in pairs
+        if not pair.gap.parted or pair.value == pair.key or sound.isdisjoint(_dependents(values[pair.key]))
+    ]
+
+
+def _dependents(value: ir.Value) -> Iterator[str | None]:
+    """Yield the names of all values that are computed from a value, the nearest first."""
+    seen, pending = {value}, [value]
+    for at in pending:
+        for output in (output for consumer, _ in at.uses() for output in consumer.outputs):
+            if output not in seen:
+                seen.add(output)
+                pending.append(output)
+                yield output.name
 
 
 def same_values(before: ir.Model, after: ir.Model, wanted: Iterable[str]) -> dict[str, str]:
