@@ -1,5 +1,6 @@
 # Every target does its own set-up: python, pip and make are all that a fresh machine needs.
 #   make musts    the main job: every MUST rule on every model of the zoo, and on its counterexamples
+#   make commands every command of `hierexport` on every model of the zoo
 #   make test     the tests of the package
 #   make lint     ruff, mypy, and the check of retired words
 #   make bench    what the design promises about speed, measured
@@ -13,10 +14,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: musts test lint bench clean
+.PHONY: musts commands test lint bench clean
 
 musts: $(INSTALLED)
-	$(BIN)/python -m pytest musts --hierexport-models=all --hierexport-require-snapshots -n $(WORKERS) $(ARGS)
+	$(BIN)/python -m pytest musts --ignore=musts/test_commands.py --hierexport-models=all --hierexport-require-snapshots \
+		-n $(WORKERS) $(ARGS)
+
+commands: $(INSTALLED)
+	$(BIN)/python -m pytest musts/test_commands.py --hierexport-models=all -m 'not hierexport' -n $(WORKERS) $(ARGS)
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest tests -n $(WORKERS) $(ARGS)
