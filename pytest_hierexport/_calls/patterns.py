@@ -22,7 +22,7 @@ from itertools import islice
 from pytest_hierexport._calls.hierarchy import Hierarchy
 from pytest_hierexport._errors import UsageError, nearest
 
-__all__ = ["calls_below", "matching_calls", "similar_names"]
+__all__ = ["calls_below", "calls_of_class", "matching_calls", "similar_names"]
 
 _CLASS = "class:"
 _ANY_DEPTH = "**"
@@ -45,6 +45,19 @@ def matching_calls(hierarchy: Hierarchy, pattern: str) -> list[str]:
         found = _by_class(hierarchy, pattern.removeprefix(_CLASS))
     else:
         found = _by_path(hierarchy, pattern) or _by_class(hierarchy, pattern)
+    return _checked(hierarchy, pattern, found)
+
+
+def calls_of_class(hierarchy: Hierarchy, name: str) -> list[str]:
+    """Return the names of the calls of a class, by its own name or with its module, in execution order.
+
+    Raises:
+        UsageError: There are none; the message has similar names.
+    """
+    return _checked(hierarchy, name, _by_class(hierarchy, name))
+
+
+def _checked(hierarchy: Hierarchy, pattern: str, found: list[str]) -> list[str]:
     if not found:
         raise UsageError(
             "a path, a tag or a class of a module that runs",

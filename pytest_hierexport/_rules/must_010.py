@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING
 
-from pytest_hierexport._errors import TagError
+from pytest_hierexport._errors import TagError, UsageError
 from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, limited
 
 if TYPE_CHECKING:
+    import onnx
+
     from pytest_hierexport._calls.hierarchy import Hierarchy
     from pytest_hierexport._rules.leaks import Text
 
@@ -36,10 +38,25 @@ def _texts(exported: ExportedCase) -> Iterator[Text]:
     from pytest_hierexport._onnx.storage import sidecar_path
     from pytest_hierexport._rules.leaks import texts_in_json, texts_in_message
 
-    yield from texts_in_message(exported.proto)
+    yield from texts_in_message(_message(exported))
     beside = sidecar_path(exported.path)
     if beside.exists():
         yield from texts_in_json(beside.name, beside.read_text(encoding="utf-8", errors="replace"))
+
+
+def _message(exported: ExportedCase) -> onnx.ModelProto:
+    """Return the file's message, also one with external data outside its folder, which the rule is about."""
+    import onnx
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # protobuf ships no types
+
+    try:
+        return exported.proto
+    except UsageError:
+        try:
+            return onnx.load(exported.path, load_external_data=False)
+        except (OSError, DecodeError):
+            pass
+        raise
 
 
 class _Names(Container[str]):
@@ -63,7 +80,7 @@ def _known(exported: ExportedCase) -> Container[str]:
     """Return the texts that follow from the model's own names: a module may be called like a folder or a user."""
     try:
         return _Names(exported.attribution.hierarchy)
-    except TagError:
+    except (TagError, UsageError):
         return ()
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pytest_hierexport._calls.hierarchy import Hierarchy
-from pytest_hierexport._calls.patterns import calls_below, matching_calls
+from pytest_hierexport._calls.patterns import calls_below, calls_of_class, matching_calls
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._tools.analysis.figures import ModuleFigures
 
@@ -39,8 +39,10 @@ class Selection:
         """
         tag = self.tag if self.tag is None or self.tag.startswith("/") else f"/**/{self.tag}"
         chosen = set(instances.values())
-        for pattern in filter(None, (tag, self.cls and f"class:{self.cls}")):
-            listed = [name for name in matching_calls(hierarchy, pattern) if name in instances]
+        by_tag = [matching_calls(hierarchy, tag)] if tag else []
+        by_class = [calls_of_class(hierarchy, self.cls)] if self.cls else []
+        for names in (*by_tag, *by_class):
+            listed = [name for name in names if name in instances]
             chosen &= {instances[name] for name in calls_below(hierarchy, listed) if name in instances}
         if not chosen:
             patterns = [f"{name} {text!r}" for name, text in (("--tag", self.tag), ("--class", self.cls)) if text]
