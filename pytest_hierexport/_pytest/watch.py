@@ -15,7 +15,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from types import FrameType
 from typing import IO, TYPE_CHECKING
@@ -158,7 +158,9 @@ class Watch:
     def _write(self, **changed: float | Stages) -> None:
         if self._hang is not None:
             self._hang = replace(self._hang, **changed)  # type: ignore[arg-type]  # the fields of Hang
-            self.files.write(self._hang)
+            # Without room on the disk the limit holds all the same; what ran too long is then not told.
+            with suppress(OSError):
+                self.files.write(self._hang)
 
 
 def _imports(frame: FrameType | None) -> bool:
