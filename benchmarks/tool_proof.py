@@ -73,11 +73,7 @@ def _prove_each_node(
         flat, proto = inlined(message, folder, lambda proto, names: run_graph(proto, feeds, names, folder))
         exact = _exact(before, proto, feeds)
         case = _ByNode(example, Graph(flat, attribution), _given(proto, exact), feeds, folder, tolerances, exact)
-        proofs = case.proofs()
-        best = next(proofs)
-        while best.unproven and (proof := next(proofs, None)) is not None:
-            best = min(best, proof, key=lambda each: len(each.unproven))
-        return best
+        return case.best_proof()
 
 
 _EXACT = "exact:"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from importlib import resources
 from pathlib import Path
 
 import jsonschema
 import pytest
 
+from pytest_hierexport._files.schemas import load_schema
 from pytest_hierexport._report import as_json
 from pytest_hierexport._report.results import Check, Model, Results, RuleText, Status
 from pytest_hierexport.cli import main
@@ -75,8 +75,7 @@ def test_missing_model_or_check_is_worse(tmp_path: Path, capsys: pytest.CaptureF
     unchecked = replace(MODEL, checks={"MUST-007": MODEL.checks["MUST-007"]})
     assert compared(tmp_path, replace(BEFORE, models=(unchecked, BEFORE.models[1])), "--json") == 1
     found = json.loads(capsys.readouterr().out)
-    schema = resources.files("pytest_hierexport") / "schema" / "compare.json"
-    jsonschema.validate(found, json.loads(schema.read_text(encoding="utf-8")))
+    jsonschema.validate(found, load_schema("compare"))
     assert found["worse"]
     assert found["changes"][0]["not_checked"] == ["MUST-002"]
 

@@ -23,6 +23,7 @@ from onnx import helper, numpy_helper
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins, order_origins
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy, Module, Parameter
 from pytest_hierexport._errors import ExportError, TagError, UsageError
+from pytest_hierexport._files.schemas import load_schema
 from pytest_hierexport._onnx import codec, sidecar, storage
 from pytest_hierexport._onnx.graph import inventory_proto, walk
 from pytest_hierexport._onnx.proto_tags import TaggedProto
@@ -458,8 +459,8 @@ class TestSidecar:
     def test_it_follows_the_schema_in_the_package(self, tmp_path: Path) -> None:
         saved(tmp_path / "model.onnx", keep=True)
         document = json.loads((tmp_path / "model.hierarchy.json").read_text())
-        jsonschema.Draft202012Validator.check_schema(sidecar.schema())
-        jsonschema.validate(document, sidecar.schema())
+        jsonschema.Draft202012Validator.check_schema(load_schema("sidecar"))
+        jsonschema.validate(document, load_schema("sidecar"))
         assert document["modules"][2]["count"] == 6
         assert document["modules"][1]["count"] == 0
 
@@ -767,6 +768,6 @@ class TestDocumentation:
             codec.KEEP,
             codec.INITIALIZERS,
             *codec.NODE_KEYS,
-            *sidecar.schema()["required"],
+            *load_schema("sidecar")["required"],
         }
         assert not [key for key in keys if f"`{key}`" not in self.TEXT]

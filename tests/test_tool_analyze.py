@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import sys
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from onnx import TensorProto, helper
 
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
+from pytest_hierexport._files.schemas import load_schema
 from pytest_hierexport._onnx import storage
 from pytest_hierexport.cli import main
 
@@ -88,8 +88,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> s
 def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
     """Return the JSON of a run, which follows the schema."""
     loaded = json.loads(run(capsys, *arguments, "--json"))
-    schema = (resources.files("pytest_hierexport") / "schema" / "analyze.json").read_text(encoding="utf-8")
-    jsonschema.Draft202012Validator(json.loads(schema)).validate(loaded)
+    jsonschema.validate(loaded, load_schema("analyze"))
     return loaded
 
 

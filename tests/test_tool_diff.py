@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
+from pytest_hierexport._files.schemas import load_schema
 from pytest_hierexport._onnx import storage
 from pytest_hierexport._onnx.graph import walk
 from pytest_hierexport._tools.comparing import Comparison, as_dict, as_lines, as_markdown, compare
@@ -276,8 +276,7 @@ class TestCommand:
         save(after, changed, prefix="n", weight=3.0)
         assert main(["diff", str(before), str(after), "--format", "json", "--limit", "0"]) == 1
         document = json.loads(capsys.readouterr().out)
-        path = resources.files("pytest_hierexport") / "schema" / "diff.json"
-        jsonschema.Draft202012Validator(json.loads(path.read_text(encoding="utf-8"))).validate(document)
+        jsonschema.validate(document, load_schema("diff"))
         assert document == json.loads(json.dumps(as_dict(compared(before, after))))
         assert [each["tag"] for each in document["modules"]["added"]] == ["/Net/Block.c", "/Net/Top"]
         assert document["nodes"]

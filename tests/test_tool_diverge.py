@@ -6,7 +6,6 @@ import json
 import logging
 import re
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from onnx import numpy_helper
 from torch import nn
 
 from pytest_hierexport import Divergence, Example, Export, TagError, UsageError, diverge, export
+from pytest_hierexport._files.schemas import load_schema
 from pytest_hierexport._tools.divergence.arrays import Arrays
 from pytest_hierexport._tools.divergence.gaps import gap
 from pytest_hierexport._tools.divergence.page import as_page
@@ -316,7 +316,7 @@ def test_arrays_beyond_the_bound_are_held_in_files(tmp_path: Path) -> None:
 def test_json_validates_and_the_page_escapes_names(net: Exported) -> None:
     other = net.changed("head.weight", lambda weight: np.full_like(weight, np.nan))
     found = diverge(net.path, other, net.example)
-    schema = json.loads(resources.files("pytest_hierexport").joinpath("schema/diverge.json").read_text("utf-8"))
+    schema = load_schema("diverge")
     document = json.loads(json.dumps(as_dict(found, 3), allow_nan=False))
     jsonschema.validate(document, schema)
     assert document["first"] == "head"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ import torch
 from torch import nn
 
 from pytest_hierexport import Attribution, UsageError, export, extract, modules_as_functions, read
+from pytest_hierexport._files.schemas import load_schema
 from pytest_hierexport._proof.session import run_graph
 from pytest_hierexport._proof.tensors import array_of
 from pytest_hierexport.cli import main
@@ -263,7 +263,7 @@ class TestCommand:
     def test_json_follows_its_schema(self, saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["extract", str(saved), "layers.0", "-o", str(saved.with_name("a.onnx")), "--json"]) == 0
         shown = json.loads(capsys.readouterr().out)
-        schema = json.loads((resources.files("pytest_hierexport") / "schema" / "extract.json").read_text())
+        schema = load_schema("extract")
         jsonschema.validate(shown, schema)
         assert shown["tag"] == "/Stack/Layer.0"
 

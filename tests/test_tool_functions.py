@@ -6,7 +6,6 @@ import json
 import re
 import shlex
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +33,7 @@ from pytest_hierexport import (
 )
 from pytest_hierexport._calls.attribution import Origins
 from pytest_hierexport._cases import select
+from pytest_hierexport._files.schemas import load_schema
 from pytest_hierexport._onnx.graph import operators
 from pytest_hierexport._rules.registry import built_in
 from pytest_hierexport._snapshot import text
@@ -267,7 +267,7 @@ class TestCommand:
         export(stack.example.model, stack.example.args, path=path, external_data=True)
         assert main(["functions", str(path), "-o", str(output), "--json"]) == 0
         shown = json.loads(capsys.readouterr().out)
-        schema = json.loads((resources.files("pytest_hierexport") / "schema" / "functions.json").read_text())
+        schema = load_schema("functions")
         jsonschema.validate(shown, schema)
         assert [function["calls"] for function in shown["functions"]] == [["layers.0", "layers.1"]]
         onnx.checker.check_model(str(output), full_check=True)

@@ -7,7 +7,6 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from projects import MODEL
 from pytest_hierexport import HierexportError, Profile, TagError, UsageError, export, profile, read
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
+from pytest_hierexport._files.schemas import load_schema
 from pytest_hierexport._onnx import storage
 from pytest_hierexport._onnx.graph import walk
 from pytest_hierexport._tools.profiling.events import read_runs
@@ -407,7 +407,7 @@ def test_impossible_options_are_usage_errors(nested: Path, options: dict[str, An
 
 
 def test_json_fits_its_schema(nested: Path) -> None:
-    schema = json.loads((resources.files("pytest_hierexport") / "schema" / "profile.json").read_text(encoding="utf-8"))
+    schema = load_schema("profile")
     jsonschema.Draft202012Validator.check_schema(schema)
     content = json.loads(json.dumps(as_dict(profile(nested, feeds(taken=True), runs=2))))
     jsonschema.validate(content, schema)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import importlib.resources
 import json
 import re
 from collections import Counter
@@ -23,6 +22,7 @@ from named_models import tagged_model
 from pytest_hierexport import TagError, UsageError, carry, export, read, select_nodes, walk
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._cases import select
+from pytest_hierexport._files.schemas import load_schema
 from pytest_hierexport.cli import main
 
 
@@ -140,9 +140,7 @@ def test_a_name_that_says_nothing_is_an_error(file: Path, name: str, capsys: pyt
 
 
 def test_json_fits_its_schema(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    schema = json.loads(
-        importlib.resources.files("pytest_hierexport").joinpath("schema/select.json").read_text("utf-8")
-    )
+    schema = load_schema("select")
     document = json.loads(printed(capsys, file, "layer.1", "shared", "--format", "json", "--origins", "primary"))
     jsonschema.validate(document, schema)
     assert document["patterns"] == {"layer.1": ["layer.1", "layer.1@1"], "shared": ["shared"]}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import sys
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from torch import nn
 
 from pytest_hierexport import carry, export
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
+from pytest_hierexport._files.schemas import load_schema
 from pytest_hierexport._onnx import storage
 from pytest_hierexport.cli import main
 
@@ -48,8 +48,7 @@ def net(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 def follows(schema: str, text: str) -> Any:
     document = json.loads(text)
-    found = (resources.files("pytest_hierexport") / "schema" / f"{schema}.json").read_text(encoding="utf-8")
-    jsonschema.Draft202012Validator(json.loads(found)).validate(document)
+    jsonschema.validate(document, load_schema(schema))
     return document
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,10 +39,10 @@ def deploy(step: str, exported: Path, path: Path) -> tuple[ir.Model, Attribution
     """
     from pytest_hierexport._carry import carry
     from pytest_hierexport._onnx import storage
-    from pytest_hierexport._onnx.absent import is_absent_proto
+    from pytest_hierexport._onnx.absent import lacks_data
     from pytest_hierexport._onnx.models import as_ir
 
-    if step in ONNXRUNTIME and any(map(is_absent_proto, storage.load_proto(exported).graph.initializer)):
+    if step in ONNXRUNTIME and lacks_data(storage.load_proto(exported)):
         raise NoVerdictError(f"weights for {step}", found="not run: no weights", do="take the model with its weights")
     known = storage.read_sidecar(exported)
     with temporary_folder() as folder:
@@ -63,10 +64,9 @@ def deploy(step: str, exported: Path, path: Path) -> tuple[ir.Model, Attribution
 
 
 def _run(step: str, source: Path, target: Path) -> None:
-    function = _optimize if step in ONNXRUNTIME else own_function(step)
-    arguments = (source, target, step.rpartition(":")[2]) if step in ONNXRUNTIME else (source, target)
+    function = partial(_optimize, step.rpartition(":")[2]) if step in ONNXRUNTIME else own_function(step)
     try:
-        function(*arguments)
+        function(source, target)
     except HierexportError:
         raise
     except (Exception, SystemExit) as error:
@@ -83,7 +83,7 @@ def _run(step: str, source: Path, target: Path) -> None:
         )
 
 
-def _optimize(source: Path, target: Path, level: str) -> None:
+def _optimize(level: str, source: Path, target: Path) -> None:
     """Write the graph that ONNX Runtime makes of a file at an optimization level, on the CPU."""
     import onnxruntime as ort
 

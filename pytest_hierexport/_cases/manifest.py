@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from pytest_hierexport._cases.inputs import InputSpec
 from pytest_hierexport._cases.steps import Step, check_step
 from pytest_hierexport._errors import CollectError, HierexportError, UsageError, nearest
 from pytest_hierexport._export.choices import check_opset
+from pytest_hierexport._files.schemas import load_schema
 
 __all__ = ["read_manifest"]
 
@@ -98,8 +97,7 @@ def _validator() -> Any:
             "date": lambda _, value: isinstance(value, dt.date) and not isinstance(value, dt.datetime),
         }
     )
-    schema = (resources.files("pytest_hierexport") / "schema" / "manifest.json").read_text(encoding="utf-8")
-    return extend(Draft202012Validator, type_checker=types)(json.loads(schema))
+    return extend(Draft202012Validator, type_checker=types)(load_schema("manifest"))
 
 
 def _wrong(path: Path, place: str, expected: str, found: str) -> CollectError:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = ["fill_absent", "is_absent", "is_absent_proto", "stored_bytes", "without_absent"]
+__all__ = ["fill_absent", "is_absent", "is_absent_proto", "lacks_data", "stored_bytes", "without_absent"]
 
 LOCATION = "#no-weights"
 
@@ -41,6 +41,11 @@ def stored_bytes(tensor: ir.TensorProtocol | None) -> int:
 def is_absent_proto(tensor: onnx.TensorProto) -> bool:
     """Whether a tensor of a message is marked."""
     return any(entry.key == "location" and entry.value == LOCATION for entry in tensor.external_data)
+
+
+def lacks_data(proto: onnx.ModelProto) -> bool:
+    """Whether a model was built without weights: a tensor of its graph is marked."""
+    return any(map(is_absent_proto, proto.graph.initializer))
 
 
 def without_absent(proto: onnx.ModelProto) -> onnx.ModelProto:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Inventory",
     "function_prefix",
+    "graph_inputs",
     "inventory_ir",
     "inventory_proto",
     "may_hold_subgraphs",
@@ -171,6 +172,12 @@ def subgraphs_proto(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto
             yield encode(attribute.name), attribute.g
         elif kind == _GRAPHS:
             yield from ((f"{encode(attribute.name)}.{i}", graph) for i, graph in enumerate(attribute.graphs))
+
+
+def graph_inputs(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
+    """Return the inputs that a run must be given: an input that is an initializer too has a value."""
+    constants = {tensor.name for tensor in graph.initializer}
+    return [value for value in graph.input if value.name not in constants]
 
 
 def function_prefix(domain: str, name: str, overload: str) -> str:

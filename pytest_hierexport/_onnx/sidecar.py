@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +11,7 @@ from pytest_hierexport._calls.attribution import Attribution, Origins
 from pytest_hierexport._calls.hierarchy import Hierarchy, Module, Parameter, element_count
 from pytest_hierexport._errors import TagError
 from pytest_hierexport._files.paths import sha256
+from pytest_hierexport._files.schemas import schema_error
 from pytest_hierexport._files.versions import installed_versions
 from pytest_hierexport._onnx.codec import (
     FORMAT_VERSION,
@@ -23,12 +21,13 @@ from pytest_hierexport._onnx.codec import (
     hierarchy_from_json,
     origins_to_json,
 )
+from pytest_hierexport._onnx.graph import graph_inputs
 from pytest_hierexport._onnx.json_text import compact, parse_json, refusing_deep_json
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["Sidecar", "check_fits", "compose", "parse", "read_sidecar", "schema", "sidecar_beside", "sidecar_path"]
+__all__ = ["Sidecar", "check_fits", "compose", "parse", "read_sidecar", "sidecar_beside", "sidecar_path"]
 
 # The distributions whose version may change a file.
 _DISTRIBUTIONS = ("pytest-hierexport", "torch", "transformers", "onnx", "onnx-ir", "onnxscript")
@@ -63,11 +62,10 @@ def compose(
     proto: onnx.ModelProto, sha256: str, attribution: Attribution, modules: Iterable[Module] = (), exporter: str = ""
 ) -> Sidecar:
     """Return the sidecar of a model, given the SHA-256 of the file that holds it."""
-    initializers = {tensor.name for tensor in proto.graph.initializer}
     return Sidecar(
         attribution=attribution,
         modules=tuple(modules),
-        inputs=tuple(value.name for value in proto.graph.input if value.name not in initializers),
+        inputs=tuple(value.name for value in graph_inputs(proto.graph)),
         outputs=tuple(value.name for value in proto.graph.output),
         versions=installed_versions(_DISTRIBUTIONS),
         sha256=sha256,
@@ -193,7 +191,8 @@ def parse(text: str, where: str = "the sidecar") -> Sidecar:
 def _sidecar(document: Any, where: str) -> Sidecar:
     if isinstance(document, dict) and "format" in document:
         check_format(document["format"])
-    _validate(document, where)
+    if (found := schema_error("sidecar", document)) is not None:
+        raise _broken(where, found)
     reader = Reader(hierarchy_from_json(document["calls"], document["keep"]))
     return Sidecar(
         attribution=_attribution(document, reader, where),
@@ -228,22 +227,6 @@ def _parameter(parameter: Mapping[str, Any], where: str) -> Parameter:
     except ValueError as error:
         raise _broken(where, f"{error}, in the parameter {parameter['name']!r}"[:300]) from None
     return Parameter(parameter["name"], shape, parameter["dtype"], parameter["trainable"], parameter.get("shared"))
-
-
-@lru_cache(maxsize=1)
-def schema() -> Mapping[str, Any]:
-    """Return the JSON Schema of a sidecar."""
-    text = (resources.files("pytest_hierexport") / "schema" / "sidecar.json").read_text(encoding="utf-8")
-    loaded: Mapping[str, Any] = json.loads(text)
-    return loaded
-
-
-def _validate(document: object, where: str) -> None:
-    import jsonschema
-
-    error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema()).iter_errors(document))
-    if error is not None:
-        raise _broken(where, f"{error.json_path}: {error.message}"[:300])
 
 
 def _broken(where: str, found: str) -> TagError:

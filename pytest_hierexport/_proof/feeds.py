@@ -9,6 +9,7 @@ from torch.utils import _pytree as pytree
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._export.torchscript.adapter import Adapter
+from pytest_hierexport._onnx.graph import graph_inputs
 from pytest_hierexport._proof.eager import Runnable
 from pytest_hierexport._proof.tensors import array_of, walk
 from pytest_hierexport._proof.tolerance import Array
@@ -28,8 +29,7 @@ def feeds_of(example: Runnable, proto: onnx.ModelProto) -> dict[str, Array]:
     Raises:
         UsageError: A graph input without a tensor.
     """
-    constants = {tensor.name for tensor in proto.graph.initializer}
-    names = [value.name for value in proto.graph.input if value.name not in constants]
+    names = [value.name for value in graph_inputs(proto.graph)]
     # Exporters flatten inputs by torch's trees; `walk` searches the objects that those do not know.
     leaves = pytree.tree_leaves((tuple(example.args), dict(example.kwargs)))
     tensors = [part for leaf in leaves for _, part in walk(leaf) if isinstance(part, torch.Tensor)]

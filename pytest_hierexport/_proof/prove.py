@@ -91,11 +91,7 @@ def prove(
         UsageError: The example's inputs do not fit those of the graph, or the graph or the model does not run on them.
     """
     with as_proto(model) as (message, folder):
-        proofs = _Case.of(example, message, attribution, folder, tolerances or {}).proofs()
-        best = next(proofs)
-        while best.unproven and (proof := next(proofs, None)) is not None:
-            best = min(best, proof, key=lambda each: len(each.unproven))
-        return best
+        return _Case.of(example, message, attribution, folder, tolerances or {}).best_proof()
 
 
 def run_both(example: Runnable, proto: onnx.ModelProto, attribution: Attribution, folder: Path | None) -> BothRuns:
@@ -136,6 +132,18 @@ class _Case:
         feeds = feeds_of(example, message)
         flat, proto = inlined(message, folder, lambda proto, names: run_graph(proto, feeds, names, folder))
         return cls(example, Graph(flat, attribution), proto, feeds, folder, tolerances)
+
+    def best_proof(self) -> Proof:
+        """Return the first proof that leaves no call unproven, else the one that leaves the fewest.
+
+        Raises:
+            ModelError: The model runs in no mode.
+        """
+        proofs = self.proofs()
+        best = next(proofs)
+        while best.unproven and (proof := next(proofs, None)) is not None:
+            best = min(best, proof, key=lambda each: len(each.unproven))
+        return best
 
     def proofs(self) -> Iterator[Proof]:
         """Yield proofs, the one that most often suffices first.

@@ -130,7 +130,7 @@ class Plan:
 
     def applicable(self, case: Case) -> tuple[Rule, ...]:
         """Return the rules that can be checked on a case: on the result of a step, those that hold for one."""
-        return tuple(rule for rule in self.rules if rule.deployed or case.previous is None)
+        return tuple(rule for rule in self.rules if _can_check(rule, case))
 
     def rules_on(self, case: Case) -> tuple[Rule, ...]:
         """Return the rules that are checked on a case, the cheap ones first."""
@@ -147,7 +147,7 @@ class Plan:
     def _check_known_failures(self, known_rules: Sequence[Rule]) -> None:
         """Check that each known failure names a rule of the case: else it would excuse nothing, unnoticed."""
         for case in self.cases:
-            rules = [rule.id for rule in known_rules if rule.deployed or case.previous is None]
+            rules = [rule.id for rule in known_rules if _can_check(rule, case)]
             unknown = next((known.rule for known in case.known_failures if known.rule not in rules), None)
             if unknown is not None:
                 raise UsageError(
@@ -209,6 +209,10 @@ class Run:
 
 RUN: pytest.StashKey[Run] = pytest.StashKey()
 """Where a session's configuration keeps its run."""
+
+
+def _can_check(rule: Rule, case: Case) -> bool:
+    return rule.deployed or case.previous is None
 
 
 def _checked_rules(returned: object) -> list[Rule]:

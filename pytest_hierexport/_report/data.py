@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._files.ownership import GENERATOR
+from pytest_hierexport._files.schemas import schema_error
 from pytest_hierexport._report.results import Check, Model, Part, Results, RuleText, Status
 
 __all__ = ["as_json", "read_report"]
@@ -57,15 +56,12 @@ def read_report(path: Path) -> Results:
     Raises:
         UsageError: There is no such report.
     """
-    from jsonschema.exceptions import best_match
-
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise _no_report(path, str(error)) from None
-    wrong = best_match(_validator().iter_errors(content))
-    if wrong is not None:
-        raise _no_report(path, f"{wrong.json_path}: {wrong.message}"[:300])
+    if (found := schema_error("report", content)) is not None:
+        raise _no_report(path, found)
     part = content["shard"]
     return Results(
         rules=tuple(RuleText(**rule) for rule in content["rules"]),
@@ -78,23 +74,14 @@ def read_report(path: Path) -> Results:
 
 def _read_model(content: Mapping[str, Any]) -> Model:
     verdicts = {check: Status(found["verdict"]) for check, found in content["checks"].items()}
-    ran = {check for check, status in verdicts.items() if status not in {Status.NOT_RUN, Status.INAPPLICABLE}}
     checks = {
-        check: Check(status, content["checks"][check].get("message", ""), content["checks"][check].get("seconds", 0.0))
-        for check, status in verdicts.items()
-        if check in ran
+        check: Check(verdicts[check], found.get("message", ""), found.get("seconds", 0.0))
+        for check, found in content["checks"].items()
+        if verdicts[check] not in {Status.NOT_RUN, Status.INAPPLICABLE}
     }
     inapplicable = tuple(check for check, status in verdicts.items() if status is Status.INAPPLICABLE)
     lists = {key: tuple(content[key]) for key in ("notes", "warnings")}
     return Model(**{**{key: content[key] for key in _OF_MODEL}, **lists}, checks=checks, inapplicable=inapplicable)
-
-
-@cache
-def _validator() -> Any:
-    from jsonschema import Draft202012Validator
-
-    schema = (resources.files("pytest_hierexport") / "schema" / "report.json").read_text(encoding="utf-8")
-    return Draft202012Validator(json.loads(schema))
 
 
 def _no_report(path: Path, found: str) -> UsageError:

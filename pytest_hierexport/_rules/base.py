@@ -169,9 +169,9 @@ class ExportedCase:
         Raises:
             UsageError: The file is no ONNX file.
         """
-        from pytest_hierexport._onnx.absent import is_absent_proto
+        from pytest_hierexport._onnx.absent import lacks_data
 
-        return any(map(is_absent_proto, self.proto.graph.initializer))
+        return lacks_data(self.proto)
 
     def result_of_step(self, case: Case, path: Path) -> ExportedCase:
         """Return the file that a step made of this one, for the same model and inputs."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import TagError
 from pytest_hierexport._onnx import codec, sidecar
-from pytest_hierexport._onnx.graph import inventory_proto
+from pytest_hierexport._onnx.graph import graph_inputs, inventory_proto
 from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, limited
 from pytest_hierexport._rules.graph_diff import Difference
 
@@ -60,8 +60,7 @@ def _differences(proto: onnx.ModelProto, beside: Sidecar, text: str) -> Iterator
 
 
 def _in_interface(graph: onnx.GraphProto, beside: Sidecar) -> Iterator[Difference]:
-    initializers = {tensor.name for tensor in graph.initializer}
-    inputs = [value.name for value in graph.input if value.name not in initializers]
+    inputs = [value.name for value in graph_inputs(graph)]
     outputs = [value.name for value in graph.output]
     for kind, said, found in (("inputs", beside.inputs, inputs), ("outputs", beside.outputs, outputs)):
         if list(said) != found:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import NoVerdictError, in_words, raise_if_disk_full
+from pytest_hierexport._onnx.graph import graph_inputs
 from pytest_hierexport._rules.child import ChildEndedError, ChildProcess
 
 if TYPE_CHECKING:
@@ -102,8 +103,7 @@ def _no_peer(exporter: str, why: str) -> NoVerdictError:
 
 def _interface(graph: onnx.GraphProto) -> dict[str, Any]:
     """Return the names of inputs, outputs and dynamic axes, for an exporter that knows inputs by name alone."""
-    initializers = {tensor.name for tensor in graph.initializer}
-    inputs = [value for value in graph.input if value.name not in initializers]
+    inputs = graph_inputs(graph)
     axes = {
         value.name: {axis: dim.dim_param for axis, dim in enumerate(value.type.tensor_type.shape.dim) if dim.dim_param}
         for value in inputs

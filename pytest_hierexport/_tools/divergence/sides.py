@@ -14,6 +14,7 @@ import onnx
 
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._errors import UsageError
+from pytest_hierexport._onnx.graph import graph_inputs
 from pytest_hierexport._onnx.models import Model, as_proto
 from pytest_hierexport._proof.candidates import coarsest, dtype_name
 from pytest_hierexport._proof.eager import Runnable
@@ -79,8 +80,7 @@ def open_side(model: Model, inputs: Inputs, attribution: Attribution) -> Iterato
 
 def _fitted(proto: onnx.ModelProto, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """Return the inputs in the dtypes of the graph, by its names; in order where it has other names."""
-    constants = {tensor.name for tensor in proto.graph.initializer}
-    values = [value for value in proto.graph.input if value.name not in constants]
+    values = graph_inputs(proto.graph)
     names = [value.name for value in values]
     if len(inputs) == len(names) and not set(names) <= set(inputs):
         inputs = dict(zip(names, inputs.values(), strict=True))

@@ -10,6 +10,7 @@ import onnx
 
 from pytest_hierexport._calls.hierarchy import element_count
 from pytest_hierexport._errors import UsageError, nearest
+from pytest_hierexport._onnx.graph import graph_inputs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,7 +32,7 @@ def random_feeds(model: onnx.ModelProto, sizes: Mapping[str, int]) -> dict[str, 
     Raises:
         UsageError: A dimension has no size, a size has no dimension, or an input is no tensor of numbers.
     """
-    inputs = graph_inputs(model)
+    inputs = {value.name: value for value in graph_inputs(model.graph)}
     unknown = set(sizes).difference(name for value in inputs.values() for name in _dimensions(value) if name)
     if unknown:
         known = {name for value in inputs.values() for name in _dimensions(value) if name}
@@ -62,12 +63,6 @@ def _bytes(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
 def _draw(rng: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
     is_whole = dtype.kind in "iub"
     return (rng.integers(0, 2, shape) if is_whole else rng.standard_normal(shape)).astype(dtype)
-
-
-def graph_inputs(model: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
-    """Return the inputs that a run must be given."""
-    constants = {tensor.name for tensor in model.graph.initializer}
-    return {value.name: value for value in model.graph.input if value.name not in constants}
 
 
 def _dimensions(value: onnx.ValueInfoProto) -> Iterator[str]:
@@ -106,7 +101,7 @@ def check_feeds(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> None:
     Raises:
         UsageError: An input without an array, or an array without an input.
     """
-    names = set(graph_inputs(model))
+    names = {value.name for value in graph_inputs(model.graph)}
     if names != set(feeds):
         raise UsageError(
             f"an array for each input: {', '.join(sorted(names))}",
