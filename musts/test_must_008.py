@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import onnx
 import pytest
 import torch
 from torch import nn
@@ -20,12 +20,9 @@ from torch import nn
 import toy_models
 from pytest_hierexport._cases import Case, Example
 from pytest_hierexport._cases.exporting import export_case
-from pytest_hierexport._errors import UsageError
+from pytest_hierexport._errors import NoVerdictError, UsageError
 from pytest_hierexport._rules.base import ExportedCase
 from toys import breaks, case_of, damaged
-
-if TYPE_CHECKING:
-    import onnx
 
 NAMES = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
@@ -42,6 +39,22 @@ class Sum(nn.Module):
         for i, part in enumerate(self.parts.values()):
             total = total * i + part(x)
         return total
+
+
+class Chooses(nn.Module):
+    """Calls one module for each element of a set, as transformers' gemma3 does for its kinds of attention."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.part = nn.ReLU()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        parts = {name: self.part(x * len(name) + i) for i, name in enumerate(set(NAMES))}
+        return torch.stack([parts[name] for name in NAMES])
+
+
+def that_runs_in_the_order_of_a_set() -> object:
+    return Chooses(), (torch.ones(2),)
 
 
 def in_the_order_of_a_set() -> object:
@@ -87,8 +100,8 @@ def dying_elsewhere() -> object:
 
 
 COUNTEREXAMPLES: dict[Callable[[], object], str] = {
-    in_the_order_of_a_set: "relu",
-    at_the_time_of_day: "parts.at",
+    in_the_order_of_a_set: "the model and its inputs",
+    at_the_time_of_day: "the model and its inputs",
     with_weights_that_depend_on_a_hash: "the model and its inputs",
     at_random_without_a_seed: "the model and its inputs",
     dying_elsewhere: "the process ended with 7",
@@ -128,6 +141,30 @@ def test_export_that_differs_is_found(factory: Callable[[], object], whole: Whol
 @pytest.mark.parametrize("factory", REPAIRED, ids=lambda factory: factory.__name__)
 def test_export_that_repeats_passes(factory: Callable[[], object], whole: Whole) -> None:
     assert not breaks("MUST-008", whole[factory])
+
+
+def test_model_that_depends_on_the_seed_has_no_verdict(tmp_path: Path) -> None:
+    case = case_of(that_runs_in_the_order_of_a_set)
+    path, example = tmp_path / "model.onnx", case.load()
+    export_case(case, example, path)
+    with pytest.raises(NoVerdictError, match="other values, first in the call part"):
+        breaks("MUST-008", ExportedCase(case, path, example))
+
+
+def named_by_a_hash(case: Case, example: Example, path: Path) -> None:
+    """Export as an exporter of one's own that names nodes by a hash."""
+    export_case(case, example, path)
+    model = onnx.load(path)
+    model.graph.node[0].name = f"node_{hash('a')}"
+    onnx.save(model, path)
+
+
+def test_exporter_that_depends_on_the_seed_is_found(whole: Whole, tmp_path: Path) -> None:
+    exported = whole[toy_models.build]
+    path = tmp_path / "model.onnx"
+    named_by_a_hash(exported.case, exported.example, path)
+    case = ExportedCase(exported.case, path, exported.example, exporter=named_by_a_hash)
+    assert any("name" in violation.where for violation in breaks("MUST-008", case))
 
 
 def test_sidecar_that_differs_is_found_by_its_line(whole: Whole, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from pytest_hierexport._cases import Example
-from pytest_hierexport._proof.state import state_digest
+from pytest_hierexport._proof.state import call_digests, state_digest
 
 
 def example() -> Example:
@@ -51,9 +51,13 @@ def other_name(example: Example) -> None:
     example.model = nn.Sequential(example.model)
 
 
+def other_class(example: Example) -> None:
+    example.model.register_module("1", nn.SyncBatchNorm(2))
+
+
 @pytest.mark.parametrize(
     "change",
-    [other_weight, other_buffer, other_dtype, other_shape, other_input, other_number, other_name],
+    [other_class, other_weight, other_buffer, other_dtype, other_shape, other_input, other_number, other_name],
     ids=lambda change: change.__name__,
 )
 def test_whatever_differs_changes_it(change: Callable[[Example], None]) -> None:
@@ -70,3 +74,23 @@ def test_every_dtype_is_read(dtype: torch.dtype) -> None:
 
 def test_a_model_without_storage_has_a_digest() -> None:
     assert state_digest(Example(nn.Linear(2, 2, device="meta")))
+
+
+def test_calls_are_digested_in_their_order() -> None:
+    assert [name for name, _ in call_digests(example_that_runs())] == ["0", "1", ""]
+    assert call_digests(example_that_runs()) == call_digests(example_that_runs())
+
+
+def test_another_value_changes_the_calls_after_it() -> None:
+    changed = example_that_runs()
+    other_buffer(changed)
+    pairs = zip(call_digests(example_that_runs()), call_digests(changed), strict=True)
+    assert [one == other for one, other in pairs] == [True, False, False]
+
+
+def test_model_that_does_not_run_has_no_calls() -> None:
+    assert call_digests(Example(nn.Linear(2, 2), (torch.ones(3),))) == []
+
+
+def example_that_runs() -> Example:
+    return Example(example().model, example().args)

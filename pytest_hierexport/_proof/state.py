@@ -1,23 +1,71 @@
-"""Digests the state of a model, so that two processes can tell whether they compute with the same."""
+"""Digests a model and its run, so that two processes can tell whether they compute the same."""
 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
-from pytest_hierexport._proof.eager import Runnable
-from pytest_hierexport._proof.tensors import array_of, has_elements, walk
+from pytest_hierexport._calls.hierarchy import Call
+from pytest_hierexport._export.modules import Instances
+from pytest_hierexport._export.recorder import CallRecorder
+from pytest_hierexport._export.state import ONE_AT_A_TIME
+from pytest_hierexport._proof.eager import Mode, ModelError, Runnable, run_model
+from pytest_hierexport._proof.tensors import array_of, fingerprint_of, has_elements, walk
 
-__all__ = ["state_digest"]
+__all__ = ["call_digests", "state_digest"]
 
 
 def state_digest(example: Runnable) -> str:
-    """Return the SHA-256 of every parameter, buffer and example input: name, dtype, shape and elements."""
+    """Return the SHA-256 of the model and its inputs.
+
+    It covers the name and class of every module; of every parameter, buffer and input also dtype, shape and elements.
+    """
     summed = hashlib.sha256()
+
+    def add(text: str) -> None:
+        summed.update(f"{text}\0".encode("utf-8", "surrogatepass"))
+
+    for name, module in example.model.named_modules():
+        add(f"{name}\0{type(module).__qualname__}")
     inputs = walk((tuple(example.args), dict(example.kwargs)), "input")
     for name, part in (*example.model.named_parameters(), *example.model.named_buffers(), *inputs):
         tensor = part if isinstance(part, torch.Tensor) else torch.tensor(part)
-        summed.update(f"{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode("utf-8", "surrogatepass"))
+        add(f"{name}\0{tensor.dtype}\0{tuple(tensor.shape)}")
         summed.update(array_of(tensor).tobytes() if has_elements(tensor) else b"")
     return summed.hexdigest()
+
+
+def call_digests(example: Runnable) -> list[tuple[str, str]]:
+    """Run the model eagerly; return each call's name with the SHA-256 of the tensors that it returned.
+
+    The calls come in the order in which they ended; the list is empty where the model does not run.
+    """
+    observer = _Digests()
+    recorder = CallRecorder(Instances(example.model), observer=observer)
+    try:
+        with ONE_AT_A_TIME, recorder.listening():
+            run_model(example, Mode.PLAIN)
+    except ModelError:
+        return []
+    return observer.found
+
+
+@dataclass
+class _Digests:
+    """Digests what each call returns when it ends: a tensor may be changed in place right afterwards."""
+
+    found: list[tuple[str, str]] = field(default_factory=list)
+
+    def entered(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """See a call begin: what it is given, another call returned."""
+
+    def left(self, call: Call, output: Any) -> None:
+        """Digest the output of a call."""
+        summed = hashlib.sha256()
+        for _, part in walk(output):
+            found = fingerprint_of(part) if isinstance(part, torch.Tensor) else None
+            summed.update(found.digest() if found is not None else repr(part).encode("utf-8", "surrogatepass"))
+        self.found.append((call.name, summed.hexdigest()))

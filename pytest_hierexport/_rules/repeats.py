@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -39,6 +39,8 @@ class Repeat:
     """The SHA-256 of each, by its name."""
     state: str = ""
     """The digest of the model and its inputs."""
+    calls: Sequence[Sequence[str]] = ()
+    """The name of each call of an eager run, with the digest of what it returned."""
     error: str = ""
     """The reason for missing files; empty where there are files."""
 

@@ -37,13 +37,14 @@ def answer(path: Sequence[str], task: str, onnx: str) -> dict[str, Any]:
 
 
 def _export(case: Any, exporter: Any, path: Path) -> dict[str, Any]:
-    from pytest_hierexport._proof.state import state_digest
+    from pytest_hierexport._proof.state import call_digests, state_digest
 
     path.parent.mkdir()
     example = case.load()
     state = state_digest(example)
     exporter(case, example, path)
-    return {"state": state, "files": {file.name: digest(file) for file in sorted(path.parent.iterdir())}}
+    files = {file.name: digest(file) for file in sorted(path.parent.iterdir())}
+    return {"state": state, "files": files, "calls": call_digests(example)}
 
 
 def _failure(error: Exception) -> dict[str, Any]:
