@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 
+import onnx
 import pytest
 import torch
 
@@ -49,6 +51,21 @@ def test_optimized_file_has_tags_sidecar_and_data(tmp_path: Path, example: Examp
     assert attribution == read(made, "sidecar")
     assert {evidence: count for evidence, count in attribution.coverage().items() if count} == {"traced": 2, "fused": 2}
     assert not prove(example, made, attribution).unproven
+
+
+def test_data_under_another_name_comes_with_the_export(tmp_path: Path, example: Example) -> None:
+    exported = tmp_path / "in" / "model.onnx"
+    exported.parent.mkdir()
+    export(example.model, example.args, path=exported)
+    sidecar = exported.with_name("model.hierarchy.json")
+    before = sha256(exported.read_bytes()).hexdigest()
+    model = onnx.load(exported)
+    onnx.save_model(model, exported, save_as_external_data=True, location="weights", size_threshold=0)
+    after = sha256(exported.read_bytes()).hexdigest()
+    sidecar.write_text(sidecar.read_text(encoding="utf-8").replace(before, after), encoding="utf-8")
+    made = tmp_path / "model.onnx"
+    deploy("onnxruntime:extended", exported, made)
+    assert not prove(example, made, read(made)).unproven
 
 
 def inspect_and_spoil(source: Path, target: Path) -> None:

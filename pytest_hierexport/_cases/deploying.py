@@ -47,10 +47,11 @@ def deploy(step: str, exported: Path, path: Path) -> tuple[ir.Model, Attribution
     known = storage.read_sidecar(exported)
     with temporary_folder() as folder:
         given, made = Path(folder, "given", exported.name), Path(folder, "made", path.name)
-        given.parent.mkdir()
         made.parent.mkdir()
-        for file in exported.parent.glob(f"{exported.name}*"):
-            shutil.copy2(file, given.parent)
+        for file in _parts(exported):
+            copy = given.parent / file.relative_to(exported.parent)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(file, copy)
         with stage(f"applying {step}"):
             _run(step, given, made)
         try:
@@ -61,6 +62,15 @@ def deploy(step: str, exported: Path, path: Path) -> tuple[ir.Model, Attribution
         storage.attach(model, attribution)
         storage.save(model, attribution, path, modules=known.modules, exporter=known.exporter)
     return model, attribution
+
+
+def _parts(exported: Path) -> list[Path]:
+    """Return the files that an exported model consists of: an exporter of one's own may name its data as it likes."""
+    from pytest_hierexport._onnx import storage
+    from pytest_hierexport._onnx.external import locations
+
+    data = {location for _, location in locations(storage.load_proto(exported))}
+    return [exported, *(file for file in (exported.parent / name for name in sorted(data)) if file.is_file())]
 
 
 def _run(step: str, source: Path, target: Path) -> None:
@@ -92,7 +102,7 @@ def _optimize(level: str, source: Path, target: Path) -> None:
     options.optimized_model_filepath = str(target)
     # It warns that the graph of the highest level fits this machine alone: that is what was asked for.
     options.log_severity_level = 3
-    if source.with_name(f"{source.name}.data").exists():
+    if len(_parts(source)) > 1:
         options.add_session_config_entry(
             "session.optimized_model_external_initializers_file_name", f"{target.name}.data"
         )
