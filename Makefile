@@ -10,8 +10,9 @@ PYTHON ?= python3
 WORKERS ?= 2
 ARGS ?=
 
-# Left out: half precision. `make commands COMMANDED=` runs all.
-COMMANDED ?= not float16
+# Left out: ONNX Runtime computes float16 in float32, whose values the proof of `carry` does not take for equal, and has no
+# kernels for bfloat16. `make commands COMMANDED=` runs all.
+COMMANDED ?= not (float16 and carry or bfloat16 and (functions or diverge or profile))
 
 VENV := .venv
 BIN := $(VENV)/bin
