@@ -177,10 +177,16 @@ def test_transformers_serves_though_nothing_computes_inputs_beforehand(monkeypat
     assert runs(export(model, (X,), exporter="transformers"))
 
 
-class Cached(Positioned):
+class Cached(PreTrainedModel):
     """Takes a cache, which torch's exporter takes for a tree of tensors only where transformers' has told it so."""
 
-    def forward(self, input_ids: torch.Tensor, past: DynamicCache) -> torch.Tensor:
+    config_class = PretrainedConfig
+
+    def __init__(self) -> None:
+        super().__init__(PretrainedConfig())
+        self.lin = nn.Linear(4, 4)
+
+    def forward(self, input_ids: torch.Tensor, past: Any) -> torch.Tensor:
         return torch.relu(self.lin(input_ids + past.layers[0].keys[0, 0]))
 
 

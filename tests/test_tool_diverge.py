@@ -306,7 +306,8 @@ def test_infinite_masks_do_not_hide_other_numbers() -> None:
 def test_rounding_of_tiny_numbers_does_not_part() -> None:
     x = torch.linspace(-40, 40, 200, dtype=torch.float64)
     rounded = x * (1 + 1e-6)
-    found = gap(*(nn.functional.silu(each).to(torch.float32).numpy() for each in (x, rounded)), tolerance=1e-5)
+    one, other = (nn.functional.silu(each).to(torch.float32).numpy() for each in (x, rounded))
+    found = gap(one, other, tolerance=1e-5)
     assert found.distance > 1e-5
     assert not found.parted
 
