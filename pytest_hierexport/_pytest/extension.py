@@ -63,6 +63,8 @@ class HierarchySnapshotExtension(SingleFileSnapshotExtension):
 
     _write_mode = WriteMode.TEXT
     file_extension = "txt"
+    _file_extension = file_extension
+    """Its name before syrupy 5."""
 
     def serialize(self, data: SerializableData, **_: Any) -> SerializedData:
         """Return the text of the hierarchy."""
