@@ -42,6 +42,11 @@ BEGIN, END = "<!-- matrix: written by `make matrix` -->", "<!-- end of matrix --
 SHOWN = ("torch", "onnx", "onnxruntime", "onnxscript", "transformers", "pytest", "syrupy", "rich", "jsonschema")
 """The packages with a column."""
 COLUMNS = ("row", "Python", *SHOWN, "README", "rules", "snapshots", "tests", "day")
+TELL = """
+import json, platform, sys
+from importlib.metadata import version
+print(json.dumps({"python": platform.python_version(), "versions": {name: version(name) for name in sys.argv[1:]}}))
+"""
 KEPT = {"passed", "does not apply", "known failure"}
 
 
@@ -55,6 +60,7 @@ class Row:
     constraints: str = ""
     """A file of the repository; the empty text for none."""
     requirements: Sequence[str] = ()
+    extras: str = "zoo,test"
     torch: str = ""
     """A version in the place of the row's own."""
 
@@ -154,7 +160,7 @@ def built(folder: Path) -> Built:
 def unpacked(sdist: Path, folder: Path) -> Path:
     """Unpack the source distribution without the package and return its folder."""
     with tarfile.open(sdist) as archive:
-        archive.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))  # noqa: S202
+        archive.extractall(folder)  # noqa: S202  # our own, made a moment ago
     (project,) = folder.iterdir()
     shutil.rmtree(project / PACKAGE)
     return project
@@ -191,7 +197,7 @@ def environment(row: Row, distributions: Built) -> Iterator[Environment]:
         run([*uv, "venv", "--python", row.python, made.folder])
         torch = [f"torch=={row.torch}"] if row.torch else []
         kept = [each for each in row.requirements if not (torch and each.startswith("torch="))]
-        wanted = [f"{distributions.wheel}[zoo,test]", *kept, *torch]
+        wanted = [f"{distributions.wheel}[{row.extras}]", *kept, *torch]
         install = [*uv, "pip", "install", "--python", made.python]
         run([*install, *places(), *constraints(row, folder), *wanted])
         run([*uv, "pip", "check", "--python", made.python])
@@ -208,12 +214,7 @@ def outcome(row: Row, plan: Plan, distributions: Built) -> Outcome:
 
 
 def _outcome(row: Row, plan: Plan, made: Environment) -> Outcome:
-    listed = json.loads(
-        run(
-            [sys.executable, "-m", "uv", "pip", "list", "--python", made.python, "--format", "json"], cwd=made.folder
-        ).stdout.splitlines()[-1]
-    )
-    python = run([made.python, "-c", "import platform; print(platform.python_version())"]).stdout.strip()
+    told = json.loads(run([made.python, "-c", TELL, *SHOWN]).stdout)
     readme = made.pytest("tests/test_readme.py", cwd=made.project)
     rules, snapshots, broken = _rules(made, plan)
     tests = _tests(made, plan)
@@ -222,8 +223,8 @@ def _outcome(row: Row, plan: Plan, made: Environment) -> Outcome:
         *(["README's example"] if readme.returncode else []),
         *(["tests"] if "failed" in tests else []),
     ]
-    versions = {each["name"]: each["version"] for each in listed}
-    return Outcome(row, python, versions, "fails" if readme.returncode else "pass", rules, snapshots, tests, problems)
+    example = "fails" if readme.returncode else "pass"
+    return Outcome(row, told["python"], told["versions"], example, rules, snapshots, tests, problems)
 
 
 def _rules(made: Environment, plan: Plan) -> tuple[str, str, list[str]]:
@@ -268,9 +269,10 @@ def write(found: Outcome, order: Sequence[str]) -> None:
     text = PAGE.read_text(encoding="utf-8")
     before, rest = text.split(BEGIN)
     old, after = rest.split(END)
-    rows = {
-        found[1]: line.strip("| ").split(" | ") for line in old.splitlines() if (found := re.match(r"\| `(\S+)`", line))
-    }
+    rows: dict[str, Sequence[str]] = {}
+    for line in old.splitlines():
+        if named := re.match(r"\| `(\S+)`", line):
+            rows[named[1]] = line.strip("| ").split(" | ")
     rows[found.row.name] = found.cells()
     ordered = {name: rows[name] for name in order if name in rows}
     PAGE.write_text(f"{before}{BEGIN}\n{table(ordered)}\n{END}{after}", encoding="utf-8")

@@ -31,7 +31,9 @@ def _forgetting() -> None:
 
 def by_name() -> dict[str, bool]:
     newest = onnx.defs.onnx_opset_version()
-    return {name: is_deterministic(name, newest, "") for name in ("Add", "Dropout", "If", "Multinomial", "RandomNormal")}
+    return {
+        name: is_deterministic(name, newest, "") for name in ("Add", "Dropout", "If", "Multinomial", "RandomNormal")
+    }
 
 
 EXPECTED = {"Add": True, "Dropout": False, "If": False, "Multinomial": False, "RandomNormal": False}

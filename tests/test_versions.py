@@ -47,7 +47,7 @@ def told() -> str:
     return str(raised.value)
 
 
-def test_an_older_package_is_told_with_the_command_that_updates_it(requires: Any) -> None:
+def test_an_older_package_is_told_with_the_command_for_it(requires: Any) -> None:
     requires("torch>=99", "onnx>=1")
     assert told() == (
         f"expected torch>=99 beside pytest-hierexport; found torch {TORCH}\nto do: pip install 'torch>=99'"
@@ -71,4 +71,3 @@ def test_pytest_tells_it_before_a_model_is_built(requires: Any, project: Project
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: hierexport: expected torch>=99 beside pytest-hierexport; found torch *"])
     assert project.builds == 0
-

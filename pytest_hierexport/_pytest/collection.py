@@ -124,7 +124,8 @@ def arguments(plan: Plan) -> list[str]:
     if plan.config.args_source is plan.config.ArgsSource.INVOCATION_DIR:
         given, split = [os.curdir], [(os.curdir, here, "")]
     walked = {path for _, path, rest in split if not rest and path.is_dir()}
-    added = (each for each in plan.anchors if each not in named and (each in by_relay or walked.isdisjoint(each.parents)))
+    reached = {each for each in plan.anchors if each not in by_relay and not walked.isdisjoint(each.parents)}
+    added = (each for each in plan.anchors if each not in named and each not in reached)
     return [*given, *dict.fromkeys(str(plan.relay) if each in by_relay else _argument(each, here) for each in added)]
 
 
