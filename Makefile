@@ -4,6 +4,8 @@
 #   make test     the tests of the package
 #   make lint     ruff, mypy, and the check of retired words
 #   make bench    what the design promises about speed, measured
+#   make matrix   the installed wheel beside other versions of Python, torch, ONNX and pytest (docs/versions.md)
+#   make wheel-test  the tests on the installed wheel, with the package's source out of reach
 # ARGS goes to pytest (`make test ARGS='-k storage'`), PYTHON makes the environment, WORKERS run side by side.
 
 PYTHON ?= python3
@@ -18,7 +20,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: musts commands test lint bench clean
+# Of `make matrix`: see benchmarks/matrix.py.
+ROWS ?=
+MODELS ?=
+TESTS ?=
+TORCH ?=
+ON ?=
+
+.PHONY: musts commands test lint bench matrix wheel-test clean
 
 musts: $(INSTALLED)
 	$(BIN)/python -m pytest musts --ignore=musts/test_commands.py --hierexport-models=all --hierexport-require-snapshots \
@@ -40,6 +49,13 @@ lint: $(INSTALLED)
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/import_cost.py
 	$(BIN)/python benchmarks/export_overhead.py
+
+matrix: $(INSTALLED)
+	$(BIN)/python benchmarks/matrix.py --workers $(WORKERS) $(if $(ROWS),--rows $(ROWS)) $(if $(MODELS),--models $(MODELS)) \
+		$(if $(TESTS),--tests $(TESTS)) $(if $(TORCH),--torch $(TORCH)) $(if $(ON),--python $(ON))
+
+wheel-test: $(INSTALLED)
+	$(BIN)/python benchmarks/matrix.py --workers $(WORKERS) --rows locked --python $(BIN)/python --tests tests
 
 # torch first and at the constraint's exact version: a looser one fetches several GB of CUDA packages.
 $(INSTALLED): pyproject.toml constraints.txt

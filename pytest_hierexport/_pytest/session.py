@@ -10,6 +10,7 @@ import pytest
 
 from pytest_hierexport._errors import HierexportError, UsageError
 from pytest_hierexport._files.temporary import use_folder_with_room
+from pytest_hierexport._files.versions import check_requirements
 from pytest_hierexport._pytest import collection
 from pytest_hierexport._pytest.crashes import Crashes
 from pytest_hierexport._pytest.guard import GuardPlugin
@@ -48,6 +49,7 @@ def _start(config: pytest.Config) -> None:
     run = _selected_run(config, settings)
     if run is None:
         return
+    check_requirements()
     if controls:
         _check_outputs(settings)
     _ = run.plan.rules  # checked before any model is built
