@@ -1,0 +1,201 @@
+// Shows the modules of a model as an interactive tree, by the ARIA pattern: one row takes part in the tab order.
+
+const FIRST_ROWS = 32;
+
+class ModuleTree {
+  constructor(model, select) {
+    this.model = model;
+    this.modules = modulesOf(model);
+    this.select = select;
+    this.open = new Set();
+    this.unfolded = new Set();
+    this.query = [];
+    this.metric = "nodes";
+    this.chosen = null;
+    this.rows = [];
+    this.found = h("span", { class: "dim", id: "found", role: "status" });
+    this.body = h("div", { role: "tree", "aria-label": `Modules of ${model.name}` });
+    this.body.addEventListener("keydown", (event) => this.press(event));
+    this.body.addEventListener("click", (event) => this.click(event));
+    this.element = h("div", { class: "tree" }, h("div", { class: "tree-head", "aria-hidden": "true" }, ["module", "class", "nodes", "parameters", "bytes"].map((word) => h("span", {}, word))), this.body);
+    this.openFirst();
+  }
+
+  // Opens levels from the root as long as the rows stay few; the single module of a level always.
+  openFirst() {
+    let level = [this.modules[0]];
+    let rows = 1;
+    while (level.length > 0) {
+      const below = level.flatMap((module) => this.below(module).map(([child]) => child));
+      if (rows + below.length > FIRST_ROWS && level.length > 1) break;
+      for (const module of level) this.open.add(module);
+      rows += below.length;
+      level = below.filter((module) => module.children.length > 0);
+      if (rows > FIRST_ROWS) break;
+    }
+  }
+
+  // The rows below a module: each with how many equal modules it stands for.
+  below(module) {
+    return module.children
+      .filter((child) => child.run[0] === child || this.unfolded.has(child.run))
+      .map((child) => [child, this.unfolded.has(child.run) ? 1 : child.run.length]);
+  }
+
+  visible() {
+    const rows = [];
+    const walk = (module, times, position, siblings) => {
+      const children = this.query.length ? module.children.filter((child) => this.kept.has(child)).map((child) => [child, 1]) : this.below(module);
+      const open = this.query.length ? children.length > 0 : this.open.has(module);
+      rows.push({ module, times, open, leaf: children.length === 0, position, siblings });
+      if (open) children.forEach(([child, repeated], i) => walk(child, repeated, i + 1, children.length));
+    };
+    if (!this.query.length || this.kept.has(this.modules[0])) walk(this.modules[0], 1, 1, 1);
+    return rows;
+  }
+
+  search(text) {
+    this.query = text.toLowerCase().split(/\s+/).filter(Boolean);
+    this.kept = new Set();
+    this.hits = new Set();
+    for (const module of this.query.length ? this.modules : []) {
+      const haystack = [module.path, module.cls, module.tag, ...Object.keys(module.operators)].join(" ").toLowerCase();
+      if (!this.query.every((word) => haystack.includes(word))) continue;
+      this.hits.add(module);
+      for (const each of lineage(module)) this.kept.add(each);
+    }
+    this.found.textContent = this.query.length ? `${count(this.hits.size)} of ${plural(this.modules.length, "module")}` : "";
+    this.draw();
+  }
+
+  draw() {
+    const had = this.body.contains(document.activeElement);
+    this.rows = this.visible();
+    const whole = this.modules[0].all[this.metric] || 1;
+    this.body.replaceChildren(...this.rows.map((row) => this.rowElement(row, whole)));
+    this.at = Math.max(0, this.rows.findIndex((row) => row.module === this.chosen));
+    this.rows.forEach((row, i) => (row.element.tabIndex = i === this.at ? 0 : -1));
+    if (had) this.rows[this.at]?.element.focus();
+  }
+
+  rowElement(row, whole) {
+    const { module, times } = row;
+    const last = module.run?.at(-1);
+    const name = times > 1 ? `${module.name} … ${last.name}` : module.name || this.model.name;
+    const guess = module.evidence.derived > 0;
+    const sums = (key) => times * module.all[key];
+    const amount = (key, text) => h("span", { class: `amount ${key === this.metric ? "share" : ""}`, "--share": `${(100 * sums(key)) / whole}%` }, sums(key) ? text(sums(key)) : "");
+    row.element = h("div", {
+      role: "treeitem", class: this.hits?.has(module) ? "hit" : "", "aria-level": module.level, "aria-posinset": row.position, "aria-setsize": row.siblings,
+      "aria-selected": String(module === this.chosen), "aria-expanded": row.leaf ? null : String(row.open), "--level": module.level, title: module.path || null,
+    }, [
+      h("span", { class: "name" }, [
+        h("span", { class: "twist", "aria-hidden": "true", style: { visibility: row.leaf ? "hidden" : "visible" } }, "▸"),
+        h("span", { class: "label" }, this.marked(name)),
+        times > 1 && h("button", { type: "button", class: "times", tabindex: "-1", title: "Show each of them" }, `×${count(times)}`),
+        module.failing && h("span", { class: "dot", title: "A check failed here" }, h("span", { class: "unseen" }, "a check failed here")),
+        guess && h("span", { class: "dot guess", title: "Some of its nodes are derived" }, h("span", { class: "unseen" }, "some nodes are derived")),
+      ]),
+      h("span", { class: "class" }, this.marked(className(module.cls))),
+      amount("nodes", brief), amount("parameters", brief), amount("bytes", size),
+    ]);
+    return row.element;
+  }
+
+  // The parts of a text, with the first place of a searched word marked.
+  marked(text) {
+    const lower = text.toLowerCase();
+    const word = this.query.find((each) => lower.includes(each));
+    if (word === undefined || lower.length !== text.length) return [text];
+    const start = lower.indexOf(word);
+    return [text.slice(0, start), h("mark", {}, text.slice(start, start + word.length)), text.slice(start + word.length)];
+  }
+
+  click(event) {
+    const element = event.target.closest('[role="treeitem"]');
+    const row = this.rows.find((each) => each.element === element);
+    if (!row) return;
+    if (event.target.closest(".times")) this.unfold(row.module.run);
+    else if (event.target.closest(".twist")) this.toggle(row);
+    else {
+      if (row.module === this.chosen) this.toggle(row);
+      this.choose(row.module);
+    }
+  }
+
+  unfold(run) {
+    this.unfolded.add(run);
+    this.draw();
+  }
+
+  toggle(row, open = !row.open) {
+    if (row.leaf || this.query.length) return;
+    if (open) this.open.add(row.module);
+    else this.open.delete(row.module);
+    this.draw();
+    say(open ? "expanded" : "collapsed");
+  }
+
+  choose(module) {
+    this.chosen = module;
+    this.select(module);
+    for (const row of this.rows) {
+      row.element.setAttribute("aria-selected", String(row.module === module));
+      row.element.tabIndex = row.module === module ? 0 : -1;
+    }
+    this.at = this.rows.findIndex((row) => row.module === module);
+    this.rows[this.at]?.element.focus({ preventScroll: true });
+  }
+
+  // Opens and unfolds what is above a module, chooses it, and scrolls to it.
+  reveal(module) {
+    for (const each of lineage(module)) {
+      if (each !== module) this.open.add(each);
+      if (each.run && each.run[0] !== each) this.unfolded.add(each.run);
+    }
+    this.chosen = module;
+    this.draw();
+    this.select(module);
+    this.rows[this.at]?.element.scrollIntoView({ block: "center" });
+  }
+
+  all(open) {
+    this.open = new Set(open ? this.modules : [this.modules[0]]);
+    if (!open) this.unfolded.clear();
+    this.draw();
+  }
+
+  press(event) {
+    const row = this.rows[this.at];
+    if (!row || event.ctrlKey || event.metaKey || event.altKey) return;
+    const move = (at) => {
+      const target = this.rows[Math.min(Math.max(at, 0), this.rows.length - 1)];
+      this.choose(target.module);
+      target.element.scrollIntoView({ block: "nearest" });
+    };
+    const keys = {
+      ArrowDown: () => move(this.at + 1),
+      ArrowUp: () => move(this.at - 1),
+      Home: () => move(0),
+      End: () => move(this.rows.length - 1),
+      ArrowRight: () => (row.leaf ? null : row.open ? move(this.at + 1) : this.toggle(row, true)),
+      ArrowLeft: () => (row.open && !row.leaf && !this.query.length ? this.toggle(row, false) : this.up(row, move)),
+      Enter: () => this.toggle(row),
+      " ": () => this.toggle(row),
+      "*": () => this.siblings(row),
+      x: () => row.times > 1 && this.unfold(row.module.run),
+    };
+    if (!keys[event.key]) return;
+    event.preventDefault();
+    keys[event.key]();
+  }
+
+  up(row, move) {
+    if (row.module.above) move(this.rows.findIndex((each) => each.module === row.module.above));
+  }
+
+  siblings(row) {
+    for (const each of row.module.above?.children ?? [row.module]) this.open.add(each);
+    this.draw();
+  }
+}
