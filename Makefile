@@ -2,6 +2,7 @@
 #   make musts    the main job: every MUST rule on every model of the zoo, and on its counterexamples
 #   make commands every command of `hierexport` on every model of the zoo but those below
 #   make test     the tests of the package
+#   make browser  the tests of the HTML report in Chromium, which `apt-get install chromium chromium-driver` gives
 #   make lint     ruff, mypy, and the check of retired words
 #   make bench    what the design promises about speed, measured
 # ARGS goes to pytest (`make test ARGS='-k storage'`), PYTHON makes the environment, WORKERS run side by side.
@@ -18,7 +19,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: musts commands test lint bench clean
+.PHONY: musts commands test browser lint bench clean
 
 musts: $(INSTALLED)
 	$(BIN)/python -m pytest musts --ignore=musts/test_commands.py --hierexport-models=all --hierexport-require-snapshots \
@@ -30,6 +31,9 @@ commands: $(INSTALLED)
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest tests -n $(WORKERS) $(ARGS)
+
+browser: $(INSTALLED)
+	$(BIN)/python -m pytest tests/test_report_browser.py $(ARGS)
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check

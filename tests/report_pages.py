@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pytest_hierexport._calls.entries import ModuleEntry
+from pytest_hierexport._calls.names import encode, encode_operator
 from pytest_hierexport._report.failures import Failure, Finding
 from pytest_hierexport._report.results import SNAPSHOT, Check, Model, Results, RuleText, Status
-from pytest_hierexport._snapshot.diff import changes, diff
+from pytest_hierexport._snapshot.diff import Change, changes, diff
 
 __all__ = ["RULES", "hostile_results", "many_models", "shown_results", "transformer"]
 
@@ -68,7 +69,7 @@ def _named(name: str, entries: tuple[ModuleEntry, ...], checks: dict[str, Check]
         for kind, number in entry.evidence.items():
             coverage[kind] += number
     source = f"project/models.py::{name}"
-    passed = {rule.id: Check(Status.PASSED, seconds=0.3 + 0.2 * i) for i, rule in enumerate(RULES)}
+    passed = {rule.id: Check(Status.PASSED, seconds=round(0.3 + 0.2 * i, 1)) for i, rule in enumerate(RULES)}
     every = {**passed, SNAPSHOT: Check(Status.PASSED, seconds=0.1), **checks}
     return Model(
         name,
@@ -156,8 +157,14 @@ def hostile_results(names: tuple[str, ...]) -> Results:
     """Return a run whose models, modules, classes, tags and messages have these names."""
 
     def model(name: str) -> Model:
-        entries = (ModuleEntry("", name, f"/{name}", 1), ModuleEntry(name, name, f"/{name}/{name}", 1, {name: 1}))
-        failure = Failure((Finding(name, name, name, f"{name} (/{name})"),), name, name)
+        encoded = encode(name)
+        root, child = f"/{encoded}", f"/{encoded}/{encoded}"
+        entries = (
+            ModuleEntry("", encoded, root, 1),
+            ModuleEntry(encoded, encoded, child, 1, {encode_operator("", name): 1}),
+        )
+        changed = (Change(child, None, {name: 1}), Change(name, {name: 1}, None))
+        failure = Failure((Finding(name, name, name, f"{name} ({root})"),), name, name, changed)
         check = {"MUST-002": Check(Status.FAILED, name, 0.1, failure)}
         return replace(_named(name, entries, check, layers=name), notes=(name,), warnings=(name,))
 

@@ -45,7 +45,7 @@ class _Packer:
         self.profiles = _Pool(((), (), ()))
 
     def tree(self, entries: Sequence[ModuleEntry]) -> dict[str, list[int]]:
-        """Pack the modules of a model."""
+        """Pack the modules of a model; one whose module above is not listed goes below the first."""
         columns: dict[str, list[int]] = {
             key: [] for key in ("parent", "name", "class", "tag", "calls", "profile", "parameters", "bytes")
         }
@@ -54,10 +54,10 @@ class _Packer:
         for row, entry in enumerate(entries):
             above, _, name = entry.path.rpartition(".")
             rows[entry.path] = row
-            known = tags.get(above, "") if row else ""
+            known = tags.get(above, tags.get("", "")) if row else ""
             tags[entry.path] = entry.tag or known
             values = (
-                rows[above] if row else -1,
+                rows.get(above, 0) if row else -1,
                 self._text(name),
                 self._text(entry.cls),
                 self._text(_continued(entry.tag, known)),
@@ -116,7 +116,7 @@ def _model(results: Results, model: Model, packer: _Packer) -> dict[str, Any]:
         "exporter": one_line(model.exporter),
         "notes": [one_line(note) for note in model.notes],
         "warnings": [one_line(warning) for warning in model.warnings],
-        "coverage": {kind: count for kind, count in model.coverage.items() if count},
+        "coverage": {one_line(kind): count for kind, count in model.coverage.items() if count},
         "seconds": round(model.seconds, 3),
         "checks": [_check(model, column) for column in results.columns],
         "text": printable(model.hierarchy),
@@ -144,13 +144,10 @@ def _failure(check: Check) -> dict[str, Any] | None:
         ],
         "kept": one_line(failure.kept),
         "repeat": one_line(failure.repeat),
-        "changes": [
-            [
-                one_line(change.tag),
-                None if change.before is None else dict(change.before),
-                None if change.after is None else dict(change.after),
-            ]
-            for change in failure.changes
-        ],
+        "changes": [[one_line(each.tag), _counted(each.before), _counted(each.after)] for each in failure.changes],
         "more": failure.more,
     }
+
+
+def _counted(operators: Mapping[str, int] | None) -> dict[str, int] | None:
+    return None if operators is None else {one_line(operator): count for operator, count in operators.items()}

@@ -54,7 +54,8 @@ const findingBox = (model, [where, expected, found, todo], isDiff) => {
   const module = moduleOfPlace(model, where);
   return h("div", { class: "finding" }, [
     where && h("div", { class: "where" }, [
-      module ? h("a", { class: "code place", href: link(model, module.path), title: "Show it in the tree" }, where) : h("span", { class: "code" }, where),
+      h("span", { class: "code" }, where),
+      module && h("a", { class: "place", href: link(model, module.path) }, "Show in the tree"),
     ]),
     !isDiff && h("div", { class: "sides" }, [
       h("div", { class: "expected" }, h("h4", {}, "Expected"), h("p", {}, expected)),

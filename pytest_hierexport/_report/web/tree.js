@@ -85,16 +85,20 @@ class ModuleTree {
     const guess = module.evidence.derived > 0;
     const sums = (key) => times * module.all[key];
     const amount = (key, text) => h("span", { class: `amount ${key === this.metric ? "share" : ""}`, "--share": `${(100 * sums(key)) / whole}%` }, sums(key) ? text(sums(key)) : "");
+    const spoken = [
+      name, className(module.cls), times > 1 && `${count(times)} equal modules`, plural(sums("nodes"), "node"),
+      module.failing && "a check failed here", guess && "some of its nodes are derived",
+    ];
     row.element = h("div", {
       role: "treeitem", class: this.hits?.has(module) ? "hit" : "", "aria-level": module.level, "aria-posinset": row.position, "aria-setsize": row.siblings,
-      "aria-selected": String(module === this.chosen), "aria-expanded": row.leaf ? null : String(row.open), "--level": module.level, title: module.path || null,
+      "aria-label": spoken.filter(Boolean).join(", "), "aria-selected": String(module === this.chosen), "aria-expanded": row.leaf ? null : String(row.open), "--level": module.level, title: module.path || null,
     }, [
       h("span", { class: "name" }, [
         h("span", { class: "twist", "aria-hidden": "true", style: { visibility: row.leaf ? "hidden" : "visible" } }, "▸"),
         h("span", { class: "label" }, this.marked(name)),
         times > 1 && h("button", { type: "button", class: "times", tabindex: "-1", title: "Show each of them" }, `×${count(times)}`),
-        module.failing && h("span", { class: "dot", title: "A check failed here" }, h("span", { class: "unseen" }, "a check failed here")),
-        guess && h("span", { class: "dot guess", title: "Some of its nodes are derived" }, h("span", { class: "unseen" }, "some nodes are derived")),
+        module.failing && h("span", { class: "dot", title: "A check failed here" }),
+        guess && h("span", { class: "dot guess", title: "Some of its nodes are derived" }),
       ]),
       h("span", { class: "class" }, this.marked(className(module.cls))),
       amount("nodes", brief), amount("parameters", brief), amount("bytes", size),
@@ -139,11 +143,13 @@ class ModuleTree {
   choose(module) {
     this.chosen = module;
     this.select(module);
-    for (const row of this.rows) {
-      row.element.setAttribute("aria-selected", String(row.module === module));
-      row.element.tabIndex = row.module === module ? 0 : -1;
-    }
+    const mark = (row, chosen) => {
+      row?.element.setAttribute("aria-selected", String(chosen));
+      if (row) row.element.tabIndex = chosen ? 0 : -1;
+    };
+    mark(this.rows[this.at], false);
     this.at = this.rows.findIndex((row) => row.module === module);
+    mark(this.rows[this.at], true);
     this.rows[this.at]?.element.focus({ preventScroll: true });
   }
 
