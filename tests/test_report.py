@@ -14,6 +14,8 @@ import jsonschema
 import pytest
 from markdown_it import MarkdownIt
 
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport._files.schemas import schema_error
 from pytest_hierexport._report import as_ctrf, as_html, as_json, as_lines, as_markdown
 from pytest_hierexport._report.data import read_report
 from pytest_hierexport._report.failures import Failure, Finding
@@ -84,6 +86,7 @@ def test_json_report_follows_its_schema_and_reads_back(tmp_path: Path) -> None:
 
 
 def test_json_report_keeps_modules_failures_and_the_commit(tmp_path: Path) -> None:
+    assert schema_error("report", json.loads(as_json(shown_results()))) is None
     (tmp_path / "report.json").write_text(as_json(shown_results()))
     assert read_report(tmp_path / "report.json") == shown_results()
 
@@ -94,6 +97,27 @@ def test_report_without_modules_is_read_as_before(tmp_path: Path) -> None:
     (tmp_path / "report.json").write_text(json.dumps(content))
     (read,) = read_report(tmp_path / "report.json").models
     assert (read.modules, read.checks["MUST-001"].failure) == ((), None)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"class": "no path"},
+        {"path": 1},
+        {"path": "", "calls": -1},
+        {"path": "", "calls": True},
+        {"path": "", "operators": {"Add": "1"}},
+        {"path": "", "unknown": 1},
+        "",
+    ],
+)
+def test_wrong_module_is_refused_as_the_schema_says(tmp_path: Path, entry: object) -> None:
+    content = json.loads(as_json(Results(RULES, (model("a"),))))
+    content["models"][0]["modules"] = [entry]
+    assert schema_error("report", content) is not None
+    (tmp_path / "report.json").write_text(json.dumps(content))
+    with pytest.raises(UsageError, match=r"\$\.models\[0\]\.modules\[0\]"):
+        read_report(tmp_path / "report.json")
 
 
 def test_page_loads_nothing_and_runs_its_own_script_alone() -> None:

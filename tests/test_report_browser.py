@@ -55,7 +55,9 @@ class Browser:
 
     def labels(self) -> list[str]:
         """Return the names of the rows that the tree shows."""
-        return self.run("return [...document.querySelectorAll('[role=treeitem] .label')].map((e) => e.textContent)")
+        script = "return [...document.querySelectorAll('[role=treeitem] .label')].map((e) => e.textContent)"
+        labels: list[str] = self.run(script)
+        return labels
 
     def row(self, label: str) -> WebElement:
         return next(
@@ -69,6 +71,18 @@ class Browser:
 
     def press(self, *keys: str) -> None:
         self.driver.switch_to.active_element.send_keys(*keys)
+
+    def models(self) -> list[str]:
+        """Return the names of the models that the table shows."""
+        return self.texts(".matrix tbody th")
+
+    def focused(self) -> str:
+        """Return the name of the row of the tree that has the focus."""
+        return self.driver.switch_to.active_element.find_element(By.CLASS_NAME, "label").text
+
+    def width(self, module: str) -> int:
+        """Return the width of a module's share."""
+        return int(self.one(f".icicle button[aria-label^='{module},']").size["width"])
 
     def run(self, script: str) -> Any:
         return self.driver.execute_script(script)
@@ -141,19 +155,18 @@ def test_summary_counts_and_names_what_the_run_was(browser: Browser) -> None:
 
 def test_table_filters_by_text_and_status_and_sorts(browser: Browser) -> None:
     browser.open(shown_results())
-    names = lambda: browser.texts(".matrix tbody th")  # noqa: E731
-    assert len(names()) == 6
+    assert len(browser.models()) == 6
     browser.one("#filter").send_keys("dec")
-    assert names() == ["decoder"]
+    assert browser.models() == ["decoder"]
     assert browser.one("#shown").text == "1 of 6 models"
     browser.one("#filter").clear()
     browser.one("#filter").send_keys(" ")
     browser.one("[data-value=failing]").click()
-    assert names() == ["encoder"]
+    assert browser.models() == ["encoder"]
     browser.one("[data-value=all]").click()
     heading = next(cell for cell in browser.all(".matrix thead th") if cell.text == "nodes")
     heading.find_element(By.TAG_NAME, "button").click()
-    assert names()[:2] == ["encoder", "vision"]
+    assert browser.models()[:2] == ["encoder", "vision"]
     assert heading.get_attribute("aria-sort") == "descending"
 
 
@@ -251,13 +264,12 @@ def test_details_tell_evidence_operators_and_shared_nodes(browser: Browser) -> N
 
 def test_icicle_shows_shares_and_leads_to_modules(browser: Browser) -> None:
     browser.open(shown_results(), "#encoder")
-    width = lambda name: browser.one(f".icicle button[aria-label^='{name},']").size["width"]  # noqa: E731
-    assert width("layers.0") == pytest.approx(width("encoder") * 16 / 199, abs=3)
+    assert browser.width("layers.0") == pytest.approx(browser.width("encoder") * 16 / 199, abs=3)
     browser.one("[data-value=parameters]").click()
-    assert width("embeddings") == pytest.approx(width("encoder") * 23440896 / 101961216, rel=0.02)
+    assert browser.width("embeddings") == pytest.approx(browser.width("encoder") * 23440896 / 101961216, rel=0.02)
     browser.one(".icicle button[aria-label^='layers.2,']").click()
     assert browser.one(".detail h3").text == "layers.2"
-    assert width("layers.2") == pytest.approx(width("encoder"), abs=2)
+    assert browser.width("layers.2") == pytest.approx(browser.width("encoder"), abs=2)
 
 
 def test_tree_is_used_by_keys_alone(browser: Browser) -> None:
@@ -265,20 +277,19 @@ def test_tree_is_used_by_keys_alone(browser: Browser) -> None:
     browser.press("/")
     assert browser.driver.switch_to.active_element.get_attribute("id") == "search"
     browser.press(Keys.ARROW_DOWN)
-    focused = lambda: browser.driver.switch_to.active_element.find_element(By.CLASS_NAME, "label").text  # noqa: E731
-    assert focused() == "vision"
+    assert browser.focused() == "vision"
     browser.press(Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ARROW_DOWN)
-    assert focused() == "layers"
+    assert browser.focused() == "layers"
     browser.press(Keys.ARROW_LEFT)
     assert browser.row("layers").get_attribute("aria-expanded") == "false"
     browser.press(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
-    assert focused() == "0 … 5"
+    assert browser.focused() == "0 … 5"
     browser.press("x")
-    assert focused() == "0"
+    assert browser.focused() == "0"
     browser.press(Keys.END)
-    assert focused() == "pooler"
+    assert browser.focused() == "pooler"
     browser.press(Keys.HOME)
-    assert focused() == "vision"
+    assert browser.focused() == "vision"
     assert len(browser.all("[role=treeitem][tabindex='0']")) == 1
 
 

@@ -13,14 +13,14 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import ROOT, Module, element_count
 
-__all__ = ["ModuleEntry", "entry_from_json", "entry_to_json", "from_lines", "module_entries", "to_lines"]
+__all__ = ["ModuleEntry", "entry_from_json", "entry_to_json", "from_lines", "is_entry", "module_entries", "to_lines"]
 
 _KEYS = {"cls": "class"}
 _NAMES = {key: name for name, key in _KEYS.items()}
@@ -151,6 +151,28 @@ def entry_to_json(entry: ModuleEntry) -> dict[str, Any]:
     """Return an entry as JSON can hold it, without what is empty or zero."""
     stated = {_KEYS.get(each.name, each.name): getattr(entry, each.name) for each in fields(entry)}
     return {"path": entry.path, **{name: value for name, value in stated.items() if value}}
+
+
+def is_entry(content: object) -> bool:
+    """Whether a JSON value is such an entry, as `schema/report.json` describes it; a float is none of its numbers."""
+    if not isinstance(content, dict) or not isinstance(content.get("path"), str):
+        return False
+    return all(name in _FITS and _FITS[name](value) for name, value in content.items())
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _are_counts(value: object) -> bool:
+    return isinstance(value, dict) and all(map(_is_count, value.values()))
+
+
+_FITS: Mapping[str, Callable[[object], bool]] = {
+    **dict.fromkeys(("path", "class", "tag"), lambda value: isinstance(value, str)),
+    **dict.fromkeys(("calls", "parameters", "bytes"), _is_count),
+    **dict.fromkeys(("operators", "evidence", "shared"), _are_counts),
+}
 
 
 def entry_from_json(content: Mapping[str, Any]) -> ModuleEntry:

@@ -106,5 +106,6 @@ def _failed(
 
     changed, ends = [f"    {line}" for line in diff(*texts)], Ends.of(run, case, _TEST)
     lines = [one_line(title), *aligned(found), *changed, *([""] if changed else []), *ends.block([("to do", to_do)])]
-    finding = Finding(*(text for _, text in found), do=to_do)
+    (_, expected), (_, instead) = found
+    finding = Finding(expected, instead, to_do)
     return CheckFailed("\n".join(lines), Failure.of([finding], ends.kept, ends.repeat, changes(*texts)))
