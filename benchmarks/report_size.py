@@ -120,22 +120,35 @@ def _main() -> None:
             ):
                 runs = sorted(_seconds(driver, address, shown) for _ in range(5))
                 figures[name] = round(runs[2], 2)
-            figures["expanded_s"] = round(_expanded(driver), 2)
+            figures |= _used(driver)
         finally:
             driver.quit()
     print(json.dumps(figures, indent=2))
 
 
-def _expanded(driver: webdriver.Chrome) -> float:
-    """Return how long the tree that is shown takes to expand whole."""
-    script = """
+_USE = """
+const take = (action) => {
     const started = performance.now();
-    [...document.querySelectorAll("button")].find((button) => button.textContent === "Expand all").click();
-    for (const button of [...document.querySelectorAll(".times")]) if (button.isConnected) button.click();
+    action();
     document.querySelector("[role=treeitem]:last-child").getBoundingClientRect();
     return (performance.now() - started) / 1000;
-    """
-    return float(driver.execute_script(script))
+};
+const named = (name) => [...document.querySelectorAll("button")].find((button) => button.textContent === name);
+const folded = () => [...document.querySelectorAll(".times")].filter((button) => button.textContent.startsWith("×"));
+for (const button of folded()) button.click();
+const search = document.querySelector("#search");
+const typed = (text) => { search.value = text; search.dispatchEvent(new Event("input")); };
+const [all, rows] = [take(() => named("Expand all").click()), document.querySelectorAll("[role=treeitem]")];
+const collapsed = take(() => rows[2].querySelector(".twist").click());
+return [rows.length, all, collapsed, take(() => typed("query")), take(() => typed("gelu"))];
+"""
+
+
+def _used(driver: webdriver.Chrome) -> dict[str, float]:
+    """Return how long the tree that is shown takes to expand whole, to collapse a branch, and to search."""
+    rows, expanded, collapsed, *searched = driver.execute_script(_USE)
+    seconds = {"expanded_s": expanded, "collapsed_s": collapsed, "searched_s": max(searched)}
+    return {"rows": rows, **{name: round(each, 2) for name, each in seconds.items()}}
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,8 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 from pytest_hierexport._report import as_html
-from pytest_hierexport._report.results import Results
+from pytest_hierexport._report.failures import Failure, Finding
+from pytest_hierexport._report.results import Check, Model, Results, Status
 from report_pages import hostile_results, many_models, shown_results, transformer
 
 if TYPE_CHECKING:
@@ -82,7 +84,7 @@ class Browser:
 
     def width(self, module: str) -> int:
         """Return the width of a module's share."""
-        return int(self.one(f".icicle button[aria-label^='{module},']").size["width"])
+        return int(self.one(f".icicle [data-path='{module}']").size["width"])
 
     def run(self, script: str) -> Any:
         return self.driver.execute_script(script)
@@ -182,6 +184,25 @@ def test_failing_cell_leads_to_its_failure(browser: Browser) -> None:
     assert browser.one(".detail h3").text == "layers.7.attention"
 
 
+def test_summary_lists_what_failed_and_where(browser: Browser) -> None:
+    browser.open(shown_results())
+    assert [text.split("\n") for text in browser.texts("#failed li")] == [
+        ["encoder", "MUST-007", "call layers.7.attention (/Encoder/Layer.7/Attention)"],
+        ["encoder", "snapshot", "4 changed modules"],
+    ]
+
+
+def test_checks_that_found_the_same_are_one_failure(browser: Browser) -> None:
+    failure = Failure((Finding("encoder to be exported", "ValueError: no", "read traceback.txt"),), "nothing", "pytest")
+    results = shown_results()
+    broken = {check: Check(Status.FAILED, "", 0.1, failure) for check in results.columns}
+    model = Model("encoder", "models.py::encoder", "models.toml", "models.py", 1, broken)
+    browser.open(replace(results, models=(model,)), "#encoder?MUST-004")
+    assert browser.texts(".failure h2") == [f"11 checks: {', '.join(results.columns)}"]
+    assert browser.driver.switch_to.active_element == browser.one(".failure")
+    assert browser.all("#modules") == []
+
+
 def test_command_is_copied(browser: Browser) -> None:
     browser.open(shown_results(), "#encoder")
     (button, *_) = browser.all(".failure > .command .copy")
@@ -212,6 +233,8 @@ def test_equal_siblings_are_one_row_until_unfolded(browser: Browser) -> None:
     browser.one(".times").click()
     assert "0 … 5" not in browser.labels()
     assert {"0", "1", "2", "3", "4", "5"} <= set(browser.labels())
+    browser.one(".times").click()
+    assert "0 … 5" in browser.labels()
 
 
 def test_branch_collapses_and_expands(browser: Browser) -> None:
@@ -264,12 +287,12 @@ def test_details_tell_evidence_operators_and_shared_nodes(browser: Browser) -> N
 
 def test_icicle_shows_shares_and_leads_to_modules(browser: Browser) -> None:
     browser.open(shown_results(), "#encoder")
-    assert browser.width("layers.0") == pytest.approx(browser.width("encoder") * 16 / 199, abs=3)
+    assert browser.width("layers.0") == pytest.approx(browser.width("") * 16 / 199, abs=3)
     browser.one("[data-value=parameters]").click()
-    assert browser.width("embeddings") == pytest.approx(browser.width("encoder") * 23440896 / 101961216, rel=0.02)
-    browser.one(".icicle button[aria-label^='layers.2,']").click()
+    assert browser.width("embeddings") == pytest.approx(browser.width("") * 23440896 / 101961216, rel=0.02)
+    browser.one(".icicle [data-path='layers.2']").click()
     assert browser.one(".detail h3").text == "layers.2"
-    assert browser.width("layers.2") == pytest.approx(browser.width("encoder"), abs=2)
+    assert browser.width("layers.2") == pytest.approx(browser.width(""), abs=2)
 
 
 def test_tree_is_used_by_keys_alone(browser: Browser) -> None:
@@ -384,20 +407,21 @@ def test_large_model_opens_and_expands_whole(browser: Browser) -> None:
     assert len(browser.labels()) > 4900
 
 
-@pytest.mark.skipif(os.environ.get("HIEREXPORT_PICTURES") != "1", reason="HIEREXPORT_PICTURES=1 writes the pictures")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pictures_of_the_docs_are_written(browser: Browser, scheme: str) -> None:
+def test_pictures_of_the_docs_can_be_taken_anew(browser: Browser, scheme: str) -> None:
+    folder = PICTURES if os.environ.get("HIEREXPORT_PICTURES") == "1" else browser.folder
+    browser.driver.set_window_size(1280, 1120)
     browser.emulate(prefers_color_scheme=scheme)
-    PICTURES.mkdir(exist_ok=True)
     for name, address, selector in (
-        ("summary", "", None),
-        ("failure", "#encoder", None),
+        ("summary", "", "h1"),
+        ("failure", "#encoder", "h1"),
         ("modules", "#encoder/layers.7.attention", "#modules"),
     ):
         browser.open(shown_results(), address)
-        if selector:
-            browser.driver.execute_script("document.querySelector(arguments[0]).scrollIntoView()", selector)
-        assert browser.driver.save_screenshot(str(PICTURES / f"report-{name}-{scheme}.png"))
+        browser.run(f"document.querySelector('{selector}').scrollIntoView()")
+        picture = folder / f"report-{name}-{scheme}.png"
+        assert browser.driver.save_screenshot(str(picture))
+        assert (PICTURES / picture.name).exists()
 
 
 # Finds the texts whose contrast is below 4.5, or 3 where they are large: https://www.w3.org/TR/WCAG22/#contrast-minimum

@@ -65,17 +65,34 @@ const findingBox = (model, [where, expected, found, todo], isDiff) => {
   ]);
 };
 
-const failureBox = (model, column) => {
-  const [status, seconds, message, failure] = model.checks[column];
-  const check = data.columns[column];
+// The checks of a status, those together that found the same: a failed export fails every check.
+const equalChecks = (model, status) => {
+  const groups = new Map();
+  model.checks.forEach(([each, , message, failure], column) => {
+    if (each !== status) return;
+    const found = failure?.findings.length ? JSON.stringify([failure.findings, failure.changes]) : message;
+    groups.set(found, [...(groups.get(found) ?? []), column]);
+  });
+  return [...groups.values()];
+};
+
+const titleOf = (columns) => {
+  const [check] = columns.map((column) => data.columns[column]);
   const promise = data.rules.find((rule) => rule.id === check)?.promise;
-  const title = promise ? `${check}: ${promise}` : "The snapshot of the hierarchy";
+  if (columns.length > 1) return `${plural(columns.length, "check")}: ${columns.map((column) => data.columns[column]).join(", ")}`;
+  return promise ? `${check}: ${promise}` : "The snapshot of the hierarchy";
+};
+
+const failureBox = (model, columns) => {
+  const [column] = columns;
+  const [status, , message, failure] = model.checks[column];
+  const seconds = columns.reduce((sum, each) => sum + model.checks[each][1], 0);
   const findings = failure?.findings ?? [];
   const changes = failure?.changes ?? [];
   const few = 5;
   const more = findings.slice(few);
-  return h("section", { class: `card failure ${status === KNOWN ? "known" : ""}`, id: `check-${column}`, tabindex: "-1" }, [
-    h("header", {}, h("h2", {}, title), h("span", { class: "dim" }, `${data.statuses[status]}, ${duration(seconds)}`), h("a", { class: "dim", href: link(model, undefined, check) }, "link")),
+  return h("section", { class: `card failure ${status === KNOWN ? "known" : ""}`, "data-checks": columns.join(" "), tabindex: "-1" }, [
+    h("header", {}, h("h2", {}, titleOf(columns)), h("span", { class: "dim" }, `${data.statuses[status]}, ${duration(seconds)}`), h("a", { class: "dim", href: link(model, undefined, data.columns[column]) }, "Link to this")),
     changes.length > 0 && diffTree(model, changes),
     findings.slice(0, few).map((finding) => findingBox(model, finding, changes.length > 0)),
     more.length > 0 && h("details", { class: "note" }, h("summary", {}, plural(more.length, "more place")), more.map((finding) => findingBox(model, finding))),

@@ -11,7 +11,7 @@ class Icicle {
     this.focus = this.modules[0];
     this.chosen = null;
     this.name = model.name;
-    this.element = h("div", { class: "icicle", role: "group" });
+    this.element = h("div", { class: "icicle", role: "img" });
     new ResizeObserver(() => this.draw()).observe(this.element);
   }
 
@@ -46,9 +46,9 @@ class Icicle {
     const shown = this.metric === "bytes" ? size(amount) : `${count(amount)} ${this.metric}`;
     const name = module.path || this.name;
     const all = this.modules[0].all[this.metric];
-    const cell = h("button", {
-      type: "button", tabindex: "-1", class: [kind, module.failing ? "failing" : "", module === this.chosen ? "selected" : ""].join(" ").trim(),
-      title: `${name}\n${className(module.cls)}\n${shown}, ${percent(amount, all)}`, "aria-label": `${name}, ${shown}`, "--hue": hueOf(module.cls),
+    const cell = h("div", {
+      "data-path": module.path, class: ["cell", kind, module.failing ? "failing" : "", module === this.chosen ? "selected" : ""].join(" ").trim(),
+      title: `${name}\n${className(module.cls)}\n${shown}, ${percent(amount, all)}`, "--hue": hueOf(module.cls),
       style: { left: `${left}px`, width: `${Math.max(1, width - 1)}px`, top: `${level * 24}px`, paddingInline: width < 26 ? "0" : "6px" },
     }, text);
     cell.addEventListener("click", () => {

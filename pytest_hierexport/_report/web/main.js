@@ -50,7 +50,7 @@ const show = () => {
   }
   if (model && path !== null && !shown.reveal(path)) main.prepend(missing(`${model.name} has no module ${path}.`));
   if (model && check !== null) {
-    const section = document.getElementById(`check-${data.columns.indexOf(check)}`);
+    const section = main.querySelector(`[data-checks~="${data.columns.indexOf(check)}"]`);
     section?.scrollIntoView();
     section?.focus({ preventScroll: true });
   }
@@ -96,4 +96,8 @@ document.addEventListener("keydown", (event) => {
   }
 });
 addEventListener("hashchange", show);
+// A link to where one is already, but has scrolled away from.
+document.addEventListener("click", (event) => {
+  if (event.target.closest("a")?.getAttribute("href") === location.hash) show();
+});
 show();

@@ -39,7 +39,7 @@ const detailOf = (model, module) => {
 };
 
 const modulesSection = (model) => {
-  const detail = h("aside", { class: "detail", "aria-label": "The selected module", "aria-live": "polite" });
+  const detail = h("aside", { class: "detail", "aria-label": "The selected module" });
   const show = (module) => {
     detail.replaceChildren(h("div", {}, detailOf(model, module)));
     history.replaceState(null, "", link(model, module.path));
@@ -85,8 +85,6 @@ const modulesSection = (model) => {
 };
 
 const modelView = (model) => {
-  const failing = model.checks.map((_, column) => column).filter((column) => model.checks[column][0] === FAILED);
-  const known = model.checks.map((_, column) => column).filter((column) => model.checks[column][0] === KNOWN);
   const fact = (label, value) => value && h("span", {}, label && `${label} `, h("b", { class: "code" }, value));
   const head = h("header", {}, [
     h("h1", { tabindex: "-1" }, model.name),
@@ -100,10 +98,10 @@ const modelView = (model) => {
   const view = h("article", { id: "model" }, [
     head,
     skipped.map(([column, check]) => h("p", { class: "note" }, h("b", {}, `${column}: `), check[2])),
-    failing.map((column) => failureBox(model, column)),
+    equalChecks(model, FAILED).map((columns) => failureBox(model, columns)),
     Object.keys(model.coverage).length > 0 && h("section", { class: "card" }, h("h2", {}, "How nodes got their tags"), h("div", { style: { marginTop: "0.6rem" } }, coverageMeter(model.coverage))),
     section,
-    known.map((column) => failureBox(model, column)),
+    equalChecks(model, KNOWN).map((columns) => failureBox(model, columns)),
     model.text && h("section", { class: "card" }, h("details", {}, h("summary", {}, "The hierarchy as text, as in the snapshot"), copyButton("Copy", model.text), h("pre", {}, model.text))),
   ]);
   return [view, reveal];

@@ -12,7 +12,7 @@ const markOf = (model, column) => {
   const word = data.statuses[status];
   const [kind, sign] = MARKS[word];
   const title = `${data.columns[column]}: ${word}${seconds === undefined ? "" : `, ${duration(seconds)}`}`;
-  const mark = h("span", { class: `mark ${kind}`, title }, h("span", { "aria-hidden": "true" }, sign), h("span", { class: "unseen" }, word));
+  const mark = h("span", { class: `mark ${kind}`, role: "img", "aria-label": word, title }, sign);
   return status === FAILED || status === KNOWN ? h("a", { href: link(model, undefined, data.columns[column]) }, mark) : mark;
 };
 
@@ -154,9 +154,33 @@ const matrix = () => {
   draw();
   const parts = [h("div", { class: "tools" }, search, status, shown), h("div", { class: "card wide" }, table, empty)];
   const choose = (name) => {
-    if (options.some(([option]) => option === name)) status.choose(name);
+    if (!options.some(([option]) => option === name)) return;
+    status.choose(name);
+    status.scrollIntoView({ block: "nearest" });
   };
   return [parts, choose];
+};
+
+// The failed checks, each with its first place; checks of a model that found the same are one.
+const whatFailed = (choose) => {
+  const most = 8;
+  const failed = data.models.filter((model) => model.failures).flatMap((model) => equalChecks(model, FAILED).map((columns) => [model, columns]));
+  if (!failed.length) return null;
+  const line = ([model, columns]) => {
+    const [, , message, failure] = model.checks[columns[0]];
+    const changes = failure?.changes.length ? plural(failure.changes.length, "changed module") : "";
+    const finding = failure?.findings[0];
+    const text = changes || (finding ? finding[0] || finding[2] : message.split("\n")[0]);
+    return h("li", {}, [
+      h("b", {}, h("a", { href: link(model) }, model.name)),
+      h("a", { href: link(model, undefined, data.columns[columns[0]]) }, columns.length > 1 ? plural(columns.length, "check") : data.columns[columns[0]]),
+      h("span", { class: "code" }, text),
+    ]);
+  };
+  return h("section", { class: "card", id: "failed" }, [
+    h("h2", {}, "What failed"), h("ul", { class: "failed-list" }, failed.slice(0, most).map(line)),
+    failed.length > most && h("button", { type: "button", onclick: () => choose("failing") }, `Show all ${count(failed.length)} in the table`),
+  ]);
 };
 
 const overview = () => {
@@ -168,6 +192,7 @@ const overview = () => {
     h("h1", { tabindex: "-1" }, "Module tags of the exported models"),
     runFacts(),
     tiles(choose),
+    whatFailed(choose),
     Object.keys(coverage).length > 0 && h("section", { class: "card" }, h("h2", {}, "How nodes got their tags"), h("div", { style: { marginTop: "0.6rem" } }, coverageMeter(coverage))),
     data.run.warnings.map((warning) => h("p", { class: "note warning" }, warning)),
     table,

@@ -68,14 +68,43 @@ class ModuleTree {
     this.draw();
   }
 
+  // Keeps the rows at both ends that stay as they are: of thousands, a click changes few.
   draw() {
     const had = this.body.contains(document.activeElement);
-    this.rows = this.visible();
     const whole = this.modules[0].all[this.metric] || 1;
-    this.body.replaceChildren(...this.rows.map((row) => this.rowElement(row, whole)));
-    this.at = Math.max(0, this.rows.findIndex((row) => row.module === this.chosen));
-    this.rows.forEach((row, i) => (row.element.tabIndex = i === this.at ? 0 : -1));
-    if (had) this.rows[this.at]?.element.focus();
+    const look = `${this.metric} ${this.query.join(" ")}`;
+    const [old, rows] = [this.rows, this.visible()];
+    const stays = (before, row) => before && row && before.module === row.module && before.times === row.times && before.leaf === row.leaf && this.look === look;
+    let start = 0;
+    while (stays(old[start], rows[start])) this.keep(old[start], rows[start++]);
+    let end = 0;
+    const most = Math.min(old.length, rows.length) - start;
+    while (end < most && stays(old.at(-1 - end), rows.at(-1 - end))) this.keep(old.at(-1 - end), rows.at(-1 - end++));
+    for (const row of old.slice(start, old.length - end)) row.element.remove();
+    const made = document.createDocumentFragment();
+    for (const row of rows.slice(start, rows.length - end)) made.append(this.rowElement(row, whole));
+    this.body.insertBefore(made, end ? rows.at(-end).element : null);
+    Object.assign(this, { rows, look });
+    this.settle();
+    if (had) this.stop?.focus();
+  }
+
+  keep(before, row) {
+    row.element = before.element;
+    if (before.open !== row.open) row.element.setAttribute("aria-expanded", String(row.open));
+    row.element.setAttribute("aria-posinset", row.position);
+    row.element.setAttribute("aria-setsize", row.siblings);
+  }
+
+  // Makes the chosen module's row, or the nearest above it that is shown, the one that the tab key reaches.
+  settle() {
+    const indices = lineage(this.chosen).reverse().map((module) => this.rows.findIndex((row) => row.module === module));
+    this.at = Math.max(0, indices.find((index) => index >= 0) ?? 0);
+    this.stop?.setAttribute("aria-selected", "false");
+    this.stop?.setAttribute("tabindex", "-1");
+    this.stop = this.rows[this.at]?.element;
+    this.stop?.setAttribute("aria-selected", String(this.rows[this.at].module === this.chosen));
+    this.stop?.setAttribute("tabindex", "0");
   }
 
   rowElement(row, whole) {
@@ -91,12 +120,12 @@ class ModuleTree {
     ];
     row.element = h("div", {
       role: "treeitem", class: this.hits?.has(module) ? "hit" : "", "aria-level": module.level, "aria-posinset": row.position, "aria-setsize": row.siblings,
-      "aria-label": spoken.filter(Boolean).join(", "), "aria-selected": String(module === this.chosen), "aria-expanded": row.leaf ? null : String(row.open), "--level": module.level, title: module.path || null,
+      "aria-label": spoken.filter(Boolean).join(", "), "aria-selected": "false", tabindex: "-1", "aria-expanded": row.leaf ? null : String(row.open), "--level": module.level, title: module.path || null,
     }, [
       h("span", { class: "name" }, [
         h("span", { class: "twist", "aria-hidden": "true", style: { visibility: row.leaf ? "hidden" : "visible" } }, "▸"),
         h("span", { class: "label" }, this.marked(name)),
-        times > 1 && h("button", { type: "button", class: "times", tabindex: "-1", title: "Show each of them" }, `×${count(times)}`),
+        (times > 1 || this.unfolded.has(module.run)) && module.run[0] === module && h("button", { type: "button", class: "times", tabindex: "-1", title: times > 1 ? "Show each of them (x)" : "Show equal ones as one row (x)" }, times > 1 ? `×${count(times)}` : "fold"),
         module.failing && h("span", { class: "dot", title: "A check failed here" }),
         guess && h("span", { class: "dot guess", title: "Some of its nodes are derived" }),
       ]),
@@ -119,7 +148,7 @@ class ModuleTree {
     const element = event.target.closest('[role="treeitem"]');
     const row = this.rows.find((each) => each.element === element);
     if (!row) return;
-    if (event.target.closest(".times")) this.unfold(row.module.run);
+    if (event.target.closest(".times")) this.unfold(row);
     else if (event.target.closest(".twist")) this.toggle(row);
     else {
       if (row.module === this.chosen) this.toggle(row);
@@ -127,8 +156,15 @@ class ModuleTree {
     }
   }
 
-  unfold(run) {
-    this.unfolded.add(run);
+  // Shows each of the equal modules of a row; or all as one row again.
+  unfold(row) {
+    const { run } = row.module;
+    if (!(run?.length > 1) || this.query.length) return;
+    if (row.times > 1) this.unfolded.add(run);
+    else {
+      this.unfolded.delete(run);
+      if (run.includes(this.chosen)) [this.chosen] = run;
+    }
     this.draw();
   }
 
@@ -143,14 +179,8 @@ class ModuleTree {
   choose(module) {
     this.chosen = module;
     this.select(module);
-    const mark = (row, chosen) => {
-      row?.element.setAttribute("aria-selected", String(chosen));
-      if (row) row.element.tabIndex = chosen ? 0 : -1;
-    };
-    mark(this.rows[this.at], false);
-    this.at = this.rows.findIndex((row) => row.module === module);
-    mark(this.rows[this.at], true);
-    this.rows[this.at]?.element.focus({ preventScroll: true });
+    this.settle();
+    this.stop?.focus({ preventScroll: true });
   }
 
   // Opens and unfolds what is above a module, chooses it, and scrolls to it.
@@ -189,7 +219,7 @@ class ModuleTree {
       Enter: () => this.toggle(row),
       " ": () => this.toggle(row),
       "*": () => this.siblings(row),
-      x: () => row.times > 1 && this.unfold(row.module.run),
+      x: () => this.unfold(row),
     };
     if (!keys[event.key]) return;
     event.preventDefault();
