@@ -88,7 +88,7 @@ const modelView = (model) => {
   const fact = (label, value) => value && h("span", {}, label && `${label} `, h("b", { class: "code" }, value));
   const head = h("header", {}, [
     h("h1", { tabindex: "-1" }, model.name),
-    h("p", { class: "facts" }, [fact("", model.source), model.place !== model.source.split("::")[0] && fact("in", model.place), fact("exporter", model.exporter), fact("nodes", model.nodes && count(model.nodes)), fact("time", duration(model.seconds))]),
+    h("p", { class: "facts" }, [fact("", model.source), model.place !== model.source.split("::")[0] && fact("in", model.place), fact("exporter", model.exporter), fact("nodes", model.nodes > 0 && count(model.nodes)), fact("time", duration(model.seconds))]),
     h("ul", { class: "checks", "aria-label": "Checks" }, data.columns.map((column, i) => data.statuses[model.checks[i][0]] !== "does not apply" && h("li", { title: data.rules.find((rule) => rule.id === column)?.promise }, markOf(model, i), column))),
     model.warnings.map((warning) => h("p", { class: "note warning" }, warning)),
     model.notes.map((note) => h("p", { class: "note" }, note)),

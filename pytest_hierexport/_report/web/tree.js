@@ -115,7 +115,7 @@ class ModuleTree {
     const sums = (key) => times * module.all[key];
     const amount = (key, text) => h("span", { class: `amount ${key === this.metric ? "share" : ""}`, "--share": `${(100 * sums(key)) / whole}%` }, sums(key) ? text(sums(key)) : "");
     const spoken = [
-      name, className(module.cls), times > 1 && `${count(times)} equal modules`, plural(sums("nodes"), "node"),
+      name, className(module.cls), module.calls > 1 && `${count(module.calls)} calls`, times > 1 && `${count(times)} equal modules`, plural(sums("nodes"), "node"),
       module.failing && "a check failed here", guess && "some of its nodes are derived",
     ];
     row.element = h("div", {
@@ -126,6 +126,7 @@ class ModuleTree {
         h("span", { class: "twist", "aria-hidden": "true", style: { visibility: row.leaf ? "hidden" : "visible" } }, "▸"),
         h("span", { class: "label" }, this.marked(name)),
         (times > 1 || this.unfolded.has(module.run)) && module.run[0] === module && h("button", { type: "button", class: "times", tabindex: "-1", title: times > 1 ? "Show each of them (x)" : "Show equal ones as one row (x)" }, times > 1 ? `×${count(times)}` : "fold"),
+        module.calls > 1 && h("span", { class: "calls" }, `${count(module.calls)} calls`),
         module.failing && h("span", { class: "dot", title: "A check failed here" }),
         guess && h("span", { class: "dot guess", title: "Some of its nodes are derived" }),
       ]),
