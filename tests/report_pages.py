@@ -41,7 +41,7 @@ def _modules(layers: int, width: int) -> Iterator[ModuleEntry]:
     yield ModuleEntry("layers", "torch.nn.modules.container.ModuleList")
     for i in range(layers):
         path, tag = f"layers.{i}", f"/Encoder/Layer.{i}"
-        yield replace(_module(path, "model.Layer", tag, {"Add": 2}), shared={"merged": 1} if i else {})
+        yield replace(_module(path, "model.Layer", tag, {"Add": 2}), co_owned={"merged": 1} if i else {})
         yield _module(f"{path}.attention", "model.Attention", f"{tag}/Attention", {"MatMul": 2, "Softmax": 1})
         for name in ("query", "key", "value"):
             yield _linear(f"{path}.attention.{name}", width, width)

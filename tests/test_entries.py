@@ -25,7 +25,7 @@ def listed(attribution: Attribution, modules: Iterable[Module] = ()) -> dict[str
     return {entry.path: entry for entry in module_entries(attribution, modules, operators, sizes)}
 
 
-def test_node_counts_for_its_primary_origin_and_is_shared_elsewhere() -> None:
+def test_node_counts_for_its_primary_and_is_co_owned_elsewhere() -> None:
     origins = (
         Origin("head", Evidence.TRACED),
         Origin("layers.0", Evidence.MERGED),
@@ -33,7 +33,7 @@ def test_node_counts_for_its_primary_origin_and_is_shared_elsewhere() -> None:
     )
     entries = listed(Attribution(Hierarchy(NET), {"node": origins}))
     assert (entries["head"].operators, entries["head"].evidence) == ({"Add": 1}, {"traced": 1})
-    assert (entries["layers.0"].operators, entries["layers.0"].shared) == ({}, {"merged": 1})
+    assert (entries["layers.0"].operators, entries["layers.0"].co_owned) == ({}, {"merged": 1})
     assert entries["layers.0"].calls == 2
 
 

@@ -276,13 +276,13 @@ def test_address_of_a_module_opens_it(browser: Browser) -> None:
     assert browser.one("[role=alert]").text == "encoder has no module gone."
 
 
-def test_details_tell_evidence_operators_and_shared_nodes(browser: Browser) -> None:
+def test_details_tell_evidence_operators_and_co_owned_nodes(browser: Browser) -> None:
     browser.open(shown_results(), "#encoder/layers.1")
     detail = browser.one(".detail").text
     assert "nodes\n16, 2 of its own" in detail
     assert "MatMul\n7" in detail
     assert "traced\n16" in detail
-    assert "Shared with another module\nmerged\n1" in detail
+    assert "Co-owned nodes\nmerged\n1" in detail
 
 
 def test_icicle_shows_shares_and_leads_to_modules(browser: Browser) -> None:

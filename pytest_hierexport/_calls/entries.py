@@ -41,7 +41,7 @@ class ModuleEntry:
     """The nodes whose primary origin is one of its calls, by operator."""
     evidence: Mapping[str, int] = field(default_factory=dict)
     """The same nodes by the evidence of their primary origin."""
-    shared: Mapping[str, int] = field(default_factory=dict)
+    co_owned: Mapping[str, int] = field(default_factory=dict)
     """The nodes that it owns beside a primary origin in another module, by the evidence for it."""
     parameters: int = 0
     """Elements of the trainable tensors that it declares; a shared tensor counts for its first declaration."""
@@ -65,7 +65,7 @@ def module_entries(
     calls: dict[str, list[str]] = {}
     for name, call in hierarchy.items():
         calls.setdefault(call.path, []).append(name)
-    nodes, shared, held = _owned(attribution, operators, sizes)
+    nodes, co_owned, held = _nodes(attribution, operators), _co_owned(attribution), _bytes(attribution, sizes)
     entries = []
     for path in _in_order([*declared, *calls], {path: hierarchy.position[names[0]] for path, names in calls.items()}):
         called, module = calls.get(path, []), declared.get(path)
@@ -78,35 +78,41 @@ def module_entries(
                 calls=len(called),
                 operators=dict(sorted(Counter(operator for operator, _ in own).items())),
                 evidence=dict(sorted(Counter(evidence for _, evidence in own).items())),
-                shared=dict(sorted(shared.get(path, {}).items())),
+                co_owned=dict(sorted(co_owned.get(path, {}).items())),
                 parameters=_trainable(module) if module else 0,
-                bytes=held.get(path, 0),
+                bytes=held[path],
             )
         )
     return tuple(entries)
 
 
-def _owned(
-    attribution: Attribution, operators: Mapping[str, str], sizes: Mapping[str, int]
-) -> tuple[dict[str, list[tuple[str, str]]], dict[str, Counter[str]], dict[str, int]]:
-    """Return by path: operator and evidence of its nodes, its shared nodes by evidence, the bytes of its tensors."""
-    hierarchy = attribution.hierarchy
+def _nodes(attribution: Attribution, operators: Mapping[str, str]) -> dict[str, list[tuple[str, str]]]:
+    """Return the operator and the evidence of each node, by the path of its primary origin."""
     nodes: dict[str, list[tuple[str, str]]] = {}
-    shared: dict[str, Counter[str]] = {}
     for key, operator in operators.items():
-        origins = attribution.nodes.get(key, ())
-        for origin in origins[:1]:
-            nodes.setdefault(hierarchy[origin.call].path, []).append((operator, origin.evidence.value))
-        seen = {hierarchy[origin.call].path for origin in origins[:1]}
-        for origin in origins[1:]:
-            path = hierarchy[origin.call].path
-            if path not in seen:
-                seen.add(path)
-                shared.setdefault(path, Counter())[origin.evidence.value] += 1
+        for origin in attribution.nodes.get(key, ())[:1]:
+            nodes.setdefault(attribution.hierarchy[origin.call].path, []).append((operator, origin.evidence.value))
+    return nodes
+
+
+def _co_owned(attribution: Attribution) -> dict[str, Counter[str]]:
+    """Count the nodes that a module owns beside the primary of another one, by path and evidence."""
+    counts: dict[str, Counter[str]] = {}
+    for origins in attribution.nodes.values():
+        evidence: dict[str, str] = {}
+        for origin in origins:
+            evidence.setdefault(attribution.hierarchy[origin.call].path, origin.evidence.value)
+        for path, kind in list(evidence.items())[1:]:
+            counts.setdefault(path, Counter())[kind] += 1
+    return counts
+
+
+def _bytes(attribution: Attribution, sizes: Mapping[str, int]) -> Counter[str]:
+    """Return the bytes of the initializers, by the path of their primary origin."""
     held: Counter[str] = Counter()
     for key, origins in attribution.initializers.items():
-        held[hierarchy[origins[0].call].path] += sizes.get(key, 0)
-    return nodes, shared, held
+        held[attribution.hierarchy[origins[0].call].path] += sizes.get(key, 0)
+    return held
 
 
 def _trainable(module: Module) -> int:
@@ -171,7 +177,7 @@ def _are_counts(value: object) -> bool:
 _FITS: Mapping[str, Callable[[object], bool]] = {
     **dict.fromkeys(("path", "class", "tag"), lambda value: isinstance(value, str)),
     **dict.fromkeys(("calls", "parameters", "bytes"), _is_count),
-    **dict.fromkeys(("operators", "evidence", "shared"), _are_counts),
+    **dict.fromkeys(("operators", "evidence", "co_owned"), _are_counts),
 }
 
 

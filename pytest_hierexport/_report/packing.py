@@ -3,7 +3,7 @@
 Names and messages are data that may hold any character; they are packed as people are to see them, with control
 characters escaped. In a tree, `parent` holds the row of the module above (the root's is -1); `name`, `class` and `tag`
 hold positions in `strings`, `profile` positions in `profiles`: the nodes of a module by operator and by evidence, and
-those that it shares by evidence. A tag is stored whole, or as its last segment where it continues that of the nearest
+those that it co-owns by evidence. A tag is stored whole, or as its last segment where it continues that of the nearest
 module above that has one.
 """
 
@@ -62,7 +62,7 @@ class _Packer:
                 self._text(entry.cls),
                 self._text(_continued(entry.tag, known)),
                 entry.calls,
-                self.profiles.number(tuple(map(self._counts, (entry.operators, entry.evidence, entry.shared)))),
+                self.profiles.number(tuple(map(self._counts, (entry.operators, entry.evidence, entry.co_owned)))),
                 entry.parameters,
                 entry.bytes,
             )

@@ -31,12 +31,12 @@ const modulesOf = (model) => {
   if (model.modules) return model.modules;
   const { tree } = model;
   const modules = tree.parent.map((parent, row) => {
-    const [operators, evidence, shared] = profileOf(tree.profile[row]);
+    const [operators, evidence, coOwned] = profileOf(tree.profile[row]);
     const nodes = Object.values(operators).reduce((sum, part) => sum + part, 0);
     const own = { nodes, parameters: tree.parameters[row], bytes: tree.bytes[row] };
     const above = parent < 0 ? null : parent;
     const name = data.strings[tree.name[row]];
-    return { row, above, name, cls: data.strings[tree.class[row]], calls: tree.calls[row], operators, evidence, shared, own, all: { ...own }, children: [] };
+    return { row, above, name, cls: data.strings[tree.class[row]], calls: tree.calls[row], operators, evidence, coOwned, own, all: { ...own }, children: [] };
   });
   for (const module of modules) {
     const parent = module.above === null ? null : modules[module.above];

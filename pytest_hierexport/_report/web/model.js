@@ -33,7 +33,7 @@ const detailOf = (model, module) => {
     h("dl", {}, rows.filter(([, value]) => value).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
     Object.keys(operators).length > 0 && [h("h4", {}, "Operators"), bars(operators)],
     Object.keys(evidence).length > 0 && [h("h4", {}, "Evidence"), bars(evidence, EVIDENCE)],
-    Object.keys(module.shared).length > 0 && [h("h4", { title: "Nodes that another module has as its first" }, "Shared with another module"), bars(module.shared, EVIDENCE)],
+    Object.keys(module.coOwned).length > 0 && [h("h4", { title: "Nodes that belong to another module first" }, "Co-owned nodes"), bars(module.coOwned, EVIDENCE)],
     h("p", {}, copyButton("Copy link", () => location.href.split("#")[0] + link(model, module.path))),
   ];
 };
