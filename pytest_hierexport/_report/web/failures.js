@@ -48,7 +48,7 @@ const todoParts = (todo) => {
   return [h("p", {}, command ? `${text}:` : text), command && commandLine(command)];
 };
 
-const commandLine = (command) => h("div", { class: "command" }, h("code", {}, command), copyButton("Copy", command));
+const commandLine = (command, label) => h("div", { class: "command" }, label && h("span", { class: "dim" }, label), h("code", {}, command), copyButton("Copy", command));
 
 const findingBox = (model, [where, expected, found, todo], isDiff) => {
   const module = moduleOfPlace(model, where);
@@ -98,7 +98,7 @@ const failureBox = (model, columns) => {
     more.length > 0 && h("details", { class: "note" }, h("summary", {}, plural(more.length, "more place")), more.map((finding) => findingBox(model, finding))),
     failure?.more > 0 && h("p", { class: "dim" }, `${plural(failure.more, "more place")} are not listed in this report.`),
     failure?.kept && h("p", { class: "facts" }, "kept ", h("b", { class: "code" }, failure.kept)),
-    failure?.repeat && commandLine(failure.repeat),
+    failure?.repeat && commandLine(failure.repeat, "repeat"),
     findings.length ? h("details", { class: "note" }, h("summary", {}, "The whole message"), h("pre", {}, message)) : h("pre", {}, message),
   ]);
 };
