@@ -17,6 +17,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
+from pytest_hierexport._calls.entries import ModuleEntry
 from pytest_hierexport._report import as_html
 from pytest_hierexport._report.failures import Failure, Finding
 from pytest_hierexport._report.results import Check, Model, Results, Status
@@ -274,6 +275,27 @@ def test_address_of_a_module_opens_it(browser: Browser) -> None:
     browser.driver.get(browser.driver.current_url.split("#")[0] + "#encoder/gone")
     browser.wait(lambda: browser.all("[role=alert]"))
     assert browser.one("[role=alert]").text == "encoder has no module gone."
+
+
+def test_unknown_model_is_said_above_the_table(browser: Browser) -> None:
+    browser.open(shown_results(), "#gone/layers")
+    assert browser.one("[role=alert]").text == "This report has no model gone."
+    assert len(browser.models()) == 6
+
+
+def test_place_in_a_later_call_leads_to_its_module(browser: Browser) -> None:
+    entries = (
+        ModuleEntry("", "m.Net", "/Net", 1),
+        ModuleEntry("layer", "m.Layer", "/Net/Layer", 3),
+        ModuleEntry("layer.inner", "m.Inner", "/Net/Layer/Inner", 3, {"Add": 3}),
+    )
+    failure = Failure((Finding("one", "another", "look", "node add_2 (/Net/Layer@2/Inner)"),))
+    checks = {"MUST-003": Check(Status.FAILED, "", 0.1, failure)}
+    model = Model("net", "m.py::net", "m.py", "m.py", 1, checks, modules=entries)
+    browser.open(replace(shown_results(), models=(model,)), "#net")
+    browser.one("a.place").click()
+    assert browser.one(".detail h3").text == "layer.inner"
+    assert "3 calls" in browser.row("layer").text
 
 
 def test_details_tell_evidence_operators_and_co_owned_nodes(browser: Browser) -> None:
