@@ -2,6 +2,7 @@
 #   make musts    the main job: every MUST rule on every model of the zoo, and on its counterexamples
 #   make commands every command of `hierexport` on every model of the zoo but those below
 #   make test     the tests of the package
+#   make browser  the tests of the HTML report in Chromium, which `apt-get install chromium chromium-driver` gives
 #   make lint     ruff, mypy, and the check of retired words
 #   make bench    what the design promises about speed, measured
 #   make matrix   the installed wheel beside other versions of Python, torch, ONNX and pytest (docs/versions.md)
@@ -27,7 +28,7 @@ TESTS ?=
 TORCH ?=
 ON ?=
 
-.PHONY: musts commands test lint bench matrix wheel-test clean
+.PHONY: musts commands test browser lint bench matrix wheel-test clean
 
 musts: $(INSTALLED)
 	$(BIN)/python -m pytest musts --ignore=musts/test_commands.py --hierexport-models=all --hierexport-require-snapshots \
@@ -39,6 +40,9 @@ commands: $(INSTALLED)
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest tests -n $(WORKERS) $(ARGS)
+
+browser: $(INSTALLED)
+	$(BIN)/python -m pytest tests/test_report_browser.py $(ARGS)
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check

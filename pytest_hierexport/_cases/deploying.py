@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from pytest_hierexport._calls.attribution import Attribution
+    from pytest_hierexport._calls.hierarchy import Module
 
 __all__ = ["deploy"]
 
 _DO = "write the model to the second path that the function is given"
 
 
-def deploy(step: str, exported: Path, path: Path) -> tuple[ir.Model, Attribution]:
+def deploy(step: str, exported: Path, path: Path) -> tuple[ir.Model, Attribution, tuple[Module, ...]]:
     """Write what a step makes of an exported file, with its tags carried and a sidecar.
 
     Args:
@@ -32,7 +33,7 @@ def deploy(step: str, exported: Path, path: Path) -> tuple[ir.Model, Attribution
         path: The file to write.
 
     Returns:
-        The model as written, and its attribution.
+        The model as written, its attribution, and the modules of the exported file.
 
     Raises:
         HierexportError: The step fails, or writes no ONNX file.
@@ -61,7 +62,7 @@ def deploy(step: str, exported: Path, path: Path) -> tuple[ir.Model, Attribution
         attribution = carry(exported, known.attribution, model)
         storage.attach(model, attribution)
         storage.save(model, attribution, path, modules=known.modules, exporter=known.exporter)
-    return model, attribution
+    return model, attribution, known.modules
 
 
 def _parts(exported: Path) -> list[Path]:

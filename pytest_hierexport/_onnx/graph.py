@@ -28,6 +28,7 @@ __all__ = [
     "Inventory",
     "function_prefix",
     "graph_inputs",
+    "initializer_bytes",
     "inventory_ir",
     "inventory_proto",
     "may_hold_subgraphs",
@@ -86,6 +87,12 @@ def walk(model: ir.Model | onnx.ModelProto) -> Iterator[tuple[str, Any]]:
 def operators(model: ir.Model | onnx.ModelProto) -> dict[str, str]:
     """Return the operator of every node by node key, as text: `Add`, `com.microsoft::Gelu`."""
     return {key: encode_operator(node.domain, node.op_type) for key, node in walk(model)}
+
+
+def initializer_bytes(model: ir.Model) -> dict[str, int]:
+    """Return the size in bytes of every initializer by its key; external data is not read."""
+    held = ((key, value.const_value) for key, value in inventory_ir(model).initializers)
+    return {key: 0 if tensor is None else tensor.nbytes for key, tensor in held}
 
 
 def inventory_ir(model: ir.Model) -> Inventory[ir.Node, ir.Value, ir.Graph]:

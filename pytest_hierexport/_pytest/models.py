@@ -13,7 +13,7 @@ from pytest_hierexport._files.paths import absolute
 from pytest_hierexport._files.temporary import keep_temporary_files_in
 from pytest_hierexport._pytest import collection
 from pytest_hierexport._pytest.items import ModelSuite, export_before
-from pytest_hierexport._pytest.messages import known_failure_message
+from pytest_hierexport._pytest.messages import CheckFailed, Message, known_failure_message
 from pytest_hierexport._pytest.properties import properties
 from pytest_hierexport._pytest.session_cache import warnings
 from pytest_hierexport._pytest.snapshots import unused_ignored
@@ -161,9 +161,10 @@ def _subjects(items: Iterable[pytest.Item]) -> Iterator[tuple[Case, Rule | None]
             yield cls.case, None if callspec is None else callspec.params["must"]
 
 
-def _message(report: pytest.TestReport, error: BaseException | None) -> str:
+def _message(report: pytest.TestReport, error: BaseException | None) -> Message:
     """Return the text that a report shows of a failure, or of a reason to skip; empty where it passed."""
     if report.passed:
-        return ""
-    message = getattr(error, "msg", None)
-    return message if isinstance(message, str) else report.longreprtext
+        return Message("")
+    text = getattr(error, "msg", None)
+    failure = error.failure if isinstance(error, CheckFailed) else None
+    return Message(text if isinstance(text, str) else report.longreprtext, failure)

@@ -17,13 +17,17 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from pytest_hierexport._calls.attribution import Attribution
+    from pytest_hierexport._calls.entries import ModuleEntry
+    from pytest_hierexport._calls.hierarchy import Module
     from pytest_hierexport._cases import Case, Example
     from pytest_hierexport._rules.base import ExportedCase
 
-__all__ = ["RECORD", "ExportOutcome", "deploy_into", "export_into", "from_fields", "from_record"]
+__all__ = ["MODULES", "RECORD", "ExportOutcome", "deploy_into", "export_into", "from_fields", "from_record"]
 
 RECORD = "export.json"
 """The file in an export's folder that holds its outcome."""
+MODULES = "modules.json"
+"""The file in an export's folder that holds its modules, for reports."""
 _MODEL = "model.onnx"
 _TRACEBACK = "traceback.txt"
 
@@ -49,6 +53,15 @@ class ExportOutcome:
     def path(self) -> Path:
         """The ONNX file."""
         return self.folder / _MODEL
+
+    def modules(self) -> tuple[ModuleEntry, ...]:
+        """Return the module instances of the export; none where it failed."""
+        from pytest_hierexport._calls.entries import from_lines
+
+        try:
+            return from_lines((self.folder / MODULES).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return ()
 
     def fields(self) -> dict[str, Any]:
         """Return a successful outcome, without its place, as JSON can hold it."""
@@ -94,7 +107,7 @@ def export_into(folder: Path, case: Case) -> tuple[ExportOutcome, Example | None
         from pytest_hierexport._cases.exporting import export_case
 
         exported = export_case(case, example, folder / _MODEL)
-        shown = _shown(exported.model, exported.attribution)
+        shown = _shown(folder, exported.model, exported.attribution, exported.modules)
         if case.weights == "thin":
             from pytest_hierexport._tools.thinness import check_thin
 
@@ -110,18 +123,22 @@ def deploy_into(folder: Path, case: Case, previous: ExportOutcome) -> ExportOutc
     try:
         from pytest_hierexport._cases.deploying import deploy
 
-        shown = _shown(*deploy(case.step, previous.path, folder / _MODEL))
+        shown = _shown(folder, *deploy(case.step, previous.path, folder / _MODEL))
     except Exception as error:  # noqa: BLE001  # no error of one step may cost the other models their tests
         return _failed(folder, case, error)
     return ExportOutcome(folder, previous.exporter, **shown)
 
 
-def _shown(model: ir.Model, attribution: Attribution) -> dict[str, Any]:
-    """Return what an outcome shows of a tagged model."""
-    from pytest_hierexport._onnx.graph import operators
+def _shown(folder: Path, model: ir.Model, attribution: Attribution, modules: tuple[Module, ...]) -> dict[str, Any]:
+    """Return what an outcome shows of a tagged model; write its modules, which are many, into the folder."""
+    from pytest_hierexport._calls.entries import module_entries, to_lines
+    from pytest_hierexport._onnx.graph import initializer_bytes, operators
     from pytest_hierexport._snapshot import text
 
-    return {"coverage": attribution.coverage(), "hierarchy": text(attribution, operators(model))}
+    by_key = operators(model)
+    entries = module_entries(attribution, modules, by_key, initializer_bytes(model))
+    (folder / MODULES).write_text(to_lines(entries), encoding="utf-8")
+    return {"coverage": attribution.coverage(), "hierarchy": text(attribution, by_key)}
 
 
 def _failed(folder: Path, case: Case, error: Exception) -> ExportOutcome:

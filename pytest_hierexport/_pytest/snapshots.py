@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._pytest.messages import CheckFailed, block, repeat_command, update_command
+from pytest_hierexport._pytest.messages import CheckFailed, Ends, repeat_command, update_command
 from pytest_hierexport._pytest.reads import unrecorded
+from pytest_hierexport._report.failures import Failure, Finding
 from pytest_hierexport._rules.messages import aligned
 from pytest_hierexport._text import one_line
 
@@ -92,14 +93,19 @@ def check_snapshot(request: pytest.FixtureRequest, run: Run, case: Case, text: s
         raise _failed(
             run, case, f"the snapshot of {case.name} was not written", found, f"let it be written, then {update}"
         )
-    from pytest_hierexport._snapshot.diff import diff
-
-    changes = [f"    {line}" for line in diff(file.read_text(encoding="utf-8"), text)]
     found = [("expected", shown), ("found", "(- gone, + new, ~ other operators)")]
     title, to_do = f"the hierarchy of {case.name} has changed", f"read the change; where it is meant: {update}"
-    raise _failed(run, case, title, found, to_do, *changes, "")
+    raise _failed(run, case, title, found, to_do, texts=(file.read_text(encoding="utf-8"), text))
 
 
-def _failed(run: Run, case: Case, title: str, found: list[tuple[str, str]], to_do: str, *changes: str) -> CheckFailed:
-    lines = [one_line(title), *aligned(found), *changes, *block(run, case, _TEST, [("to do", to_do)])]
-    return CheckFailed("\n".join(lines))
+def _failed(
+    run: Run, case: Case, title: str, found: list[tuple[str, str]], to_do: str, *, texts: tuple[str, str] = ("", "")
+) -> CheckFailed:
+    """Return the failure of a snapshot, with the changes from one text to the other."""
+    from pytest_hierexport._snapshot.diff import changes, diff
+
+    changed, ends = [f"    {line}" for line in diff(*texts)], Ends.of(run, case, _TEST)
+    lines = [one_line(title), *aligned(found), *changed, *([""] if changed else []), *ends.block([("to do", to_do)])]
+    (_, expected), (_, instead) = found
+    finding = Finding(expected, instead, to_do)
+    return CheckFailed("\n".join(lines), Failure.of([finding], ends.kept, ends.repeat, changes(*texts)))

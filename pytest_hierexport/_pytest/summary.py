@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._cases.factories import line_of
 from pytest_hierexport._errors import HierexportError
+from pytest_hierexport._files.commits import commit
 from pytest_hierexport._files.ownership import LIST
 from pytest_hierexport._files.versions import installed_versions
-from pytest_hierexport._pytest.messages import update_command
+from pytest_hierexport._pytest.messages import Message, update_command
 from pytest_hierexport._pytest.orphans import Orphans, find_orphans, is_complete, removes_orphans, update_lists
 from pytest_hierexport._pytest.outputs import write_output
 from pytest_hierexport._pytest.shards import store_durations
+from pytest_hierexport._report.failures import failure_from_json, failure_to_json
 from pytest_hierexport._report.results import (
     SNAPSHOT,
     Check,
@@ -50,10 +52,11 @@ _DISTRIBUTIONS = (
 
 
 def mark(
-    report: pytest.TestReport, case: Case, check: str, message: str, stages: Mapping[str, float] | None = None
+    report: pytest.TestReport, case: Case, check: str, message: Message, stages: Mapping[str, float] | None = None
 ) -> None:
     """Write the check of a report on it, and the seconds of its stages, which a worker sends to the controller."""
-    setattr(report, _MARK, [case.name, check, message, dict(stages or {})])
+    failure = None if message.failure is None else failure_to_json(message.failure)
+    setattr(report, _MARK, [case.name, check, message.text, failure, dict(stages or {})])
 
 
 @dataclass
@@ -85,14 +88,15 @@ class Summary:
         marked: list[Any] | None = getattr(report, _MARK, None)
         if marked is None:
             return
-        model, check, message, stages = marked
+        model, check, message, stated, stages = marked
         self.durations[report.nodeid] = self.durations.get(report.nodeid, 0.0) + report.duration
         self.stages.setdefault(model, Counter()).update(stages)
         if report.when != "call" and report.passed:
             return
         known = self.checks.setdefault(model, {}).get(check)
         if known is None or known.status is not Status.FAILED:
-            self.checks[model][check] = Check(_status(report), message, report.duration)
+            failure = None if stated is None else failure_from_json(stated)
+            self.checks[model][check] = Check(_status(report), message, report.duration, failure)
 
     def finish(self) -> None:
         """Settle the snapshots and write the reports; do nothing where no check ran."""
@@ -106,8 +110,10 @@ class Summary:
         self._settle_snapshots(self._results())
         self._store_durations()
         results, chosen = self._results(), plan.settings.chosen
-        for path in chosen.report or ():
-            self._write(path, rendered(results, path))
+        if chosen.report:
+            reported = self._with_modules(results)
+            for path in chosen.report:
+                self._write(path, rendered(reported, path))
         if chosen.summary is not None:
             self._write(chosen.summary, as_markdown(results))
 
@@ -206,6 +212,16 @@ class Summary:
             ended=time.time(),
             part=None if shard is None else Part(shard.index, shard.count, plan.selected),
         )
+
+    def _with_modules(self, results: Results) -> Results:
+        """Return the results with what reports alone show: the commit, and the modules of every model."""
+        plan = self.run.plan
+        outcomes = [self.run.store.known_outcome(case) if self.checks.get(case.name) else None for case in plan.cases]
+        models = tuple(
+            model if outcome is None else replace(model, modules=outcome.modules())
+            for model, outcome in zip(results.models, outcomes, strict=True)
+        )
+        return replace(results, models=models, commit=commit(plan.config.rootpath))
 
     def _model(self, case: Case) -> Model:
         plan = self.run.plan

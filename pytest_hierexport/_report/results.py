@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from textwrap import shorten
 
+from pytest_hierexport._calls.entries import ModuleEntry
+from pytest_hierexport._report.failures import Failure
+
 __all__ = [
     "SNAPSHOT",
     "Check",
@@ -47,6 +50,8 @@ class Check:
     message: str = ""
     """The message of a failure, or the reason for a skip."""
     seconds: float = 0.0
+    failure: Failure | None = None
+    """The parts of the message of a failure; None where only the message is known."""
 
 
 @dataclass(frozen=True)
@@ -79,12 +84,19 @@ class Model:
     hierarchy: str = ""
     stages: dict[str, float] = field(default_factory=dict)
     """The seconds that each stage took, in the order in which they came."""
+    modules: tuple[ModuleEntry, ...] = ()
+    """Its module instances, each before those below it; empty where it was not exported."""
 
     def status(self, check: str) -> Status:
         """Return the status of a check."""
         if check in self.checks:
             return self.checks[check].status
         return Status.INAPPLICABLE if check in self.inapplicable else Status.NOT_RUN
+
+    @property
+    def seconds(self) -> float:
+        """The sum of the durations of its checks."""
+        return sum(check.seconds for check in self.checks.values())
 
     @property
     def nodes(self) -> int:
@@ -118,6 +130,8 @@ class Results:
     ended: float = 0.0
     part: Part | None = None
     """None for a run of all models."""
+    commit: str = ""
+    """The commit of the project, with `-dirty` where files differ from it; empty where it is not known."""
 
     @property
     def columns(self) -> tuple[str, ...]:

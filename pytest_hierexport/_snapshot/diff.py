@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-__all__ = ["changed_counts", "diff", "members"]
+__all__ = ["Change", "changed_counts", "changes", "diff", "members"]
 
 _LINE = re.compile(r"(?P<tag>.*?)(?: ×(?P<times>\d+))?(?:: (?P<operators>\S+ \d{1,18}(?:, \S+ \d{1,18})*))?")
 _RUN = re.compile(r"(@?)\{(\d{1,18})\.\.(\d{1,18})\}")
@@ -20,10 +20,24 @@ class _Module:
     tag: str
     operators: Mapping[str, int]
 
-    @property
-    def text(self) -> str:
-        listed = ", ".join(f"{operator} {count}" for operator, count in sorted(self.operators.items()))
-        return f"{self.tag}: {listed}" if listed else self.tag
+
+@dataclass(frozen=True)
+class Change:
+    """A module that differs between two snapshots, or a folded run of equal ones."""
+
+    tag: str
+    before: Mapping[str, int] | None
+    """Its operators in the committed snapshot; None where it is new."""
+    after: Mapping[str, int] | None
+    """Its operators in the present model; None where it is gone."""
+
+    def __str__(self) -> str:
+        """Return the change as a line: `-` gone, `+` new, `~` other operators."""
+        if self.before is not None and self.after is not None:
+            return f"~ {self.tag}: {changed_counts(self.before, self.after)}"
+        sign, operators = ("-", self.before) if self.after is None else ("+", self.after)
+        listed = ", ".join(f"{operator} {count}" for operator, count in sorted((operators or {}).items()))
+        return f"{sign} {self.tag}: {listed}" if listed else f"{sign} {self.tag}"
 
 
 def diff(old: str, new: str, limit: int = 20) -> list[str]:
@@ -38,12 +52,18 @@ def diff(old: str, new: str, limit: int = 20) -> list[str]:
     """
     if old == new:
         return []
-    before, after = _different(old.splitlines(), new.splitlines())
-    changes = list(_changes(before, after)) or list(_moves(old, new))
-    shown = changes[:limit]
-    if len(changes) > limit:
-        shown.append(f"… and {len(changes) - limit} more modules")
+    lines = list(map(str, changes(old, new))) or list(_moves(old, new))
+    shown = lines[:limit]
+    if len(lines) > limit:
+        shown.append(f"… and {len(lines) - limit} more modules")
     return shown
+
+
+def changes(old: str, new: str) -> list[Change]:
+    """Return the modules that differ, as :func:`diff` shows them; none where only their order does."""
+    if old == new:
+        return []
+    return list(_changes(*_different(old.splitlines(), new.splitlines())))
 
 
 def _different(old: list[str], new: list[str]) -> tuple[dict[str, _Module], dict[str, _Module]]:
@@ -93,15 +113,12 @@ def members(tag: str) -> Iterator[str]:
         yield "".join(parts)
 
 
-def _changes(before: Mapping[str, _Module], after: Mapping[str, _Module]) -> Iterator[str]:
+def _changes(before: Mapping[str, _Module], after: Mapping[str, _Module]) -> Iterator[Change]:
     for tag in _in_order(before, after):
         old, new = before.get(tag), after.get(tag)
-        if old is None and new is not None:
-            yield f"+ {new.text}"
-        elif new is None and old is not None:
-            yield f"- {old.text}"
-        elif old is not None and new is not None and old.operators != new.operators:
-            yield f"~ {tag}: {changed_counts(old.operators, new.operators)}"
+        change = Change(tag, None if old is None else old.operators, None if new is None else new.operators)
+        if change.before != change.after:
+            yield change
 
 
 def _in_order(before: Mapping[str, _Module], after: Mapping[str, _Module]) -> list[str]:
