@@ -4,7 +4,7 @@
 #   make test     the tests of the package
 #   make browser  the tests of the HTML report in Chromium, which `apt-get install chromium chromium-driver` gives
 #   make lint     ruff, mypy, and the check of retired words
-#   make bench    what the design promises about speed, measured
+#   make bench    what the design promises about speed, measured: the figures of docs/benchmarks.md
 #   make matrix   the installed wheel beside other versions of Python, torch, ONNX and pytest (docs/versions.md)
 #   make wheel-test  the tests on the installed wheel, with the package's source out of reach
 # ARGS goes to pytest (`make test ARGS='-k storage'`), PYTHON makes the environment, WORKERS run side by side.
@@ -12,6 +12,7 @@
 PYTHON ?= python3
 WORKERS ?= 2
 ARGS ?=
+FIGURES ?= .bench
 
 # Left out: ONNX Runtime computes float16 in float32, whose values the proof of `carry` does not take for equal, and has no
 # kernels for bfloat16. `make commands COMMANDED=` runs all.
@@ -51,8 +52,8 @@ lint: $(INSTALLED)
 	$(BIN)/python -m pytest tests/test_retired_words.py -q
 
 bench: $(INSTALLED)
-	$(BIN)/python benchmarks/import_cost.py
-	$(BIN)/python benchmarks/export_overhead.py
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
+	$(BIN)/python -m benchmarks.everything $(FIGURES) $(ARGS)
 
 matrix: $(INSTALLED)
 	$(BIN)/python benchmarks/matrix.py --workers $(WORKERS) $(if $(ROWS),--rows $(ROWS)) $(if $(MODELS),--models $(MODELS)) \
