@@ -10,7 +10,7 @@ from typing import Any
 
 __all__ = ["FIGURES", "plots", "table"]
 
-_REPEATABLE = {"svg.hashsalt": "benchmarks", "svg.fonttype": "none"}
+_REPEATABLE: Any = {"svg.hashsalt": "benchmarks", "svg.fonttype": "none"}
 """Makes matplotlib write the same file for the same figures."""
 
 
