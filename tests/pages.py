@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
@@ -138,6 +139,7 @@ def _become(program: str, arguments: Sequence[str], folder: Path, out: int) -> N
         for descriptor in (1, 2):
             os.dup2(out, descriptor)
         sys.stdout, sys.stderr = (os.fdopen(number, "w", encoding="utf-8", closefd=False) for number in (1, 2))
+        warnings.resetwarnings()  # this process's tests make errors of them
         os.chdir(folder)
         os.environ.update(PYTHONPATH=os.pathsep.join(sys.path), COLUMNS="200", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
         if program == "pytest":
