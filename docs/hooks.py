@@ -1,4 +1,4 @@
-"""MkDocs hooks: pages and files from outside docs/, and a site that loads nothing from a network.
+"""MkDocs hooks: pages and files from outside docs/, names of shown files, a site that loads nothing from a network.
 
 The pages link to one another as files of the repository, so that they can be read without the site. A link that
 leads out of docs/ is followed here: to a page of the site, or to a copy of the file below `source/`.
@@ -24,6 +24,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = {"CHANGELOG.md": "changelog.md", "benchmarks/README.md": "benchmarks.md", "README.md": "index.md"}
 SOURCES = {site: repository for repository, site in PAGES.items() if site != "index.md"}
 LINK = re.compile(r"(\]\()(?!\w+:|#)([^)#\s]+)((?:#[^)\s]*)?\))")
+# A file of an example: tests/pages.py writes it, and the site shows its name as a title, in place of a line above it.
+SHOWN_FILE = re.compile(r"(?:^`\S+`:\n\n)?(<!-- file: (\S+) -->\n```\w+)\n", re.MULTILINE)
 EXTERNAL = re.compile(r"^(?:https?:)?//")
 STYLE = re.compile(r"(?:url\(|@import)\s*[\"']?((?:https?:)?//[^\"')\s]+)")
 
@@ -43,14 +45,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001
-    """Point links between files of the repository at their places in the site."""
+    """Point links between files of the repository at their places in the site, and title the files of examples."""
     here = page.file.src_uri
 
     def moved(link: re.Match[str]) -> str:
         before, path, after = link.groups()
         return f"{before}{posixpath.relpath(_target(here, path), posixpath.dirname(here))}{after}"
 
-    return LINK.sub(moved, markdown)
+    return SHOWN_FILE.sub(r'\1 title="\2"\n', LINK.sub(moved, markdown))
 
 
 def _target(page: str, path: str) -> str:
