@@ -62,7 +62,7 @@ class Layer(nn.Module):
     def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Project, add the bias, normalize."""
         bias = torch.where(mask, 0.0, -1e4)
-        return (self.proj(x) + bias).softmax(-1)
+        return torch.softmax(self.proj(x) + bias, -1)
 
 
 class Net(nn.Module):
