@@ -60,9 +60,18 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
 
 
-@pytest.mark.parametrize("text", blocks("manifest.md", "toml"))
+@pytest.mark.parametrize(
+    "text",
+    [
+        text
+        for page in ("manifest.md", "pytest.md", "tutorial.md")
+        for text in blocks(page, "toml")
+        if "[models." in text
+    ],
+)
 def test_every_manifest_that_is_shown_can_be_read(tmp_path: Path, text: str) -> None:
-    (tmp_path / "my_model.py").write_text("from somewhere import *\n")
+    for factories in ("my_model.py", "export_models.py"):
+        (tmp_path / factories).write_text("from somewhere import *\n")
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "tools.py").write_text("from somewhere import *\n")
     (tmp_path / "checkpoints" / "classifier").mkdir(parents=True)
@@ -150,6 +159,12 @@ def test_the_site_shows_every_page_once() -> None:
     listed = re.findall(r"^ +- (?:.*: )?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     pages = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}
     assert sorted(listed) == sorted({*pages, "benchmarks.md", "changelog.md"})
+
+
+def test_the_home_page_shows_what_the_readme_runs() -> None:
+    (shown,) = blocks("index.md", "console")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [line for line in shown.splitlines()[1:] if line not in readme] == []
 
 
 def test_the_api_reference_has_every_public_name() -> None:
