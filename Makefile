@@ -7,6 +7,7 @@
 #   make bench    what the design promises about speed, measured: the figures of docs/benchmarks.md
 #   make matrix   the installed wheel beside other versions of Python, torch, ONNX and pytest (docs/versions.md)
 #   make wheel-test  the tests on the installed wheel, with the package's source out of reach
+#   make site     the pages of docs/ as a site, in site/; fails at a broken link
 # ARGS goes to pytest (`make test ARGS='-k storage'`), PYTHON makes the environment, WORKERS run side by side.
 
 PYTHON ?= python3
@@ -21,6 +22,9 @@ COMMANDED ?= not (float16 and carry or bfloat16 and (functions or diverge or pro
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+# The site has an environment of its own: it needs neither torch nor the package.
+SITE_VENV := .venv-site
+SITE_INSTALLED := $(SITE_VENV)/.installed
 
 # Of `make matrix`: see benchmarks/matrix.py.
 ROWS ?=
@@ -29,7 +33,7 @@ TESTS ?=
 TORCH ?=
 ON ?=
 
-.PHONY: musts commands test browser lint bench matrix wheel-test clean
+.PHONY: musts commands test browser lint bench site matrix wheel-test clean
 
 musts: $(INSTALLED)
 	$(BIN)/python -m pytest musts --ignore=musts/test_commands.py --hierexport-models=all --hierexport-require-snapshots \
@@ -62,6 +66,16 @@ matrix: $(INSTALLED)
 wheel-test: $(INSTALLED)
 	$(BIN)/python benchmarks/matrix.py --workers $(WORKERS) --rows locked --python $(BIN)/python --tests tests
 
+site: $(SITE_INSTALLED)
+	NO_MKDOCS_2_WARNING=1 $(SITE_VENV)/bin/mkdocs build --strict
+
+$(SITE_INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(SITE_VENV)
+	$(SITE_VENV)/bin/python -c 'import tomllib; extras = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+		print("\n".join(extras["optional-dependencies"]["docs"]))' > $(SITE_VENV)/requirements.txt
+	$(SITE_VENV)/bin/python -m pip install --quiet -c constraints.txt -r $(SITE_VENV)/requirements.txt
+	touch $@
+
 # torch first and at the constraint's exact version: a looser one fetches several GB of CUDA packages.
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -70,4 +84,4 @@ $(INSTALLED): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(SITE_VENV) site
