@@ -36,6 +36,7 @@ else:
     import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[1]
+STATED = ROOT / "benchmarks" / "matrix.toml"
 PAGE = ROOT / "docs" / "versions.md"
 PACKAGE = "pytest_hierexport"
 BEGIN, END = "<!-- matrix: written by `make matrix` -->", "<!-- end of matrix -->"
@@ -190,7 +191,7 @@ def environment(row: Row, distributions: Built) -> Iterator[Environment]:
     Raises:
         StepError: A package cannot be installed.
     """
-    uv = [sys.executable, "-m", "uv"]
+    uv: list[str | Path] = [sys.executable, "-m", "uv"]
     with tempfile.TemporaryDirectory(prefix="hierexport-matrix-") as name:
         folder = Path(name)
         made = Environment(folder / "venv", unpacked(distributions.sdist, folder / "source"))
@@ -278,6 +279,12 @@ def write(found: Outcome, order: Sequence[str]) -> None:
     PAGE.write_text(f"{before}{BEGIN}\n{table(ordered)}\n{END}{after}", encoding="utf-8")
 
 
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return what a TOML file states."""
+    stated: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    return stated
+
+
 def read_rows(stated: Mapping[str, Any]) -> dict[str, Row]:
     """Return the rows of `matrix.toml` by name."""
     return {name: Row(name=name, **row) for name, row in stated["rows"].items()}
@@ -285,7 +292,7 @@ def read_rows(stated: Mapping[str, Any]) -> dict[str, Row]:
 
 def main() -> int:
     """Run the rows and return 1 if anything failed in one."""
-    stated = tomllib.loads((ROOT / "benchmarks" / "matrix.toml").read_text(encoding="utf-8"))
+    stated = read_toml(STATED)
     rows = read_rows(stated)
     parser = argparse.ArgumentParser(description="Run the package beside other versions of what it needs.")
     parser.add_argument("--rows", nargs="*", choices=list(rows), help="all rows where none is named")
