@@ -62,6 +62,8 @@ class Row:
     """A file of the repository; the empty text for none."""
     requirements: Sequence[str] = ()
     extras: str = "zoo,test"
+    models: Sequence[str] = ()
+    """Models beside those of every row."""
     torch: str = ""
     """A version in the place of the row's own."""
 
@@ -217,7 +219,7 @@ def outcome(row: Row, plan: Plan, distributions: Built) -> Outcome:
 def _outcome(row: Row, plan: Plan, made: Environment) -> Outcome:
     told = json.loads(run([made.python, "-c", TELL, *SHOWN]).stdout)
     readme = made.pytest("tests/test_readme.py", cwd=made.project)
-    rules, snapshots, broken = _rules(made, plan)
+    rules, snapshots, broken = _rules(made, (*plan.models, *row.models), plan.workers)
     tests = _tests(made, plan)
     problems = [
         *broken,
@@ -228,12 +230,12 @@ def _outcome(row: Row, plan: Plan, made: Environment) -> Outcome:
     return Outcome(row, told["python"], told["versions"], example, rules, snapshots, tests, problems)
 
 
-def _rules(made: Environment, plan: Plan) -> tuple[str, str, list[str]]:
+def _rules(made: Environment, models: Sequence[str], workers: int) -> tuple[str, str, list[str]]:
     """Check models of the zoo; return what is told of the rules, of the snapshots, and the rules that are broken."""
     folder = made.folder.parent / "zoo"
     shutil.copytree(made.project / "__hierexport__", folder / "__hierexport__")
-    models, workers = f"--hierexport-models={','.join(plan.models)}", ("-n", str(plan.workers))
-    ran = made.pytest(models, "--hierexport-report=report.json", *workers, cwd=folder)
+    asked = (f"--hierexport-models={','.join(models)}", "--hierexport-report=report.json")
+    ran = made.pytest(*asked, "-n", str(workers), cwd=folder)
     report = folder / "report.json"
     if not report.exists():
         return "fails", "-", [f"rules: {ran.stdout.strip().splitlines()[-1:]}"]
