@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,12 +26,13 @@ from pytest_hierexport._report.results import (
     RuleText,
     Status,
     first_names,
+    slowest_stages,
     warnings_of,
 )
 from pytest_hierexport._text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import pytest
 
@@ -47,9 +49,11 @@ _DISTRIBUTIONS = (
 """The packages whose versions a report tells."""
 
 
-def mark(report: pytest.TestReport, case: Case, check: str, message: str) -> None:
-    """Write the check of a report on it, which a worker sends to the controller."""
-    setattr(report, _MARK, [case.name, check, message])
+def mark(
+    report: pytest.TestReport, case: Case, check: str, message: str, stages: Mapping[str, float] | None = None
+) -> None:
+    """Write the check of a report on it, and the seconds of its stages, which a worker sends to the controller."""
+    setattr(report, _MARK, [case.name, check, message, dict(stages or {})])
 
 
 @dataclass
@@ -67,6 +71,8 @@ class Summary:
     written: list[Path] = field(default_factory=list)
     durations: dict[str, float] = field(default_factory=dict)
     """The seconds of each test by its id."""
+    stages: dict[str, Counter[str]] = field(default_factory=dict)
+    """The seconds of each stage by model."""
     started: float = field(default_factory=time.time)
 
     @property
@@ -76,12 +82,14 @@ class Summary:
 
     def add(self, report: pytest.TestReport) -> None:
         """Record a report; the worst phase of a check counts."""
-        marked: list[str] | None = getattr(report, _MARK, None)
-        if marked is not None:
-            self.durations[report.nodeid] = self.durations.get(report.nodeid, 0.0) + report.duration
-        if marked is None or (report.when != "call" and report.passed):
+        marked: list[Any] | None = getattr(report, _MARK, None)
+        if marked is None:
             return
-        model, check, message = marked
+        model, check, message, stages = marked
+        self.durations[report.nodeid] = self.durations.get(report.nodeid, 0.0) + report.duration
+        self.stages.setdefault(model, Counter()).update(stages)
+        if report.when != "call" and report.passed:
+            return
         known = self.checks.setdefault(model, {}).get(check)
         if known is None or known.status is not Status.FAILED:
             self.checks[model][check] = Check(_status(report), message, report.duration)
@@ -152,6 +160,7 @@ class Summary:
         snapshots = (model.checks.get(SNAPSHOT) for model in results.models)
         for reason in sorted({check.message for check in snapshots if check and check.status is Status.SKIPPED}):
             yield reason, {}
+        yield from ((line, {}) for line in self._slowest(results))
         if self.removed:
             yield f"removed snapshots of models that are no longer selected: {', '.join(self.removed)}", {}
         for path in self.written:
@@ -161,6 +170,15 @@ class Summary:
         if os.environ.get("GITHUB_ACTIONS") == "true":
             for line in error_commands(results):
                 yield line, {}
+
+    def _slowest(self, results: Results) -> list[str]:
+        """Return the slowest stages, where pytest's `--durations` asks for the slowest tests."""
+        option = self.run.plan.config.option
+        if option.durations is None:
+            return []
+        least = option.durations_min if option.durations_min is not None else 0.005
+        lines = slowest_stages(results, option.durations, 0.0 if option.verbose >= 2 else least)
+        return ["slowest stages of models:", *lines] if lines else []
 
     def _orphans_to_do(self) -> Iterator[str]:
         plan = self.run.plan
@@ -203,9 +221,14 @@ class Summary:
             file=_relative(shown, Path(os.environ.get("GITHUB_WORKSPACE", root))),
             line=line_of(shown, case.source.rpartition(":")[2]) if shown.suffix == ".py" else 1,
             checks=checks,
+            stages=_rounded(self.stages.get(case.name, {})),
             inapplicable=tuple({rule.id for rule in plan.rules} - {rule.id for rule in plan.applicable(case)}),
             **({} if outcome is None else outcome.fields()),
         )
+
+
+def _rounded(stages: Mapping[str, float]) -> dict[str, float]:
+    return {stage: round(seconds, 3) for stage, seconds in stages.items()}
 
 
 def _relative(path: Path, root: Path) -> str:

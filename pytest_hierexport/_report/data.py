@@ -39,7 +39,8 @@ def as_json(results: Results) -> str:
 
 def _model(results: Results, model: Model) -> dict[str, Any]:
     checks = {column: _check(model, column) for column in results.columns}
-    return {**{key: getattr(model, key) for key in _OF_MODEL}, "nodes": model.nodes, "checks": checks}
+    stated = {key: getattr(model, key) for key in _OF_MODEL}
+    return {**stated, "nodes": model.nodes, "stages": model.stages, "checks": checks}
 
 
 def _check(model: Model, column: str) -> dict[str, Any]:
@@ -81,7 +82,9 @@ def _read_model(content: Mapping[str, Any]) -> Model:
     }
     inapplicable = tuple(check for check, status in verdicts.items() if status is Status.INAPPLICABLE)
     lists = {key: tuple(content[key]) for key in ("notes", "warnings")}
-    return Model(**{**{key: content[key] for key in _OF_MODEL}, **lists}, checks=checks, inapplicable=inapplicable)
+    stated = {key: content[key] for key in _OF_MODEL}
+    # Reports of before there were stages are still compared.
+    return Model(**{**stated, **lists}, checks=checks, inapplicable=inapplicable, stages=content.get("stages", {}))
 
 
 def _no_report(path: Path, found: str) -> UsageError:

@@ -18,6 +18,7 @@ __all__ = [
     "cardinal_line",
     "first_names",
     "remarks_of",
+    "slowest_stages",
     "warnings_of",
 ]
 
@@ -76,6 +77,8 @@ class Model:
     """Why the exported graph may differ from the model: shown in red."""
     coverage: dict[str, int] = field(default_factory=dict)
     hierarchy: str = ""
+    stages: dict[str, float] = field(default_factory=dict)
+    """The seconds that each stage took, in the order in which they came."""
 
     def status(self, check: str) -> Status:
         """Return the status of a check."""
@@ -177,6 +180,24 @@ def remarks_of(results: Results) -> list[str]:
 def warnings_of(results: Results) -> list[str]:
     """Return why exported graphs may differ from their models, one line each, bounded in length."""
     return [_line(model, warning) for model in results.models for warning in model.warnings]
+
+
+def slowest_stages(results: Results, most: int, least: float) -> list[str]:
+    """Return lines with the stages that took longest.
+
+    Args:
+        results: The results.
+        most: How many there may be at most, 0 for any number.
+        least: The seconds from which a stage is shown.
+    """
+    stages = [
+        (seconds, model.name, stage)
+        for model in results.models
+        for stage, seconds in model.stages.items()
+        if seconds >= least
+    ]
+    ordered = sorted(stages, key=lambda each: -each[0])[: most or None]
+    return [f"{seconds:8.2f} s  {model}: {stage}" for seconds, model, stage in ordered]
 
 
 def _skipped(results: Results, model: Model) -> Iterator[str]:
