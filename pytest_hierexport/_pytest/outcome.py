@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport import _errors as errors
 from pytest_hierexport._errors import ExportError, HierexportError, in_words
+from pytest_hierexport._stages import stage
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -94,6 +95,11 @@ def export_into(folder: Path, case: Case) -> tuple[ExportOutcome, Example | None
 
         exported = export_case(case, example, folder / _MODEL)
         shown = _shown(exported.model, exported.attribution)
+        if case.weights == "thin":
+            from pytest_hierexport._tools.thinness import check_thin
+
+            with stage("comparing with the real model"):
+                check_thin(case)
     except Exception as error:  # noqa: BLE001  # no error of one export may cost the other models their tests
         return _failed(folder, case, error), None
     return ExportOutcome(folder, exported.exporter, exported.notes, exported.warnings, **shown), example
