@@ -1,6 +1,7 @@
 # Every target does its own set-up: python, pip and make are all that a fresh machine needs.
 #   make musts    the main job: every MUST rule on every model of the zoo, and on its counterexamples
 #   make commands every command of `hierexport` on every model of the zoo but those below
+#   make zoo-extra the rules on the models of timm, torchvision and diffusers, in an environment of its own
 #   make test     the tests of the package
 #   make browser  the tests of the HTML report in Chromium, which `apt-get install chromium chromium-driver` gives
 #   make lint     ruff, mypy, and the check of retired words
@@ -33,7 +34,9 @@ TESTS ?=
 TORCH ?=
 ON ?=
 
-.PHONY: musts commands test browser lint bench site matrix wheel-test clean
+EXTRA := .venv-extra
+
+.PHONY: musts commands zoo-extra test browser lint bench site matrix wheel-test clean
 
 musts: $(INSTALLED)
 	$(BIN)/python -m pytest musts --ignore=musts/test_commands.py --hierexport-models=all --hierexport-require-snapshots \
@@ -42,6 +45,11 @@ musts: $(INSTALLED)
 commands: $(INSTALLED)
 	$(BIN)/python -m pytest musts/test_commands.py --hierexport-models=all -m 'not hierexport' \
 		-k '$(COMMANDED)' -n $(WORKERS) $(ARGS)
+
+zoo-extra: $(EXTRA)/.installed
+	$(EXTRA)/bin/python -m pytest pyproject.toml \
+		--hierexport-models=family:timm,family:torchvision,family:diffusers --hierexport-require-snapshots \
+		-n $(WORKERS) $(ARGS)
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest tests -n $(WORKERS) $(ARGS)
@@ -83,5 +91,12 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[zoo,tools,test,dev]'
 	touch $@
 
+# torchvision is built for one version of torch alone.
+$(EXTRA)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(EXTRA)
+	$(EXTRA)/bin/python -m pip install --quiet torch==2.14.1 torchvision==0.29.1
+	$(EXTRA)/bin/python -m pip install --quiet -e '.[zoo,timm,torchvision,diffusers,test]'
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(SITE_VENV) site
+	rm -rf $(VENV) $(EXTRA) $(SITE_VENV) site
