@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -203,9 +204,21 @@ class Summary:
             file=_relative(shown, Path(os.environ.get("GITHUB_WORKSPACE", root))),
             line=line_of(shown, case.source.rpartition(":")[2]) if shown.suffix == ".py" else 1,
             checks=checks,
+            committed=self._committed(case) if outcome else "",
             inapplicable=tuple({rule.id for rule in plan.rules} - {rule.id for rule in plan.applicable(case)}),
             **({} if outcome is None else outcome.fields()),
         )
+
+    def _committed(self, case: Case) -> str:
+        """Return the text of a case's snapshot where its check failed."""
+        check = self.checks.get(case.name, {}).get(SNAPSHOT)
+        if check is None or check.status is not Status.FAILED:
+            return ""
+        from pytest_hierexport._pytest.extension import snapshot_file
+
+        with suppress(OSError, ValueError):
+            return snapshot_file(self.run.plan.anchor(case), case.name).read_text(encoding="utf-8")
+        return ""
 
 
 def _relative(path: Path, root: Path) -> str:

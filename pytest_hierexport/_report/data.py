@@ -17,6 +17,8 @@ __all__ = ["as_json", "read_report"]
 
 _FORMAT = 1
 _OF_MODEL = ("name", "source", "anchor", "file", "line", "exporter", "notes", "warnings", "coverage", "hierarchy")
+_IN_SOME = ("committed",)
+"""The texts of a model that are stated where they are not empty."""
 _OF_RUN = ("versions", "started", "ended")
 
 
@@ -39,7 +41,9 @@ def as_json(results: Results) -> str:
 
 def _model(results: Results, model: Model) -> dict[str, Any]:
     checks = {column: _check(model, column) for column in results.columns}
-    return {**{key: getattr(model, key) for key in _OF_MODEL}, "nodes": model.nodes, "checks": checks}
+    stated = {key: getattr(model, key) for key in _OF_MODEL}
+    stated |= {key: text for key in _IN_SOME if (text := getattr(model, key))}
+    return {**stated, "nodes": model.nodes, "checks": checks}
 
 
 def _check(model: Model, column: str) -> dict[str, Any]:
@@ -81,7 +85,8 @@ def _read_model(content: Mapping[str, Any]) -> Model:
     }
     inapplicable = tuple(check for check, status in verdicts.items() if status is Status.INAPPLICABLE)
     lists = {key: tuple(content[key]) for key in ("notes", "warnings")}
-    return Model(**{**{key: content[key] for key in _OF_MODEL}, **lists}, checks=checks, inapplicable=inapplicable)
+    stated = {key: content[key] for key in (*_OF_MODEL, *_IN_SOME) if key in content}
+    return Model(**{**stated, **lists}, checks=checks, inapplicable=inapplicable)
 
 
 def _no_report(path: Path, found: str) -> UsageError:

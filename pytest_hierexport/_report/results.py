@@ -76,6 +76,8 @@ class Model:
     """Why the exported graph may differ from the model: shown in red."""
     coverage: dict[str, int] = field(default_factory=dict)
     hierarchy: str = ""
+    committed: str = ""
+    """The text of the snapshot that the hierarchy differs from; empty where it does not."""
 
     def status(self, check: str) -> Status:
         """Return the status of a check."""

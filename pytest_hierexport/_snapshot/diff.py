@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-__all__ = ["changed_counts", "diff", "members"]
+__all__ = ["changed_counts", "diff", "members", "tag_of"]
 
 _LINE = re.compile(r"(?P<tag>.*?)(?: ×(?P<times>\d+))?(?:: (?P<operators>\S+ \d{1,18}(?:, \S+ \d{1,18})*))?")
 _RUN = re.compile(r"(@?)\{(\d{1,18})\.\.(\d{1,18})\}")
@@ -61,6 +61,11 @@ def _parse(line: str) -> _Module:
     listed = (match["operators"] or "").split(", ")
     pairs = (each.rpartition(" ") for each in listed if each)
     return _Module(match["tag"], {operator: int(count) for operator, _, count in pairs})
+
+
+def tag_of(line: str) -> str:
+    """Return the tag of a snapshot's line."""
+    return _parse(line).tag
 
 
 def _members_of(tag: str) -> int:
