@@ -95,6 +95,15 @@ def test_the_rule_and_the_tests_that_are_shown_work(project: Project) -> None:
     result.assert_outcomes(passed=3, deselected=result.parseoutcomes()["deselected"])
 
 
+def test_models_in_code_that_are_shown_work(project: Project) -> None:
+    (conftest,) = (block for block in blocks("pytest.md", "python") if "pytest_hierexport_models" in block)
+    project.write("conftest.py", conftest)
+    model = project.path / "my_model.py"
+    model.write_text(model.read_text().replace("__init__(self)", "__init__(self, depth=2)").replace("3)", "depth)"))
+    result = project.run("--hierexport-models=tower_12", "-k", "MUST-002")
+    result.stdout.fnmatch_lines(["tower_12  dynamo    24 *"])
+
+
 def test_documented_exporter_works_where_torch_scopes_are_right(project: Project) -> None:
     (tagging,) = (block for block in blocks("exporters.md", "python") if "tagging.py" in block)
     project.write("tagging.py", tagging)

@@ -61,7 +61,7 @@ class Case:
     name: str
     factory: Callable[[], object] = field(repr=False)
     """Makes the model and its inputs; heavy imports happen in the call."""
-    source: str
+    source: str = ""
     """The selector that gives this case."""
     anchor: Path | None = None
     """The manifest or the factory's file, if any."""
