@@ -41,13 +41,13 @@ def test_command_that_repeats_selects_the_model_of_the_hook(project: Project) ->
     repeated.stdout.fnmatch_lines(["the hierarchy of tower has changed"])
 
 
-def test_models_of_the_hook_stay_out_of_a_run_of_other_paths(project: Project) -> None:
+def test_models_of_the_hook_stay_out_of_other_paths(project: Project) -> None:
     project.write("conftest.py", CONFTEST)
     project.write("test_own.py", "def test_own(): pass\n")
     project.run("test_own.py").assert_outcomes(passed=1)
 
 
-def test_hook_that_returns_no_list_of_cases_is_a_usage_error(project: Project) -> None:
+def test_hook_that_returns_no_cases_is_a_usage_error(project: Project) -> None:
     project.write("conftest.py", "def pytest_hierexport_models(config): return ['tower']\n")
     result = project.run()
     assert result.ret == 4

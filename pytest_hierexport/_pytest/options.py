@@ -145,9 +145,9 @@ def _report(text: str, base: Path) -> tuple[Path]:
 OPTIONS = (
     Option(
         "models",
-        "models to export and test, comma-separated: zoo names and globs, family:NAME, all, file.py::factory, file.py::*, "
-        "package.module:factory, a manifest (models.toml), a model of it (models.toml::name), a checkpoint folder; "
-        "NAME=SELECTOR names a model",
+        "models to export and test, comma-separated: zoo names and globs, family:NAME, all, file.py::factory, "
+        "file.py::*, package.module:factory, a manifest (models.toml), a model of it (models.toml::name), a "
+        "checkpoint folder; NAME=SELECTOR names a model",
         "SELECTORS",
         _names,
         repeatable=True,
