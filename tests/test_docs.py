@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 import re
 import shlex
@@ -166,6 +167,19 @@ def test_the_example_of_the_architecture_gives_what_is_shown() -> None:
     assert text(exported.attribution, operators(exported.model)) == snapshot
     origins = [(origin.call, origin.evidence.value) for origin in exported.attribution.nodes["where"]]
     assert origins == [("layers.0", "traced"), ("layers.1", "merged")]
+
+
+def test_the_repl_shows_of_readmes_model_what_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(
+        r"<!-- file: my_model.py -->\n```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL
+    )
+    names: dict[str, Any] = {"__name__": "my_model"}
+    exec(compile(code, "my_model.py", "exec"), names)  # noqa: S102 the page's own example
+    exported = export(*names["build"](), path="tower.onnx")
+    (session,) = blocks("api.md", "pycon")
+    example = doctest.DocTestParser().get_doctest(session, {"exported": exported}, "api.md", None, 0)
+    assert doctest.DocTestRunner().run(example).failed == 0
 
 
 @pytest.mark.filterwarnings("ignore")  # onnxruntime's quantizer logs what it advises

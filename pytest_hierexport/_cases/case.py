@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._cases.models import check_model
 from pytest_hierexport._errors import CollectError, HierexportError, gist
+from pytest_hierexport._export.arguments import as_inputs
 from pytest_hierexport._stages import load_torch, stage
 
 if TYPE_CHECKING:
@@ -153,16 +154,14 @@ class Case:
         return Example(model, args, kwargs, shapes if inputs is None else self._shapes_of_all(shapes, inputs))
 
     def _inputs(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Take a bare tensor as the only argument and a bare mapping as keyword arguments."""
+        """Return the inputs by position and by name."""
         if not isinstance(kwargs, (Mapping, NoneType)):
             raise CollectError(
                 f"the keyword inputs of {self.name} ({self.source}) as a mapping",
                 found=_describe(kwargs),
                 do="return (model, args, kwargs), kwargs being a dict of inputs by name",
             )
-        if isinstance(args, Mapping):
-            return (), {**args, **(kwargs or {})}
-        return (tuple(args) if isinstance(args, (tuple, list)) else (args,)), dict(kwargs or {})
+        return as_inputs(args, kwargs)
 
     def _bound(
         self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]

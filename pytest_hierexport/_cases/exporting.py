@@ -88,7 +88,7 @@ def _by_own(case: Case, example: Example, path: Path) -> Export:
                 do="write the tagged model to the given path",
             )
         proto, attribution = storage.load_proto(made), storage.read(made)
-    return Export(as_ir(proto), attribution, (), case.exporter, (WAS_TRAINING,) if trained else ())
+    return Export(as_ir(proto), attribution, (), case.exporter, (WAS_TRAINING,) if trained else (), path=path)
 
 
 @contextmanager

@@ -152,11 +152,8 @@ def _model_of(file: _File, returned: ast.expr) -> Iterator[ast.expr]:
     if isinstance(returned, ast.Tuple) and len(returned.elts) > 1:
         yield returned.elts[0]
     if isinstance(returned, ast.Dict):
-        keys = {key.value: value for key, value in zip(returned.keys, returned.values, strict=True) if _is_text(key)}
-        yield from [keys["model"]] if len(keys) > 1 and "model" in keys else []
+        pairs = zip(returned.keys, returned.values, strict=True)
+        stated = {key.value: value for key, value in pairs if isinstance(key, ast.Constant)}
+        yield from [stated["model"]] if len(stated) > 1 and "model" in stated else []
     if isinstance(returned, ast.Call) and file.qualified(returned.func).rpartition(".")[2] == _EXAMPLE:
         yield from returned.args[:1]
-
-
-def _is_text(key: ast.expr | None) -> bool:
-    return isinstance(key, ast.Constant) and isinstance(key.value, str)
