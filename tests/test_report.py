@@ -60,6 +60,12 @@ def test_skipped_rule_is_a_note_with_its_reason() -> None:
     assert html.escape(note) in as_html(results)
 
 
+def test_equal_notes_of_several_models_are_one_line() -> None:
+    noted = tuple(replace(model(name, MUST_001=Status.PASSED), notes=("it was in training mode",)) for name in "ab")
+    lines = as_lines(Results(RULES, noted))
+    assert [line for line in lines if "training" in line] == ["a, b: it was in training mode"]
+
+
 def test_json_report_follows_its_schema_and_reads_back(tmp_path: Path) -> None:
     results = Results(
         RULES,
@@ -159,7 +165,7 @@ def test_changed_snapshot_is_a_tree_in_markdown_and_json(tmp_path: Path) -> None
 def test_markdown_of_many_failures_is_short_enough_for_a_comment() -> None:
     rules = tuple(RuleText(f"MUST-{i:03}", "promise") for i in range(12))
     checks = {rule.id: Check(Status.FAILED, f"{rule.id} " + "`<b>\n" * 3000) for rule in rules}
-    models = [replace(model(f"model_{i}"), checks=checks if i > 395 else {}, notes=("a note",)) for i in range(400)]
+    models = [replace(model(f"model_{i}"), checks=checks if i > 395 else {}, notes=(f"note {i}",)) for i in range(400)]
     markdown = as_markdown(Results(rules, tuple(models)))
     assert len(markdown) < 65_536
     shown = [line for line in markdown.splitlines() if line.startswith("| model_")]

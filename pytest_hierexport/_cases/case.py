@@ -38,6 +38,8 @@ class Example:
     kwargs: dict[str, Any] = field(default_factory=dict)
     dynamic_shapes: Any = None
     """As for `torch.onnx.export`; a plain dict of input name to dimension names is enough."""
+    notes: tuple[str, ...] = ()
+    """What the user should know of the example, such as that its inputs were guessed."""
 
 
 @dataclass(frozen=True)
@@ -144,14 +146,16 @@ class Case:
     def _as_example(self, made: object) -> Example:
         parts = parts_of(made)
         model = check_model(parts.get("model"), self._promise, _describe(made))
+        notes: tuple[str, ...] = ()
         if "args" not in parts and "kwargs" not in parts:
-            from pytest_hierexport._cases.inputs import example_inputs
+            from pytest_hierexport._cases.inputs import describe, example_inputs
 
             parts["kwargs"] = example_inputs(model, self.name)
+            notes = (f"its inputs were guessed: {describe(parts['kwargs'])}; to choose others, return them as well",)
         shapes = self.dynamic_shapes if self.dynamic_shapes is not None else parts.get("dynamic_shapes")
         args, kwargs = self._inputs(parts.get("args", ()), parts.get("kwargs"))
         inputs = self._bound(model, args, kwargs)
-        return Example(model, args, kwargs, shapes if inputs is None else self._shapes_of_all(shapes, inputs))
+        return Example(model, args, kwargs, shapes if inputs is None else self._shapes_of_all(shapes, inputs), notes)
 
     def _inputs(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the inputs by position and by name."""

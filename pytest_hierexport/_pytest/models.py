@@ -12,11 +12,12 @@ from pytest_hierexport._files.paths import absolute
 from pytest_hierexport._files.temporary import keep_temporary_files_in
 from pytest_hierexport._pytest import collection
 from pytest_hierexport._pytest.items import ModelSuite
-from pytest_hierexport._pytest.messages import known_failure_message
+from pytest_hierexport._pytest.messages import CheckFailed, known_failure_message
 from pytest_hierexport._pytest.session_cache import warnings
 from pytest_hierexport._pytest.snapshots import unused_ignored
 from pytest_hierexport._pytest.summary import Summary, mark
 from pytest_hierexport._pytest.workers import is_worker
+from pytest_hierexport._report.annotations import gist
 from pytest_hierexport._report.results import SNAPSHOT
 from pytest_hierexport._rules.child import end_all
 from pytest_hierexport._text import one_line, printable
@@ -40,6 +41,8 @@ class ModelsPlugin:
         self.relayed = collection.relayed(run.plan)
         self.by_id = any(collection.named_anchors(run.plan).values())
         self._temporary_home = keep_temporary_files_in(run.folder)
+        self._told: dict[tuple[str, str], str] = {}
+        """The first item that failed with a message, by model and message."""
 
     def pytest_report_header(self) -> str:
         """Name the models."""
@@ -95,7 +98,17 @@ class ModelsPlugin:
                 # The rule passed; pytest's own message is "[XPASS(strict)]".
                 report.longrepr = printable(known_failure_message(self.plan, case, known))
             mark(report, case, SNAPSHOT if rule is None else rule.id, _message(report, error))
+            if report.failed and isinstance(error, CheckFailed):
+                self._tell_once(report, case, error)
         return report
+
+    def _tell_once(self, report: pytest.TestReport, case: Case, error: CheckFailed) -> None:
+        """Refer to the first item of a model that failed with the same message; reports keep the whole message."""
+        test = report.nodeid.rpartition("::")[2]
+        first = self._told.setdefault((case.name, gist(error.msg or "")), test)
+        if first != test:
+            title = (error.msg or "").partition("\n")[0]
+            report.longrepr = f"{title}\n  see       {first}, which failed with the same message"
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Record a report of this process or a worker."""

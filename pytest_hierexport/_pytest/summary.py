@@ -157,11 +157,22 @@ class Summary:
             yield f"removed snapshots of models that are no longer selected: {', '.join(self.removed)}", {}
         for path in self.written:
             yield f"written: {path}", {}
-        for warning in self.warnings:
-            yield f"warning: {warning}", {"yellow": True}
+        for line in (*self._expired(), *(f"warning: {warning}" for warning in self.warnings)):
+            yield line, {"yellow": True}
         if os.environ.get("GITHUB_ACTIONS") == "true":
             for line in error_commands(results):
                 yield line, {}
+
+    def _expired(self) -> Iterator[str]:
+        """Yield a line per known failure that has expired although its rule holds."""
+        for case in self.run.plan.cases:
+            for known in case.known_failures:
+                check = self.checks.get(case.name, {}).get(known.rule)
+                if known.expired and check is not None and check.status is Status.PASSED:
+                    yield (
+                        f"{case.name}: the known failure of {known.rule} expired on {known.until}, and the rule "
+                        f"holds: remove it from {case.manifest}"
+                    )
 
     def _orphans_to_do(self) -> Iterator[str]:
         plan = self.run.plan
