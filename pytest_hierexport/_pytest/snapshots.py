@@ -92,12 +92,15 @@ def check_snapshot(request: pytest.FixtureRequest, run: Run, case: Case, text: s
         raise _failed(
             run, case, f"the snapshot of {case.name} was not written", found, f"let it be written, then {update}"
         )
+    from pytest_hierexport._pytest.locating import places
     from pytest_hierexport._snapshot.diff import diff
 
-    changes = [f"    {line}" for line in diff(file.read_text(encoding="utf-8"), text)]
-    found = [("expected", shown), ("found", "(- gone, + new, ~ other operators)")]
+    lines = diff(file.read_text(encoding="utf-8"), text)
+    where = places(run, case, lines)
+    changes = [*(f"    {line}" for line in lines), "", *aligned([("where", "\n".join(where))] if where else [])]
+    found = [("expected", shown), ("found", "(- gone, + new, ~ other operators, > moved, = renamed)")]
     title, to_do = f"the hierarchy of {case.name} has changed", f"read the change; where it is meant: {update}"
-    raise _failed(run, case, title, found, to_do, *changes, "")
+    raise _failed(run, case, title, found, to_do, *changes)
 
 
 def _failed(run: Run, case: Case, title: str, found: list[tuple[str, str]], to_do: str, *changes: str) -> CheckFailed:

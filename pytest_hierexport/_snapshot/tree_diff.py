@@ -1,9 +1,11 @@
 """Draws the difference of two snapshots as a tree: changed modules below the modules that call them.
 
-| /Tower
-|-  Layer.{0..2} ×3: Add 1, LayerNormalization 1
-|+  Layer.{0..2} ×3: Add 1, LayerNormalization 1, Mul 1
-|     … 1 unchanged
+     /Tower
+    -  Layer.{0..2} ×3: Add 1, LayerNormalization 1
+    +  Layer.{0..2} ×3: Add 1, LayerNormalization 1, Mul 1
+         … 1 unchanged
+
+Lines start with `-` where the committed snapshot alone has them, with `+` where the present model alone does.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from pytest_hierexport._snapshot.diff import tag_of
+from pytest_hierexport._snapshot.lines import tag_of
 
 __all__ = ["tree_diff"]
 
