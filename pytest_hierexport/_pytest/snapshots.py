@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,7 +34,9 @@ def hierarchy_snapshot(request: pytest.FixtureRequest) -> SnapshotAssertion:
         UsageError: syrupy does not take part in the run.
     """
     if not request.config.pluginmanager.has_plugin("syrupy"):
-        raise UsageError("syrupy to take part in the run", found="it is switched off", do="drop -p no:syrupy")
+        missing = importlib.util.find_spec("syrupy") is None
+        found, do = ("it is not installed", "pip install syrupy") if missing else ("it is off", "drop -p no:syrupy")
+        raise UsageError("syrupy to take part in the run", found=found, do=do)
     from pytest_hierexport._pytest.extension import HierarchySnapshotExtension
 
     snapshot: SnapshotAssertion = request.getfixturevalue("snapshot")
@@ -73,7 +76,7 @@ def check_snapshot(request: pytest.FixtureRequest, run: Run, case: Case, text: s
         CheckFailed: There is no snapshot, or another.
         pytest.skip.Exception: There is no folder of snapshots yet.
     """
-    from pytest_hierexport._pytest.extension import snapshot_file
+    from pytest_hierexport._pytest.snapshot_files import snapshot_file
 
     plan = run.plan
     file = snapshot_file(plan.anchor(case), case.name)

@@ -225,7 +225,7 @@ class Summary:
         check = self.checks.get(case.name, {}).get(SNAPSHOT)
         if check is None or check.status is not Status.FAILED:
             return ""
-        from pytest_hierexport._pytest.extension import snapshot_file
+        from pytest_hierexport._pytest.snapshot_files import snapshot_file
 
         with suppress(OSError, ValueError):
             return snapshot_file(self.run.plan.anchor(case), case.name).read_text(encoding="utf-8")

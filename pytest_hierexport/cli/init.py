@@ -94,13 +94,12 @@ def _found(root: Path) -> dict[str, str]:
 
 def _snapshots(names: Sequence[str], here: Path) -> bool:
     """Write the snapshots that are missing, and say of each model what came of it; return whether one failed."""
-    from pytest_hierexport._pytest.ids import file_name
+    from pytest_hierexport._pytest.snapshot_files import FOLDER, snapshot_file
 
-    folder = here / "__hierexport__"
-    missing = [name for name in names if not (folder / f"{file_name(name)}.txt").exists()]
+    missing = [name for name in names if not snapshot_file(here, name).exists()]
     kept = len(names) - len(missing)
     if kept:
-        print_line(f"kept {kept} snapshots in __hierexport__, which were there")
+        print_line(f"kept {kept} snapshots in {FOLDER}, which were there")
     if not missing:
         return False
     with progress() as stage:
