@@ -94,6 +94,8 @@ class Case:
     """Where this case is the result of a step: the name of the step."""
     timeout: float | None = field(default=None, repr=False)
     """The seconds that each of its tests may take, 0 for any number; None: as the run says."""
+    details: bool | None = None
+    """Whether the snapshot has shapes, parameters and modules of `torch.nn`, too; None: as the run says."""
     weights: str = "full"
     """`full`, or `none` for parameters that take no memory."""
 

@@ -21,7 +21,7 @@ from pytest_hierexport._files.schemas import load_schema
 __all__ = ["read_manifest"]
 
 Select = Callable[[Sequence[str], Path], list[Case]]
-_PLAIN = ("exporter", "opset", "weights", "randomise", "strict", "allow_derived", "timeout")
+_PLAIN = ("exporter", "opset", "weights", "randomise", "strict", "allow_derived", "timeout", "details")
 """The entries that a case takes as they are."""
 
 

@@ -183,6 +183,7 @@ OPTIONS = (
     Option(
         "strict", "fail where auto would fall back to an exporter that records one run of the model", in_repeat=True
     ),
+    Option("details", "put output shapes, parameters and modules of torch.nn into snapshots, too", in_repeat=True),
     Option("require-snapshots", "a missing snapshot fails, and so does one of a model that is gone"),
 )
 
@@ -208,6 +209,7 @@ class Choices:
     summary: Path | None
     timeout: float | None
     strict: bool | None
+    details: bool | None
     require_snapshots: bool | None
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from pytest_hierexport._calls.attribution import Attribution
+    from pytest_hierexport._calls.hierarchy import Module
     from pytest_hierexport._cases import Case, Example
     from pytest_hierexport._rules.base import ExportedCase
 
@@ -93,7 +94,7 @@ def export_into(folder: Path, case: Case) -> tuple[ExportOutcome, Example | None
         from pytest_hierexport._cases.exporting import export_case
 
         exported = export_case(case, example, folder / _MODEL)
-        shown = _shown(exported.model, exported.attribution)
+        shown = _shown(case, exported.model, exported.attribution, exported.modules)
     except Exception as error:  # noqa: BLE001  # no error of one export may cost the other models their tests
         return _failed(folder, case, error), None
     return ExportOutcome(folder, exported.exporter, exported.notes, exported.warnings, **shown), example
@@ -104,18 +105,23 @@ def deploy_into(folder: Path, case: Case, previous: ExportOutcome) -> ExportOutc
     try:
         from pytest_hierexport._cases.deploying import deploy
 
-        shown = _shown(*deploy(case.step, previous.path, folder / _MODEL))
+        shown = _shown(case, *deploy(case.step, previous.path, folder / _MODEL))
     except Exception as error:  # noqa: BLE001  # no error of one step may cost the other models their tests
         return _failed(folder, case, error)
     return ExportOutcome(folder, previous.exporter, **shown)
 
 
-def _shown(model: ir.Model, attribution: Attribution) -> dict[str, Any]:
+def _shown(case: Case, model: ir.Model, attribution: Attribution, modules: tuple[Module, ...] = ()) -> dict[str, Any]:
     """Return what an outcome shows of a tagged model."""
-    from pytest_hierexport._onnx.graph import operators
-    from pytest_hierexport._snapshot import text
+    from pytest_hierexport._onnx.graph import operators, shaped_operators
+    from pytest_hierexport._snapshot import details, text
 
-    return {"coverage": attribution.coverage(), "hierarchy": text(attribution, operators(model))}
+    if case.details:
+        held = details(attribution.hierarchy, modules)
+        shown = text(attribution, shaped_operators(model), held)
+    else:
+        shown = text(attribution, operators(model))
+    return {"coverage": attribution.coverage(), "hierarchy": shown}
 
 
 def _failed(folder: Path, case: Case, error: Exception) -> ExportOutcome:

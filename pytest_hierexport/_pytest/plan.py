@@ -58,6 +58,7 @@ def _with_options(case: Case, settings: Settings) -> Case:
         case,
         exporter=given.exporter or (case.exporter if case.exporter != "auto" else stated.exporter or "auto"),
         opset=given.opset or case.opset or stated.opset,
+        details=bool(given.details or (stated.details if case.details is None else case.details)),
         strict=bool(given.strict or (stated.strict if case.strict is None else case.strict)),
         after=named_steps(given.after or ()) or case.after or named_steps(stated.after or ()),
         timeout=next(limit for limit in (given.timeout, case.timeout, stated.timeout, TIMEOUT) if limit is not None),

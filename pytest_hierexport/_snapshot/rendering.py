@@ -50,17 +50,20 @@ def is_hierarchy(path: Path) -> bool:
     return connected and len(matches) == len(lines) and any(match["operators"] for match in matches)
 
 
-def text(attribution: Attribution, operators: Mapping[str, str]) -> str:
+def text(
+    attribution: Attribution, operators: Mapping[str, str], held: Mapping[str, Mapping[str, int]] | None = None
+) -> str:
     """Return the hierarchy as text.
 
     Args:
         attribution: The origins; each node counts for its primary origin alone.
         operators: The operator of every node, by node key.
+        held: What else the modules hold, by call name (:func:`details`).
 
     Raises:
         TagError: The modules nest deeper than a text can show.
     """
-    return "".join(f"{line}\n" for line in _drawn(attribution, operators, lambda node: _lines(node, "")))
+    return "".join(f"{line}\n" for line in _drawn(attribution, operators, held or {}, lambda node: _lines(node, "")))
 
 
 def tree(attribution: Attribution, operators: Mapping[str, str]) -> str:
@@ -73,11 +76,14 @@ def tree(attribution: Attribution, operators: Mapping[str, str]) -> str:
     Raises:
         TagError: The modules nest deeper than a text can show.
     """
-    return "\n".join(_drawn(attribution, operators, lambda node: _indented(node, 0)))
+    return "\n".join(_drawn(attribution, operators, {}, lambda node: _indented(node, 0)))
 
 
 def _drawn(
-    attribution: Attribution, operators: Mapping[str, str], draw: Callable[[Segment], Iterator[str]]
+    attribution: Attribution,
+    operators: Mapping[str, str],
+    held: Mapping[str, Mapping[str, int]],
+    draw: Callable[[Segment], Iterator[str]],
 ) -> list[str]:
     hierarchy = attribution.hierarchy
     counts: dict[str | None, Counter[str]] = {}
@@ -85,6 +91,8 @@ def _drawn(
         origins = attribution.nodes.get(key)
         owner = (hierarchy.kept(origins[0].call) or ROOT) if origins else None
         counts.setdefault(owner, Counter())[operator] += 1
+    for name, things in held.items():
+        counts.setdefault(name, Counter()).update(things)
     lines = list(draw(fold(_tree(hierarchy, counts)))) if hierarchy else []
     if None in counts:
         lines.append(_line(UNTAGGED, 1, tuple(sorted(counts[None].items()))))
