@@ -176,7 +176,8 @@ def test_the_repl_shows_of_readmes_model_what_is_shown(tmp_path: Path, monkeypat
     )
     names: dict[str, Any] = {"__name__": "my_model"}
     exec(compile(code, "my_model.py", "exec"), names)  # noqa: S102 the page's own example
-    exported = export(*names["build"](), path="tower.onnx")
+    model, args = names["build"]()
+    exported = export(model, args, path="tower.onnx")
     (session,) = blocks("api.md", "pycon")
     example = doctest.DocTestParser().get_doctest(session, {"exported": exported}, "api.md", None, 0)
     assert doctest.DocTestRunner().run(example).failed == 0
