@@ -52,6 +52,15 @@ def test_renamed_class_with_a_change_shows_that_too() -> None:
     ]
 
 
+def test_caller_of_other_modules_is_not_renamed() -> None:
+    old, new = "/Old\n/Old/A: Add 1\n/Old/B: Exp 1\n", "/New\n/New/A: Mul 1\n/New/B: Log 1\n"
+    assert diff(old, new)[:2] == ["- /Old", "- /Old/A: Add 1"]
+    assert diff(old, old.replace("Old", "New").replace("/A", "/C")) == [
+        "= renamed Old → New (1 instance, operators equal)",
+        "= renamed A → C (1 instance, operators equal)",
+    ]
+
+
 def test_class_that_replaces_another_is_not_a_rename() -> None:
     assert diff("/A\n/A/Old: Add 1\n", "/A\n/A/New: Mul 1\n") == ["- /A/Old: Add 1", "+ /A/New: Mul 1"]
 

@@ -22,7 +22,7 @@ from pytest_hierexport._snapshot.lines import count_members, tag_of
 
 __all__ = ["moves", "renamed"]
 
-_MOST_CLASSES = 20
+_MOST_CLASSES = 10
 """How many classes that are gone are compared with how many that are new: each pair takes a walk over the texts."""
 _CLASS = re.compile(r"(?<=/)[^/.@: ]+")
 
@@ -30,16 +30,15 @@ _CLASS = re.compile(r"(?<=/)[^/.@: ]+")
 def renamed(old: str, new: str) -> tuple[list[str], str]:
     """Return a line per class that was renamed, and the old text with the new names.
 
-    A class that is gone was renamed to one that is new if, under the new name, most of its lines are lines of that
-    class: the tag and the operators.
+    A class that is gone was renamed to one that is new if, under the new name, most of its modules have the tags and
+    operators of that class's modules, and call modules with the same operators.
     """
     before, after = old.splitlines(), new.splitlines()
     known, found = _classes(before), _classes(after)
     added = [name for name in found if name not in known][:_MOST_CLASSES]
     lines: list[str] = []
     for name in [name for name in known if name not in found][:_MOST_CLASSES]:
-        mine = _of_class(before, name)
-        scored = {other: _agreement(_with_name(mine, name, other), _of_class(after, other)) for other in added}
+        scored = {other: _agreement(_with_name(before, name, other), after, other) for other in added}
         best = max(scored, key=lambda other: scored[other], default="")
         if not best or scored[best] <= 0.5:
             continue
@@ -69,10 +68,22 @@ def _of_class(lines: Iterable[str], name: str) -> list[str]:
     return [line for line in lines if ends.search(tag_of(line))]
 
 
-def _agreement(lines: Iterable[str], others: Iterable[str]) -> float:
-    """Return the share of the lines that both have (Dice's coefficient)."""
-    mine, theirs = set(lines), set(others)
+def _agreement(lines: Sequence[str], others: Sequence[str], name: str) -> float:
+    """Return the share of what shows a class that both texts have (Dice's coefficient)."""
+    mine, theirs = _evidence(lines, name), _evidence(others, name)
     return 2 * len(mine & theirs) / max(1, len(mine) + len(theirs))
+
+
+def _evidence(lines: Sequence[str], name: str) -> set[str]:
+    """Return the lines of a class's modules, and of the modules below them the operators: these may be renamed, too.
+
+    Lines without operators show nothing, unless there are no others.
+    """
+    own = _of_class(lines, name)
+    above = tuple(f"{tag_of(line)}/" for line in own)
+    below = (line for line in lines if above and line.startswith(above))
+    shown = {line[len(tag_of(line)) :] for line in below} | {line for line in own if ": " in line[len(tag_of(line)) :]}
+    return {text for text in shown if text} or set(own)
 
 
 def _instances(lines: Iterable[str]) -> int:
