@@ -5,10 +5,12 @@ from __future__ import annotations
 import difflib
 import errno
 import heapq
+import importlib.util
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
 from functools import partial
+from importlib import metadata
 from itertools import takewhile
 from pathlib import Path
 
@@ -117,9 +119,13 @@ def raise_if_disk_full(error: BaseException) -> None:
             raise disk_full(": ".join(str(part) for part in (link.strerror, link.filename) if part)) from error
 
 
-def not_installed(package: str | None, what: str) -> CollectError:
-    """Return the error for a missing package that only some models need."""
-    return CollectError(f"{package} {what}", found="it is not installed", do="pip install 'pytest-hierexport[zoo]'")
+def not_installed(module: str | None, what: str) -> CollectError:
+    """Return the error for a module that only some models need: its package is missing, or older than it."""
+    package = str(module).partition(".")[0]
+    if package != module and importlib.util.find_spec(package) is not None:
+        older = f"{package} {metadata.version(package)}, which does not have it"
+        return CollectError(f"{module} {what}", found=older, do=f"pip install --upgrade {package}")
+    return CollectError(f"{module} {what}", found="it is not installed", do="pip install 'pytest-hierexport[zoo]'")
 
 
 def nearest(wanted: str, known: Iterable[str]) -> str:

@@ -349,6 +349,15 @@ def test_an_unreachable_cache_is_one_warning_of_a_run(project: Project) -> None:
     )
 
 
+def test_command_to_repeat_names_the_cache_without_its_password(project: Project) -> None:
+    project.write("__hierexport__/build.txt", "/Other\n")
+    cache = "--hierexport-cache=http://me:secret@127.0.0.1:9/any"
+    result = project.run("--hierexport-models=my_model.py::build", cache, "-k", "snapshot")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    (repeat,) = [line for line in result.outlines if line.startswith("  repeat ")]
+    assert " --hierexport-cache=http://127.0.0.1:9/any " in repeat
+
+
 def test_a_url_of_no_installed_package_is_refused(project: Project) -> None:
     result = project.run("--hierexport-models=my_model.py::build", "--hierexport-cache=nothing://any")
     assert result.ret == 4

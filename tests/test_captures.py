@@ -12,7 +12,8 @@ import onnxruntime
 import pytest
 import torch
 from torch import nn
-from transformers import PretrainedConfig, PreTrainedModel
+from torch.utils import _pytree as pytree
+from transformers import DynamicCache, PretrainedConfig, PreTrainedModel
 from transformers.exporters import exporter_onnx, utils
 
 from pytest_hierexport import Export, export
@@ -174,6 +175,29 @@ def test_transformers_serves_though_nothing_computes_inputs_beforehand(monkeypat
     monkeypatch.delattr(utils, "precompute_export_inputs")
     model: nn.Module = Positioned().eval()  # type: ignore[no-untyped-call]
     assert runs(export(model, (X,), exporter="transformers"))
+
+
+class Cached(PreTrainedModel):
+    """Takes a cache, which torch's exporter takes for a tree of tensors only where transformers' has told it so."""
+
+    config_class = PretrainedConfig
+
+    def __init__(self) -> None:
+        super().__init__(PretrainedConfig())
+        self.lin = nn.Linear(4, 4)
+
+    def forward(self, input_ids: torch.Tensor, past: Any) -> torch.Tensor:
+        return torch.relu(self.lin(input_ids + past.layers[0].keys[0, 0]))
+
+
+def test_choice_does_not_depend_on_what_was_exported_before() -> None:
+    model: nn.Module = Cached().eval()  # type: ignore[no-untyped-call]
+    cache = DynamicCache()
+    cache.update(torch.rand(1, 1, 6, 4), torch.rand(1, 1, 6, 4), 0)
+    registered = set(pytree.SUPPORTED_NODES)
+    found = [export(model, (X, cache)).exporter for _ in range(2)]
+    assert found == ["transformers", "transformers"]
+    assert set(pytree.SUPPORTED_NODES) == registered
 
 
 def test_pass_may_replace_an_operation_by_a_number() -> None:

@@ -98,6 +98,33 @@ def test_fusion_belongs_to_all_fused_calls() -> None:
     assert carried(before, after, m="a", y="b") == {"y": [("a", "fused"), ("b", "fused")]}
 
 
+def test_operation_that_took_nothing_in_keeps_its_call_alone() -> None:
+    before = """g (float[2, 3] x, float[2, 3] w) => (float[2, 3] y, float[3, 2] z) {
+        u = Transpose<perm = [1, 0]>(x) v = Transpose<perm = [1, 0]>(w) s = Add(u, v)
+        t = Transpose<perm = [1, 0]>(s) y = Exp(t) z = Neg(u) }"""
+    after = """g (float[2, 3] x, float[2, 3] w) => (float[2, 3] y, float[3, 2] z) {
+        u = Transpose<perm = [1, 0]>(x) t = Add(x, w) y = Exp(t) z = Neg(u) }"""
+    assert carried(before, after, u="a", v="b", s="b", t="c", y="c", z="d")["t"] == [("b", "fused")]
+
+
+def test_operation_with_another_constant_took_something_in() -> None:
+    before = """g (float[2] x) => (float[2] y) <float[2] s = {2.0, 3.0}, float[2] r = {5.0, 7.0}> {
+        m = Mul(x, s) n = Neg(m) y = Div(n, r) }"""
+    after = "g (float[2] x) => (float[2] y) <float[2] q = {-2.5, -2.3}> { y = Div(x, q) }"
+    assert carried(before, after, m="a", n="b", y="c")["y"] == [("a", "fused"), ("b", "fused"), ("c", "fused")]
+
+
+def test_node_for_two_calls_belongs_to_both() -> None:
+    before = """g (float[3, 2] x) => (float[2] y, float[2, 2] z)
+        <int64 i = {0}, int64[1] one = {1}, int64[1] three = {3}, int64[1] zero = {0}> {
+        u = Gather<axis = 0>(x, i) y = Exp(u) v = Slice(x, one, three, zero, one) z = Neg(v) }"""
+    after = """g (float[3, 2] x) => (float[2] y, float[2, 2] z) <int64[2] sizes = {1, 2}, int64[1] axes = {0}> {
+        w, v = Split<axis = 0>(x, sizes) u = Squeeze(w, axes) y = Exp(u) z = Neg(v) }"""
+    found = carried(before, after, u="a", y="a", v="b", z="b")
+    assert found["u"] == [("a", "fused")]
+    assert sorted(found["w"]) == [("a", "fused"), ("b", "fused")]
+
+
 def test_scale_that_went_into_a_weight_makes_a_fusion() -> None:
     before = """g (float[2, 2] x) => (float[2, 2] y) <float[2] s = {2.0, 3.0}, float[2, 2] w = {1.0, 2.0, 3.0, 4.0}> {
         m = Mul(x, s) y = MatMul(m, w) }"""

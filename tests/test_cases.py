@@ -5,6 +5,7 @@ import random
 import sys
 import types
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -121,6 +122,16 @@ def test_zoo_model_without_its_extra_names_the_install_command(monkeypatch: pyte
     with pytest.raises(CollectError) as error:
         bert.load()
     assert error.value.do == "pip install 'pytest-hierexport[zoo]'"
+
+
+def test_zoo_model_newer_than_transformers_names_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "transformers.exporters", None)
+    monkeypatch.delitem(sys.modules, "pytest_hierexport._cases.zoo.components", raising=False)
+    (prefill,) = select(["llama_prefill"], Path.cwd())
+    with pytest.raises(CollectError) as error:
+        prefill.load()
+    assert error.value.found == f"transformers {version('transformers')}, which does not have it"
+    assert error.value.do == "pip install --upgrade transformers"
 
 
 def test_building_draws_equal_numbers_and_keeps_the_global_state() -> None:

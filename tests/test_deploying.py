@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
 import torch
 
@@ -49,6 +52,63 @@ def test_optimized_file_has_tags_sidecar_and_data(tmp_path: Path, example: Examp
     assert attribution == read(made, "sidecar")
     assert {evidence: count for evidence, count in attribution.coverage().items() if count} == {"traced": 2, "fused": 2}
     assert not prove(example, made, attribution).unproven
+
+
+def test_data_under_another_name_comes_with_the_export(tmp_path: Path, example: Example) -> None:
+    exported = tmp_path / "in" / "model.onnx"
+    exported.parent.mkdir()
+    export(example.model, example.args, path=exported)
+    sidecar = exported.with_name("model.hierarchy.json")
+    before = sha256(exported.read_bytes()).hexdigest()
+    model = onnx.load(exported)
+    onnx.save_model(model, exported, save_as_external_data=True, location="weights", size_threshold=0)
+    after = sha256(exported.read_bytes()).hexdigest()
+    sidecar.write_text(sidecar.read_text(encoding="utf-8").replace(before, after), encoding="utf-8")
+    made = tmp_path / "model.onnx"
+    deploy("onnxruntime:extended", exported, made)
+    assert not prove(example, made, read(made)).unproven
+
+
+class Dense(torch.nn.Linear):
+    """A class of one's own, so that it shows in tags."""
+
+
+class Windows(torch.nn.Module):
+    """Puts windows back as transformers' CLAP does; here there is one, so that the transposition moves nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = Dense(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        windows: torch.Tensor = self.dense(x)
+        return x + windows.view(1, 1, 1, 4, 4, 8).permute(0, 1, 3, 2, 4, 5).reshape(1, 16, 8)
+
+
+def fuse_with_one_reshape(source: Path, target: Path) -> None:
+    """Put a `Gemm` for `MatMul` and `Add`, and one `Reshape` for that behind it and that of the caller."""
+    model = onnx.load(source)
+    matmul, add, view = (model.graph.node.pop(0) for _ in range(3))
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([16, 8]), "flat"))
+    nodes = [
+        onnx.helper.make_node("Reshape", [matmul.input[0], "flat"], ["x_flat"]),
+        onnx.helper.make_node("Gemm", ["x_flat", matmul.input[1], add.input[1]], ["y_flat"]),
+        onnx.helper.make_node("Reshape", ["y_flat", view.input[1]], view.output),
+        *model.graph.node,
+    ]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    onnx.save(model, target)
+
+
+def test_output_in_another_shape_is_proven(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    windows = Example(Windows().eval(), (torch.randn(1, 16, 8),))
+    export(windows.model, windows.args, path=tmp_path / "in.onnx")
+    deploy(f"{__name__}:fuse_with_one_reshape", tmp_path / "in.onnx", tmp_path / "out.onnx")
+    proof = prove(windows, tmp_path / "out.onnx", read(tmp_path / "out.onnx"))
+    assert not proof.unproven
+    assert proof.verdicts["dense"].kind.value == "proven"
 
 
 def inspect_and_spoil(source: Path, target: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import pytest_hierexport
 from projects import Project
 from pytest_hierexport import assertions, export, read
 from pytest_hierexport._cases import select
@@ -20,6 +21,7 @@ from pytest_hierexport.cli import main
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
+PACKAGE = Path(pytest_hierexport.__file__).parent
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "benchmarks" / "README.md", *sorted(DOCS.rglob("*.md"))]
 PAGE_IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 # Files of the package, named from its own folder or from the repository's, with a name that they define.
@@ -119,7 +121,7 @@ def test_documented_exporter_works_where_torch_scopes_are_right(project: Project
 def test_every_file_and_name_that_is_cited_exists(page: Path) -> None:
     wrong = []
     for path, name in CITATION.findall(page.read_text(encoding="utf-8")):
-        files = [file for folder in (ROOT, ROOT / "pytest_hierexport") if (file := folder / path).is_file()]
+        files = [file for folder in (ROOT, PACKAGE.parent, PACKAGE) if (file := folder / path).is_file()]
         if path not in TO_WRITE and not (files and all(_defines(files[0], part) for part in name.split(".") if part)):
             wrong.append(f"{path}::{name}" if name else path)
     assert not wrong
@@ -146,12 +148,11 @@ def _is_there(page: Path, path: str, heading: str) -> bool:
 
 def test_a_room_imports_only_rooms_before_it() -> None:
     rooms = re.findall(r"^\| `(_[a-z]+)` \|", (DOCS / "architecture.md").read_text(encoding="utf-8"), re.MULTILINE)
-    package = ROOT / "pytest_hierexport"
-    assert set(rooms) == {file.parent.name for file in package.glob("_*/__init__.py")}
+    assert set(rooms) == {file.parent.name for file in PACKAGE.glob("_*/__init__.py")}
     wrong = [
-        f"{file.relative_to(package)} imports {other}"
+        f"{file.relative_to(PACKAGE)} imports {other}"
         for position, room in enumerate(rooms)
-        for file in (package / room).rglob("*.py")
+        for file in (PACKAGE / room).rglob("*.py")
         for other in re.findall(r"(?:from|import) pytest_hierexport\.(\w+)", file.read_text(encoding="utf-8"))
         if other in rooms[position + 1 :] or other in {"assertions", "cli", "plugin"}
     ]

@@ -40,6 +40,18 @@ def test_second_run_builds_no_model_and_imports_no_torch(project: Project, monke
     assert (project.path / "cache" / ".gitignore").read_text() == "*\n"
 
 
+def test_workers_and_a_run_without_them_share_results(project: Project) -> None:
+    arguments = (MODELS, "--hierexport-cache=cache", "-k", "MUST-002 or MUST-009")
+    assert project.process(MODELS, "--hierexport-cache=cache", "-k", "MUST-002", "-n1").ret == 0
+    assert project.process(*arguments, "-n0").ret == 0
+    kept = results(project.path / "cache")
+    assert project.process(*arguments, "-n1").ret == 0
+    assert project.builds == 1
+    # The export and two rules: neither kind of run answered a question again.
+    assert len(kept) == 3
+    assert sorted(results(project.path / "cache")) == sorted(kept)
+
+
 def test_a_change_of_the_model_is_seen_through_the_cache(project: Project) -> None:
     project.write("pytest.ini", "[pytest]\nhierexport_cache = cache\n")
     project.run(MODELS, "--snapshot-update", *SOME)

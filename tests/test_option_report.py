@@ -1,13 +1,26 @@
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
 from html.parser import HTMLParser
 
 import pytest
 
-from projects import Project
+from projects import MODEL, Project
 
 MODELS = "--hierexport-models=my_model.py::build"
+
+OWN_RULE = """
+from pytest_hierexport import Rule, Violation
+
+def no_gemm(exported):
+    node = next(node for node in exported.proto.graph.node if node.op_type == "Gemm")
+    yield Violation(exported.node(node.output[0]), "none", "a Gemm", "drop it")
+
+def pytest_hierexport_rules(config):
+    return [Rule("OWN-001", "no Gemm", no_gemm)]
+"""
 
 
 class Page(HTMLParser):
@@ -43,12 +56,17 @@ def failing(project: Project) -> Project:
 def test_page_shows_table_failures_and_hierarchy_in_one_file(failing: Project) -> None:
     failing.run(MODELS, "-k", "MUST-002 or snapshot", "--hierexport-report=out/report.html")
     page = Page((failing.path / "out" / "report.html").read_text())
-    assert page.loaded == []
-    assert {"build", "dynamo", "6", "passed", "not run"} <= set(page.texts["td"])
-    assert page.texts["a"] == ["failed"]
-    failure, hierarchy = page.texts["pre"]
-    assert "- /Other<Tower>" in failure
-    assert hierarchy == "/Tower\n/Tower/Block.{0..2} ×3: Gemm 1, Relu 1\n"
+    assert page.loaded == ["data:,"]
+    data = json.loads(page.texts["script"][0])
+    (model,) = data["models"]
+    assert (model["name"], model["exporter"], sum(model["coverage"].values())) == ("build", "dynamo", 6)
+    verdicts = {data["columns"][i]: data["statuses"][check[0]] for i, check in enumerate(model["checks"])}
+    assert (verdicts["MUST-002"], verdicts["MUST-003"], verdicts["snapshot"]) == ("passed", "not run", "failed")
+    *_, message, failure = model["checks"][-1]
+    assert "- /Other<Tower>" in message
+    assert ["/Other<Tower>", {}, None] in failure["changes"]
+    assert model["text"] == "/Tower\n/Tower/Block.{0..2} ×3: Gemm 1, Relu 1\n"
+    assert len(model["tree"]["parent"]) == 8
 
 
 def test_json_holds_the_same(failing: Project) -> None:
@@ -70,6 +88,56 @@ def test_json_holds_the_same(failing: Project) -> None:
     assert "MUST-003" in report["cardinal_rules_not_run"]["build"]
 
 
+def test_failure_states_place_values_and_command_apart(failing: Project) -> None:
+    options = (MODELS, "--hierexport-rules=OWN-001", "--hierexport-cache=cache")
+    failing.write("conftest.py", OWN_RULE)
+    failing.run(*options, "-k", "OWN-001", "--hierexport-report=report.json")
+    check = json.loads((failing.path / "report.json").read_text())["models"][0]["checks"]["OWN-001"]
+    (finding,) = check["failure"]["findings"]
+    assert finding == {"where": "linear (/Tower/Block.0)", "expected": "none", "found": "a Gemm", "do": "drop it"}
+    repeat = check["failure"]["repeat"]
+    assert repeat == f"pytest {shlex.join(options)} 'my_model.py::build::test_must[OWN-001]'"
+    assert check["failure"]["kept"].startswith(".hierexport/build/")
+    assert failing.run(*shlex.split(repeat)[1:]).ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_modules_come_from_the_cache_without_torch(project: Project) -> None:
+    options = (MODELS, "-k", "MUST-002", "--hierexport-cache=cache", "--hierexport-report=report.json", "-n0")
+    project.write("conftest.py", "import sys\ndef pytest_unconfigure():\n    print('torch' in sys.modules)\n")
+    (cold, _), (warm, imported) = (_modules_of(project, *options) for _ in range(2))
+    assert cold == warm
+    assert imported == "False"
+    assert project.builds == 1
+    assert [module["path"] for module in warm][:4] == ["", "blocks", "blocks.0", "blocks.0.linear"]
+    assert warm[3] == {
+        "path": "blocks.0.linear",
+        "class": "torch.nn.modules.linear.Linear",
+        "calls": 1,
+        "operators": {"Gemm": 1},
+        "evidence": {"traced": 1},
+        "parameters": 20,
+        "bytes": 80,
+    }
+
+
+def _modules_of(project: Project, *options: str) -> tuple[list[dict[str, object]], str]:
+    """Return the modules of the model, and the last line that the run prints."""
+    printed = project.process(*options).outlines[-1]
+    return json.loads((project.path / "report.json").read_text())["models"][0]["modules"], printed
+
+
+def test_report_names_the_commit_and_open_changes(failing: Project) -> None:
+    git = ("git", "-c", "user.name=a", "-c", "user.email=a@example.com")
+    for command in (("init", "-q"), ("add", "my_model.py"), ("commit", "-qm", "one")):
+        subprocess.run([*git, *command], cwd=failing.path, check=True)
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=failing.path, check=True, capture_output=True, text=True)
+    failing.run(MODELS, "-k", "snapshot", "--hierexport-report=report.json")
+    assert json.loads((failing.path / "report.json").read_text())["commit"] == head.stdout.strip()
+    failing.write("my_model.py", MODEL + "\n# changed\n")
+    failing.run(MODELS, "-k", "snapshot", "--hierexport-report=report.json")
+    assert json.loads((failing.path / "report.json").read_text())["commit"] == f"{head.stdout.strip()}-dirty"
+
+
 def test_both_reports_are_written_by_the_xdist_controller(failing: Project) -> None:
     failing.process(
         MODELS, "-n", "1", "-k", "MUST-002 or snapshot", "--hierexport-report=r.json", "--hierexport-report=r.html"
@@ -80,7 +148,9 @@ def test_both_reports_are_written_by_the_xdist_controller(failing: Project) -> N
         "MUST-002": "passed",
         "snapshot": "failed",
     }
-    assert (failing.path / "r.html").exists()
+    assert [module["path"] for module in model["modules"]][:3] == ["", "blocks", "blocks.0"]
+    assert model["checks"]["snapshot"]["failure"]["changes"][0]["tag"] == "/Other<Tower>"
+    assert len(json.loads(Page((failing.path / "r.html").read_text()).texts["script"][0])["models"]) == 1
 
 
 def test_the_ini_may_name_a_report_beside_itself(failing: Project) -> None:

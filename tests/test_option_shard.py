@@ -93,6 +93,10 @@ def test_shards_report_every_model_once(three: Project, monkeypatch: pytest.Monk
     assert [model["name"] for model in merged["models"]] == ["one", "two", "three"]
     assert merged["verdicts"]["passed"] == 12
     assert merged["shard"] is None
+    assert [model["modules"][0]["path"] for model in merged["models"]] == ["", "", ""]
+    page = (three.path / "all.html").read_text()
+    data = json.loads(page.partition('id="data">')[2].partition("</script>")[0])
+    assert all(len(model["tree"]["parent"]) > 1 for model in data["models"])
 
 
 def test_missing_shard_and_its_models_are_named(

@@ -71,21 +71,25 @@ class TestWatch:
             except BaseException as error:
                 raise ValueError("the exporter's own words") from error
 
-        with pytest.raises(TimedOut), watch.limited("an item", 0.2):
+        with pytest.raises(TimedOut), watch.limited("an item", 0.2), stage("exporting"):
             convert()
 
     def test_waiting_is_stopped(self, watch: Watch) -> None:
         started = time.monotonic()
-        with pytest.raises(TimedOut), watch.limited("an item", 0.2):
+        with pytest.raises(TimedOut), watch.limited("an item", 0.2), stage("exporting"):
             time.sleep(30)
         assert time.monotonic() - started < 20
 
     def test_what_finishes_is_left_alone(self, watch: Watch) -> None:
-        with watch.limited("an item", 0.5):
+        with watch.limited("an item", 0.5), stage("exporting"):
             found = watch.files.read()
         spin(0.8)
         assert found is not None
         assert found.item == "an item"
+
+    def test_a_block_without_stages_leaves_no_trace(self, watch: Watch) -> None:
+        with watch.limited("an item", 0.5):
+            assert not watch.folder.exists()
 
     def test_import_of_torch_does_not_count(self, watch: Watch) -> None:
         with watch.limited("an item", 1), stage("building the model"):
@@ -110,7 +114,7 @@ class TestWatch:
             importlib.import_module("slow_import")
             spin()
 
-        with pytest.raises(TimedOut), watch.limited("an item", 0.2):
+        with pytest.raises(TimedOut), watch.limited("an item", 0.2), stage("building the model"):
             build()
         assert sys.modules.pop("slow_import").whole
 

@@ -55,7 +55,7 @@ def test_no_module_has_the_name_of_a_public_function() -> None:
 
 
 def test_every_public_name_is_described() -> None:
-    text = (PACKAGE.parent / "docs" / "api.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[1] / "docs" / "api.md").read_text(encoding="utf-8")
     assert [name for name in pytest_hierexport.__all__ if f"`{name}" not in text] == []
 
 

@@ -6,15 +6,17 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest_hierexport
+
 ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "pytest_hierexport"
+PACKAGE = Path(pytest_hierexport.__file__).parent
 BLOCKS = (ast.For, ast.While, ast.If, ast.With, ast.Try, ast.Match, ast.FunctionDef)
 
 
 def parsed(*folders: Path) -> Iterator[tuple[str, ast.Module]]:
     for folder in folders:
         for file in sorted(folder.rglob("*.py")):
-            yield str(file.relative_to(ROOT)), ast.parse(file.read_text(encoding="utf-8"))
+            yield str(file.relative_to(folder.parent)), ast.parse(file.read_text(encoding="utf-8"))
 
 
 def depth(node: ast.AST, *, chained: bool = False) -> int:

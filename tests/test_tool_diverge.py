@@ -303,6 +303,15 @@ def test_infinite_masks_do_not_hide_other_numbers() -> None:
     assert gap(mask, mask + np.float32(0.1)).sqnr == pytest.approx(10 * np.log10(5 / 0.02), abs=1e-3)
 
 
+def test_rounding_of_tiny_numbers_does_not_part() -> None:
+    x = torch.linspace(-40, 40, 200, dtype=torch.float64)
+    rounded = x * (1 + 1e-6)
+    one, other = (nn.functional.silu(each).to(torch.float32).numpy() for each in (x, rounded))
+    found = gap(one, other, tolerance=1e-5)
+    assert found.distance > 1e-5
+    assert not found.parted
+
+
 def test_arrays_beyond_the_bound_are_held_in_files(tmp_path: Path) -> None:
     held = Arrays[str](tmp_path, budget=8)
     tensors = {"memory": np.ones(2, np.float32), "file": np.arange(6.0).reshape(2, 3), "none": np.empty((0, 2))}

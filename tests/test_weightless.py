@@ -86,6 +86,23 @@ def test_copied_and_converted_layers_have_no_weights_either() -> None:
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float16}
 
 
+def test_truncated_normal_initialisation_needs_no_numbers() -> None:
+    class Drawn(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.empty(3, 3))
+            torch.nn.init.trunc_normal_(self.weight, std=0.02)
+            self.drawn = torch.nn.init.trunc_normal_(torch.empty(3, 3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x @ self.weight
+
+    model: torch.nn.Module = _case(lambda: (Drawn(), (torch.ones(1, 3),))).load().model
+    assert isinstance(model.weight, FakeTensor)
+    assert isinstance(model.drawn, torch.Tensor)
+    assert model.drawn.std() > 0
+
+
 def test_weights_larger_than_memory_export_in_a_small_file(tmp_path: Path) -> None:
     case = _case(_huge)
     path = tmp_path / "huge.onnx"

@@ -16,7 +16,7 @@ from collections.abc import Set as AbstractSet
 
 from pytest_hierexport._calls.attribution import Evidence, Origin
 from pytest_hierexport._carry.anchors import Anchors, find_anchors
-from pytest_hierexport._carry.flat import Flat, Node, Value
+from pytest_hierexport._carry.flat import Flat, Node, Value, same_operator
 from pytest_hierexport._carry.match import Match, OriginsOf, weakened
 from pytest_hierexport._carry.numbering import Numbering
 from pytest_hierexport._carry.slices import backward_slice, forward_slice
@@ -29,10 +29,10 @@ def attribute_regions(match: Match, origins: OriginsOf) -> None:
     anchors = find_anchors(match)
     left = {node for node in match.after.nodes if node not in match.matched}
     for end in match.after.nodes:
-        if end in left and any(anchors.stands_for(output) for output in end.outputs):
+        if end in left and _gives_known(anchors, end):
             region = _region(anchors, end, left)
             left.difference_update(region)
-            fused = _origins(match, _replaced(anchors, region))
+            fused = _origins(match, _same_work(match, region, _replaced(anchors, region)))
             for node in region:
                 origins[node] += weakened(Evidence.FUSED, fused)
 
@@ -58,7 +58,8 @@ def _region(anchors: Anchors, end: Node, left: AbstractSet[Node]) -> list[Node]:
     """Return a node that gives a known value, and those that compute for it through unknown ones.
 
     A node that computes for several goes with the first. One that computes from known values alone, or holds one in
-    another form, goes with all: quantizers share the quantized input of query, key and value.
+    another form, goes with all: quantizers share the quantized input of query, key and value. So does one that gives a
+    known value besides: ONNX Runtime makes one `Split` of a `Gather` and a `Slice` of two calls (X-CLIP).
     """
     match = anchors.match
     region = {end: None}
@@ -69,11 +70,15 @@ def _region(anchors: Anchors, end: Node, left: AbstractSet[Node]) -> list[Node]:
             if producer is None or anchors.stands_for(value):
                 continue
             is_form = value in anchors.forms or all(map(match.is_known, producer.operands))
-            is_shared = producer not in match.matched and is_form
+            is_shared = producer not in match.matched and (is_form or _gives_known(anchors, producer))
             if (producer in left or is_shared) and producer not in region:
                 region[producer] = None
                 pending.append(producer)
     return pending
+
+
+def _gives_known(anchors: Anchors, node: Node) -> bool:
+    return any(anchors.stands_for(output) for output in node.outputs)
 
 
 def _taken(anchors: Anchors, nodes: list[Node]) -> set[int]:
@@ -132,7 +137,8 @@ def _replaced(anchors: Anchors, region: list[Node]) -> list[Node]:
     """
     match = anchors.match
     before, numbering = match.before, match.numbering
-    gives, takes = _given(match, region), _taken(anchors, region)
+    own = [node for node in region if node is region[0] or not _gives_known(anchors, node)]
+    gives, takes = _given(match, own), _taken(anchors, region)
     if not gives:
         gives = [anchors.anchored[value] for node in region for value in node.outputs if value in anchors.anchored]
     numbers, known = numbering.before, numbering.known
@@ -148,6 +154,26 @@ def _replaced(anchors: Anchors, region: list[Node]) -> list[Node]:
     computing = [node for node in found if not _passes_through(node, numbering)]
     # Constants are shared freely: the call that made one says nothing about the call that computes with it.
     return [node for node in computing if any(output.varying for output in node.outputs)] or computing or found
+
+
+def _same_work(match: Match, region: list[Node], replaced: list[Node]) -> list[Node]:
+    """Return the counterparts of a region's nodes where each has just one: the other nodes were dropped.
+
+    A node with the operator, attributes and constants that it had took nothing in. ONNX Runtime moves a `Transpose`
+    through an `Add`, and drops it with its inverse in the next call: neither is a part of the `Add` (UperNet).
+    """
+    found = [[each for each in replaced if _is_counterpart(match, each, node)] for node in region]
+    if any(len(each) != 1 for each in found):
+        return replaced
+    counterparts = list(dict.fromkeys(each for (each,) in found))
+    return counterparts if len(counterparts) == len(region) else replaced
+
+
+def _is_counterpart(match: Match, before: Node, after: Node) -> bool:
+    """Whether two nodes have the same operator, attributes and constants."""
+    numbering = match.numbering
+    constants = ((a, b) for a, b in zip(before.operands, after.operands, strict=False) if not (a.varying and b.varying))
+    return same_operator(before, after) and all(numbering.before[a] == numbering.after[b] for a, b in constants)
 
 
 def _passes_through(node: Node, numbering: Numbering) -> bool:

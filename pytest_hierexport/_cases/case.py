@@ -97,7 +97,9 @@ class Case:
     details: bool | None = None
     """Whether the snapshot has shapes, parameters and modules of `torch.nn`, too; None: as the run says."""
     weights: str = "full"
-    """`full`, or `none` for parameters that take no memory."""
+    """`full`, `none` for parameters that take no memory, or `thin` for the same modules with smaller widths."""
+    thin: Case | None = None
+    """For `thin`: the case of the smaller model; None to cut the numbers of its configuration."""
 
     @stage("building the model")
     def load(self) -> Example:
@@ -107,6 +109,10 @@ class Case:
             CollectError: The factory fails or returns something that is no model.
         """
         load_torch()
+        if self.weights == "thin":
+            from pytest_hierexport._cases.thin import thin_case
+
+            return thin_case(self).load()
         with _seeded():
             if self.weights == "none":
                 return self._load_without_weights()

@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from pytest_hierexport._calls.attribution import Attribution
+    from pytest_hierexport._calls.hierarchy import Module
 
 __all__ = ["deploy"]
 
 _DO = "write the model to the second path that the function is given"
 
 
-def deploy(step: str, exported: Path, path: Path) -> tuple[ir.Model, Attribution]:
+def deploy(step: str, exported: Path, path: Path) -> tuple[ir.Model, Attribution, tuple[Module, ...]]:
     """Write what a step makes of an exported file, with its tags carried and a sidecar.
 
     Args:
@@ -32,7 +33,7 @@ def deploy(step: str, exported: Path, path: Path) -> tuple[ir.Model, Attribution
         path: The file to write.
 
     Returns:
-        The model as written, and its attribution.
+        The model as written, its attribution, and the modules of the exported file.
 
     Raises:
         HierexportError: The step fails, or writes no ONNX file.
@@ -47,10 +48,11 @@ def deploy(step: str, exported: Path, path: Path) -> tuple[ir.Model, Attribution
     known = storage.read_sidecar(exported)
     with temporary_folder() as folder:
         given, made = Path(folder, "given", exported.name), Path(folder, "made", path.name)
-        given.parent.mkdir()
         made.parent.mkdir()
-        for file in exported.parent.glob(f"{exported.name}*"):
-            shutil.copy2(file, given.parent)
+        for file in _parts(exported):
+            copy = given.parent / file.relative_to(exported.parent)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(file, copy)
         with stage(f"applying {step}"):
             _run(step, given, made)
         try:
@@ -60,7 +62,16 @@ def deploy(step: str, exported: Path, path: Path) -> tuple[ir.Model, Attribution
         attribution = carry(exported, known.attribution, model)
         storage.attach(model, attribution)
         storage.save(model, attribution, path, modules=known.modules, exporter=known.exporter)
-    return model, attribution
+    return model, attribution, known.modules
+
+
+def _parts(exported: Path) -> list[Path]:
+    """Return the files that an exported model consists of: an exporter of one's own may name its data as it likes."""
+    from pytest_hierexport._onnx import storage
+    from pytest_hierexport._onnx.external import locations
+
+    data = {location for _, location in locations(storage.load_proto(exported))}
+    return [exported, *(file for file in (exported.parent / name for name in sorted(data)) if file.is_file())]
 
 
 def _run(step: str, source: Path, target: Path) -> None:
@@ -92,7 +103,7 @@ def _optimize(level: str, source: Path, target: Path) -> None:
     options.optimized_model_filepath = str(target)
     # It warns that the graph of the highest level fits this machine alone: that is what was asked for.
     options.log_severity_level = 3
-    if source.with_name(f"{source.name}.data").exists():
+    if len(_parts(source)) > 1:
         options.add_session_config_entry(
             "session.optimized_model_external_initializers_file_name", f"{target.name}.data"
         )

@@ -11,6 +11,7 @@ import symtable
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.machinery import ModuleSpec
 from operator import attrgetter
 from pathlib import Path
@@ -40,6 +41,9 @@ _OTHER_MEANS = re.compile(
     r"|(?<!\.)\b(?:globals|locals|vars|setattr|exec|eval)\b"
 )
 """The means by which a module can define names other than by a statement at its top level."""
+
+_FILES = 16
+"""The number of parsed files that are remembered: many models may be in one."""
 
 
 @dataclass(frozen=True)
@@ -210,12 +214,19 @@ def check_defined(path: Path, name: str, what: str) -> None:
 def may_define(path: Path, name: str) -> bool:
     """Whether importing a file may define a name; False is certain."""
     try:
-        source = importlib.util.decode_source(path.read_bytes())
-        symbols = symtable.symtable(source, str(path), "exec").get_symbols()
+        spelled, is_certain = _spelled(path.read_bytes())
     except (OSError, SyntaxError, ValueError):
         return True  # the import will raise the error
-    spelled = {symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()}
-    return name.partition(".")[0] in spelled or _OTHER_MEANS.search(source) is not None
+    return name.partition(".")[0] in spelled or not is_certain
+
+
+@lru_cache(maxsize=_FILES)
+def _spelled(content: bytes) -> tuple[frozenset[str], bool]:
+    """Return the names that a source spells out at its top level, and whether importing it defines no others."""
+    source = importlib.util.decode_source(content)
+    symbols = symtable.symtable(source, "a factory's file", "exec").get_symbols()
+    spelled = frozenset(symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported())
+    return spelled, _OTHER_MEANS.search(source) is None
 
 
 def line_of(path: Path, name: str) -> int:
@@ -223,9 +234,13 @@ def line_of(path: Path, name: str) -> int:
     return next((node.lineno for node in _definitions(path) if node.name == name), 1)
 
 
-def _definitions(path: Path) -> list[ast.FunctionDef]:
+def _definitions(path: Path) -> Sequence[ast.FunctionDef]:
     try:
-        tree = ast.parse(path.read_bytes())
+        return _parsed_definitions(path.read_bytes())
     except (OSError, SyntaxError, ValueError):
         return []
-    return [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+
+
+@lru_cache(maxsize=_FILES)
+def _parsed_definitions(content: bytes) -> Sequence[ast.FunctionDef]:
+    return [node for node in ast.parse(content).body if isinstance(node, ast.FunctionDef)]

@@ -111,7 +111,7 @@ def _wrong(path: Path, place: str, expected: str, found: str) -> CollectError:
 def _case(table: _Table, name: str, source: str, select: Select) -> Case:
     values = table.values
     _check_choices(table)
-    case = _model(table, name, select)
+    case = _model(table, "model", name, select)
     inputs = {key: _input_spec(table, key, spec) for key, spec in values.get("inputs", {}).items()}
     if inputs:
         case = replace(case, factory=partial(_with_inputs, case.factory, inputs))
@@ -126,6 +126,7 @@ def _case(table: _Table, name: str, source: str, select: Select) -> Case:
         known_failures=_known_failures(values),
         after=tuple(map(_step, values.get("after", ()))),
         keep=tuple(map(str, values.get("keep", ()))),
+        thin=_thin(table, name, select),
         **{key: values[key] for key in _PLAIN if key in values},
     )
 
@@ -154,19 +155,30 @@ def _step(stated: str | Mapping[str, Any]) -> Step:
     return Step(values["step"], tolerances, values.get("allow_derived", 0), _known_failures(values))
 
 
-def _model(table: _Table, name: str, select: Select) -> Case:
-    """Return the case of the entry's selector, whose paths start at the manifest."""
+def _thin(table: _Table, name: str, select: Select) -> Case | None:
+    """Return the case of the smaller model that the entry names; None where there is none."""
+    if "thin" not in table.values:
+        return None
+    if table.values.get("weights") != "thin":
+        raise table.wrong(
+            "weights", '"thin", as the entry names a thin model', repr(table.values.get("weights", "full"))
+        )
+    return _model(table, "thin", name, select)
+
+
+def _model(table: _Table, key: str, name: str, select: Select) -> Case:
+    """Return the case of a selector in the entry, whose paths start at the manifest."""
     from pytest_hierexport._cases.checkpoint import with_remote_code
 
-    selector = table.values["model"]
+    selector = table.values[key]
     if selector.endswith(".toml"):
-        raise table.wrong("model", "a single model", selector)
+        raise table.wrong(key, "a single model", selector)
     try:
         cases = select([selector], table.path.parent)
     except HierexportError as error:
         raise type(error)(f"{error.expected}, for {name} in {table.path}", found=error.found, do=error.do) from None
     if len(cases) != 1:
-        raise table.wrong("model", "a single model", f"{selector}, which is {len(cases)}")
+        raise table.wrong(key, "a single model", f"{selector}, which is {len(cases)}")
     if not table.values.get("trust_remote_code", False):
         return cases[0]
     trusted = with_remote_code(cases[0])

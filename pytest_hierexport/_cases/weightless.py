@@ -38,10 +38,23 @@ def without_weights() -> Iterator[Callable[[torch.nn.Module], None]]:
     register, apply = fakes.registering(module.register_parameter), fakes.applying(module._apply)
     token = _BUILDING.set(True)
     try:
-        with replaced(module, "register_parameter", register), replaced(module, "_apply", apply):
+        with (
+            replaced(module, "register_parameter", register),
+            replaced(module, "_apply", apply),
+            replaced(torch.nn.init, "_no_grad_trunc_normal_", _leaving(torch.nn.init._no_grad_trunc_normal_)),
+        ):
             yield fakes.strip
     finally:
         _BUILDING.reset(token)
+
+
+def _leaving(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """Return a replacement of a function that draws numbers until they fit: those of a fake tensor never do."""
+
+    def draw(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        return tensor if isinstance(tensor, FakeTensor) else original(tensor, *args, **kwargs)
+
+    return draw
 
 
 class _Fakes:

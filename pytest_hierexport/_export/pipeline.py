@@ -23,6 +23,7 @@ from pytest_hierexport._export.modules import kept_classes, module_tree
 from pytest_hierexport._export.result import Export
 from pytest_hierexport._export.state import ONE_AT_A_TIME, WAS_TRAINING, as_found, in_eval_mode
 from pytest_hierexport._export.traced import attribute_before
+from pytest_hierexport._files.versions import check_requirements
 from pytest_hierexport._onnx import storage
 from pytest_hierexport._onnx.node_names import NameStyle, check_name_style, rename_nodes
 from pytest_hierexport._onnx.storage import Tags
@@ -105,6 +106,7 @@ def export_with(
     path: str | Path | None = None,
 ) -> Export:
     """Export as :func:`export` does."""
+    check_requirements()
     _check_model(model)
     storage.check_tags(options.tags)
     check_opset(options.opset)

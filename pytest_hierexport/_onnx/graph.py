@@ -28,6 +28,7 @@ __all__ = [
     "Inventory",
     "function_prefix",
     "graph_inputs",
+    "initializer_bytes",
     "inventory_ir",
     "inventory_proto",
     "may_hold_subgraphs",
@@ -101,6 +102,12 @@ def _shape(outputs: Sequence[ir.Value]) -> str:
         return "?"
     sizes = (dim if isinstance(dim, int) else dim.value or "?" for dim in shape)
     return "×".join(encode_operator("", str(size)) for size in sizes)
+
+
+def initializer_bytes(model: ir.Model) -> dict[str, int]:
+    """Return the size in bytes of every initializer by its key; external data is not read."""
+    held = ((key, value.const_value) for key, value in inventory_ir(model).initializers)
+    return {key: 0 if tensor is None else tensor.nbytes for key, tensor in held}
 
 
 def inventory_ir(model: ir.Model) -> Inventory[ir.Node, ir.Value, ir.Graph]:

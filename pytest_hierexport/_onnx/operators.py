@@ -32,7 +32,17 @@ def definition(op_type: str, opset: int, domain: str) -> Any:
 def is_deterministic(op_type: str, opset: int, domain: str) -> bool:
     """Whether an operator is a function of its inputs and attributes; True for one that ONNX does not define."""
     found = definition(op_type, opset, domain)
-    return found is None or found.node_determinism != onnx.defs.OpSchema.NodeDeterminism.NonDeterministic
+    return found is None or _is_deterministic(found)
+
+
+def _is_deterministic(schema: Any) -> bool:
+    """Whether a schema calls its operator deterministic; before onnx 1.20 schemas do not say it in so many words."""
+    stated = getattr(schema, "node_determinism", None)
+    if stated is not None:
+        return bool(stated != onnx.defs.OpSchema.NodeDeterminism.NonDeterministic)
+    random = any(name == "seed" for name in schema.attributes)
+    holds_graph = any(attribute.type == onnx.defs.OpSchema.AttrType.GRAPH for attribute in schema.attributes.values())
+    return not random and not holds_graph
 
 
 def reads_elements(domain: str, operator: str, position: int) -> bool:

@@ -39,6 +39,10 @@ class BothRuns:
         """Yield the numbers that a value of the graph may have."""
         return chain.from_iterable(self.candidates.get(value, ()))
 
+    def numbers_in_any_form(self, value: str) -> Iterator[int]:
+        """Yield the numbers that a value of the graph may have, also after a transposition or in another shape."""
+        yield from chain.from_iterable((*self.candidates.get(value, ()), *self.rearranged.get(value, ())))
+
     def was_given(self, call: str, value: str) -> bool:
         """Whether a call of the eager run was given a value of the graph."""
         given = self.calls[call].inputs.keys()

@@ -65,6 +65,8 @@ class Cache:
         self._facts, self._warn, self._say = facts, warn, say
         self._start = ""
         self._sure = True
+        self._size = bound
+        """The number of bytes of all results, as far as this session knows: to measure them takes time."""
 
     def begin(self) -> None:
         """Identify the session by its facts and by what it has read so far, for all results of this session."""
@@ -74,17 +76,18 @@ class Cache:
         self._start = _short_digest([self._facts(), common])
 
     @unrecorded()
-    def find(self, question: str, about: str, into: Path | None = None) -> CachedResult | None:
+    def find(self, question: str, about: str, into: Path | None = None, *, shared: bool = True) -> CachedResult | None:
         """Return a result that still holds, None where there is none; remove damaged ones.
 
         Args:
             question: What it answers.
             about: What it must have been kept about.
             into: A folder to make, with a copy of the files.
+            shared: Whether the cache that machines share is asked, too.
         """
         name = self._name(question)
         found = self._found(name, about, into)
-        if found is None and self._pull(name, about):
+        if found is None and shared and self._pull(name, about):
             found = self._found(name, about, into)
         return found
 
@@ -117,7 +120,7 @@ class Cache:
                 except OSError as error:
                     return self._give_up(f"the cache {self.folder} cannot be written ({error.strerror or error})")
                 if fetched:
-                    evict(self.folder, self._bound)
+                    self._make_room(self._bound)
                     return True
         return False
 
@@ -140,7 +143,8 @@ class Cache:
         name, digests = self._name(question), {path.name: digest(path) for path in files}
         record = CachedResult(about, value, digests, inputs, model).record()
         try:
-            if len(record) + sum(path.stat().st_size for path in files) > self._bound:
+            size = len(record) + sum(path.stat().st_size for path in files)
+            if size > self._bound:
                 return ""
             with self._staged(name, record) as made:
                 for file in files:
@@ -148,7 +152,8 @@ class Cache:
         except OSError as error:
             self._give_up(f"the cache {self.folder} cannot be written ({error.strerror or error})")
             return ""
-        tidy(self.folder, _short_digest(question), self._bound)
+        tidy(self.folder, _short_digest(question))
+        self._make_room(size)
         if self._remote is not None and self._remote.pushes:
             self._remote.push(_remote_key(name, about), record, {digests[path.name]: path for path in files})
         return made.name
@@ -211,6 +216,11 @@ class Cache:
                     # Another session may have been faster.
                     if not _is_whole(path):
                         raise
+
+    def _make_room(self, added: int) -> None:
+        self._size += added
+        if self._size > self._bound:
+            self._size = evict(self.folder, self._bound)
 
     def _give_up(self, reason: str) -> bool:
         if self._sure:

@@ -111,15 +111,21 @@ def named_anchors(plan: Plan) -> dict[Path, str]:
 
 
 def arguments(plan: Plan) -> list[str]:
-    """Return pytest's arguments with every anchor added, or none where an argument is an item's id."""
+    """Return pytest's arguments with every anchor added, or none where an argument is an item's id.
+
+    A walk through a folder among the arguments reaches what lies below it. pytest 9 drops an argument for a file
+    there; pytest 8 walks no further than that file.
+    """
     here, named, by_relay = plan.config.invocation_params.dir, named_anchors(plan), relayed(plan)
     split = [(argument, *_split(argument, here)) for argument in plan.config.args]
     given = [f"{plan.relay}{rest}" if rest and path in by_relay else argument for argument, path, rest in split]
     if any(named.values()):
         return given
     if plan.config.args_source is plan.config.ArgsSource.INVOCATION_DIR:
-        given = [os.curdir]
-    added = (anchor for anchor in plan.anchors if anchor not in named)
+        given, split = [os.curdir], [(os.curdir, here, "")]
+    walked = {path for _, path, rest in split if not rest and path.is_dir()}
+    reached = {each for each in plan.anchors if each not in by_relay and not walked.isdisjoint(each.parents)}
+    added = (each for each in plan.anchors if each not in named and each not in reached)
     return [*given, *dict.fromkeys(str(plan.relay) if each in by_relay else _argument(each, here) for each in added)]
 
 

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from pytest_hierexport._files.listings import names_in
 from pytest_hierexport._files.paths import digest
 from pytest_hierexport._pytest.inputs import Inputs
 
@@ -93,8 +94,8 @@ def listed(folder: Path) -> list[Path]:
 
 def entries(folder: Path, beginning: str = "") -> list[Path]:
     """Return the results in a cache's folder whose names begin so, most recently used first."""
-    found = (path for path in listed(folder) if path.name.startswith(beginning) and _RESULT.fullmatch(path.name))
-    return sorted(found, key=used, reverse=True)
+    found = (name for name in names_in(folder) if name.startswith(beginning) and _RESULT.fullmatch(name))
+    return sorted(map(folder.joinpath, found), key=used, reverse=True)
 
 
 def read_entry(path: Path) -> CachedResult | None:

@@ -28,8 +28,11 @@ ALL = ""
 """Stands for the names of all variables."""
 _LIBRARY = f"{absolute(os.__file__).parent}{os.sep}"
 _RUNNERS = frozenset({"_hypothesis_globals", "_hypothesis_pytestplugin", "_pytest", "execnet", "hypothesis", "pluggy"})
-_RUNNERS |= {"pytest", "rich", "syrupy", "xdist"}
-"""The packages that run tests and show results: what they read decides about no verdict."""
+_RUNNERS |= {"__channelexec__", "pytest", "rich", "syrupy", "xdist"}
+"""The packages that run tests and show results: what they read decides about no verdict.
+
+execnet runs xdist's part in a worker under a name of its own, `__channelexec__`.
+"""
 _OURS = ("pytest_hierexport._pytest.", "pytest_hierexport._files.")
 
 

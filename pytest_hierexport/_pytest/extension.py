@@ -68,9 +68,9 @@ class HierarchySnapshotExtension(SingleFileSnapshotExtension):
     def get_file_basename(cls, *, test_location: PyTestLocation, index: SnapshotIndex) -> str:
         """Name the file after the model, or after the test where the project's own test asks, as syrupy does."""
         model = _model(test_location)
-        return (
-            super().get_file_basename(test_location=test_location, index=index) if model is None else file_name(model)
-        )
+        if model is None:
+            return cls.get_snapshot_name(test_location=test_location, index=index)
+        return file_name(model)
 
     @classmethod
     def matches_test_location(cls, *, test_location: PyTestLocation, snapshot_location: str) -> bool:
@@ -91,6 +91,11 @@ class HierarchySnapshotExtension(SingleFileSnapshotExtension):
         if path.exists() and not is_snapshot(path):
             raise ForeignFileError(path)
         write_atomically(path, str(next(iter(snapshot_collection)).data))
+
+    # Their names before syrupy 5.
+    _file_extension = file_extension
+    _get_file_basename = get_file_basename
+    _write_snapshot_collection = write_snapshot_collection
 
     def discover_snapshots(self, **_: Any) -> SnapshotCollections:
         """Return no snapshots: syrupy then neither reports nor deletes any as unused."""

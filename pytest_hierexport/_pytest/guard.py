@@ -136,8 +136,9 @@ class GuardPlugin:
         if found is not None:
             case, test, check = found
             error = crash_error(run, case, Crash(case.name, test, run.watch.process, ending, hung=True))
-            report.longrepr = error_message(run, case, test, error.ended, error)
-            mark(report, case, check, report.longrepr)
+            message = error_message(run, case, test, error.ended, error)
+            report.longrepr = message.text
+            mark(report, case, check, message)
         return report
 
 

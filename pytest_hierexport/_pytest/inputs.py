@@ -8,9 +8,10 @@ import os
 import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
+from pytest_hierexport._files.listings import names_in
 from pytest_hierexport._files.paths import digest
 from pytest_hierexport._pytest.environment import variable_digest
 
@@ -47,8 +48,8 @@ class Inputs:
         """Fingerprint the files and folders as they are now, and variables of an environment."""
         return cls(
             {path: _content(path) for path in map(str, files)},
-            {path: _digest_of(_entries(path)) for path in map(str, listed)},
-            {path: _digest_of(filter(_is_importable, _entries(path))) for path in map(str, searched)},
+            {path: _digest_of(_counted(path)) for path in map(str, listed)},
+            {path: _digest_of(filter(partial(_is_importable, path), _counted(path))) for path in map(str, searched)},
             {name: variable_digest(name, environment) for name in variables},
         )
 
@@ -78,21 +79,22 @@ def _digest(path: str, _: Signature) -> str:
     return digest(Path(path))
 
 
-def _is_importable(entry: os.DirEntry[str]) -> bool:
-    if entry.name.endswith(_IMPORTABLE):
+def _counted(folder: str) -> list[str]:
+    return [name for name in names_in(folder) if name != "__pycache__"]
+
+
+def _is_importable(folder: str, name: str) -> bool:
+    if name.endswith(_IMPORTABLE):
         return True
-    return entry.name.isidentifier() and any(inner.name.endswith(_IMPORTABLE) for inner in _entries(entry.path))
+    return name.isidentifier() and _has_module(names_in(f"{folder}{os.sep}{name}"))
 
 
-def _entries(folder: str) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return [entry for entry in entries if entry.name != "__pycache__"]
-    except (OSError, ValueError):
-        return []
+@cache
+def _has_module(names: tuple[str, ...]) -> bool:
+    return any(name.endswith(_IMPORTABLE) for name in names)
 
 
-def _digest_of(entries: Iterable[os.DirEntry[str]]) -> str:
-    """Return the digest of the names of entries, empty where there are none."""
-    names = sorted(entry.name for entry in entries)
-    return hashlib.sha256("\0".join(names).encode("utf-8", "surrogateescape")).hexdigest() if names else ""
+def _digest_of(names: Iterable[str]) -> str:
+    """Return the digest of names, empty where there are none."""
+    ordered = "\0".join(sorted(names))
+    return hashlib.sha256(ordered.encode("utf-8", "surrogateescape")).hexdigest() if ordered else ""

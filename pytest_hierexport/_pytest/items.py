@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from pytest_hierexport._cases import Case
     from pytest_hierexport._rules.base import Rule
 
-__all__ = ["ModelSuite"]
+__all__ = ["ModelSuite", "export_before", "test_of"]
 
 _NOT_EXPORTED = "could not be exported"
+_HANG: pytest.StashKey[HangError] = pytest.StashKey()
+"""Where an item keeps that the export before it did not finish in time."""
 
 
 @pytest.mark.hierexport
@@ -39,7 +41,7 @@ class ModelSuite:
     def test_snapshot(self, request: pytest.FixtureRequest) -> None:
         """The model's hierarchy is the one that was committed."""
         run, test = request.config.stash[RUN], "test_snapshot"
-        with _limited(run, self.case, test):
+        with _limited(run, self.case, test, request):
             with _reported(run, self.case, test, _NOT_EXPORTED):
                 outcome = run.outcome(self.case)
             with _reported(run, self.case, test, "the snapshot could not be checked"), stage("comparing the snapshot"):
@@ -48,17 +50,36 @@ class ModelSuite:
     def test_must(self, must: Rule, request: pytest.FixtureRequest) -> None:
         """The model keeps the rule."""
         run, test = request.config.stash[RUN], f"test_must[{must.id}]"
-        with _limited(run, self.case, test):
+        with _limited(run, self.case, test, request):
             with _reported(run, self.case, test, _NOT_EXPORTED):
                 run.outcome(self.case)
-            with _reported(run, self.case, test, f"{must.id} could not be checked"), stage(f"checking {must.id}"):
+            with _reported(run, self.case, test, f"{must.id} could not be checked"):
                 violations = run.store.violations(self.case, must)
         if violations:
-            raise RuleBroken(rule_message(run, self.case, must, violations))
+            message = rule_message(run, self.case, must, violations)
+            raise RuleBroken(message.text, message.failure)
 
     # A project may choose other names for test functions (`python_functions`); these remain tests.
     test_must.__test__ = True  # type: ignore[attr-defined]
     test_snapshot.__test__ = True  # type: ignore[attr-defined]
+
+
+def test_of(rule: Rule | None) -> str:
+    """Return the name of the test of a rule; of the snapshot for None."""
+    return "test_snapshot" if rule is None else f"test_must[{rule.id}]"
+
+
+def export_before(item: pytest.Item, run: Run, case: Case, rule: Rule | None) -> None:
+    """Export the case before its first test runs, as a step with a time of its own: the test's setup.
+
+    An error is reported by every test of the case, when it runs.
+    """
+    with suppress(HierexportError):
+        try:
+            with run.limited(case, test_of(rule)):
+                run.outcome(case)
+        except HangError as error:
+            item.stash[_HANG] = error
 
 
 @contextmanager
@@ -70,17 +91,21 @@ def _reported(run: Run, case: Case, test: str, title: str) -> Iterator[None]:
         pytest.skip(printable(one_line(error.found)))
     except HierexportError as error:
         shown = f"not checked, it {error.ended}" if isinstance(error, CrashError) else title
-        raise CheckFailed(error_message(run, case, test, shown, error)) from None
+        message = error_message(run, case, test, shown, error)
+        raise CheckFailed(message.text, message.failure) from None
 
 
 @contextmanager
-def _limited(run: Run, case: Case, test: str) -> Iterator[None]:
-    """Fail a test that takes longer than the case's limit."""
+def _limited(run: Run, case: Case, test: str, request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test that takes longer than the case's limit, or whose export did."""
     try:
+        if _HANG in request.node.stash:
+            raise request.node.stash[_HANG]
         with run.limited(case, test):
             yield
     except HangError as error:
-        raise CheckFailed(error_message(run, case, test, error.ended, error)) from None
+        message = error_message(run, case, test, error.ended, error)
+        raise CheckFailed(message.text, message.failure) from None
 
 
 def _parameter(case: Case, rule: Rule) -> object:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_hierexport._files.ownership import make_folder, replace_files
 from pytest_hierexport._pytest.ids import file_name
-from pytest_hierexport._pytest.outcome import RECORD
+from pytest_hierexport._pytest.outcome import MODULES, RECORD
 
 if TYPE_CHECKING:
     from pytest_hierexport._cases import Case
@@ -27,7 +27,7 @@ def keep_files(run: Run, case: Case) -> str:
     home = config.rootpath / FOLDER
     folder = home / file_name(case.name)
     made = [] if outcome is None else sorted(path for path in outcome.folder.glob("[!.]*") if path.is_file())
-    files = [path for path in made if path.name != RECORD]
+    files = [path for path in made if path.name not in {MODULES, RECORD}]
     if outcome is None or not files:
         return "nothing: the model was not exported"
     names = [path.name for path in files]

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_hierexport._errors import CrashError, HangError, HierexportError
 from pytest_hierexport._pytest.kept_files import keep_files
+from pytest_hierexport._report.failures import Failure, Finding
 from pytest_hierexport._rules.messages import aligned, broken
 from pytest_hierexport._text import one_line, printable
 
@@ -30,8 +32,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CheckFailed",
+    "Ends",
+    "Message",
     "RuleBroken",
-    "block",
     "crash_error",
     "error_message",
     "known_failure_message",
@@ -41,15 +44,25 @@ __all__ = [
 ]
 
 
+@dataclass(frozen=True)
+class Message:
+    """The message of a failing item."""
+
+    text: str
+    failure: Failure | None = None
+    """Its parts, for reports."""
+
+
 class CheckFailed(pytest.fail.Exception):  # type: ignore[name-defined,misc]  # an attribute pytest sets on a function
     """A check that failed; its message is complete, so no traceback is shown."""
 
     # As in pytest's own outcomes: the one line of pytest's summary has room for the message, not for our module.
     __module__ = "builtins"
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, failure: Failure | None = None) -> None:
         # Names from a model may hold any character.
         super().__init__(printable(message), pytrace=False)
+        self.failure = failure
 
 
 class RuleBroken(CheckFailed):
@@ -75,17 +88,29 @@ def _options(plan: Plan, selectors: Sequence[str]) -> list[str]:
     return [*own, *plan.settings.arguments(selectors)]
 
 
-def block(run: Run, case: Case, test: str, parts: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the labelled lines of a failing item, with the files that are kept and the command that repeats it."""
-    ends = [("kept", keep_files(run, case)), ("repeat", repeat_command(run.plan, case, test))]
-    return aligned([*parts, *ends])
+@dataclass(frozen=True)
+class Ends:
+    """The ends of every message: the files that are kept and the command that repeats the item."""
+
+    kept: str
+    repeat: str
+
+    @classmethod
+    def of(cls, run: Run, case: Case, test: str) -> Ends:
+        """Keep the case's files, and return the ends of the message of one of its items."""
+        return cls(keep_files(run, case), repeat_command(run.plan, case, test))
+
+    def block(self, parts: Sequence[tuple[str, str]]) -> list[str]:
+        """Return the labelled lines of a message."""
+        return aligned([*parts, ("kept", self.kept), ("repeat", self.repeat)])
 
 
-def error_message(run: Run, case: Case, test: str, title: str, error: HierexportError) -> str:
+def error_message(run: Run, case: Case, test: str, title: str, error: HierexportError) -> Message:
     """Return the message of an item whose check could not run."""
     parts = [("expected", error.expected), ("found", error.found), ("to do", error.do)]
-    shown = [(label, one_line(text)) for label, text in parts]
-    return "\n".join([one_line(f"{case.name}: {title}"), *block(run, case, test, shown)])
+    shown, ends = [(label, one_line(text)) for label, text in parts], Ends.of(run, case, test)
+    text = "\n".join([one_line(f"{case.name}: {title}"), *ends.block(shown)])
+    return Message(text, Failure.of([Finding(error.expected, error.found, error.do)], ends.kept, ends.repeat))
 
 
 def crash_error(run: Run, case: Case, crash: Crash) -> CrashError:
@@ -106,13 +131,15 @@ def crash_error(run: Run, case: Case, crash: Crash) -> CrashError:
     )
 
 
-def rule_message(run: Run, case: Case, rule: Rule, violations: Sequence[Violation]) -> str:
+def rule_message(run: Run, case: Case, rule: Rule, violations: Sequence[Violation]) -> Message:
     """Return the message of an item whose rule is broken."""
     lines = [broken(rule, case.name, violations), ""]
     known = case.known_failure(rule.id)
     if known is not None and known.expired:
         lines.append(f"  the known failure ({known.reason}) expired on {known.until}")
-    return "\n".join([*lines, *block(run, case, f"test_must[{rule.id}]", [])])
+    ends = Ends.of(run, case, f"test_must[{rule.id}]")
+    findings = [Finding(**asdict(violation)) for violation in violations]
+    return Message("\n".join([*lines, *ends.block([])]), Failure.of(findings, ends.kept, ends.repeat))
 
 
 def known_failure_message(plan: Plan, case: Case, known: KnownFailure) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,9 @@ import pytest
 from pytest_hierexport._files.paths import absolute
 from pytest_hierexport._files.temporary import keep_temporary_files_in
 from pytest_hierexport._pytest import collection
-from pytest_hierexport._pytest.items import ModelSuite
-from pytest_hierexport._pytest.messages import CheckFailed, known_failure_message
+from pytest_hierexport._pytest.items import ModelSuite, export_before
+from pytest_hierexport._pytest.messages import CheckFailed, Message, known_failure_message
+from pytest_hierexport._pytest.properties import properties
 from pytest_hierexport._pytest.session_cache import warnings
 from pytest_hierexport._pytest.snapshots import unused_ignored
 from pytest_hierexport._pytest.summary import Summary, mark
@@ -20,6 +22,7 @@ from pytest_hierexport._pytest.workers import is_worker
 from pytest_hierexport._report.annotations import gist
 from pytest_hierexport._report.results import SNAPSHOT
 from pytest_hierexport._rules.child import end_all
+from pytest_hierexport._stages import listening
 from pytest_hierexport._text import one_line, printable
 
 if TYPE_CHECKING:
@@ -86,6 +89,22 @@ class ModelsPlugin:
             self.run.store.cache.begin()
 
     @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Measure the stages of a model's test."""
+        with ExitStack() as stack:
+            for case, _ in _subjects([item]):
+                self.run.clock.model = case.name
+                stack.enter_context(listening(self.run.clock.note))
+            return (yield)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Export the model, where no test has needed it yet."""
+        if not item.config.option.setupplan:
+            for case, rule in _subjects([item]):
+                export_before(item, self.run, case, rule)
+
+    @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
@@ -97,9 +116,14 @@ class ModelsPlugin:
             if report.failed and known is not None:
                 # The rule passed; pytest's own message is "[XPASS(strict)]".
                 report.longrepr = printable(known_failure_message(self.plan, case, known))
-            mark(report, case, SNAPSHOT if rule is None else rule.id, _message(report, error))
+            check = SNAPSHOT if rule is None else rule.id
+            stages = self.run.clock.taken()
+            mark(report, case, check, _message(report, error), stages)
             if report.failed and isinstance(error, CheckFailed):
                 self._tell_once(report, case, error)
+            if report.when != "teardown":
+                # JUnit's writer takes the properties from the report of the teardown.
+                item.user_properties += properties(self.run, case, check, report, stages)
         return report
 
     def _tell_once(self, report: pytest.TestReport, case: Case, error: CheckFailed) -> None:
@@ -150,9 +174,10 @@ def _subjects(items: Iterable[pytest.Item]) -> Iterator[tuple[Case, Rule | None]
             yield cls.case, None if callspec is None else callspec.params["must"]
 
 
-def _message(report: pytest.TestReport, error: BaseException | None) -> str:
+def _message(report: pytest.TestReport, error: BaseException | None) -> Message:
     """Return the text that a report shows of a failure, or of a reason to skip; empty where it passed."""
     if report.passed:
-        return ""
-    message = getattr(error, "msg", None)
-    return message if isinstance(message, str) else report.longreprtext
+        return Message("")
+    text = getattr(error, "msg", None)
+    failure = error.failure if isinstance(error, CheckFailed) else None
+    return Message(text if isinstance(text, str) else report.longreprtext, failure)

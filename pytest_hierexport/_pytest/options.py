@@ -7,6 +7,7 @@ parses a value is imported when a value is parsed.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -38,6 +39,8 @@ class Option:
     repeatable: bool = False
     in_repeat: bool = False
     """Whether the command that repeats a failing item carries the option."""
+    shown: Callable[[Any, Path], str] = lambda value, _: str(value)
+    """Writes a value for the command line in a folder, without what is secret."""
 
     @property
     def key(self) -> str:
@@ -63,13 +66,13 @@ class Option:
             return tuple(part for text in value for part in self.parse(text, base))
         return self.parse(value, base) if isinstance(value, str) else value
 
-    def arguments(self, value: Any) -> list[str]:
-        """Return the command line's arguments for a value of the option."""
+    def arguments(self, value: Any, here: Path) -> list[str]:
+        """Return the command line's arguments for a value of the option, typed in a folder."""
         if value is None:
             return []
         if not self.metavar:
             return [f"--hierexport-{self.name}"]
-        return [f"--hierexport-{self.name}={','.join(value) if self.repeatable else value}"]
+        return [f"--hierexport-{self.name}={','.join(value) if self.repeatable else self.shown(value, here)}"]
 
 
 def _names(text: str, _: Path) -> tuple[str, ...]:
@@ -119,6 +122,12 @@ def _cache(text: str, base: Path) -> Path | str:
     return text if "://" in text else _path(text, base)
 
 
+def _shown_cache(cache: Path | str, here: Path) -> str:
+    from pytest_hierexport._pytest.places import without_login
+
+    return without_login(cache) if isinstance(cache, str) else os.path.relpath(cache, here)
+
+
 def _size(text: str, _: Path) -> int:
     from pytest_hierexport._pytest.upkeep import parse_size
 
@@ -153,7 +162,14 @@ OPTIONS = (
         repeatable=True,
         in_repeat=True,
     ),
-    Option("rules", "rules to run, comma-separated; the cardinal ones always run", "IDS", _names, repeatable=True),
+    Option(
+        "rules",
+        "rules to run, comma-separated; the cardinal ones always run",
+        "IDS",
+        _names,
+        repeatable=True,
+        in_repeat=True,
+    ),
     Option("fast", "run the snapshot and the rules that need no other run of the model, nor another export"),
     Option("exporter", "the exporter; auto takes the first that can", "NAME", _exporter, in_repeat=True),
     Option("opset", "the ONNX opset", "N", _opset, in_repeat=True),
@@ -171,6 +187,8 @@ OPTIONS = (
         "keep exports and verdicts there from run to run; a URL (https://, s3://) names a cache that machines share",
         "FOLDER",
         _cache,
+        in_repeat=True,
+        shown=_shown_cache,
     ),
     Option("cache-size", "the size that the cache may have: 500MB, 2GB (default: 5GB)", "SIZE", _size),
     Option("cache-push", "add results to the cache at a URL, which is only read otherwise"),
@@ -227,6 +245,8 @@ class Settings:
     """The folder that the selectors' relative paths start from."""
     home: Path
     """The folder of the configuration file, else the root directory."""
+    here: Path
+    """The folder that pytest was started in."""
 
     @property
     def selectors(self) -> tuple[str, ...]:
@@ -249,7 +269,7 @@ class Settings:
         """Return the options that repeat the run for these selectors, which the configuration file may state."""
         given = self.given if self.given.models is None else replace(self.given, models=tuple(selectors))
         repeated = (option for option in OPTIONS if option.in_repeat)
-        return [argument for option in repeated for argument in option.arguments(getattr(given, option.key))]
+        return [argument for option in repeated for argument in option.arguments(getattr(given, option.key), self.here)]
 
 
 def read_settings(config: pytest.Config) -> Settings:
@@ -263,4 +283,4 @@ def read_settings(config: pytest.Config) -> Settings:
     stated = {each.key: each.parsed(config.getini(f"hierexport_{each.key}"), home) for each in OPTIONS}
     chosen = {key: given[key] or stated[key] for key in given}
     base = home if given["models"] is None else here
-    return Settings(Choices(**given), Choices(**stated), Choices(**chosen), base, home)
+    return Settings(Choices(**given), Choices(**stated), Choices(**chosen), base, home, here)

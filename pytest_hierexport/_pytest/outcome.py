@@ -11,19 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport import _errors as errors
 from pytest_hierexport._errors import ExportError, HierexportError, in_words
+from pytest_hierexport._stages import stage
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
     from pytest_hierexport._calls.attribution import Attribution
+    from pytest_hierexport._calls.entries import ModuleEntry
     from pytest_hierexport._calls.hierarchy import Module
     from pytest_hierexport._cases import Case, Example
     from pytest_hierexport._rules.base import ExportedCase
 
-__all__ = ["RECORD", "ExportOutcome", "deploy_into", "export_into", "from_fields", "from_record"]
+__all__ = ["MODULES", "RECORD", "ExportOutcome", "deploy_into", "export_into", "from_fields", "from_record"]
 
 RECORD = "export.json"
 """The file in an export's folder that holds its outcome."""
+MODULES = "modules.json"
+"""The file in an export's folder that holds its modules, for reports."""
 _MODEL = "model.onnx"
 _TRACEBACK = "traceback.txt"
 
@@ -49,6 +53,15 @@ class ExportOutcome:
     def path(self) -> Path:
         """The ONNX file."""
         return self.folder / _MODEL
+
+    def modules(self) -> tuple[ModuleEntry, ...]:
+        """Return the module instances of the export; none where it failed."""
+        from pytest_hierexport._calls.entries import from_lines
+
+        try:
+            return from_lines((self.folder / MODULES).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return ()
 
     def fields(self) -> dict[str, Any]:
         """Return a successful outcome, without its place, as JSON can hold it."""
@@ -94,7 +107,12 @@ def export_into(folder: Path, case: Case) -> tuple[ExportOutcome, Example | None
         from pytest_hierexport._cases.exporting import export_case
 
         exported = export_case(case, example, folder / _MODEL)
-        shown = _shown(case, exported.model, exported.attribution, exported.modules)
+        shown = _shown(folder, case, exported.model, exported.attribution, exported.modules)
+        if case.weights == "thin":
+            from pytest_hierexport._tools.thinness import check_thin
+
+            with stage("comparing with the real model"):
+                check_thin(case)
     except Exception as error:  # noqa: BLE001  # no error of one export may cost the other models their tests
         return _failed(folder, case, error), None
     return ExportOutcome(folder, exported.exporter, exported.notes, exported.warnings, **shown), example
@@ -105,23 +123,28 @@ def deploy_into(folder: Path, case: Case, previous: ExportOutcome) -> ExportOutc
     try:
         from pytest_hierexport._cases.deploying import deploy
 
-        shown = _shown(case, *deploy(case.step, previous.path, folder / _MODEL))
+        shown = _shown(folder, case, *deploy(case.step, previous.path, folder / _MODEL))
     except Exception as error:  # noqa: BLE001  # no error of one step may cost the other models their tests
         return _failed(folder, case, error)
     return ExportOutcome(folder, previous.exporter, **shown)
 
 
-def _shown(case: Case, model: ir.Model, attribution: Attribution, modules: tuple[Module, ...] = ()) -> dict[str, Any]:
-    """Return what an outcome shows of a tagged model."""
-    from pytest_hierexport._onnx.graph import operators, shaped_operators
+def _shown(
+    folder: Path, case: Case, model: ir.Model, attribution: Attribution, modules: tuple[Module, ...]
+) -> dict[str, Any]:
+    """Return what an outcome shows of a tagged model; write its modules, which are many, into the folder."""
+    from pytest_hierexport._calls.entries import module_entries, to_lines
+    from pytest_hierexport._onnx.graph import initializer_bytes, operators, shaped_operators
     from pytest_hierexport._snapshot import details, text
 
+    by_key = operators(model)
+    entries = module_entries(attribution, modules, by_key, initializer_bytes(model))
+    (folder / MODULES).write_text(to_lines(entries), encoding="utf-8")
     if case.details:
-        held = details(attribution.hierarchy, modules)
-        shown = text(attribution, shaped_operators(model), held)
+        hierarchy = text(attribution, shaped_operators(model), details(attribution.hierarchy, modules))
     else:
-        shown = text(attribution, operators(model))
-    return {"coverage": attribution.coverage(), "hierarchy": shown}
+        hierarchy = text(attribution, by_key)
+    return {"coverage": attribution.coverage(), "hierarchy": hierarchy}
 
 
 def _failed(folder: Path, case: Case, error: Exception) -> ExportOutcome:

@@ -19,6 +19,7 @@ import pytest
 from pytest_hierexport._cases import Case, select
 from pytest_hierexport._cases.steps import named_steps, with_deployed
 from pytest_hierexport._errors import UsageError, nearest
+from pytest_hierexport._pytest.clock import StageClock
 from pytest_hierexport._pytest.crashes import Crash, Crashes
 from pytest_hierexport._pytest.ids import escape
 from pytest_hierexport._pytest.messages import crash_error
@@ -183,6 +184,8 @@ class Run:
     """The run folder, outside the project, which all processes of the run share."""
     watch: Watch
     """Stops what takes too long in this process."""
+    clock: StageClock
+    """Measures the stages in this process."""
 
     @contextmanager
     def limited(self, case: Case, test: str) -> Iterator[None]:

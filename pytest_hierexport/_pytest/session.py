@@ -10,7 +10,9 @@ import pytest
 
 from pytest_hierexport._errors import HierexportError, UsageError
 from pytest_hierexport._files.temporary import use_folder_with_room
+from pytest_hierexport._files.versions import check_requirements
 from pytest_hierexport._pytest import collection
+from pytest_hierexport._pytest.clock import StageClock
 from pytest_hierexport._pytest.crashes import Crashes
 from pytest_hierexport._pytest.guard import GuardPlugin
 from pytest_hierexport._pytest.kept_files import FOLDER as KEPT
@@ -18,6 +20,7 @@ from pytest_hierexport._pytest.models import ModelsPlugin
 from pytest_hierexport._pytest.options import Settings, read_settings
 from pytest_hierexport._pytest.outputs import check_folder, check_output
 from pytest_hierexport._pytest.plan import RUN, Run, planned
+from pytest_hierexport._pytest.progress import PROGRESS, ProgressPlugin, shows_progress
 from pytest_hierexport._pytest.scratch import RunFolder
 from pytest_hierexport._pytest.session_cache import cache_of
 from pytest_hierexport._pytest.store import ExportStore
@@ -48,6 +51,7 @@ def _start(config: pytest.Config) -> None:
     run = _selected_run(config, settings)
     if run is None:
         return
+    check_requirements()
     if controls:
         _check_outputs(settings)
     _ = run.plan.rules  # checked before any model is built
@@ -58,6 +62,9 @@ def _start(config: pytest.Config) -> None:
         folder, workers = _made_folder(run), WorkersPlugin(run)
         plugins |= {"workers": workers, "termination": TerminationPlugin(workers.terminate), "folder": folder}
         plugins["guard"] = GuardPlugin(run, summary, folder.remove)
+        if shows_progress(config):
+            (run.folder / PROGRESS).mkdir(exist_ok=True)
+            plugins["progress"] = ProgressPlugin(config, run.folder / PROGRESS)
     for name, plugin in plugins.items():
         config.pluginmanager.register(plugin, f"hierexport-{name}")
     config.args = collection.arguments(run.plan)
@@ -101,5 +108,6 @@ def _run(config: pytest.Config, settings: Settings) -> Run:
     folder = Path(tempfile.gettempdir()) / name
     cache = cache_of(config, settings, folder, [config.rootpath / KEPT, *settings.outputs])
     plan = planned(config, settings, folder / "models")
-    watch = Watch(folder / "watch", process_name(config))
-    return Run(plan, ExportStore(folder / "exports", cache), Crashes(folder / "crashes"), folder, watch)
+    process = process_name(config)
+    watch, clock = Watch(folder / "watch", process), StageClock(folder / PROGRESS / f"{process}.json")
+    return Run(plan, ExportStore(folder / "exports", cache), Crashes(folder / "crashes"), folder, watch, clock)

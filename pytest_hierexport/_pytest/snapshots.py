@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._pytest.messages import CheckFailed, block, repeat_command, update_command
+from pytest_hierexport._pytest.messages import CheckFailed, Ends, repeat_command, update_command
 from pytest_hierexport._pytest.reads import unrecorded
+from pytest_hierexport._report.failures import Failure, Finding
 from pytest_hierexport._rules.messages import aligned
 from pytest_hierexport._text import one_line
 
@@ -95,17 +96,26 @@ def check_snapshot(request: pytest.FixtureRequest, run: Run, case: Case, text: s
         raise _failed(
             run, case, f"the snapshot of {case.name} was not written", found, f"let it be written, then {update}"
         )
-    from pytest_hierexport._pytest.locating import places
-    from pytest_hierexport._snapshot.diff import diff
-
-    lines = diff(file.read_text(encoding="utf-8"), text)
-    where = places(run, case, lines)
-    changes = [*(f"    {line}" for line in lines), "", *aligned([("where", "\n".join(where))] if where else [])]
     found = [("expected", shown), ("found", "(- gone, + new, ~ other operators, > moved, = renamed)")]
     title, to_do = f"the hierarchy of {case.name} has changed", f"read the change; where it is meant: {update}"
-    raise _failed(run, case, title, found, to_do, *changes)
+    raise _failed(run, case, title, found, to_do, texts=(file.read_text(encoding="utf-8"), text))
 
 
-def _failed(run: Run, case: Case, title: str, found: list[tuple[str, str]], to_do: str, *changes: str) -> CheckFailed:
-    lines = [one_line(title), *aligned(found), *changes, *block(run, case, _TEST, [("to do", to_do)])]
-    return CheckFailed("\n".join(lines))
+def _failed(
+    run: Run, case: Case, title: str, found: list[tuple[str, str]], to_do: str, *, texts: tuple[str, str] = ("", "")
+) -> CheckFailed:
+    """Return the failure of a snapshot, with the changes from one text to the other."""
+    from pytest_hierexport._pytest.locating import places
+    from pytest_hierexport._snapshot.diff import changes, diff
+
+    changed, ends = diff(*texts), Ends.of(run, case, _TEST)
+    where = [("where", "\n".join(places(run, case, changed)))] if changed else []
+    shown = [
+        *(f"    {line}" for line in changed),
+        *([""] if changed else []),
+        *aligned([each for each in where if each[1]]),
+    ]
+    lines = [one_line(title), *aligned(found), *shown, *ends.block([("to do", to_do)])]
+    (_, expected), (_, instead) = found
+    finding = Finding(expected, instead, to_do)
+    return CheckFailed("\n".join(lines), Failure.of([finding], ends.kept, ends.repeat, changes(*texts)))

@@ -22,12 +22,13 @@ from pytest_hierexport._cases.factories import find_module
 from pytest_hierexport._cases.steps import ONNXRUNTIME
 from pytest_hierexport._errors import CrashError, NoVerdictError, raise_if_disk_full
 from pytest_hierexport._export.choices import is_own
-from pytest_hierexport._files.atomic import write_atomically
 from pytest_hierexport._files.paths import digest_of_all
 from pytest_hierexport._pytest.outcome import RECORD, ExportOutcome, deploy_into, export_into, from_fields, from_record
 from pytest_hierexport._stages import stage
 
 if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
     from pytest_hierexport._cases import Case
     from pytest_hierexport._pytest.cache import Cache
     from pytest_hierexport._rules.base import ExportedCase, Rule, Violation
@@ -132,16 +133,20 @@ class ExportStore:
         export = self.outcome(case).cached
         code = self._code(_top(getattr(rule.check, "__module__", ""))) if export else ""
         if self.cache is None or not code:
-            return list(rule.violations(self.exported(case)))
+            return self._checked(case, rule)
         question, about = f"{rule.id} on {_key(case)}", f"{export} {code}"
         found = self.cache.find(question, about)
         if found is not None:
             return [Violation(**violation) for violation in found.value["violations"]]
         with self.cache.computing():
-            violations = list(rule.violations(self.exported(case)))
+            violations = self._checked(case, rule)
         value = {"violations": [asdict(violation) for violation in violations]}
         self.cache.keep(question, about, value, model=case.name)
         return violations
+
+    def _checked(self, case: Case, rule: Rule) -> list[Violation]:
+        with stage(f"checking {rule.id}"):
+            return list(rule.violations(self.exported(case)))
 
     def _make(self, key: str, case: Case) -> ExportOutcome:
         """Export a case, unless a process of this run did, or ended during that: this process would end, too."""
@@ -149,9 +154,7 @@ class ExportStore:
 
         previous = None if case.previous is None else self._previous(case.previous)
         self.folder.mkdir(parents=True, exist_ok=True)
-        with stage("waiting for another process, which exports it"):
-            lock = FileLock(self.folder / f"{key}.lock").acquire()
-        with lock:
+        with _acquired(FileLock(self.folder / f"{key}.lock")):
             begun, outcome = self.folder / f"{key}.begun", from_record(self.folder / key)
             if outcome is not None:
                 return outcome
@@ -164,7 +167,7 @@ class ExportStore:
                 outcome = (
                     make() if self.cache is None or about is None else self._find(self.cache, key, about, case, make)
                 )
-                write_atomically(outcome.folder / RECORD, outcome.record())
+                _publish(outcome.folder / RECORD, outcome.record())
             except Exception:
                 begun.unlink(missing_ok=True)
                 raise
@@ -194,6 +197,9 @@ class ExportStore:
     def _find(self, cache: Cache, key: str, code: str, case: Case, make: Callable[[], ExportOutcome]) -> ExportOutcome:
         """Take an export from the cache, or make it and add it there."""
         folder = self.folder / key
+        found = cache.find(key, code, folder, shared=False)
+        if found is not None:
+            return from_fields(folder, found.value, found.name)
         with cache.alone(key, f"export {case.name}"):
             found = cache.find(key, code, folder)
             if found is not None:
@@ -215,6 +221,28 @@ class ExportStore:
         if outcome.error is None:
             self._latest = (key, outcome.exported(case, example))
         return outcome
+
+
+@contextmanager
+def _acquired(lock: BaseFileLock) -> Iterator[None]:
+    from filelock import Timeout
+
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        with stage("waiting for another process, which exports it"):
+            lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _publish(path: Path, text: str) -> None:
+    """Write a file that the other processes of the run see whole or not at all; it does not outlive the machine."""
+    made = path.with_name(f"{path.name}.new")
+    made.write_text(text, encoding="utf-8")
+    made.replace(path)
 
 
 def _key(case: Case) -> str:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._cases.factories import line_of
 from pytest_hierexport._errors import HierexportError
+from pytest_hierexport._files.commits import commit
 from pytest_hierexport._files.ownership import LIST
 from pytest_hierexport._files.versions import installed_versions
-from pytest_hierexport._pytest.messages import update_command
+from pytest_hierexport._pytest.messages import Message, update_command
 from pytest_hierexport._pytest.orphans import Orphans, find_orphans, is_complete, removes_orphans, update_lists
 from pytest_hierexport._pytest.outputs import write_output
 from pytest_hierexport._pytest.shards import store_durations
+from pytest_hierexport._report.failures import failure_from_json, failure_to_json
 from pytest_hierexport._report.results import (
     SNAPSHOT,
     Check,
@@ -26,12 +29,13 @@ from pytest_hierexport._report.results import (
     RuleText,
     Status,
     first_names,
+    slowest_stages,
     warnings_of,
 )
 from pytest_hierexport._text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import pytest
 
@@ -48,9 +52,12 @@ _DISTRIBUTIONS = (
 """The packages whose versions a report tells."""
 
 
-def mark(report: pytest.TestReport, case: Case, check: str, message: str) -> None:
-    """Write the check of a report on it, which a worker sends to the controller."""
-    setattr(report, _MARK, [case.name, check, message])
+def mark(
+    report: pytest.TestReport, case: Case, check: str, message: Message, stages: Mapping[str, float] | None = None
+) -> None:
+    """Write the check of a report on it, and the seconds of its stages, which a worker sends to the controller."""
+    failure = None if message.failure is None else failure_to_json(message.failure)
+    setattr(report, _MARK, [case.name, check, message.text, failure, dict(stages or {})])
 
 
 @dataclass
@@ -68,6 +75,8 @@ class Summary:
     written: list[Path] = field(default_factory=list)
     durations: dict[str, float] = field(default_factory=dict)
     """The seconds of each test by its id."""
+    stages: dict[str, Counter[str]] = field(default_factory=dict)
+    """The seconds of each stage by model."""
     started: float = field(default_factory=time.time)
 
     @property
@@ -77,15 +86,18 @@ class Summary:
 
     def add(self, report: pytest.TestReport) -> None:
         """Record a report; the worst phase of a check counts."""
-        marked: list[str] | None = getattr(report, _MARK, None)
-        if marked is not None:
-            self.durations[report.nodeid] = self.durations.get(report.nodeid, 0.0) + report.duration
-        if marked is None or (report.when != "call" and report.passed):
+        marked: list[Any] | None = getattr(report, _MARK, None)
+        if marked is None:
             return
-        model, check, message = marked
+        model, check, message, stated, stages = marked
+        self.durations[report.nodeid] = self.durations.get(report.nodeid, 0.0) + report.duration
+        self.stages.setdefault(model, Counter()).update(stages)
+        if report.when != "call" and report.passed:
+            return
         known = self.checks.setdefault(model, {}).get(check)
         if known is None or known.status is not Status.FAILED:
-            self.checks[model][check] = Check(_status(report), message, report.duration)
+            failure = None if stated is None else failure_from_json(stated)
+            self.checks[model][check] = Check(_status(report), message, report.duration, failure)
 
     def finish(self) -> None:
         """Settle the snapshots and write the reports; do nothing where no check ran."""
@@ -99,8 +111,10 @@ class Summary:
         self._settle_snapshots(self._results())
         self._store_durations()
         results, chosen = self._results(), plan.settings.chosen
-        for path in chosen.report or ():
-            self._write(path, rendered(results, path))
+        if chosen.report:
+            reported = self._with_modules(results)
+            for path in chosen.report:
+                self._write(path, rendered(reported, path))
         if chosen.summary is not None:
             self._write(chosen.summary, as_markdown(results))
 
@@ -153,6 +167,7 @@ class Summary:
         snapshots = (model.checks.get(SNAPSHOT) for model in results.models)
         for reason in sorted({check.message for check in snapshots if check and check.status is Status.SKIPPED}):
             yield reason, {}
+        yield from ((line, {}) for line in self._slowest(results))
         if self.removed:
             yield f"removed snapshots of models that are no longer selected: {', '.join(self.removed)}", {}
         for path in self.written:
@@ -173,6 +188,15 @@ class Summary:
                         f"{case.name}: the known failure of {known.rule} expired on {known.until}, and the rule "
                         f"holds: remove it from {case.manifest}"
                     )
+
+    def _slowest(self, results: Results) -> list[str]:
+        """Return the slowest stages, where pytest's `--durations` asks for the slowest tests."""
+        option = self.run.plan.config.option
+        if option.durations is None:
+            return []
+        least = option.durations_min if option.durations_min is not None else 0.005
+        lines = slowest_stages(results, option.durations, 0.0 if option.verbose >= 2 else least)
+        return ["slowest stages of models:", *lines] if lines else []
 
     def _orphans_to_do(self) -> Iterator[str]:
         plan = self.run.plan
@@ -201,6 +225,16 @@ class Summary:
             part=None if shard is None else Part(shard.index, shard.count, plan.selected),
         )
 
+    def _with_modules(self, results: Results) -> Results:
+        """Return the results with what reports alone show: the commit, and the modules of every model."""
+        plan = self.run.plan
+        outcomes = [self.run.store.known_outcome(case) if self.checks.get(case.name) else None for case in plan.cases]
+        models = tuple(
+            model if outcome is None else replace(model, modules=outcome.modules())
+            for model, outcome in zip(results.models, outcomes, strict=True)
+        )
+        return replace(results, models=models, commit=commit(plan.config.rootpath))
+
     def _model(self, case: Case) -> Model:
         plan = self.run.plan
         root, anchor = plan.config.rootpath, plan.anchor(case)
@@ -216,6 +250,7 @@ class Summary:
             line=line_of(shown, case.source.rpartition(":")[2]) if shown.suffix == ".py" else 1,
             checks=checks,
             committed=self._committed(case) if outcome else "",
+            stages=_rounded(self.stages.get(case.name, {})),
             inapplicable=tuple({rule.id for rule in plan.rules} - {rule.id for rule in plan.applicable(case)}),
             **({} if outcome is None else outcome.fields()),
         )
@@ -230,6 +265,10 @@ class Summary:
         with suppress(OSError, ValueError):
             return snapshot_file(self.run.plan.anchor(case), case.name).read_text(encoding="utf-8")
         return ""
+
+
+def _rounded(stages: Mapping[str, float]) -> dict[str, float]:
+    return {stage: round(seconds, 3) for stage, seconds in stages.items()}
 
 
 def _relative(path: Path, root: Path) -> str:

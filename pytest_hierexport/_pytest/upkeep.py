@@ -78,22 +78,25 @@ def clear(folder: Path) -> int:
     return sum(not os.path.lexists(path) for path in removed)
 
 
-def tidy(folder: Path, question: str, bound: int) -> None:
-    """Remove the least recently used results, of a question and beyond a size, and what killed sessions left."""
+def tidy(folder: Path, question: str) -> None:
+    """Remove the least recently used results of a question, and what killed sessions left."""
     abandoned = time.time() - _ABANDONED
     left = [path for path in _of_sessions(folder) if 0 < used(path) < abandoned]
     for path in [*entries(folder, f"{question}-")[PER_QUESTION:], *left]:
         remove(path)
-    evict(folder, bound)
 
 
-def evict(folder: Path, bound: int) -> None:
-    """Remove the least recently used results until the others have at most so many bytes."""
-    total = 0
+def evict(folder: Path, bound: int) -> int:
+    """Remove the least recently used results until the others have so many bytes at most; return their size."""
+    total = kept = 0
     for entry in entries(folder):
-        total += _size(entry)
+        size = _size(entry)
+        total += size
         if total > bound:
             remove(entry)
+        else:
+            kept = total
+    return kept
 
 
 def parse_size(text: str) -> int:

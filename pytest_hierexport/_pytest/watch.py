@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from types import FrameType
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from pytest_hierexport._pytest.hangs import Hang, WatchFiles
 from pytest_hierexport._stages import LOADING, Stages, listening
@@ -64,32 +64,25 @@ class Watch:
         self._timer: threading.Timer | None = None
         self._timed_out: TimedOut | None = None
         self._inside = False
+        self._before: Any = signal.SIG_DFL
 
     @contextmanager
     def limited(self, item: str, seconds: float) -> Iterator[None]:
         """Raise :class:`TimedOut` where the block takes longer, or end the process; no limit where it is infinite.
 
-        A block in a limited one, or in another thread than the main one, has no limit of its own.
+        The time starts with the first stage in the block: one that takes a result from the cache opens none, and costs
+        nothing. A block in a limited one, or in another thread than the main one, has no limit of its own.
         """
-        is_main = threading.current_thread() is threading.main_thread()
-        if math.isinf(seconds) or self._hang is not None or not is_main:
+        if math.isinf(seconds) or self._hang is not None or not _is_main_thread():
             yield
             return
-        self.folder.mkdir(parents=True, exist_ok=True)
         self._hang, self._timed_out = Hang(item, seconds, math.inf), None
-        with self.files.stacks.open("wb") as self._stacks:
-            before = signal.signal(SIGNAL, self._interrupt)
-            faulthandler.register(SIGNAL, self._stacks, all_threads=True, chain=True)
-            try:
-                with listening(self._note):
-                    self._start()
-                    yield from self._block()
-            finally:
-                self._stop()
-                self.files.record.unlink(missing_ok=True)
-                faulthandler.unregister(SIGNAL)
-                signal.signal(SIGNAL, before)
-                self._hang = None
+        try:
+            with listening(self._note):
+                yield from self._block()
+        finally:
+            self._disarm()
+            self._hang = None
         if self._timed_out is not None:
             raise self._timed_out
 
@@ -109,6 +102,25 @@ class Watch:
     def pytest_enter_pdb(self) -> None:
         """Lift the limit of a test that stops in a debugger."""
         self._stop()
+
+    def _arm(self) -> None:
+        """Watch the block from now on."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._stacks = self.files.stacks.open("wb")
+        self._before = signal.signal(SIGNAL, self._interrupt)
+        faulthandler.register(SIGNAL, self._stacks, all_threads=True, chain=True)
+        self._start()
+
+    def _disarm(self) -> None:
+        """End the watch, if it began."""
+        if self._stacks is None:
+            return
+        self._stop()
+        self.files.record.unlink(missing_ok=True)
+        faulthandler.unregister(SIGNAL)
+        signal.signal(SIGNAL, self._before)
+        self._stacks.close()
+        self._stacks = None
 
     def _start(self) -> None:
         """Start the time of the test, from the beginning."""
@@ -148,6 +160,10 @@ class Watch:
         faulthandler.dump_traceback_later(seconds, file=self.exit_file or self._stacks, exit=True)
 
     def _note(self, stages: Stages) -> None:
+        if self._stacks is None:
+            if not stages or not _is_main_thread():
+                return
+            self._arm()
         was_loading, loads = LOADING in (self._hang.stages if self._hang else ()), LOADING in stages
         self._write(stages=stages)
         if loads and not was_loading:
@@ -161,6 +177,10 @@ class Watch:
             # Without room on the disk the limit holds all the same; what ran too long is then not told.
             with suppress(OSError):
                 self.files.write(self._hang)
+
+
+def _is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 def _imports(frame: FrameType | None) -> bool:

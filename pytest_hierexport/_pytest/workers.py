@@ -71,8 +71,9 @@ class WorkersPlugin:
         crash = hang or Crash(case.name, test, process, ending(code))
         self.run.crashes.add(crash)
         error = crash_error(self.run, case, crash)
-        report.longrepr = error_message(self.run, case, test, error.ended, error)
-        mark(report, case, check, report.longrepr)
+        message = error_message(self.run, case, test, error.ended, error)
+        report.longrepr = message.text
+        mark(report, case, check, message)
 
     def terminate(self) -> None:
         """End the workers at once."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pytest_hierexport._calls.entries import entry_from_json, entry_to_json, is_entry
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._files.ownership import GENERATOR
 from pytest_hierexport._files.schemas import schema_error
+from pytest_hierexport._report.failures import Failure, failure_from_json, failure_to_json
 from pytest_hierexport._report.results import Check, Model, Part, Results, RuleText, Status
 
 __all__ = ["as_json", "read_report"]
@@ -28,22 +30,34 @@ def as_json(results: Results) -> str:
         "generator": GENERATOR,
         "format": _FORMAT,
         "rules": [asdict(rule) for rule in results.rules],
-        "models": [_model(results, model) for model in results.models],
         "verdicts": {status.value: results.count(status) for status in Status},
         "cardinal_rules_not_run": results.cardinal_not_run(),
         "orphaned_snapshots": list(results.orphans),
         **{key: getattr(results, key) for key in _OF_RUN},
         "shard": None if results.part is None else asdict(results.part),
+        **({"commit": results.commit} if results.commit else {}),
     }
     # In ASCII: JSON's escapes represent any name, also one with lone surrogates, which UTF-8 cannot.
-    return json.dumps(content, indent=2) + "\n"
+    return _with_list(content, "models", [_model(results, model) for model in results.models]) + "\n"
 
 
-def _model(results: Results, model: Model) -> dict[str, Any]:
+def _model(results: Results, model: Model) -> str:
     checks = {column: _check(model, column) for column in results.columns}
-    stated = {key: getattr(model, key) for key in _OF_MODEL}
-    stated |= {key: text for key in _IN_SOME if (text := getattr(model, key))}
-    return {**stated, "nodes": model.nodes, "checks": checks}
+    content = {
+        **{key: getattr(model, key) for key in _OF_MODEL},
+        **{key: text for key in _IN_SOME if (text := getattr(model, key))},
+        "nodes": model.nodes,
+        "stages": model.stages,
+        "checks": checks,
+    }
+    # A line for each module: a large model has thousands.
+    return _with_list(content, "modules", [json.dumps(entry_to_json(entry)) for entry in model.modules])
+
+
+def _with_list(content: Mapping[str, Any], key: str, items: Sequence[str]) -> str:
+    """Return an object as JSON, with a list of JSON texts as its last value."""
+    head = json.dumps(content, indent=2).removesuffix("\n}")
+    return f'{head},\n  "{key}": [\n' + ",\n".join(items) + "\n  ]\n}"
 
 
 def _check(model: Model, column: str) -> dict[str, Any]:
@@ -51,7 +65,8 @@ def _check(model: Model, column: str) -> dict[str, Any]:
     if column not in model.checks:
         return verdict
     check = model.checks[column]
-    return {**verdict, "message": check.message, "seconds": round(check.seconds, 3)}
+    failure = {} if check.failure is None else {"failure": failure_to_json(check.failure)}
+    return {**verdict, "message": check.message, "seconds": round(check.seconds, 3), **failure}
 
 
 def read_report(path: Path) -> Results:
@@ -64,7 +79,7 @@ def read_report(path: Path) -> Results:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise _no_report(path, str(error)) from None
-    if (found := schema_error("report", content)) is not None:
+    if (found := schema_error("report", _without_right_modules(content))) is not None:
         raise _no_report(path, found)
     part = content["shard"]
     return Results(
@@ -72,21 +87,45 @@ def read_report(path: Path) -> Results:
         models=tuple(map(_read_model, content["models"])),
         orphans=tuple(content["orphaned_snapshots"]),
         part=None if part is None else Part(part["index"], part["count"], tuple(part["selected"])),
+        commit=content.get("commit", ""),
         **{key: content[key] for key in _OF_RUN},
     )
+
+
+def _without_right_modules(content: Any) -> Any:
+    """Return a report without the lists of modules that follow the schema: a validator takes half a minute for 400."""
+    models = content.get("models") if isinstance(content, dict) else None
+    if not isinstance(models, list):
+        return content
+    return {**content, "models": [_without_modules(model) if _has_entries(model) else model for model in models]}
+
+
+def _has_entries(model: object) -> bool:
+    modules = model.get("modules") if isinstance(model, dict) else None
+    return isinstance(modules, list) and all(map(is_entry, modules))
+
+
+def _without_modules(model: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in model.items() if key != "modules"}
 
 
 def _read_model(content: Mapping[str, Any]) -> Model:
     verdicts = {check: Status(found["verdict"]) for check, found in content["checks"].items()}
     checks = {
-        check: Check(verdicts[check], found.get("message", ""), found.get("seconds", 0.0))
+        check: Check(verdicts[check], found.get("message", ""), found.get("seconds", 0.0), _read_failure(found))
         for check, found in content["checks"].items()
         if verdicts[check] not in {Status.NOT_RUN, Status.INAPPLICABLE}
     }
     inapplicable = tuple(check for check, status in verdicts.items() if status is Status.INAPPLICABLE)
     lists = {key: tuple(content[key]) for key in ("notes", "warnings")}
-    stated = {key: content[key] for key in (*_OF_MODEL, *_IN_SOME) if key in content}
-    return Model(**{**stated, **lists}, checks=checks, inapplicable=inapplicable)
+    modules = tuple(map(entry_from_json, content.get("modules", ())))
+    stated = {**{key: content[key] for key in (*_OF_MODEL, *_IN_SOME) if key in content}, **lists}
+    stages = content.get("stages", {})  # reports of before there were stages are still compared
+    return Model(**stated, checks=checks, inapplicable=inapplicable, modules=modules, stages=stages)
+
+
+def _read_failure(check: Mapping[str, Any]) -> Failure | None:
+    return failure_from_json(check["failure"]) if "failure" in check else None
 
 
 def _no_report(path: Path, found: str) -> UsageError:

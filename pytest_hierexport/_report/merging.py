@@ -50,6 +50,7 @@ def merge(reports: Sequence[Results]) -> Merged:
         started=min(report.started for report in reports),
         ended=max(report.ended for report in reports),
         part=None,
+        commit=" ".join(dict.fromkeys(report.commit for report in reports if report.commit)),
     )
     missing = tuple(f"{index}/{count}" for index in range(1, count + 1) if index not in indices)
     return Merged(results, missing, tuple(name for name in selected if name not in models))

@@ -1,72 +1,61 @@
-"""Formats the results as one self-contained page of HTML."""
+"""Formats the results as one self-contained page of HTML: the data as JSON, and the scripts in `web` that show it."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
+import json
+from functools import cache
+from importlib import resources
 
 from pytest_hierexport._files.ownership import GENERATOR
-from pytest_hierexport._report.results import Model, Results, Status, remarks_of, warnings_of
-from pytest_hierexport._text import one_line, printable
+from pytest_hierexport._report.packing import packed
+from pytest_hierexport._report.results import Results, Status
+from pytest_hierexport._text import one_line
 
 __all__ = ["as_html"]
 
-_STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; color: #1c2024; }
-table { border-collapse: collapse; }
-th, td { border: 1px solid #d4d8dd; padding: .3rem .6rem; text-align: left; }
-th { background: #f3f5f7; }
-pre { background: #f3f5f7; padding: .8rem; overflow: auto; }
-td.passed { background: #e3f5e6; } td.failed { background: #fde3e3; font-weight: bold; }
-p.warning { color: #c0232c; font-weight: bold; }
-td.known { background: #fdf3d8; } td.skipped, td.not { color: #6b7280; }
-"""
+_SCRIPTS = ("dom", "data", "overview", "failures", "tree", "icicle", "model", "main")
+"""The scripts in `web`, each after those that it uses."""
 
 
 def as_html(results: Results) -> str:
-    """Return a page that needs no other file: the table, the failures, the hierarchy of every model."""
-    rules = "".join(f"<dt>{_escape(rule.id)}</dt><dd>{_escape(rule.promise)}</dd>" for rule in results.rules)
-    counts = ", ".join(f"{results.count(s)} {s.value}" for s in Status if results.count(s))
+    """Return a page that needs no other file, and no network.
+
+    It runs no script and no style but its own, by their digests: a name that was taken for HTML would do nothing.
+    """
+    style, script = _asset("style.css"), _script()
+    policy = f"default-src 'none'; img-src data:; script-src {_digest(script)}; style-src {_digest(style)}"
     parts = [
         "<!doctype html>",
         f'<html lang="en"><head><meta charset="utf-8"><meta name="generator" content="{GENERATOR}">',
-        "<title>hierexport</title>",
-        f"<style>{_STYLE}</style></head><body>",
-        "<h1>hierexport</h1>",
-        f"<p>{_escape(counts)}</p>",
-        *(f'<p class="warning">{_escape(warning)}</p>' for warning in warnings_of(results)),
-        *(f"<p>{_escape(remark)}</p>" for remark in remarks_of(results)),
-        _table(results),
-        f"<details><summary>The rules</summary><dl>{rules}</dl></details>",
-        *(_failure(model, name, check.message) for model, name, check in results.failures()),
-        *(
-            f"<details><summary>{_escape(model.name)}: hierarchy</summary>{_block(model.hierarchy)}</details>"
-            for model in results.models
-            if model.hierarchy
-        ),
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<meta http-equiv=\"Content-Security-Policy\" content=\"{policy}; base-uri 'none'; form-action 'none'\">",
+        '<title>hierexport</title><link rel="icon" href="data:,">',
+        f"<style>{style}</style></head><body>",
+        '<a class="skip-link" href="#main">Skip to the content</a>',
+        '<div class="top"><a class="brand" href="#">hierexport</a><span class="crumb"></span>',
+        '<button type="button" id="theme"></button></div>',
+        f'<main id="main"><noscript>{_without_script(results)}</noscript></main>',
+        '<p class="unseen" id="said" role="status"></p>',
+        f'<script type="application/json" id="data">{_data(results)}</script>',
+        f"<script>{script}</script>",
         "</body></html>",
     ]
     return "\n".join(parts) + "\n"
 
 
-def _table(results: Results) -> str:
-    head = "".join(f"<th>{_escape(column)}</th>" for column in ("model", "exporter", "nodes", *results.columns))
-    rows = "\n".join(f"<tr>{_row(results, model)}</tr>" for model in results.models)
-    return f"<table><thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table>"
+def _data(results: Results) -> str:
+    """Return the results as JSON that no parser of HTML finds a tag in."""
+    text = json.dumps(packed(results), separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _row(results: Results, model: Model) -> str:
-    cells = [f"<td>{_escape(model.name)}</td><td>{_escape(model.exporter)}</td><td>{model.nodes or ''}</td>"]
-    for column in results.columns:
-        status = model.status(column)
-        word = status.value
-        link = f'<a href="#{_escape(_anchor(model, column))}">{word}</a>' if status is Status.FAILED else word
-        cells.append(f'<td class="{word}">{link}</td>')
-    return "".join(cells)
-
-
-def _failure(model: Model, check: str, message: str) -> str:
-    heading = f"{_escape(model.name)}: {_escape(check)}"
-    return f'<h2 id="{_escape(_anchor(model, check))}">{heading}</h2>\n{_block(message)}'
+def _without_script(results: Results) -> str:
+    counts = ", ".join(f"{results.count(status)} {status.value}" for status in Status if results.count(status))
+    failed = "".join(f"<li>{_escape(model.name)}: {_escape(check)}</li>" for model, check, _ in results.failures())
+    return f"<h1>hierexport</h1><p>{_escape(counts)}. The tables need JavaScript.</p><ul>{failed}</ul>"
 
 
 def _escape(text: str) -> str:
@@ -74,10 +63,17 @@ def _escape(text: str) -> str:
     return html.escape(one_line(text))
 
 
-def _block(text: str) -> str:
-    """Return text of several lines as HTML; see :func:`_escape`."""
-    return f"<pre>{html.escape(printable(text))}</pre>"
+@cache
+def _script() -> str:
+    """Return the scripts as one, whose names are no one else's."""
+    return "\n".join(['(() => {"use strict";', *(_asset(f"{name}.js") for name in _SCRIPTS), "})();"])
 
 
-def _anchor(model: Model, check: str) -> str:
-    return f"{model.name}--{check}".replace(" ", "-")
+@cache
+def _asset(name: str) -> str:
+    return (resources.files("pytest_hierexport._report") / "web" / name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    """Return the source of a policy that allows this text alone."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

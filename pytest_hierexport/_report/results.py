@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from textwrap import shorten
 
+from pytest_hierexport._calls.entries import ModuleEntry
+from pytest_hierexport._report.failures import Failure
+
 __all__ = [
     "SNAPSHOT",
     "Check",
@@ -18,6 +21,7 @@ __all__ = [
     "cardinal_line",
     "first_names",
     "remarks_of",
+    "slowest_stages",
     "warnings_of",
 ]
 
@@ -46,6 +50,8 @@ class Check:
     message: str = ""
     """The message of a failure, or the reason for a skip."""
     seconds: float = 0.0
+    failure: Failure | None = None
+    """The parts of the message of a failure; None where only the message is known."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,10 @@ class Model:
     """Why the exported graph may differ from the model: shown in red."""
     coverage: dict[str, int] = field(default_factory=dict)
     hierarchy: str = ""
+    stages: dict[str, float] = field(default_factory=dict)
+    """The seconds that each stage took, in the order in which they came."""
+    modules: tuple[ModuleEntry, ...] = ()
+    """Its module instances, each before those below it; empty where it was not exported."""
     committed: str = ""
     """The text of the snapshot that the hierarchy differs from; empty where it does not."""
 
@@ -84,6 +94,11 @@ class Model:
         if check in self.checks:
             return self.checks[check].status
         return Status.INAPPLICABLE if check in self.inapplicable else Status.NOT_RUN
+
+    @property
+    def seconds(self) -> float:
+        """The sum of the durations of its checks."""
+        return sum(check.seconds for check in self.checks.values())
 
     @property
     def nodes(self) -> int:
@@ -117,6 +132,8 @@ class Results:
     ended: float = 0.0
     part: Part | None = None
     """None for a run of all models."""
+    commit: str = ""
+    """The commit of the project, with `-dirty` where files differ from it; empty where it is not known."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -183,6 +200,24 @@ def remarks_of(results: Results) -> list[str]:
 def warnings_of(results: Results) -> list[str]:
     """Return why exported graphs may differ from their models, one line each, bounded in length."""
     return [_line(model.name, warning) for model in results.models for warning in model.warnings]
+
+
+def slowest_stages(results: Results, most: int, least: float) -> list[str]:
+    """Return lines with the stages that took longest.
+
+    Args:
+        results: The results.
+        most: How many there may be at most, 0 for any number.
+        least: The seconds from which a stage is shown.
+    """
+    stages = [
+        (seconds, model.name, stage)
+        for model in results.models
+        for stage, seconds in model.stages.items()
+        if seconds >= least
+    ]
+    ordered = sorted(stages, key=lambda each: -each[0])[: most or None]
+    return [f"{seconds:8.2f} s  {model}: {stage}" for seconds, model, stage in ordered]
 
 
 def _skipped(results: Results, model: Model) -> Iterator[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pytest_hierexport._snapshot.lines import LINE, count_members, members
 from pytest_hierexport._snapshot.renames import moves, renamed
 
-__all__ = ["changed_counts", "diff"]
+__all__ = ["Change", "changed_counts", "changes", "diff"]
 
 _MOST_MODULES = 50_000
 
@@ -19,10 +19,24 @@ class _Module:
     tag: str
     operators: Mapping[str, int]
 
-    @property
-    def text(self) -> str:
-        listed = ", ".join(f"{operator} {count}" for operator, count in sorted(self.operators.items()))
-        return f"{self.tag}: {listed}" if listed else self.tag
+
+@dataclass(frozen=True)
+class Change:
+    """A module that differs between two snapshots, or a folded run of equal ones."""
+
+    tag: str
+    before: Mapping[str, int] | None
+    """Its operators in the committed snapshot; None where it is new."""
+    after: Mapping[str, int] | None
+    """Its operators in the present model; None where it is gone."""
+
+    def __str__(self) -> str:
+        """Return the change as a line: `-` gone, `+` new, `~` other operators."""
+        if self.before is not None and self.after is not None:
+            return f"~ {self.tag}: {changed_counts(self.before, self.after)}"
+        sign, operators = ("-", self.before) if self.after is None else ("+", self.after)
+        listed = ", ".join(f"{operator} {count}" for operator, count in sorted((operators or {}).items()))
+        return f"{sign} {self.tag}: {listed}" if listed else f"{sign} {self.tag}"
 
 
 def diff(old: str, new: str, limit: int = 20) -> list[str]:
@@ -38,12 +52,18 @@ def diff(old: str, new: str, limit: int = 20) -> list[str]:
     if old == new:
         return []
     renames, old = renamed(old, new)
-    before, after = _different(old.splitlines(), new.splitlines())
-    changes = [*renames, *_changes(before, after), *moves(old, new)]
-    shown = changes[:limit]
-    if len(changes) > limit:
-        shown.append(f"… and {len(changes) - limit} more changes")
+    lines = [*renames, *map(str, changes(old, new)), *moves(old, new)]
+    shown = lines[:limit]
+    if len(lines) > limit:
+        shown.append(f"… and {len(lines) - limit} more changes")
     return shown
+
+
+def changes(old: str, new: str) -> list[Change]:
+    """Return the modules that differ, as :func:`diff` shows them; none where only their order does."""
+    if old == new:
+        return []
+    return list(_changes(*_different(old.splitlines(), new.splitlines())))
 
 
 def _different(old: list[str], new: list[str]) -> tuple[dict[str, _Module], dict[str, _Module]]:
@@ -72,15 +92,12 @@ def _unfolded(modules: list[_Module], others: list[_Module], shared: set[str]) -
             yield tag, _Module(tag, module.operators)
 
 
-def _changes(before: Mapping[str, _Module], after: Mapping[str, _Module]) -> Iterator[str]:
+def _changes(before: Mapping[str, _Module], after: Mapping[str, _Module]) -> Iterator[Change]:
     for tag in _in_order(before, after):
         old, new = before.get(tag), after.get(tag)
-        if old is None and new is not None:
-            yield f"+ {new.text}"
-        elif new is None and old is not None:
-            yield f"- {old.text}"
-        elif old is not None and new is not None and old.operators != new.operators:
-            yield f"~ {tag}: {changed_counts(old.operators, new.operators)}"
+        change = Change(tag, None if old is None else old.operators, None if new is None else new.operators)
+        if change.before != change.after:
+            yield change
 
 
 def _in_order(before: Mapping[str, _Module], after: Mapping[str, _Module]) -> list[str]:

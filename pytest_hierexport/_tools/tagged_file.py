@@ -11,7 +11,7 @@ from pytest_hierexport._calls.hierarchy import Hierarchy, Module
 from pytest_hierexport._errors import TagError, UsageError
 from pytest_hierexport._files.paths import exists
 from pytest_hierexport._onnx import codec, storage
-from pytest_hierexport._onnx.external import check_data
+from pytest_hierexport._onnx.external import check_data, locations
 from pytest_hierexport._onnx.models import Model, as_proto
 from pytest_hierexport._onnx.proto_tags import TaggedProto
 from pytest_hierexport._onnx.saving import save_model, save_proto
@@ -180,4 +180,4 @@ def _to_ir(proto: onnx.ModelProto, path: Path | None) -> ir.Model:
 
 
 def _has_external_data(proto: onnx.ModelProto) -> bool:
-    return any(tensor.external_data for _, tensor in TaggedProto(proto).parts.initializers)
+    return any(locations(proto))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from pytest_hierexport._errors import CollectError, HierexportError, UsageError
+from pytest_hierexport._files.versions import check_requirements
 from pytest_hierexport.cli.command import USAGE, Command
 
 __all__ = ["main"]
@@ -55,6 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     failed, usage = (command.failed, command.wrong_usage) if command else (_FAILED, USAGE)
     try:
         options = _parser(commands.values()).parse_args(given)
+        check_requirements()
         run: Command = options.command
         code = run.run(options) or 0
         sys.stdout.flush()

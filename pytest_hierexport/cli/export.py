@@ -29,7 +29,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--opset", type=int, metavar="N", help="the ONNX opset (default: the exporter's own)")
     add("--tags", default="both", help="where to write tags: both, metadata, doc_string or none (default: %(default)s)")
     add("--keep", action="append", metavar="CLASS", help="a torch.nn class to show in tags; may be repeated")
-    add("--no-weights", action="store_true", help="build the model without weights: they take no memory")
+    weights = parser.add_mutually_exclusive_group()
+    weights.add_argument(
+        "--no-weights", action="store_true", help="build the model without weights: they take no memory"
+    )
+    weights.add_argument("--thin", action="store_true", help="export a model of the same modules with smaller widths")
     add("--strict", action="store_true", help="fail where auto would fall back to an exporter that records one run")
     add("--node-names", metavar="STYLE", help="name nodes after their modules: path or tag (default: as exported)")
     add("--no-optimize", action="store_true", help="leave out the exporter's own optimizer")
@@ -57,6 +61,11 @@ def _run(options: argparse.Namespace) -> None:
             own_function(case.exporter)
         stage(f"build {case.name}")
         example = case.load()
+        if case.weights == "thin":
+            from pytest_hierexport._tools.thinness import check_thin
+
+            stage("compare the thin model with the real one")
+            check_thin(case)
         stage(f"export to {options.output}")
         exported = export_case(case, example, options.output, _beyond_the_case(options))
     _show(exported, options.output)
@@ -76,7 +85,7 @@ def _case(options: argparse.Namespace) -> Case:
         opset=case.opset if options.opset is None else check_opset(options.opset),
         keep=tuple(options.keep or case.keep),
         strict=options.strict or case.strict,
-        weights="none" if options.no_weights else case.weights,
+        weights="none" if options.no_weights else "thin" if options.thin else case.weights,
         # The rules need generic weights; an exported file needs the model's.
         randomise=False,
     )

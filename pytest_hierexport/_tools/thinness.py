@@ -1,0 +1,48 @@
+"""Checks that a thin model has the hierarchy of the real one: the same modules, calls and operators, but for shapes.
+
+Both are exported without weights, so that the real one may be larger than memory, and compared as snapshots are.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from pytest_hierexport._cases.case import Case
+from pytest_hierexport._cases.thin import thin_case
+from pytest_hierexport._errors import ExportError
+from pytest_hierexport._snapshot import text
+from pytest_hierexport._snapshot.diff import diff
+
+__all__ = ["check_thin"]
+
+_SHOWN = 5
+"""How many differences an error shows."""
+
+
+def check_thin(case: Case) -> None:
+    """Raise an ExportError where the hierarchies of a case's model and its thin one part.
+
+    Raises:
+        HierexportError: One of them cannot be built or exported.
+    """
+    real, thin = (_hierarchy(each) for each in (case, thin_case(case)))
+    if real != thin:
+        lines = diff(real, thin)
+        more = f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
+        raise ExportError(
+            f"the thin model of {case.name} to have the hierarchy of the real one",
+            found="; ".join(line.strip() for line in lines[:_SHOWN]) + more,
+            do='name a factory of a smaller model that keeps it: thin = "my_model.py::small" in a manifest',
+        )
+
+
+def _hierarchy(case: Case) -> str:
+    from pytest_hierexport._cases.exporting import export_case
+    from pytest_hierexport._onnx.graph import operators
+
+    bare = replace(case, weights="none", thin=None)
+    with tempfile.TemporaryDirectory() as folder:
+        exported = export_case(bare, bare.load(), Path(folder, "model.onnx"))
+        return text(exported.attribution, operators(exported.model))
