@@ -1,17 +1,20 @@
 # Every target does its own set-up: python, pip and make are all that a fresh machine needs.
 #   make musts    the main job: every MUST rule on every model of the zoo, and on its counterexamples
 #   make commands every command of `hierexport` on every model of the zoo but those below
+#   make zoo-extra the rules on the models of timm, torchvision and diffusers, in an environment of its own
 #   make test     the tests of the package
 #   make browser  the tests of the HTML report in Chromium, which `apt-get install chromium chromium-driver` gives
 #   make lint     ruff, mypy, and the check of retired words
-#   make bench    what the design promises about speed, measured
+#   make bench    what the design promises about speed, measured: the figures of docs/benchmarks.md
 #   make matrix   the installed wheel beside other versions of Python, torch, ONNX and pytest (docs/versions.md)
 #   make wheel-test  the tests on the installed wheel, with the package's source out of reach
+#   make site     the pages of docs/ as a site, in site/; fails at a broken link
 # ARGS goes to pytest (`make test ARGS='-k storage'`), PYTHON makes the environment, WORKERS run side by side.
 
 PYTHON ?= python3
 WORKERS ?= 2
 ARGS ?=
+FIGURES ?= .bench
 
 # Left out: ONNX Runtime computes float16 in float32, whose values the proof of `carry` does not take for equal, and has no
 # kernels for bfloat16. `make commands COMMANDED=` runs all.
@@ -20,6 +23,9 @@ COMMANDED ?= not (float16 and carry or bfloat16 and (functions or diverge or pro
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+# The site has an environment of its own: it needs neither torch nor the package.
+SITE_VENV := .venv-site
+SITE_INSTALLED := $(SITE_VENV)/.installed
 
 # Of `make matrix`: see benchmarks/matrix.py.
 ROWS ?=
@@ -28,7 +34,9 @@ TESTS ?=
 TORCH ?=
 ON ?=
 
-.PHONY: musts commands test browser lint bench matrix wheel-test clean
+EXTRA := .venv-extra
+
+.PHONY: musts commands zoo-extra test browser lint bench site matrix wheel-test clean
 
 musts: $(INSTALLED)
 	$(BIN)/python -m pytest musts --ignore=musts/test_commands.py --hierexport-models=all --hierexport-require-snapshots \
@@ -37,6 +45,11 @@ musts: $(INSTALLED)
 commands: $(INSTALLED)
 	$(BIN)/python -m pytest musts/test_commands.py --hierexport-models=all -m 'not hierexport' \
 		-k '$(COMMANDED)' -n $(WORKERS) $(ARGS)
+
+zoo-extra: $(EXTRA)/.installed
+	$(EXTRA)/bin/python -m pytest pyproject.toml \
+		--hierexport-models=family:timm,family:torchvision,family:diffusers --hierexport-require-snapshots \
+		-n $(WORKERS) $(ARGS)
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest tests -n $(WORKERS) $(ARGS)
@@ -51,8 +64,8 @@ lint: $(INSTALLED)
 	$(BIN)/python -m pytest tests/test_retired_words.py -q
 
 bench: $(INSTALLED)
-	$(BIN)/python benchmarks/import_cost.py
-	$(BIN)/python benchmarks/export_overhead.py
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
+	$(BIN)/python -m benchmarks.everything $(FIGURES) $(ARGS)
 
 matrix: $(INSTALLED)
 	$(BIN)/python benchmarks/matrix.py --workers $(WORKERS) $(if $(ROWS),--rows $(ROWS)) $(if $(MODELS),--models $(MODELS)) \
@@ -61,6 +74,16 @@ matrix: $(INSTALLED)
 wheel-test: $(INSTALLED)
 	$(BIN)/python benchmarks/matrix.py --workers $(WORKERS) --rows locked --python $(BIN)/python --tests tests
 
+site: $(SITE_INSTALLED)
+	NO_MKDOCS_2_WARNING=1 $(SITE_VENV)/bin/mkdocs build --strict
+
+$(SITE_INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(SITE_VENV)
+	$(SITE_VENV)/bin/python -c 'import tomllib; extras = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+		print("\n".join(extras["optional-dependencies"]["docs"]))' > $(SITE_VENV)/requirements.txt
+	$(SITE_VENV)/bin/python -m pip install --quiet -c constraints.txt -r $(SITE_VENV)/requirements.txt
+	touch $@
+
 # torch first and at the constraint's exact version: a looser one fetches several GB of CUDA packages.
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -68,5 +91,12 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[zoo,tools,test,dev]'
 	touch $@
 
+# torchvision is built for one version of torch alone.
+$(EXTRA)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(EXTRA)
+	$(EXTRA)/bin/python -m pip install --quiet torch==2.14.1 torchvision==0.29.1
+	$(EXTRA)/bin/python -m pip install --quiet -e '.[zoo,timm,torchvision,diffusers,test]'
+	touch $@
+
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(EXTRA) $(SITE_VENV) site

@@ -36,6 +36,7 @@ else:
     import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[1]
+STATED = ROOT / "benchmarks" / "matrix.toml"
 PAGE = ROOT / "docs" / "versions.md"
 PACKAGE = "pytest_hierexport"
 BEGIN, END = "<!-- matrix: written by `make matrix` -->", "<!-- end of matrix -->"
@@ -61,6 +62,8 @@ class Row:
     """A file of the repository; the empty text for none."""
     requirements: Sequence[str] = ()
     extras: str = "zoo,test"
+    models: Sequence[str] = ()
+    """Models beside those of every row."""
     torch: str = ""
     """A version in the place of the row's own."""
 
@@ -190,7 +193,7 @@ def environment(row: Row, distributions: Built) -> Iterator[Environment]:
     Raises:
         StepError: A package cannot be installed.
     """
-    uv = [sys.executable, "-m", "uv"]
+    uv: list[str | Path] = [sys.executable, "-m", "uv"]
     with tempfile.TemporaryDirectory(prefix="hierexport-matrix-") as name:
         folder = Path(name)
         made = Environment(folder / "venv", unpacked(distributions.sdist, folder / "source"))
@@ -216,7 +219,7 @@ def outcome(row: Row, plan: Plan, distributions: Built) -> Outcome:
 def _outcome(row: Row, plan: Plan, made: Environment) -> Outcome:
     told = json.loads(run([made.python, "-c", TELL, *SHOWN]).stdout)
     readme = made.pytest("tests/test_readme.py", cwd=made.project)
-    rules, snapshots, broken = _rules(made, plan)
+    rules, snapshots, broken = _rules(made, (*plan.models, *row.models), plan.workers)
     tests = _tests(made, plan)
     problems = [
         *broken,
@@ -227,12 +230,12 @@ def _outcome(row: Row, plan: Plan, made: Environment) -> Outcome:
     return Outcome(row, told["python"], told["versions"], example, rules, snapshots, tests, problems)
 
 
-def _rules(made: Environment, plan: Plan) -> tuple[str, str, list[str]]:
+def _rules(made: Environment, models: Sequence[str], workers: int) -> tuple[str, str, list[str]]:
     """Check models of the zoo; return what is told of the rules, of the snapshots, and the rules that are broken."""
     folder = made.folder.parent / "zoo"
     shutil.copytree(made.project / "__hierexport__", folder / "__hierexport__")
-    models, workers = f"--hierexport-models={','.join(plan.models)}", ("-n", str(plan.workers))
-    ran = made.pytest(models, "--hierexport-report=report.json", *workers, cwd=folder)
+    asked = (f"--hierexport-models={','.join(models)}", "--hierexport-report=report.json")
+    ran = made.pytest(*asked, "-n", str(workers), cwd=folder)
     report = folder / "report.json"
     if not report.exists():
         return "fails", "-", [f"rules: {ran.stdout.strip().splitlines()[-1:]}"]
@@ -278,6 +281,12 @@ def write(found: Outcome, order: Sequence[str]) -> None:
     PAGE.write_text(f"{before}{BEGIN}\n{table(ordered)}\n{END}{after}", encoding="utf-8")
 
 
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return what a TOML file states."""
+    stated: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    return stated
+
+
 def read_rows(stated: Mapping[str, Any]) -> dict[str, Row]:
     """Return the rows of `matrix.toml` by name."""
     return {name: Row(name=name, **row) for name, row in stated["rows"].items()}
@@ -285,7 +294,7 @@ def read_rows(stated: Mapping[str, Any]) -> dict[str, Row]:
 
 def main() -> int:
     """Run the rows and return 1 if anything failed in one."""
-    stated = tomllib.loads((ROOT / "benchmarks" / "matrix.toml").read_text(encoding="utf-8"))
+    stated = read_toml(STATED)
     rows = read_rows(stated)
     parser = argparse.ArgumentParser(description="Run the package beside other versions of what it needs.")
     parser.add_argument("--rows", nargs="*", choices=list(rows), help="all rows where none is named")

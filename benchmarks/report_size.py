@@ -68,9 +68,16 @@ def _model(number: int, count: int) -> Model:
         checks["MUST-004"] = Check(Status.FAILED, "the whole message " * 60, 2.0, failure)
     coverage = {"traced": sum(sum(entry.operators.values()) for entry in modules)}
     lines = "".join(f"{entry.tag}: {', '.join(entry.operators)}\n" for entry in modules[:8])
-    source = f"models.toml::model_{number}"
     return Model(
-        f"model_{number}", source, "models.toml", "models.py", 1, checks, (), "dynamo", (), (), coverage, lines, modules
+        name=f"model_{number}",
+        source=f"models.toml::model_{number}",
+        anchor="models.toml",
+        file="models.py",
+        checks=checks,
+        exporter="dynamo",
+        coverage=coverage,
+        hierarchy=lines,
+        modules=modules,
     )
 
 

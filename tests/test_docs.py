@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import json
 import re
 import shlex
+import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
+from markdown_it import MarkdownIt
 
 import pytest_hierexport
+from benchmarks.merged_mask import draw, panels
 from projects import Project
 from pytest_hierexport import assertions, export, read
 from pytest_hierexport._cases import select
@@ -27,7 +31,7 @@ PAGE_IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 # Files of the package, named from its own folder or from the repository's, with a name that they define.
 CITATION = re.compile(r"((?:_[a-z]+|pytest_hierexport|tests|musts|benchmarks)/[\w/]+\.(?:py|json))(?:::([\w.]+))?")
 # Files that the page tells the reader to write.
-TO_WRITE = {"_rules/must_011.py", "musts/test_must_011.py"}
+TO_WRITE = {"_rules/must_011.py", "musts/test_must_011.py", "tests/test_nets.py"}
 
 TOWER = """
 import torch
@@ -58,9 +62,18 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
 
 
-@pytest.mark.parametrize("text", blocks("manifest.md", "toml"))
+@pytest.mark.parametrize(
+    "text",
+    [
+        text
+        for page in ("manifest.md", "pytest.md", "tutorial.md")
+        for text in blocks(page, "toml")
+        if "[models." in text
+    ],
+)
 def test_every_manifest_that_is_shown_can_be_read(tmp_path: Path, text: str) -> None:
-    (tmp_path / "my_model.py").write_text("from somewhere import *\n")
+    for factories in ("my_model.py", "export_models.py"):
+        (tmp_path / factories).write_text("from somewhere import *\n")
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "tools.py").write_text("from somewhere import *\n")
     (tmp_path / "checkpoints" / "classifier").mkdir(parents=True)
@@ -144,6 +157,35 @@ def _is_there(page: Path, path: str, heading: str) -> bool:
         return target.exists()
     titles = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.MULTILINE)
     return heading in {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=PAGE_IDS)
+def test_every_python_example_is_python(page: Path) -> None:
+    for token in MarkdownIt("commonmark").parse(page.read_text(encoding="utf-8")):
+        if token.type == "fence" and token.info.split()[:1] == ["python"]:
+            ast.parse(textwrap.dedent(token.content))
+
+
+def test_the_site_shows_every_page_once() -> None:
+    listed = re.findall(r"^ +- (?:.*: )?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    pages = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}
+    assert sorted(listed) == sorted({*pages, "measuring.md", "changelog.md"})
+
+
+def test_the_home_page_shows_what_the_readme_runs() -> None:
+    (shown,) = blocks("index.md", "console")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [line for line in shown.splitlines()[1:] if line not in readme] == []
+
+
+def test_the_api_reference_has_every_public_name() -> None:
+    listed = re.findall(r"^::: pytest_hierexport\.(\w+)$", (DOCS / "api-reference.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted([*pytest_hierexport.__all__, "assertions"])
+
+
+@pytest.mark.filterwarnings("ignore")  # torch warns of itself
+def test_the_figure_shows_what_an_export_gives() -> None:
+    assert (DOCS / "images" / "merged-mask.svg").read_text(encoding="utf-8") == draw(panels())
 
 
 def test_a_room_imports_only_rooms_before_it() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from benchmarks import matrix
-from benchmarks.matrix import BEGIN, COLUMNS, END, Outcome, Row, constraints, read_rows, write
+from benchmarks.matrix import BEGIN, COLUMNS, END, ROOT, STATED, Outcome, Row, constraints, read_rows, read_toml, write
 
 ROWS = ["old", "new"]
 
@@ -43,21 +44,19 @@ def test_another_torch_takes_the_place_of_the_constraint(tmp_path: Path) -> None
 
 
 def test_the_oldest_constraints_are_the_bounds_of_the_package() -> None:
-    from packaging.requirements import Requirement
-
-    stated = matrix.tomllib.loads((matrix.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    lines = (matrix.ROOT / "constraints-oldest.txt").read_text(encoding="utf-8").splitlines()
+    stated = read_toml(ROOT / "pyproject.toml")["project"]
+    lines = (ROOT / "constraints-oldest.txt").read_text(encoding="utf-8").splitlines()
     held = dict(line.split("==") for line in lines if "==" in line)
     bounds = [Requirement(each) for each in (*stated["dependencies"], *stated["optional-dependencies"]["zoo"])]
     for each in bounds:
         (lowest,) = (specifier.version for specifier in each.specifier if specifier.operator == ">=")
         assert f"{held[each.name]}.0".startswith(f"{lowest}."), each
-    rows = read_rows(matrix.tomllib.loads((matrix.ROOT / "benchmarks" / "matrix.toml").read_text(encoding="utf-8")))
+    rows = read_rows(read_toml(STATED))
     assert stated["requires-python"] == f">={rows['oldest'].python}"
 
 
 def test_the_files_that_rows_name_exist() -> None:
-    stated = matrix.tomllib.loads((matrix.ROOT / "benchmarks" / "matrix.toml").read_text(encoding="utf-8"))
+    stated = read_toml(STATED)
     rows = read_rows(stated)
-    assert all((matrix.ROOT / test).is_file() for test in stated["tests"])
-    assert all((matrix.ROOT / row.constraints).exists() for row in rows.values())
+    assert all((ROOT / test).is_file() for test in stated["tests"])
+    assert all((ROOT / row.constraints).exists() for row in rows.values())

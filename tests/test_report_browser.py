@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
@@ -51,6 +52,7 @@ class Browser:
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
 
     def one(self, selector: str) -> WebElement:
+        self.wait(lambda: self.all(selector))
         return self.driver.find_element(By.CSS_SELECTOR, selector)
 
     def texts(self, selector: str) -> list[str]:
@@ -66,6 +68,11 @@ class Browser:
         return next(
             row for row in self.all("[role=treeitem]") if row.find_element(By.CLASS_NAME, "label").text == label
         )
+
+    def shows(self, selector: str, text: str) -> bool:
+        """Wait until an element has a text: an address within the page takes effect after the click on it."""
+        self.wait(lambda: self.texts(selector) == [text])
+        return True
 
     def click(self, element: WebElement) -> None:
         """Click on an element that the bar at the top may cover."""
@@ -85,7 +92,9 @@ class Browser:
 
     def width(self, module: str) -> int:
         """Return the width of a module's share."""
-        return int(self.one(f".icicle [data-path='{module}']").size["width"])
+        script = f"return document.querySelector(`.icicle [data-path='{module}']`)?.offsetWidth"
+        self.wait(lambda: self.run(script))
+        return int(self.run(script))
 
     def run(self, script: str) -> Any:
         return self.driver.execute_script(script)
@@ -96,7 +105,9 @@ class Browser:
         )
 
     def wait(self, fits: Callable[[], object]) -> None:
-        WebDriverWait(self.driver, 10).until(lambda _: fits())
+        # What is looked at may be drawn anew meanwhile.
+        waiting = WebDriverWait(self.driver, 30, 0.05, ignored_exceptions=[StaleElementReferenceException])
+        waiting.until(lambda _: fits())
 
     def emulate(self, media: str = "", **features: str) -> None:
         listed = [{"name": name.replace("_", "-"), "value": value} for name, value in features.items()]
@@ -176,13 +187,14 @@ def test_table_filters_by_text_and_status_and_sorts(browser: Browser) -> None:
 def test_failing_cell_leads_to_its_failure(browser: Browser) -> None:
     browser.open(shown_results())
     browser.one(".matrix td a .failed").click()
-    section = browser.driver.switch_to.active_element
+    browser.wait(lambda: browser.all(".failure:focus"))
+    section = browser.one(".failure:focus")
     assert section.find_element(By.TAG_NAME, "h2").text == "MUST-007: the tags are proven"
     assert "a call whose nodes" in section.find_element(By.CSS_SELECTOR, ".expected").text
     assert "where_1" in section.find_element(By.CSS_SELECTOR, ".found").text
     section.find_element(By.CSS_SELECTOR, "a.place").click()
+    assert browser.shows(".detail h3", "layers.7.attention")
     assert browser.one("[aria-selected=true] .label").text == "attention"
-    assert browser.one(".detail h3").text == "layers.7.attention"
 
 
 def test_summary_lists_what_failed_and_where(browser: Browser) -> None:
@@ -225,7 +237,7 @@ def test_changed_snapshot_is_a_coloured_tree(browser: Browser) -> None:
     colours = {line.value_of_css_property("background-color") for line in lines.values()}
     assert len(colours) == 3
     lines["Up"].find_element(By.TAG_NAME, "a").click()
-    assert browser.one(".detail h3").text == "layers.5.up"
+    assert browser.shows(".detail h3", "layers.5.up")
 
 
 def test_equal_siblings_are_one_row_until_unfolded(browser: Browser) -> None:
@@ -266,20 +278,19 @@ def test_search_finds_modules_classes_and_operators(browser: Browser) -> None:
 
 def test_address_of_a_module_opens_it(browser: Browser) -> None:
     browser.open(shown_results(), "#encoder/layers.3.attention.key")
-    assert browser.one("h1").text == "encoder"
-    assert browser.one(".detail h3").text == "layers.3.attention.key"
+    assert browser.shows("h1", "encoder")
+    assert browser.shows(".detail h3", "layers.3.attention.key")
     assert browser.one("[aria-selected=true] .label").text == "key"
     assert "/Encoder/Layer.3/Attention" in browser.one(".detail dl").text
     browser.row("layers").click()
     assert browser.driver.current_url.endswith("#encoder/layers")
     browser.driver.get(browser.driver.current_url.split("#")[0] + "#encoder/gone")
-    browser.wait(lambda: browser.all("[role=alert]"))
-    assert browser.one("[role=alert]").text == "encoder has no module gone."
+    assert browser.shows("[role=alert]", "encoder has no module gone.")
 
 
 def test_unknown_model_is_said_above_the_table(browser: Browser) -> None:
     browser.open(shown_results(), "#gone/layers")
-    assert browser.one("[role=alert]").text == "This report has no model gone."
+    assert browser.shows("[role=alert]", "This report has no model gone.")
     assert len(browser.models()) == 6
 
 
@@ -294,7 +305,7 @@ def test_place_in_a_later_call_leads_to_its_module(browser: Browser) -> None:
     model = Model("net", "m.py::net", "m.py", "m.py", 1, checks, modules=entries)
     browser.open(replace(shown_results(), models=(model,)), "#net")
     browser.one("a.place").click()
-    assert browser.one(".detail h3").text == "layer.inner"
+    assert browser.shows(".detail h3", "layer.inner")
     assert "3 calls" in browser.row("layer").text
 
 
@@ -312,8 +323,8 @@ def test_icicle_shows_shares_and_leads_to_modules(browser: Browser) -> None:
     assert browser.width("layers.0") == pytest.approx(browser.width("") * 16 / 199, abs=3)
     browser.one("[data-value=parameters]").click()
     assert browser.width("embeddings") == pytest.approx(browser.width("") * 23440896 / 101961216, rel=0.02)
-    browser.one(".icicle [data-path='layers.2']").click()
-    assert browser.one(".detail h3").text == "layers.2"
+    browser.run("""document.querySelector(".icicle [data-path='layers.2']").click()""")
+    assert browser.shows(".detail h3", "layers.2")
     assert browser.width("layers.2") == pytest.approx(browser.width(""), abs=2)
 
 
@@ -408,6 +419,7 @@ def test_hostile_names_are_shown_and_do_nothing(browser: Browser) -> None:
     assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
     addresses = [str(link.get_attribute("href")) for link in links]
     for name, address in zip(HOSTILE, addresses, strict=True):
+        browser.driver.get("about:blank")
         browser.driver.get(address)
         shown = browser.one("h1").text
         assert shown.startswith(name[:20]) or "\\" in shown
@@ -424,7 +436,7 @@ def test_large_model_opens_and_expands_whole(browser: Browser) -> None:
     results = many_models(1, 620)
     assert len(transformer(620)) == 4965
     browser.open(results, "#model_0/layers.619.down")
-    assert browser.one(".detail h3").text == "layers.619.down"
+    assert browser.shows(".detail h3", "layers.619.down")
     browser.click(next(button for button in browser.all("button") if button.text == "Expand all"))
     assert len(browser.labels()) > 4900
 

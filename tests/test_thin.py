@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -95,8 +96,9 @@ def parameters(model: torch.nn.Module) -> int:
 def test_configuration_is_cut_in_widths_and_keeps_modules(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thinning, "ENOUGH", 50_000)
     example = llama()
-    before = example.model.config.to_dict()
-    sizes = thin_config(example, example.model.config)
+    config: Any = example.model.config
+    before = config.to_dict()
+    sizes = thin_config(example, config)
     cut = transformers.LlamaModel(sizes.config)
     assert structure(cut) == structure(example.model)
     assert parameters(cut) == sizes.parameters < 100_000 < parameters(example.model)
@@ -105,7 +107,7 @@ def test_configuration_is_cut_in_widths_and_keeps_modules(monkeypatch: pytest.Mo
     assert sizes.config.num_attention_heads > sizes.config.num_key_value_heads
     # The largest token id needs the whole vocabulary.
     assert sizes.config.vocab_size == 96
-    assert example.model.config.to_dict() == before
+    assert config.to_dict() == before
 
 
 def test_thin_case_has_weights_and_the_real_inputs(thin_llama: Case) -> None:

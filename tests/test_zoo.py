@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import re
 import subprocess
 import sys
@@ -10,17 +11,24 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from pytest_hierexport._cases import Example
+from pytest_hierexport._cases import Example, select
 from pytest_hierexport._cases.weights import randomise
-from pytest_hierexport._cases.zoo import ZOO, Entry
+from pytest_hierexport._cases.zoo import EXTRAS, ZOO, Entry
+from pytest_hierexport._errors import NoVerdictError
 from pytest_hierexport.cli import main
 
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.fixture(params=ZOO.values(), ids=list(ZOO), scope="module")
+EVERY = {**ZOO, **EXTRAS}
+EXTRAS_OF = sorted({entry.extra for entry in EXTRAS.values()})
+
+
+@pytest.fixture(params=EVERY.values(), ids=list(EVERY), scope="module")
 def entry(request: pytest.FixtureRequest) -> Entry:
     value: Entry = request.param
+    if value.extra and importlib.util.find_spec(value.extra) is None:
+        pytest.skip(f"{value.extra} is not installed")
     return value
 
 
@@ -83,23 +91,23 @@ def test_models_named_dynamic_state_dynamic_shapes() -> None:
 
 
 def test_every_model_says_on_one_line_what_is_special() -> None:
-    assert all(re.fullmatch(r"[A-Z0-9].*\.", entry.special) for entry in ZOO.values())
+    assert all(re.fullmatch(r"[A-Z0-9].*\.", entry.special) for entry in EVERY.values())
 
 
 def test_every_model_has_a_committed_snapshot() -> None:
-    assert {file.stem for file in (ROOT / "__hierexport__").glob("*.txt")} == set(ZOO)
+    assert {file.stem for file in (ROOT / "__hierexport__").glob("*.txt")} == set(EVERY)
 
 
 def test_page_lists_the_models_as_they_are() -> None:
     page = (ROOT / "docs" / "zoo.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (.*) \|$", page, re.MULTILINE)
-    assert rows == [(entry.name, entry.family, entry.special) for entry in ZOO.values()]
+    assert rows == [(entry.name, entry.family, entry.special) for entry in EVERY.values()]
 
 
 def test_command_lists_names_families_and_notes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["zoo"]) == 0
     rows = [tuple(re.split("  +", line, maxsplit=2)) for line in capsys.readouterr().out.splitlines()]
-    assert rows == [(entry.name, entry.family, entry.special) for entry in ZOO.values()]
+    assert rows == [(entry.name, entry.family, entry.special) for entry in EVERY.values()]
 
 
 def test_command_lists_one_family_and_refuses_unknown_ones(capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,6 +115,24 @@ def test_command_lists_one_family_and_refuses_unknown_ones(capsys: pytest.Captur
     assert {line.split()[1] for line in capsys.readouterr().out.splitlines()} == {"video"}
     assert main(["zoo", "vidoe"]) == 4
     assert "video" in capsys.readouterr().err
+
+
+def test_models_of_extras_are_selected_by_name_and_family_alone() -> None:
+    names = [entry.name for entry in EXTRAS.values() if entry.family == "timm"]
+    assert [case.name for case in select(["family:timm"], ROOT)] == names
+    assert [case.name for case in select([names[0]], ROOT)] == names[:1]
+    assert set(EXTRAS).isdisjoint(case.name for case in select(["all"], ROOT))
+    assert set(EXTRAS).isdisjoint(case.name for case in select(["*vit*"], ROOT))
+
+
+@pytest.mark.parametrize("name", [next(name for name in EXTRAS if EXTRAS[name].extra == extra) for extra in EXTRAS_OF])
+def test_model_whose_extra_is_absent_is_skipped(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    extra = EXTRAS[name].extra
+    monkeypatch.setitem(sys.modules, extra, None)
+    monkeypatch.delitem(sys.modules, f"pytest_hierexport._cases.zoo.{extra}", raising=False)
+    with pytest.raises(NoVerdictError) as caught:
+        select([name], ROOT)[0].load()
+    assert caught.value.found.endswith(f"is not installed; pip install 'pytest-hierexport[{extra}]'")
 
 
 def test_the_table_is_read_without_torch_or_transformers() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._cases.case import Case
-from pytest_hierexport._errors import UsageError, nearest, not_installed
+from pytest_hierexport._errors import NoVerdictError, UsageError, nearest, not_installed
 from pytest_hierexport._files.paths import absolute, exists, is_folder
 
 if TYPE_CHECKING:
@@ -176,23 +176,24 @@ def _existing(text: str, root: Path, what: str) -> Path:
 
 def _from_zoo(selector: str) -> list[Entry]:
     """Return the zoo's entries that match a selector, in the zoo's order."""
-    from pytest_hierexport._cases.zoo import ZOO
+    from pytest_hierexport._cases.zoo import EXTRAS, ZOO
 
+    named = {**ZOO, **EXTRAS}
     if selector == EVERYTHING:
         return list(ZOO.values())
     if selector.startswith(_FAMILY):
         family = selector.removeprefix(_FAMILY)
-        return [entry for entry in ZOO.values() if entry.family == family]
+        return [entry for entry in named.values() if entry.family == family]
     if _GLOB.isdisjoint(selector):
-        return [ZOO[selector]] if selector in ZOO else []
+        return [named[selector]] if selector in named else []
     return [entry for name, entry in ZOO.items() if fnmatch.fnmatchcase(name, selector)]
 
 
 def _unknown(selector: str) -> UsageError:
-    from pytest_hierexport._cases.zoo import ZOO
+    from pytest_hierexport._cases.zoo import EXTRAS, ZOO
 
-    is_family = selector.startswith(_FAMILY)
-    known = {entry.family for entry in ZOO.values()} if is_family else set(ZOO)
+    is_family, named = selector.startswith(_FAMILY), {**ZOO, **EXTRAS}
+    known = {entry.family for entry in named.values()} if is_family else set(named)
     wanted = selector.removeprefix(_FAMILY)
     return UsageError(
         "a family of the zoo" if is_family else "a model of the zoo, file.py::factory, a manifest or a checkpoint",
@@ -203,13 +204,20 @@ def _unknown(selector: str) -> UsageError:
 
 def _zoo_case(entry: Entry) -> Case:
     module, _, factory = entry.factory.partition(":")
-    return Case(entry.name, partial(_zoo_model, module, factory), entry.name, tolerances=entry.tolerances)
+    make = partial(_zoo_model, module, factory, extra=entry.extra)
+    return Case(entry.name, make, entry.name, tolerances=entry.tolerances)
 
 
-def _zoo_model(module: str, factory: str) -> object:
+def _zoo_model(module: str, factory: str, *, extra: str) -> object:
     from pytest_hierexport._cases.factories import load_from_module
 
+    what = "for a model of the zoo"
     try:
         return load_from_module(module, factory, None)
     except ModuleNotFoundError as error:
-        raise not_installed(error.name, "for a model of the zoo") from None
+        if not extra:
+            raise not_installed(error.name, what) from None
+        command = f"pip install 'pytest-hierexport[{extra}]'"
+        raise NoVerdictError(
+            f"{error.name} {what}", found=f"not run: {error.name} is not installed; {command}", do=command
+        ) from None

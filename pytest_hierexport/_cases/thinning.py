@@ -11,6 +11,7 @@ on which are equal. The models of trials have no weights, so they take no memory
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -95,6 +96,7 @@ class _Trials:
         """What the model calls; None where it does not run without weights, whatever its sizes."""
         with suppress(Exception):
             self._calls = self._called(self._without_weights(self._original))
+        self._work = _work(self._calls or [])
 
     def widths(self) -> list[list[Place]]:
         """Return the numbers that can be halved: each alone, or two of them together."""
@@ -144,11 +146,16 @@ class _Trials:
             model = self._without_weights(config)
             if structure(model) != self._structure or _count(model) >= self.parameters:
                 return None
-            if self._calls is not None and not _corresponds(self._called(model), self._calls):
+            if self._calls is not None and not self._runs_as_before(model):
                 return None
         except Exception:  # noqa: BLE001  # the model's own code says in its own way what it cannot be
             return None
         return config, _count(model)
+
+    def _runs_as_before(self, model: torch.nn.Module) -> bool:
+        """Whether the same operators run on no more numbers: a smaller patch makes more of them."""
+        calls = self._called(model)
+        return _corresponds(calls, self._calls or []) and _work(calls) <= self._work
 
     def _built(self, config: Any) -> torch.nn.Module:
         return self._class(copy.deepcopy(config)).eval()
@@ -160,7 +167,8 @@ class _Trials:
         return model
 
     def _called(self, model: torch.nn.Module) -> list[Call]:
-        with _Operators() as operators:
+        operators = _Operators()
+        with operators:
             self._run(model)
         return operators.calls
 
@@ -174,7 +182,7 @@ class _Operators(TorchDispatchMode):
     """Records the operators that are called, in their order, with the shapes of the tensors that they take."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # torch's
         self.calls: list[Call] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -186,6 +194,11 @@ class _Operators(TorchDispatchMode):
 def _corresponds(calls: Sequence[Call], originals: Sequence[Call]) -> bool:
     """Whether the same operators are called, no axis became one, and no axes of two tensors became equal."""
     return len(calls) == len(originals) and all(map(_same_relations, calls, originals))
+
+
+def _work(calls: Sequence[Call]) -> int:
+    """Return how many numbers the operators take."""
+    return sum(math.prod(shape) for _, shapes in calls for shape in shapes)
 
 
 def _same_relations(call: Call, original: Call) -> bool:

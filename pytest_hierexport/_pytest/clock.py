@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
+from collections import defaultdict
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -42,7 +42,7 @@ class StageClock:
         """The model that the process works on."""
         self._file = file
         self._stage, self._since = "", 0.0
-        self._seconds: Counter[str] = Counter()
+        self._seconds: defaultdict[str, float] = defaultdict(float)
 
     @cached_property
     def _tells(self) -> bool:
@@ -60,7 +60,7 @@ class StageClock:
 
     def taken(self) -> dict[str, float]:
         """Return the seconds of each stage since the last call."""
-        seconds, self._seconds = dict(self._seconds), Counter()
+        seconds, self._seconds = dict(self._seconds), defaultdict(float)
         return seconds
 
     def _tell(self, current: UnderWay | None) -> None:

@@ -154,9 +154,9 @@ class Results:
         return {name: rules for name, rules in not_run if rules}
 
     def failures(self) -> list[tuple[Model, str, Check]]:
-        """Return the checks that failed."""
-        checks = ((model, name, check) for model in self.models for name, check in model.checks.items())
-        return [found for found in checks if found[2].status is Status.FAILED]
+        """Return the checks that failed, in the order of the columns, whatever ran first."""
+        found = ((model, column) for model in self.models for column in self.columns)
+        return [(model, name, model.checks[name]) for model, name in found if model.status(name) is Status.FAILED]
 
     def count(self, status: Status) -> int:
         """Count the checks of that status."""

@@ -112,7 +112,7 @@ def _parser(listed: Iterable[Command]) -> argparse.ArgumentParser:
     parser = _Parser(
         prog="hierexport",
         description="Export PyTorch models to ONNX with every node tagged.",
-        epilog=f"exit codes: 0 done, {_FAILED} failed, {USAGE} cannot be served as asked, {_INTERRUPTED} interrupted",
+        epilog=f"exit codes: 0 done, {_FAILED} failed, {USAGE} usage error, {_INTERRUPTED} interrupted",
     )
     parser.add_argument("--version", action="version", version=f"hierexport {metadata.version('pytest-hierexport')}")
     parser.add_argument(

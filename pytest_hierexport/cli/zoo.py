@@ -16,14 +16,15 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    from pytest_hierexport._cases.zoo import ZOO
+    from pytest_hierexport._cases.zoo import EXTRAS, ZOO
 
-    entries = [entry for entry in ZOO.values() if options.family in {None, entry.family}]
-    families = {entry.family for entry in ZOO.values()}
+    every = {**ZOO, **EXTRAS}
+    entries = [entry for entry in every.values() if options.family in {None, entry.family}]
+    families = {entry.family for entry in every.values()}
     if not entries:
         do = f"choose from: {nearest(options.family, families)}"
         raise UsageError("a family of the zoo", found=f"no {options.family!r}", do=do)
-    widths = [max(map(len, column)) for column in (ZOO, families)]
+    widths = [max(map(len, column)) for column in (every, families)]
     for entry in entries:
         print_line(f"{entry.name:{widths[0]}}  {entry.family:{widths[1]}}  {entry.special}")
 

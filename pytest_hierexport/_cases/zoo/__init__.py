@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-__all__ = ["ZOO", "Entry"]
+__all__ = ["EXTRAS", "ZOO", "Entry"]
 
 _FAMILIES = (
     "encoder",
@@ -30,6 +30,8 @@ _FAMILIES = (
     "components",
     "plain",
 )
+_EXTRAS = ("timm", "torchvision", "diffusers")
+"""The families whose package, of the same name, is an extra of its own."""
 _TOLERANCES = {
     "bert_float16": {"float16": 0.02},
     "vit_float16": {"float16": 0.02},
@@ -49,6 +51,8 @@ class Entry:
     special: str
     """What other cases lack, on one line."""
     tolerances: Mapping[str, float]
+    extra: str = ""
+    """The extra that it needs besides that of the zoo; its tests are skipped without."""
 
 
 def _entries(family: str) -> Iterator[Entry]:
@@ -56,8 +60,11 @@ def _entries(family: str) -> Iterator[Entry]:
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
             name, special = node.name, ast.get_docstring(node) or ""
-            yield Entry(name, family, f"{__name__}.{family}:{name}", special, _TOLERANCES.get(name, {}))
+            extra = family if family in _EXTRAS else ""
+            yield Entry(name, family, f"{__name__}.{family}:{name}", special, _TOLERANCES.get(name, {}), extra)
 
 
 ZOO: Mapping[str, Entry] = MappingProxyType({entry.name: entry for family in _FAMILIES for entry in _entries(family)})
 """Every case by its name, ordered by family."""
+EXTRAS: Mapping[str, Entry] = MappingProxyType({entry.name: entry for family in _EXTRAS for entry in _entries(family)})
+"""The cases of packages that are extras: selected by name or family alone, and skipped where they are not installed."""

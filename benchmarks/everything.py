@@ -1,0 +1,88 @@
+"""Everything that the design promises about cost, measured by one command, as a table and plots in docs/benchmarks.md.
+
+    python -m benchmarks.everything FOLDER [--quick] [--only PART …]
+
+Each part is a command of its own, and its figures are a file of JSON in FOLDER; a file that is there is used again.
+Each part measures its peer in the same run. `--quick` takes fewer models and repeats: to try it out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.figures import FIGURES, plots, table
+from pytest_hierexport._files.versions import installed_versions
+
+PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+BEGIN, END = "<!-- measured -->\n", "<!-- end of measured -->\n"
+SMALL = ("bert", "llama", "vit", "t5", "convnext", "mamba", "mixtral")
+_DISTRIBUTIONS = ("torch", "transformers", "onnx", "onnx-ir", "onnxscript", "onnxruntime", "pytest")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A command that measures."""
+
+    command: tuple[str, ...]
+    """After `python -m`."""
+    quick: tuple[str, ...]
+    """The same with less to do."""
+
+
+PARTS = {
+    "overhead": Part(("benchmarks.export_overhead",), ("benchmarks.export_overhead", "bert", "vit", "--repeats", "2")),
+    "layers": Part(
+        ("benchmarks.export_overhead", "--layers", "2", "8", "32", "96"),
+        ("benchmarks.export_overhead", "--layers", "2", "8", "--repeats", "2"),
+    ),
+    "idle": Part(("benchmarks.import_cost",), ("benchmarks.import_cost", "--repeats", "2")),
+    "rules": Part(("benchmarks.rule_costs", *SMALL), ("benchmarks.rule_costs", "bert", "--repeats", "1")),
+    "zoo": Part(("benchmarks.zoo_runs",), ("benchmarks.zoo_runs", "sequential", "--workers", "0")),
+    "tags": Part(("benchmarks.tag_storage",), ("benchmarks.tag_storage", "--repeats", "2")),
+    "memory": Part(("benchmarks.large_models",), ("benchmarks.large_models", "--layers", "2")),
+    "carry": Part(("benchmarks.carry_growth",), ("benchmarks.carry_growth", "--nodes", "10", "100", "1000")),
+    "proof": Part(("benchmarks.attribution", *SMALL), ("benchmarks.attribution", "bert")),
+}
+
+
+def main() -> int:
+    """Measure what is not there yet and write the page; 1 where a part could not be measured."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("folder", type=Path, help="keeps the figures of each part")
+    parser.add_argument("--quick", action="store_true", help="fewer models and repeats, and no page")
+    parser.add_argument("--only", action="append", choices=PARTS, help="a part; may be repeated (default: all)")
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    for name in options.only or PARTS:
+        file = options.folder / f"{name}.json"
+        if not file.exists():
+            command = PARTS[name].quick if options.quick else PARTS[name].command
+            print(f"\n== {name}: python -m {' '.join(command)}", flush=True)
+            # Exit code 1 tells that a budget is exceeded: the figures are there all the same.
+            subprocess.run([sys.executable, "-m", *command, "--json", str(file)], check=False)
+    found = {name: json.loads(path.read_text()) for name in PARTS if (path := options.folder / f"{name}.json").exists()}
+    rows = table(found, {name: " ".join(part.command) for name, part in PARTS.items()})
+    print("\n" + rows)
+    if not options.quick:
+        _write(rows, plots(found, PAGE.parent / "images"))
+    return 0 if found.keys() >= set(options.only or PARTS) & FIGURES.keys() else 1
+
+
+def _write(rows: str, images: list[Path]) -> None:
+    versions = ", ".join(f"{name} {version}" for name, version in installed_versions(_DISTRIBUTIONS).items())
+    machine = f"Python {platform.python_version()}, {platform.machine()}; {versions}."
+    shown = "".join(f"\n![{path.stem.replace('_', ' ')}](images/{path.name})\n" for path in images)
+    page = PAGE.read_text(encoding="utf-8")
+    before, _, rest = page.partition(BEGIN)
+    after = rest.partition(END)[2]
+    PAGE.write_text(f"{before}{BEGIN}\n{rows}\n{machine}\n{shown}\n{END}{after}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,104 @@
+"""Snapshots and reports are the same bytes, times aside, however a run is spread and in whatever order sets iterate."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from projects import Project
+from pytest_hierexport.cli import main
+
+FACTORIES = """
+import torch
+from my_model import Block, Tower
+
+class Shared(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block, self.norm = Block(), torch.nn.LayerNorm(4)
+
+    def forward(self, x):
+        return self.norm(self.block(self.block(x))) + self.block(x)
+
+def tower():
+    return Tower().eval(), (torch.ones(2, 4),)
+
+def shared():
+    return Shared().eval(), (torch.randn(2, 4),)
+
+def broken():
+    raise ValueError("no weights")
+"""
+TIMES = {"seconds", "stages", "started", "ended", "shard"}
+NAMES = ("tower", "shared", "broken")
+
+
+@pytest.fixture
+def three(project: Project) -> Project:
+    """Give a project of two models and one that cannot be built."""
+    project.write("factories.py", FACTORIES)
+    project.write("models.toml", "".join(f'[models.{name}]\nmodel = "factories.py::{name}"\n' for name in NAMES))
+    return project
+
+
+def run(project: Project, name: str, *arguments: str) -> None:
+    """Run the rules that read the file, and write snapshots and reports of this name."""
+    reports = (f"--hierexport-report={name}.json", f"--hierexport-summary={name}.md")
+    result = project.process(
+        "--hierexport-models=models.toml", "--hierexport-fast", "--snapshot-update", *reports, *arguments
+    )
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    (project.path / "__hierexport__").rename(project.path / f"snapshots-{name}")
+
+
+def timeless(content: Any) -> Any:
+    """Return the content of a report without its times."""
+    if isinstance(content, dict):
+        return {key: timeless(value) for key, value in content.items() if key not in TIMES}
+    return [timeless(each) for each in content] if isinstance(content, list) else content
+
+
+def written(project: Project, name: str) -> dict[str, str]:
+    """Return what a run wrote, by the name of the file, without times."""
+    folder: Path = project.path / f"snapshots-{name}"
+    snapshots = {file.name: file.read_text() for file in folder.iterdir()}
+    report = json.dumps(timeless(json.loads((project.path / f"{name}.json").read_text())))
+    return {**snapshots, "json": report, "md": (project.path / f"{name}.md").read_text()}
+
+
+def test_workers_and_hash_seeds_change_nothing(three: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONHASHSEED", "0")
+    run(three, "alone", "-n0")
+    monkeypatch.setenv("PYTHONHASHSEED", "1")
+    run(three, "spread", "-n2")
+    alone = written(three, "alone")
+    assert {"tower.txt", "shared.txt"} < alone.keys()
+    assert written(three, "spread") == alone
+
+
+def test_merged_shards_are_the_whole_run(three: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(three.path)
+    run(three, "whole", "-n0")
+    for index in (1, 2):
+        shard = three.run(
+            "--hierexport-models=models.toml",
+            "--hierexport-fast",
+            "--snapshot-update",
+            f"--hierexport-shard={index}/2",
+            f"--hierexport-report=shard-{index}.json",
+        )
+        assert shard.ret in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED}
+    assert main(["merge", "shard-1.json", "shard-2.json", "-o", "merged.json"]) == 1
+    assert main(["merge", "shard-1.json", "shard-2.json", "-o", "merged.md"]) == 1
+    Path("__hierexport__").rename("snapshots-merged")
+    whole, merged = (without_options(written(three, name)) for name in ("whole", "merged"))
+    assert merged == whole
+
+
+def without_options(texts: dict[str, str]) -> dict[str, str]:
+    """Take the shard out of the commands that repeat a failing test."""
+    return {name: re.sub(r" --hierexport-shard=\d/\d", "", text) for name, text in texts.items()}
