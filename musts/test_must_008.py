@@ -100,10 +100,10 @@ def dying_elsewhere() -> object:
 
 
 COUNTEREXAMPLES: dict[Callable[[], object], str] = {
-    in_the_order_of_a_set: "the model and its inputs",
-    at_the_time_of_day: "the model and its inputs",
-    with_weights_that_depend_on_a_hash: "the model and its inputs",
-    at_random_without_a_seed: "the model and its inputs",
+    in_the_order_of_a_set: "module ",
+    at_the_time_of_day: "module parts.at",
+    with_weights_that_depend_on_a_hash: "parameter 0.weight",
+    at_random_without_a_seed: "parameter 0.weight",
     dying_elsewhere: "the process ended with 7",
 }
 REPAIRED = (
@@ -202,3 +202,4 @@ def test_changed_file_is_found_by_its_field(whole: Whole, tmp_path: Path) -> Non
     path = damaged(exported, tmp_path, damage).path
     violations = breaks("MUST-008", ExportedCase(exported.case, path, exported.example))
     assert "name" in violations[0].where
+    assert violations[0].where.endswith(f" of {exported.attribution.tag(next(iter(exported.attribution.nodes)))}")

@@ -33,6 +33,16 @@ class Hooks:
         """
         raise NotImplementedError  # a specification: pluggy never calls it
 
+    @staticmethod
+    @pytest.hookspec
+    def pytest_hierexport_models(config: pytest.Config) -> list[Case]:
+        """Return models that the project defines in code, each a :class:`~pytest_hierexport.Case`.
+
+        They are selected like those of the configuration file, or by their names in `--hierexport-models`. The hook
+        is called as pytest starts: a case's factory is called later, so import what it needs inside the factory.
+        """
+        raise NotImplementedError
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options, each with its ini twin."""
@@ -42,7 +52,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
-    """Declare the hook by which projects add rules."""
+    """Declare the hooks by which projects add rules and models."""
     pluginmanager.add_hookspecs(Hooks)
 
 
@@ -58,7 +68,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Take part in the session where models are asked for."""
     config.addinivalue_line("markers", "hierexport: a MUST rule or a snapshot on a model, made by pytest-hierexport")
-    if config.getoption("hierexport_models") is None and not config.getini("hierexport_models"):
+    in_code = config.hook.pytest_hierexport_models.get_hookimpls()
+    if config.getoption("hierexport_models") is None and not config.getini("hierexport_models") and not in_code:
         return
     from pytest_hierexport._pytest import session
 

@@ -289,3 +289,14 @@ def test_python_dash_m_runs_the_command_line() -> None:
         [sys.executable, "-m", "pytest_hierexport", "--version"], capture_output=True, text=True, check=True
     )
     assert result.stdout == f"hierexport {version('pytest-hierexport')}\n"
+
+
+@pytest.mark.parametrize("option", ["--tags=no", "--keep=torch.nn.NoSuch", "--node-names=x", "--exporter=no:one"])
+def test_wrong_option_is_found_before_the_model_is_built(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model.py").write_text("def build():\n    raise SystemExit('built')\n")
+    assert main(["export", "model.py::build", "-o", "out.onnx", option]) == 4
+    assert "built" not in capsys.readouterr().err
+    assert not (tmp_path / "out.onnx").exists()

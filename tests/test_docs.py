@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import doctest
 import json
 import re
 import shlex
@@ -110,6 +111,15 @@ def test_the_rule_and_the_tests_that_are_shown_work(project: Project) -> None:
     result.assert_outcomes(passed=3, deselected=result.parseoutcomes()["deselected"])
 
 
+def test_models_in_code_that_are_shown_work(project: Project) -> None:
+    (conftest,) = (block for block in blocks("pytest.md", "python") if "pytest_hierexport_models" in block)
+    project.write("conftest.py", conftest)
+    model = project.path / "my_model.py"
+    model.write_text(model.read_text().replace("__init__(self)", "__init__(self, depth=2)").replace("3)", "depth)"))
+    result = project.run("--hierexport-models=tower_12", "-k", "MUST-002")
+    result.stdout.fnmatch_lines(["tower_12  dynamo    24 *"])
+
+
 def test_documented_exporter_works_where_torch_scopes_are_right(project: Project) -> None:
     (tagging,) = (block for block in blocks("exporters.md", "python") if "tagging.py" in block)
     project.write("tagging.py", tagging)
@@ -200,6 +210,20 @@ def test_the_example_of_the_architecture_gives_what_is_shown() -> None:
     assert text(exported.attribution, operators(exported.model)) == snapshot
     origins = [(origin.call, origin.evidence.value) for origin in exported.attribution.nodes["where"]]
     assert origins == [("layers.0", "traced"), ("layers.1", "merged")]
+
+
+def test_the_repl_shows_of_readmes_model_what_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(
+        r"<!-- file: my_model.py -->\n```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL
+    )
+    names: dict[str, Any] = {"__name__": "my_model"}
+    exec(compile(code, "my_model.py", "exec"), names)  # noqa: S102 the page's own example
+    model, args = names["build"]()
+    exported = export(model, args, path="tower.onnx")
+    (session,) = blocks("api.md", "pycon")
+    example = doctest.DocTestParser().get_doctest(session, {"exported": exported}, "api.md", None, 0)
+    assert doctest.DocTestRunner().run(example).failed == 0
 
 
 @pytest.mark.filterwarnings("ignore")  # onnxruntime's quantizer logs what it advises

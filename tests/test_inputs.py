@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from pytest_hierexport._cases import Case
 from pytest_hierexport._cases.inputs import InputSpec, example_inputs
 from pytest_hierexport._errors import CollectError
 
@@ -82,3 +83,13 @@ def test_a_model_that_nothing_suits_quotes_what_it_said() -> None:
 
     with pytest.raises(CollectError, match="never enough"):
         example_inputs(Picky(), "picky")
+
+
+def test_guessed_inputs_are_a_note_of_the_example() -> None:
+    class Table(Configured):
+        def forward(self, words: torch.LongTensor) -> torch.Tensor:
+            return words
+
+    (note,) = Case("table", Table).load().notes
+    assert note == "its inputs were guessed: words [2, 8] int64; to choose others, return them as well"
+    assert Case("table", lambda: (Table(), torch.ones(2, 8))).load().notes == ()

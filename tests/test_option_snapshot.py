@@ -50,7 +50,7 @@ def change(project: Project, old: str, new: str) -> pytest.RunResult:
 @pytest.mark.parametrize(
     ("old", "new", "difference"),
     [
-        ("Block", "Brick", ["*- /Tower/Block.{0..2}: Gemm 1, Relu 1", "*+ /Tower/Brick.{0..2}: Gemm 1, Relu 1"]),
+        ("Block", "Brick", ["*= renamed Block → Brick (3 instances, operators equal)"]),
         ("range(3)", "range(2)", ["*- /Tower/Block.2: Gemm 1, Relu 1"]),
         ("            x = block(x)", "            x = block(x)\n        x = x * 2", ["*~ /Tower: Mul 0 → 1"]),
     ],
@@ -423,3 +423,10 @@ def test_listing_tests_says_nothing_of_unused_snapshots(held: Project) -> None:
 def test_syrupy_still_warns_of_an_option_that_the_user_sets(held: Project) -> None:
     result = held.run(MODELS, "--co", "-q", "--snapshot-disable-unused")
     result.stdout.fnmatch_lines(["*--snapshot-disable-unused*"])
+
+
+def test_changed_module_is_located_in_model_and_source(project: Project) -> None:
+    project.write("__hierexport__/build.txt", "/Tower\n/Tower/Block.{0..2} ×3: Exp 1, Gemm 1\n")
+    result = project.run(MODELS, "-k", "snapshot")
+    line = (project.path / "my_model.py").read_text().splitlines().index("class Block(torch.nn.Module):") + 1
+    result.stdout.fnmatch_lines([f"  where     blocks.0: Block, my_model.py line {line}"])

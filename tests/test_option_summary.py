@@ -23,6 +23,14 @@ def test_a_summary_holds_the_table_and_the_failures(project: Project) -> None:
     assert "- cardinal rules not run:" in summary
 
 
+def test_summary_draws_a_changed_snapshot_as_a_tree(project: Project) -> None:
+    project.write("__hierexport__/build.txt", "/Tower\n/Tower/Block.{0..2} ×3: Exp 1, Gemm 1\n")
+    project.run(MODELS, "-k", "snapshot", "--hierexport-summary=summary.md")
+    tree = (project.path / "summary.md").read_text().partition("changes as a tree</summary>")[2]
+    lines = [" /Tower", "-  Block.{0..2} ×3: Exp 1, Gemm 1", "+  Block.{0..2} ×3: Gemm 1, Relu 1"]
+    assert tree.startswith("\n\n```diff\n" + "\n".join(lines) + "\n```\n")
+
+
 def test_training_mode_model_is_reported_as_exported_in_eval_mode(project: Project) -> None:
     model = project.path / "my_model.py"
     model.write_text(model.read_text().replace(".eval()", ""))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -358,3 +360,19 @@ def test_run_leaves_no_files_in_project_or_temporary_folder(
     after = {path.name for path in project.path.iterdir()} - {"my_model.py.log", "__pycache__"}
     assert after == before - {"__pycache__"}
     assert not list(tmp_path.glob("hierexport-*"))
+
+
+def test_rules_run_without_xdist_and_syrupy(project: Project) -> None:
+    project.write("__hierexport__/build.txt", "/Other\n")
+    program = """
+import sys
+sys.modules["xdist"] = sys.modules["syrupy"] = None
+import pytest
+options = ["-p", "pytest_hierexport.plugin", "--hierexport-models=my_model.py::build", "-k", "MUST-002 or snapshot"]
+sys.exit(pytest.main(options))
+"""
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=project.path, env=environment, capture_output=True, text=True, check=False)
+    assert "1 failed, 1 passed" in done.stdout
+    assert "to do     pip install syrupy" in done.stdout

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from pytest_hierexport._cases import Example
-from pytest_hierexport._proof.state import call_digests, state_digest
+from pytest_hierexport._proof.state import call_digests, state_digests
 
 
 def example() -> Example:
@@ -19,7 +19,7 @@ def example() -> Example:
 
 
 def test_equal_examples_have_equal_digests() -> None:
-    assert state_digest(example()) == state_digest(example())
+    assert state_digests(example()) == state_digests(example())
 
 
 def other_weight(example: Example) -> None:
@@ -55,6 +55,14 @@ def other_class(example: Example) -> None:
     example.model.register_module("1", nn.SyncBatchNorm(2))
 
 
+def test_one_changed_tensor_has_another_digest_under_its_name() -> None:
+    changed, same = example(), state_digests(example())
+    other_weight(changed)
+    found = state_digests(changed)
+    assert [name for name in same if same[name] != found[name]] == ["parameter 0.weight"]
+    assert {"buffer 1.running_mean", "input[0][0]", "input[1]['scale']"} <= set(same), list(same)
+
+
 @pytest.mark.parametrize(
     "change",
     [other_class, other_weight, other_buffer, other_dtype, other_shape, other_input, other_number, other_name],
@@ -63,17 +71,17 @@ def other_class(example: Example) -> None:
 def test_whatever_differs_changes_it(change: Callable[[Example], None]) -> None:
     changed = example()
     change(changed)
-    assert state_digest(changed) != state_digest(example())
+    assert state_digests(changed) != state_digests(example())
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.complex64, torch.bool])
 def test_every_dtype_is_read(dtype: torch.dtype) -> None:
     one, other = (Example(nn.Identity(), (torch.tensor(number).to(dtype),)) for number in (0, 1))
-    assert state_digest(one) != state_digest(other)
+    assert state_digests(one) != state_digests(other)
 
 
 def test_a_model_without_storage_has_a_digest() -> None:
-    assert state_digest(Example(nn.Linear(2, 2, device="meta")))
+    assert state_digests(Example(nn.Linear(2, 2, device="meta")))
 
 
 def test_calls_are_digested_in_their_order() -> None:

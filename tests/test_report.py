@@ -73,6 +73,12 @@ def test_skipped_rule_is_a_note_with_its_reason() -> None:
     assert note in packed(results)["run"]["remarks"]
 
 
+def test_equal_notes_of_several_models_are_one_line() -> None:
+    noted = tuple(replace(model(name, MUST_001=Status.PASSED), notes=("it was in training mode",)) for name in "ab")
+    lines = as_lines(Results(RULES, noted))
+    assert [line for line in lines if "training" in line] == ["a, b: it was in training mode"]
+
+
 def test_json_report_follows_its_schema_and_reads_back(tmp_path: Path) -> None:
     results = Results(
         RULES,
@@ -202,6 +208,50 @@ def test_any_model_name_is_plain_text_in_markdown(name: str) -> None:
     assert code[0] == one_line(name)
     summary = next(line for line in markdown.splitlines() if line.startswith("<details>"))
     assert f"<code>{html.escape(one_line(name))}</code>" in summary
+
+
+def test_equal_failures_of_a_model_are_one_block_in_markdown() -> None:
+    failed = dict.fromkeys(("MUST_001", "MUST_004", "snapshot"), Status.FAILED)
+    markdown = as_markdown(Results(RULES, (model("a", **failed),)))
+    assert markdown.count("why | <b>") == 1
+    assert "<summary>a: MUST-001, MUST-004, snapshot</summary>" in markdown
+
+
+def test_changed_snapshot_is_a_tree_in_markdown_and_json(tmp_path: Path) -> None:
+    old = "/Net\n/Net/Layer.{0..1} ×2: Add 1\n/Net/Layer.{0..1}/```: Relu 1\n/Net/Tail: Exp 1\n"
+    changed = replace(
+        model("a", snapshot=Status.FAILED), hierarchy=old.replace("```: Relu 1", "```: Tanh 1"), committed=old
+    )
+    results = Results(RULES, (changed,))
+    (tmp_path / "report.json").write_text(as_json(results))
+    for shown in (results, read_report(tmp_path / "report.json")):
+        (fence,) = (
+            token.content
+            for token in MarkdownIt("commonmark").parse(as_markdown(shown))
+            if token.type == "fence" and token.info == "diff"
+        )
+        assert fence.splitlines() == [
+            " /Net",
+            "   Layer.{0..1} ×2: Add 1",
+            "-    ```: Relu 1",
+            "+    ```: Tanh 1",
+            "   … 1 unchanged",
+        ]
+
+
+def test_markdown_of_many_failures_is_short_enough_for_a_comment() -> None:
+    rules = tuple(RuleText(f"MUST-{i:03}", "promise") for i in range(12))
+    checks = {rule.id: Check(Status.FAILED, f"{rule.id} " + "`<b>\n" * 3000) for rule in rules}
+    models = [replace(model(f"model_{i}"), checks=checks if i > 395 else {}, notes=(f"note {i}",)) for i in range(400)]
+    markdown = as_markdown(Results(rules, tuple(models)))
+    assert len(markdown) < 65_536
+    shown = [line for line in markdown.splitlines() if line.startswith("| model_")]
+    assert all("❌" in line for line in shown[:4])
+    assert f"… and {400 - len(shown)} more models, of which 0 fail" in markdown
+    blocks = markdown.count("<details>")
+    assert blocks == markdown.count("</details>") >= 5
+    assert f"… and {48 - blocks} more failures" in markdown
+    assert "- … and 360 more remarks" in markdown
 
 
 @pytest.mark.parametrize("name", ["tower", "bert_dynamic", "MUST-001", "Modell für alle"])

@@ -42,7 +42,7 @@ def export(case: Case, _: object, path: Path) -> dict[str, Any]:
         raise ExportError("a file", found="an error", do="nothing") from OSError(errno.ENOSPC, "No space left", "f")
     path.parent.mkdir()
     path.write_text(case.exporter)
-    return {"state": str(case.factory()), "files": {path.name: "digest"}}
+    return {"state": {"all": str(case.factory())}, "files": {path.name: "digest"}}
 
 
 @pytest.fixture(autouse=True)
@@ -56,13 +56,13 @@ def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_case_is_exported_by_the_capture_that_served() -> None:
     with repeats.repeat_of(case_of("a")) as repeat:
         assert (repeat.folder / "model.onnx").read_text() == "exporter of a"
-        assert (repeat.state, repeat.files, repeat.error) == ("None", {"model.onnx": "digest"}, "")
+        assert (repeat.state, repeat.files, repeat.error) == ({"all": "None"}, {"model.onnx": "digest"}, "")
     assert not repeat.folder.exists()
 
 
 def test_factory_that_cannot_be_sent_is_replaced_by_its_example() -> None:
     with repeats.repeat_of(case_of("a", factory=lambda: None)) as repeat:
-        assert repeat.state == str(Example(None))  # type: ignore[arg-type]  # any object
+        assert repeat.state == {"all": str(Example(None))}  # type: ignore[arg-type]  # any object
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,54 @@ def test_two_models_of_one_name_are_a_usage_error(tmp_path: Path) -> None:
         select(["a/m.py::build", "b/m.py::build"], tmp_path)
 
 
+def test_name_before_a_selector_tells_equal_factories_apart(tmp_path: Path) -> None:
+    for file in ("encoder.py", "decoder.py"):
+        (tmp_path / file).write_text("def build(): ...\n")
+    cases = select(["encoder.py::build", "decoder=decoder.py::build"], tmp_path)
+    assert [(case.name, case.source) for case in cases] == [
+        ("build", "encoder.py::build"),
+        ("decoder", "decoder=decoder.py::build"),
+    ]
+    with pytest.raises(UsageError, match=r"give one of them a name: other=decoder\.py::build"):
+        select(["encoder.py::build", "decoder.py::build"], tmp_path)
+    with pytest.raises(UsageError, match=r"one model for the name two; found bert, beit"):
+        select(["two=be[ir]t"], tmp_path)
+
+
+def test_path_with_an_equals_sign_is_a_path(tmp_path: Path) -> None:
+    (tmp_path / "lr=1.py").write_text("def build(): ...\n")
+    assert names(tmp_path, "lr=1.py::build", "x=lr=1.py::build") == ["build", "x"]
+
+
+def test_glob_of_a_file_takes_its_factories(tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text(
+        "import functools\n"
+        "def small(): return 1\n"
+        "def large(width=3, *, depth=4): return 2\n"
+        "def sized(width): return 3\n"
+        "def needs(*, depth): return 3\n"
+        "def nothing(): print()\n"
+        "def _private(): return 4\n"
+        "@functools.cache\ndef wrapped(): return 5\n"
+    )
+    assert names(tmp_path, "m.py::*") == ["small", "large"]
+    assert names(tmp_path, "m.py::l*") == ["large"]
+    with pytest.raises(UsageError, match="choose from: "):
+        select(["m.py::x*"], tmp_path)
+
+
+def test_one_model_of_a_manifest_is_a_selector(tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text("def build(): ...\n")
+    entry = '[models."{}"]\nmodel = "m.py::build"\n'
+    (tmp_path / "models.toml").write_text(
+        entry.format("a") + entry.format("b::c") + '[models.d]\nmodel = "none.py::x"\n'
+    )
+    (case,) = select(["models.toml::b::c"], tmp_path)
+    assert (case.name, case.source, case.manifest) == ("b::c", "models.toml::b::c", tmp_path / "models.toml")
+    with pytest.raises(UsageError, match="no 'e'"):
+        select(["models.toml::e"], tmp_path)
+
+
 def test_file_without_a_factory_lists_its_functions(tmp_path: Path) -> None:
     (tmp_path / "m.py").write_text("def build(): ...\n")
     with pytest.raises(UsageError, match="name one of its functions: build"):

@@ -17,7 +17,8 @@ from pytest_hierexport._calls.names import call_name
 from pytest_hierexport._errors import TagError
 from pytest_hierexport._pytest.extension import hierarchy_text
 from pytest_hierexport._snapshot import is_hierarchy, text
-from pytest_hierexport._snapshot.diff import diff, members
+from pytest_hierexport._snapshot.diff import diff
+from pytest_hierexport._snapshot.lines import members
 
 
 def attribution(calls: Sequence[tuple[str, int, str, str | None]], nodes: dict[str, str]) -> Attribution:

@@ -34,22 +34,53 @@ def test_a_layer_more_is_told_as_that_layer_alone() -> None:
     assert diff("/A\n/A/L.{0..1} ×2: Add 1\n", "/A\n/A/L.{0..2} ×3: Add 1\n") == ["+ /A/L.2: Add 1"]
 
 
-def test_a_renamed_class_stays_folded() -> None:
-    assert diff("/A\n/A/Old.{0..11} ×12: Add 1\n", "/A\n/A/New.{0..11} ×12: Add 1\n") == [
-        "- /A/Old.{0..11}: Add 1",
-        "+ /A/New.{0..11}: Add 1",
+def test_a_renamed_class_is_one_line() -> None:
+    old = "/A\n/A/Old.{0..11} ×12: Add 1\n/A/Old.{0..11}/Older: Relu 1\n/A/Head: Gemm 1\n"
+    new = old.replace("Older", "NewHead").replace("Old", "New")
+    assert diff(old, new) == [
+        "= renamed Old → New (12 instances, operators equal)",
+        "= renamed Older → NewHead (12 instances, operators equal)",
     ]
+
+
+def test_renamed_class_with_a_change_shows_that_too() -> None:
+    old = "/A\n/A/Old.encoder: Add 1\n/A/Old.decoder@1: Add 2\n/A/Old.head: Add 1\n"
+    new = "/A\n/A/New.encoder: Add 1\n/A/New.decoder@1: Add 2\n/A/New.head: Mul 1\n"
+    assert diff(old, new) == [
+        "= renamed Old → New (3 instances, operators differ)",
+        "~ /A/New.head: Add 1 → 0, Mul 0 → 1",
+    ]
+
+
+def test_caller_of_other_modules_is_not_renamed() -> None:
+    old, new = "/Old\n/Old/A: Add 1\n/Old/B: Exp 1\n", "/New\n/New/A: Mul 1\n/New/B: Log 1\n"
+    assert diff(old, new)[:2] == ["- /Old", "- /Old/A: Add 1"]
+    assert diff(old, old.replace("Old", "New").replace("/A", "/C")) == [
+        "= renamed Old → New (1 instance, operators equal)",
+        "= renamed A → C (1 instance, operators equal)",
+    ]
+
+
+def test_class_that_replaces_another_is_not_a_rename() -> None:
+    assert diff("/A\n/A/Old: Add 1\n", "/A\n/A/New: Mul 1\n") == ["- /A/Old: Add 1", "+ /A/New: Mul 1"]
 
 
 def test_layer_that_runs_once_more_is_one_change() -> None:
     assert diff("/A/L@{0..1} ×2: Add 1\n", "/A/L@{0..2} ×3: Add 1\n") == ["+ /A/L@2: Add 1"]
 
 
-def test_the_same_modules_in_another_order_are_told_as_that() -> None:
-    assert diff("/A\n/A/B\n/A/C\n", "/A\n/A/C\n/A/B\n")[0] == "the same modules in another order:"
+def test_moved_module_is_told_with_its_new_neighbour() -> None:
+    old = "/A\n/A/B: Add 1\n/A/B/X\n/A/C\n/A/D\n"
+    assert diff(old, "/A\n/A/C\n/A/B: Add 1\n/A/B/X\n/A/D\n") == ["> /A/C now before /A/B"]
+    assert diff(old, "/A\n/A/C\n/A/D\n/A/B: Add 1\n/A/B/X\n") == ["> /A/B now last, after /A/D"]
+    assert diff(old, "/A\n/A/C\n/A/B: Add 2\n/A/B/X\n/A/D\n/A/E\n") == [
+        "~ /A/B: Add 1 → 2",
+        "+ /A/E",
+        "> /A/C now before /A/B",
+    ]
 
 
 def test_long_difference_counts_what_it_leaves_out() -> None:
     shown = diff("", "".join(f"/A/M{i}\n" for i in range(100)), limit=20)
     assert len(shown) == 21
-    assert shown[-1] == "… and 80 more modules"
+    assert shown[-1] == "… and 80 more changes"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from projects import Project
@@ -71,6 +73,30 @@ def test_a_known_failure_that_expired_fails_and_says_when(stated: Project) -> No
     result = run(stated, "OWN-BROKEN")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*the known failure (their bug 17) expired on 2020-02-29"])
+
+
+def test_expired_known_failure_whose_rule_holds_is_said(stated: Project) -> None:
+    known(stated, "OWN-KEPT", "2020-02-29")
+    result = run(stated, "OWN-KEPT")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["tower: the known failure of OWN-KEPT expired on 2020-02-29, and the rule holds: *"])
+
+
+def test_failure_that_several_tests_share_is_shown_once(project: Project) -> None:
+    project.write("bad.py", "def make():\n    raise ValueError('no weights')\n")
+    report = project.path / "report.json"
+    result = project.run("--hierexport-models=bad.py::make", f"--hierexport-report={report}")
+    assert result.parseoutcomes()["failed"] == 11
+    assert sum("no weights" in line for line in result.outlines) == 1
+    result.stdout.fnmatch_lines(["make: could not be exported", "  see       test_snapshot, which failed with *"])
+    checks = json.loads(report.read_text())["models"][0]["checks"]
+    assert all("no weights" in check["message"] for check in checks.values())
+
+
+def test_equal_failures_of_two_models_are_both_shown(project: Project) -> None:
+    project.write("bad.py", "def one():\n    raise ValueError('no weights')\n\ntwo = one\n")
+    result = project.run("--hierexport-models=bad.py::one,bad.py::two", "-k", "snapshot")
+    assert sum("no weights" in line for line in result.outlines) == 2
 
 
 def test_known_failure_excuses_only_the_rule_finding(stated: Project) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from pytest_hierexport._calls.hierarchy import Hierarchy
+from pytest_hierexport._calls.hierarchy import ROOT, Call, Hierarchy
+from pytest_hierexport._display import Shown, Table
 from pytest_hierexport._errors import UsageError
 
 __all__ = ["Attribution", "Evidence", "Origin", "Origins", "Primary", "order_origins"]
@@ -43,6 +44,10 @@ class Origin:
 
     call: str
     evidence: Evidence
+
+    def __repr__(self) -> str:
+        """Return the call's name and the evidence for it."""
+        return f"<origin {self.call!r}, {self.evidence.value}>"
 
 
 Origins = tuple[Origin, ...]
@@ -91,7 +96,7 @@ def order_origins(hierarchy: Hierarchy, origins: Iterable[Origin], primary: Prim
 
 
 @dataclass(frozen=True)
-class Attribution:
+class Attribution(Shown):
     """The origins of every node of a graph, its subgraphs and functions included, and of every initializer.
 
     Nodes and initializers are named by their keys (see :mod:`pytest_hierexport._onnx.graph`). The first origin of each
@@ -106,6 +111,54 @@ class Attribution:
         """Drop initializers without origins, so that attributions that say the same are equal."""
         listed = {key: origins for key, origins in self.initializers.items() if origins}
         object.__setattr__(self, "initializers", listed)
+
+    def __repr__(self) -> str:
+        """Return the number of nodes by evidence, of initializers and of calls."""
+        listed = ", ".join(f"{kind} {count}" for kind, count in self.coverage().items() if count)
+        evidence = f" ({listed})" if listed else ""
+        return (
+            f"<attribution of {len(self.nodes)} nodes{evidence} and {len(self.initializers)} initializers "
+            f"to {len(self.hierarchy)} calls>"
+        )
+
+    def nodes_of(self, call: str | Call, *, primary: bool = False) -> list[str]:
+        """Return the keys of the nodes that come from a call or from the calls below it, in the order of the graph.
+
+        Args:
+            call: A call or its name; the root's name is the empty text.
+            primary: Whether only primary origins count: each node then comes from one call alone.
+
+        Raises:
+            KeyError: There is no such call.
+        """
+        name = call if isinstance(call, str) else call.name
+        if name not in self.hierarchy:
+            raise KeyError(name)
+        below = {name}
+        for other, made in self.hierarchy.items():  # a call comes after its parent
+            if made.parent in below:
+                below.add(other)
+        return [
+            node
+            for node, origins in self.nodes.items()
+            if any(origin.call in below for origin in (origins[:1] if primary else origins))
+        ]
+
+    def _table(self) -> Table:
+        return Table.of(repr(self), ("tag", "class", "nodes", "evidence"), self._rows())
+
+    def _rows(self) -> Iterator[tuple[object, ...]]:
+        """Yield the calls that have a segment in tags, each with the nodes whose primary tag is its own."""
+        counts: dict[str, Counter[str]] = {}
+        for origins in self.nodes.values():
+            for origin in origins[:1]:
+                owner = self.hierarchy.kept(origin.call) or ROOT
+                counts.setdefault(owner, Counter())[origin.evidence.value] += 1
+        for name, call in self.hierarchy.items():
+            if self.hierarchy.is_kept(name) or name == ROOT:
+                found = counts.get(name, Counter())
+                listed = ", ".join(f"{kind} {count}" for kind, count in sorted(found.items()))
+                yield self.hierarchy.tag(name), call.class_name, found.total(), listed
 
     def tag(self, node: str) -> str:
         """Return the primary tag of a node.

@@ -20,6 +20,7 @@ from functools import cached_property
 
 from pytest_hierexport._calls.keys import Keys
 from pytest_hierexport._calls.names import call_name, is_torch_nn
+from pytest_hierexport._display import Shown, Table
 
 __all__ = ["ROOT", "Call", "Hierarchy", "Module", "Parameter", "element_count"]
 
@@ -70,6 +71,11 @@ class Call:
         """The class's own (encoded) name, without its module."""
         return self.cls.rpartition(".")[2]
 
+    def __repr__(self) -> str:
+        """Return the call's name, its class and the call that made it."""
+        by = "" if self.parent is None else f", made by {self.parent!r}"
+        return f"<call {self.name!r} of {self.cls}{by}>"
+
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
@@ -92,6 +98,10 @@ class Module:
     path: str
     cls: str
     parameters: tuple[Parameter, ...] = ()
+
+    def __repr__(self) -> str:
+        """Return the instance's path, its class and the number of its parameters and buffers."""
+        return f"<module {self.path!r} of {self.cls}, {len(self.parameters)} parameters and buffers>"
 
 
 class CallTree(Mapping[str, Call]):
@@ -174,7 +184,7 @@ class CallTree(Mapping[str, Call]):
         return next(call for call in lineages[0] if call in shared)
 
 
-class Hierarchy(CallTree):
+class Hierarchy(Shown, CallTree):
     """The calls of one forward pass, with their tags.
 
     Args:
@@ -197,6 +207,15 @@ class Hierarchy(CallTree):
         return self.keep == other.keep and list(self._calls.items()) == list(other._calls.items())
 
     __hash__ = None  # type: ignore[assignment]  # a mapping; equality is by content
+
+    def __repr__(self) -> str:
+        """Return the root's class, the number of calls and the number of levels."""
+        if not self:
+            return "<hierarchy without calls>"
+        return f"<hierarchy of {self[ROOT].cls}: {len(self)} calls on {self.height + 1} levels>"
+
+    def _table(self) -> Table:
+        return Table.of(repr(self), ("tag", "call", "class"), ((self.tag(name), name, self[name].cls) for name in self))
 
     def is_kept(self, name: str) -> bool:
         """Whether the call has a segment in tags: its class is kept, or not from `torch.nn`."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._cases.models import check_model
 from pytest_hierexport._errors import CollectError, HierexportError, gist
+from pytest_hierexport._export.arguments import as_inputs
 from pytest_hierexport._stages import load_torch, stage
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class Example:
     kwargs: dict[str, Any] = field(default_factory=dict)
     dynamic_shapes: Any = None
     """As for `torch.onnx.export`; a plain dict of input name to dimension names is enough."""
+    notes: tuple[str, ...] = ()
+    """What the user should know of the example, such as that its inputs were guessed."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ class Case:
     name: str
     factory: Callable[[], object] = field(repr=False)
     """Makes the model and its inputs; heavy imports happen in the call."""
-    source: str
+    source: str = ""
     """The selector that gives this case."""
     anchor: Path | None = None
     """The manifest or the factory's file, if any."""
@@ -91,6 +94,8 @@ class Case:
     """Where this case is the result of a step: the name of the step."""
     timeout: float | None = field(default=None, repr=False)
     """The seconds that each of its tests may take, 0 for any number; None: as the run says."""
+    details: bool | None = None
+    """Whether the snapshot has shapes, parameters and modules of `torch.nn`, too; None: as the run says."""
     weights: str = "full"
     """`full`, `none` for parameters that take no memory, or `thin` for the same modules with smaller widths."""
     thin: Case | None = None
@@ -149,26 +154,26 @@ class Case:
     def _as_example(self, made: object) -> Example:
         parts = parts_of(made)
         model = check_model(parts.get("model"), self._promise, _describe(made))
+        notes: tuple[str, ...] = ()
         if "args" not in parts and "kwargs" not in parts:
-            from pytest_hierexport._cases.inputs import example_inputs
+            from pytest_hierexport._cases.inputs import describe, example_inputs
 
             parts["kwargs"] = example_inputs(model, self.name)
+            notes = (f"its inputs were guessed: {describe(parts['kwargs'])}; to choose others, return them as well",)
         shapes = self.dynamic_shapes if self.dynamic_shapes is not None else parts.get("dynamic_shapes")
         args, kwargs = self._inputs(parts.get("args", ()), parts.get("kwargs"))
         inputs = self._bound(model, args, kwargs)
-        return Example(model, args, kwargs, shapes if inputs is None else self._shapes_of_all(shapes, inputs))
+        return Example(model, args, kwargs, shapes if inputs is None else self._shapes_of_all(shapes, inputs), notes)
 
     def _inputs(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Take a bare tensor as the only argument and a bare mapping as keyword arguments."""
+        """Return the inputs by position and by name."""
         if not isinstance(kwargs, (Mapping, NoneType)):
             raise CollectError(
                 f"the keyword inputs of {self.name} ({self.source}) as a mapping",
                 found=_describe(kwargs),
                 do="return (model, args, kwargs), kwargs being a dict of inputs by name",
             )
-        if isinstance(args, Mapping):
-            return (), {**args, **(kwargs or {})}
-        return (tuple(args) if isinstance(args, (tuple, list)) else (args,)), dict(kwargs or {})
+        return as_inputs(args, kwargs)
 
     def _bound(
         self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]

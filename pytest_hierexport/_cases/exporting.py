@@ -40,7 +40,8 @@ def export_case(case: Case, example: Example, path: Path, options: ExportOptions
 
     with stage("exporting"), _no_logs():
         if is_own(case.exporter):
-            return _by_own(case, example, path)
+            exported = _by_own(case, example, path)
+            return replace(exported, notes=(*example.notes, *exported.notes))
         options = replace(
             options,
             exporter=case.exporter,
@@ -49,7 +50,8 @@ def export_case(case: Case, example: Example, path: Path, options: ExportOptions
             keep=case.keep,
             strict=bool(case.strict),
         )
-        return export_with(options, example.model, example.args, example.kwargs, path)
+        exported = export_with(options, example.model, example.args, example.kwargs, path)
+        return replace(exported, notes=(*example.notes, *exported.notes))
 
 
 def _by_own(case: Case, example: Example, path: Path) -> Export:
@@ -88,7 +90,7 @@ def _by_own(case: Case, example: Example, path: Path) -> Export:
                 do="write the tagged model to the given path",
             )
         proto, attribution = storage.load_proto(made), storage.read(made)
-    return Export(as_ir(proto), attribution, (), case.exporter, (WAS_TRAINING,) if trained else ())
+    return Export(as_ir(proto), attribution, (), case.exporter, (WAS_TRAINING,) if trained else (), path=path)
 
 
 @contextmanager

@@ -26,12 +26,14 @@ __all__ = [
     "bring_in_reach",
     "call_by_name",
     "check_defined",
+    "factories_of",
     "find_module",
     "functions_of",
     "line_of",
     "load_from_file",
     "load_from_module",
     "may_define",
+    "takes_nothing",
 ]
 
 _OTHER_MEANS = re.compile(
@@ -169,6 +171,25 @@ def call_by_name(module: ModuleType, name: str) -> object:
 def functions_of(path: Path) -> list[str]:
     """Return the names of the functions that a file defines, without importing it."""
     return [node.name for node in _definitions(path)]
+
+
+def factories_of(path: Path) -> list[str]:
+    """Return the names of the functions of a file that could be factories, without importing it.
+
+    They are public, take no argument and return a value.
+    """
+    return [node.name for node in _definitions(path) if takes_nothing(node) and _returns(node)]
+
+
+def takes_nothing(function: ast.FunctionDef) -> bool:
+    """Whether a function is public and can be called without arguments; decorators may change that, so it has none."""
+    stated = function.args
+    required = len(stated.posonlyargs) + len(stated.args) - len(stated.defaults) + stated.kw_defaults.count(None)
+    return required == 0 and not function.decorator_list and not function.name.startswith("_")
+
+
+def _returns(function: ast.FunctionDef) -> bool:
+    return any(isinstance(node, ast.Return) and node.value is not None for node in ast.walk(function))
 
 
 def check_defined(path: Path, name: str, what: str) -> None:

@@ -13,7 +13,7 @@ from pytest_hierexport._errors import CollectError, in_words
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["InputSpec", "example_inputs"]
+__all__ = ["InputSpec", "describe", "example_inputs"]
 
 _BATCH, _LENGTH = 2, 8
 _MOST_TRIES = 200
@@ -81,6 +81,16 @@ def example_inputs(model: torch.nn.Module, name: str) -> dict[str, Any]:
         found=f"none of those tried ({found})",
         do="return (model, args, kwargs) from a factory, or state [models.NAME.inputs] in a manifest",
     )
+
+
+def describe(inputs: Mapping[str, Any]) -> str:
+    """Return inputs as text: the name, shape and type of each."""
+    return ", ".join(f"{name} {_kind(value)}" for name, value in inputs.items()) or "none"
+
+
+def _kind(value: object) -> str:
+    shape, dtype = getattr(value, "shape", None), str(getattr(value, "dtype", "")).rpartition(".")[2]
+    return type(value).__name__ if shape is None else f"{list(shape)} {dtype}"
 
 
 def _candidates(model: torch.nn.Module) -> Iterator[dict[str, Any]]:

@@ -21,17 +21,18 @@ from pytest_hierexport._files.schemas import load_schema
 __all__ = ["read_manifest"]
 
 Select = Callable[[Sequence[str], Path], list[Case]]
-_PLAIN = ("exporter", "opset", "weights", "randomise", "strict", "allow_derived", "timeout")
+_PLAIN = ("exporter", "opset", "weights", "randomise", "strict", "allow_derived", "timeout", "details")
 """The entries that a case takes as they are."""
 
 
-def read_manifest(path: Path, source: str, select: Select) -> list[Case]:
+def read_manifest(path: Path, source: str, select: Select, only: str | None = None) -> list[Case]:
     """Return the cases of a manifest, in its order, each anchored at it.
 
     Args:
         path: The manifest.
         source: The selector that named it.
         select: Returns the cases of selectors, given the folder that relative paths start from.
+        only: The name of the one model to return; None for all.
 
     Raises:
         CollectError: The manifest cannot be read, or has an invalid entry.
@@ -42,7 +43,10 @@ def read_manifest(path: Path, source: str, select: Select) -> list[Case]:
         raise _wrong(path, "models", "a table [models.NAME] per model", "none" if not models else repr(models))
     if "" in models:
         raise _wrong(path, "models", "a name for every model", repr(""))
-    return [_case(_Table(path, f"models.{name}", table), name, source, select) for name, table in models.items()]
+    if only is not None and only not in models:
+        raise UsageError(f"a model of {path}", found=f"no {only!r}", do=f"choose from: {nearest(only, models)}")
+    wanted = models if only is None else {only: models[only]}
+    return [_case(_Table(path, f"models.{name}", table), name, source, select) for name, table in wanted.items()]
 
 
 def _load(path: Path) -> dict[str, Any]:

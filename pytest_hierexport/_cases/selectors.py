@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import fnmatch
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["EVERYTHING", "select", "select_one", "split"]
 
 _GLOB = frozenset("*?[")
+_NAMED = re.compile(r"(?P<name>[^=:/\\]+)=(?P<selector>.+)", re.DOTALL)
+_MANIFEST = ".toml"
 EVERYTHING = "all"
 _FAMILY = "family:"
 
@@ -28,13 +32,15 @@ def split(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def select(selectors: Sequence[str], root: Path) -> list[Case]:
+def select(selectors: Sequence[str], root: Path, own: Mapping[str, Case] | None = None) -> list[Case]:
     """Return the cases of the selectors, in their order, without importing a model.
 
     Args:
-        selectors: Zoo names and globs, `family:NAME`, `all`, `file.py::factory`, `package.module:factory`,
-            manifests (`models.toml`), checkpoint folders or their `config.json`.
+        selectors: Zoo names and globs, `family:NAME`, `all`, `file.py::factory`, `file.py::*`,
+            `package.module:factory`, manifests (`models.toml`) and models of one (`models.toml::name`), checkpoint
+            folders or their `config.json`; `NAME=` before any of them that is one model gives it that name.
         root: The folder that relative paths start from.
+        own: The cases that the project defines in code, by name.
 
     Raises:
         UsageError: A selector matches nothing (the message names the nearest), or two cases share a name.
@@ -47,13 +53,13 @@ def select(selectors: Sequence[str], root: Path) -> list[Case]:
             do="name models: --hierexport-models=all, or file.py::factory",
         )
     cases: dict[str, Case] = {}
-    for case in (case for selector in selectors for case in _cases(selector, root)):
+    for case in (case for selector in selectors for case in _selected(selector, root, own or {})):
         known = cases.setdefault(case.name, case)
         if (known.source, known.anchor) != (case.source, case.anchor):
             raise UsageError(
                 "a different name for each selected model",
                 found=f"two models named {case.name}: {known.source} and {case.source}",
-                do="rename one factory, or name the models in a manifest (models.toml)",
+                do=f"give one of them a name: other={case.source}, or name the models in a manifest (models.toml)",
             )
     return list(cases.values())
 
@@ -71,11 +77,27 @@ def select_one(selector: str, root: Path | None = None) -> Case:
     return cases[0]
 
 
+def _selected(selector: str, root: Path, own: Mapping[str, Case]) -> list[Case]:
+    if selector in own:
+        return [own[selector]]
+    named = _NAMED.fullmatch(selector)
+    if named is None or exists(root / selector.partition("::")[0]):
+        return _cases(selector, root)
+    cases = _selected(named["selector"], root, own)
+    if len(cases) == 1:
+        return [replace(cases[0], name=named["name"], source=selector)]
+    raise UsageError(
+        f"one model for the name {named['name']}",
+        found=", ".join(case.name for case in cases),
+        do="give each of them a selector with a name of its own",
+    )
+
+
 def _cases(selector: str, root: Path) -> list[Case]:
-    if selector.endswith(".toml"):
+    if selector.endswith(_MANIFEST) or f"{_MANIFEST}::" in selector:
         return _manifest(selector, root)
     if "::" in selector or selector.endswith(".py"):
-        return [_file_factory(selector, root)]
+        return _file_factories(selector, root)
     if "/" in selector or os.sep in selector or selector.endswith(".json"):
         return [_checkpoint(selector, root)]
     if entries := _from_zoo(selector):
@@ -90,12 +112,14 @@ def _cases(selector: str, root: Path) -> list[Case]:
 def _manifest(selector: str, root: Path) -> list[Case]:
     from pytest_hierexport._cases.manifest import read_manifest
 
-    path = _existing(selector, root, "a manifest")
-    return read_manifest(path, selector, select)
+    file, ending, name = selector.partition(f"{_MANIFEST}::")
+    path = _existing(f"{file}{_MANIFEST}" if ending else selector, root, "a manifest")
+    return read_manifest(path, selector, select, name or None)
 
 
-def _file_factory(selector: str, root: Path) -> Case:
-    from pytest_hierexport._cases.factories import check_defined, functions_of, load_from_file
+def _file_factories(selector: str, root: Path) -> list[Case]:
+    """Return the case of a factory, or of every factory of a file whose name matches a glob."""
+    from pytest_hierexport._cases.factories import check_defined, factories_of, functions_of, load_from_file
 
     file, _, name = selector.rpartition("::") if "::" in selector else (selector, "", "")
     path = _existing(file, root, "a Python file")
@@ -105,8 +129,17 @@ def _file_factory(selector: str, root: Path) -> Case:
             found=selector,
             do=f"name one of its functions: {', '.join(functions_of(path)) or 'it has none'}",
         )
-    check_defined(path, name, "a factory named")
-    return Case(name, partial(load_from_file, path, name), selector, anchor=path)
+    if _GLOB.isdisjoint(name):
+        check_defined(path, name, "a factory named")
+        return [Case(name, partial(load_from_file, path, name), selector, anchor=path)]
+    found = [other for other in factories_of(path) if fnmatch.fnmatchcase(other, name)]
+    if found:
+        return [Case(other, partial(load_from_file, path, other), f"{file}::{other}", anchor=path) for other in found]
+    raise UsageError(
+        f"a factory that {name} matches in {path}",
+        found="no function of that name that takes no argument and returns something",
+        do=f"choose from: {nearest(name, functions_of(path)) or '(it defines no function)'}",
+    )
 
 
 def _module_factory(selector: str, root: Path) -> Case:

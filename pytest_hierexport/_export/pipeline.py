@@ -15,6 +15,7 @@ from pytest_hierexport._calls.attribution import Primary
 from pytest_hierexport._calls.hierarchy import Hierarchy
 from pytest_hierexport._carry import carry_flat, flat_copy
 from pytest_hierexport._errors import UsageError
+from pytest_hierexport._export.arguments import as_inputs
 from pytest_hierexport._export.capture import Request
 from pytest_hierexport._export.captures import Served, capture_with
 from pytest_hierexport._export.choices import ExportOptions, check_opset
@@ -32,7 +33,7 @@ __all__ = ["export", "export_with"]
 
 def export(
     model: torch.nn.Module | torch.export.ExportedProgram,
-    args: tuple[Any, ...] = (),
+    args: Any = (),
     kwargs: Mapping[str, Any] | None = None,
     path: str | Path | None = None,
     *,
@@ -57,7 +58,7 @@ def export(
 
     Args:
         model: Any module, or a program that `torch.export` has made.
-        args: Example inputs, as for `torch.onnx.export`; a single tensor stands for a tuple of one.
+        args: Example inputs: a tuple, a single tensor, or a mapping of keyword inputs.
         kwargs: Example keyword inputs.
         path: Where to write the file and its sidecar; None writes nothing.
         exporter: `auto`, or the capture to use.
@@ -100,7 +101,7 @@ def export(
 def export_with(
     options: ExportOptions,
     model: torch.nn.Module | torch.export.ExportedProgram,
-    args: tuple[Any, ...] = (),
+    args: Any = (),
     kwargs: Mapping[str, Any] | None = None,
     path: str | Path | None = None,
 ) -> Export:
@@ -112,8 +113,9 @@ def export_with(
     if options.node_names is not None:
         check_name_style(options.node_names)
     kept = kept_classes(options.keep)
+    positional, named = as_inputs(args, kwargs)
     with ONE_AT_A_TIME, _heap_set_aside():
-        served = _capture(Request(model, _as_tuple(args), dict(kwargs or {}), options))
+        served = _capture(Request(model, positional, named, options))
     capture = served.capture
     hierarchy = Hierarchy(capture.calls, keep=kept)
     attribution = carry_flat(attribute_before(capture, hierarchy), flat_copy(capture.after), options.primary)
@@ -124,9 +126,9 @@ def export_with(
     result = Export(
         capture.after, attribution, modules, served.exporter, served.notes, tags=options.tags, warnings=served.warnings
     )
-    if path is not None:
-        result.save(path, external_data=options.external_data)
-    return result
+    if path is None:
+        return result
+    return replace(result, path=result.save(path, external_data=options.external_data))
 
 
 def _capture(request: Request) -> Served:
@@ -151,10 +153,6 @@ def _heap_set_aside() -> Iterator[None]:
         yield
     finally:
         gc.unfreeze()
-
-
-def _as_tuple(args: Any) -> tuple[Any, ...]:
-    return tuple(args) if isinstance(args, (tuple, list)) else (args,)
 
 
 def _check_model(model: object) -> None:

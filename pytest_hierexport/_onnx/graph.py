@@ -13,7 +13,7 @@ the same prefix as a node's.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -87,6 +87,21 @@ def walk(model: ir.Model | onnx.ModelProto) -> Iterator[tuple[str, Any]]:
 def operators(model: ir.Model | onnx.ModelProto) -> dict[str, str]:
     """Return the operator of every node by node key, as text: `Add`, `com.microsoft::Gelu`."""
     return {key: encode_operator(node.domain, node.op_type) for key, node in walk(model)}
+
+
+def shaped_operators(model: ir.Model) -> dict[str, str]:
+    """Return the operator of every node with the shape of its first output, by node key: `Add[2×16]`, `Shape[?]`."""
+    return {
+        key: f"{encode_operator(node.domain, node.op_type)}[{_shape(node.outputs[:1])}]" for key, node in walk(model)
+    }
+
+
+def _shape(outputs: Sequence[ir.Value]) -> str:
+    shape = outputs[0].shape if outputs else None
+    if shape is None:
+        return "?"
+    sizes = (dim if isinstance(dim, int) else dim.value or "?" for dim in shape)
+    return "×".join(encode_operator("", str(size)) for size in sizes)
 
 
 def initializer_bytes(model: ir.Model) -> dict[str, int]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._calls.attribution import Attribution
+from pytest_hierexport._display import Shown, Table
 from pytest_hierexport._onnx.models import Model, as_proto
 from pytest_hierexport._proof.both_runs import BothRuns
 from pytest_hierexport._proof.candidates import find_candidates
@@ -38,7 +39,7 @@ __all__ = ["Proof", "prove", "run_both"]
 
 
 @dataclass(frozen=True)
-class Proof:
+class Proof(Shown):
     """The verdict on every call that returned a tensor."""
 
     verdicts: Mapping[str, Verdict]
@@ -49,6 +50,16 @@ class Proof:
     """The owners too many: another owner's nodes consume the node, none of the call's do, and it gave nothing of it."""
     pairs: int = 0
     """The number of pairs of a node and an owner, of which the loose ones are a share."""
+
+    def __repr__(self) -> str:
+        """Return the number of calls by verdict, and the number of loose owners."""
+        listed = [f"{kind} {count}" for kind, count in self.counts().items() if count]
+        loose = [f"{len(self.loose)} loose owners"] if self.loose else []
+        return f"<proof of {len(self.verdicts)} calls: {', '.join([*listed, *loose]) or 'none'}>"
+
+    def _table(self) -> Table:
+        shown = ((name, verdict.kind.value, verdict.reason) for name, verdict in self.verdicts.items())
+        return Table.of(repr(self), ("call", "verdict", "reason"), sorted(shown, key=lambda row: not row[2]))
 
     def counts(self) -> dict[str, int]:
         """Count the calls by verdict, every kind among them."""

@@ -15,26 +15,28 @@ from pytest_hierexport._export.state import ONE_AT_A_TIME
 from pytest_hierexport._proof.eager import Mode, ModelError, Runnable, run_model
 from pytest_hierexport._proof.tensors import array_of, fingerprint_of, has_elements, walk
 
-__all__ = ["call_digests", "state_digest"]
+__all__ = ["call_digests", "state_digests"]
 
 
-def state_digest(example: Runnable) -> str:
-    """Return the SHA-256 of the model and its inputs.
+def state_digests(example: Runnable) -> dict[str, str]:
+    """Return the SHA-256 of what a model is made of, by name and in its order.
 
-    It covers the name and class of every module; of every parameter, buffer and input also dtype, shape and elements.
+    Listed are every module (`module layers.0`, with its class), parameter (`parameter layers.0.weight`), buffer and
+    example input (`input[0]`), the last three with dtype, shape and elements.
     """
-    summed = hashlib.sha256()
+    model = example.model
+    named: dict[str, object] = {f"parameter {name}": part for name, part in model.named_parameters()}
+    named |= {f"buffer {name}": part for name, part in model.named_buffers()}
+    named |= dict(walk((tuple(example.args), dict(example.kwargs)), "input"))
+    modules = {f"module {name}": type(module).__qualname__ for name, module in model.named_modules()}
+    classes = {name: hashlib.sha256(cls.encode("utf-8", "surrogatepass")).hexdigest() for name, cls in modules.items()}
+    return {**classes, **{name: _digest(part) for name, part in named.items()}}
 
-    def add(text: str) -> None:
-        summed.update(f"{text}\0".encode("utf-8", "surrogatepass"))
 
-    for name, module in example.model.named_modules():
-        add(f"{name}\0{type(module).__qualname__}")
-    inputs = walk((tuple(example.args), dict(example.kwargs)), "input")
-    for name, part in (*example.model.named_parameters(), *example.model.named_buffers(), *inputs):
-        tensor = part if isinstance(part, torch.Tensor) else torch.tensor(part)
-        add(f"{name}\0{tensor.dtype}\0{tuple(tensor.shape)}")
-        summed.update(array_of(tensor).tobytes() if has_elements(tensor) else b"")
+def _digest(part: object) -> str:
+    tensor = part if isinstance(part, torch.Tensor) else torch.tensor(part)
+    summed = hashlib.sha256(f"{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
+    summed.update(array_of(tensor).tobytes() if has_elements(tensor) else b"")
     return summed.hexdigest()
 
 

@@ -58,6 +58,11 @@ class Verdict:
     tag: str | None = None
     """The tag of the node that produces the value; of the call that gave it where the value vanished."""
 
+    def __repr__(self) -> str:
+        """Return the kind and what explains it."""
+        where = f", {self.value} of {self.tag}" if self.value and self.tag else f", {self.value}" if self.value else ""
+        return f"<{self.kind.value}{f': {self.reason}' if self.reason else ''}{where}>"
+
 
 def judge(runs: BothRuns, call: str) -> Verdict | None:
     """Return the verdict on a call of the eager run; None where it returned no tensor."""

@@ -14,6 +14,7 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from pytest_hierexport._files.atomic import write_atomically
 from pytest_hierexport._files.ownership import ForeignFileError
 from pytest_hierexport._pytest.ids import file_name
+from pytest_hierexport._pytest.snapshot_files import snapshot_folder
 from pytest_hierexport._snapshot import is_snapshot, text
 from pytest_hierexport._snapshot.diff import diff
 
@@ -21,18 +22,7 @@ if TYPE_CHECKING:
     from syrupy.location import PyTestLocation
     from syrupy.types import SerializableData, SerializedData, SnapshotIndex
 
-__all__ = ["FOLDER", "HierarchySnapshotExtension", "snapshot_file"]
-
-FOLDER = "__hierexport__"
-
-
-def snapshot_file(anchor: Path, name: str) -> Path:
-    """Return the snapshot of the model of that name with that anchor."""
-    return _folder(anchor) / f"{file_name(name)}.txt"
-
-
-def _folder(anchor: Path) -> Path:
-    return (anchor if anchor.is_dir() else anchor.parent) / FOLDER
+__all__ = ["HierarchySnapshotExtension"]
 
 
 def hierarchy_text(data: object) -> str:
@@ -71,7 +61,7 @@ class HierarchySnapshotExtension(SingleFileSnapshotExtension):
     @classmethod
     def dirname(cls, *, test_location: PyTestLocation) -> str:
         """Return the folder of the test's snapshots, not syrupy's own: runs without models must not see them."""
-        folder = _folder(Path(test_location.filepath))
+        folder = snapshot_folder(Path(test_location.filepath))
         return str(folder if _model(test_location) is not None else folder / test_location.basename)
 
     @classmethod

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_hierexport._cases import Case, Example
 from pytest_hierexport._cases.models import check_model
 from pytest_hierexport._errors import CrashError, HierexportError
+from pytest_hierexport._export.arguments import as_inputs
 from pytest_hierexport._pytest.ids import file_name
 from pytest_hierexport._pytest.messages import CheckFailed
 from pytest_hierexport._pytest.plan import RUN
@@ -45,7 +46,7 @@ def exporter(request: pytest.FixtureRequest) -> Callable[..., ExportedCase]:
 
     def hierexport(
         model: torch.nn.Module,
-        args: Sequence[Any] = (),
+        args: Any = (),
         kwargs: Mapping[str, Any] | None = None,
         *,
         name: str | None = None,
@@ -62,7 +63,7 @@ def exporter(request: pytest.FixtureRequest) -> Callable[..., ExportedCase]:
         from pytest_hierexport._cases.exporting import export_case
         from pytest_hierexport._rules.base import ExportedCase
 
-        example = Example(model, tuple(args) if isinstance(args, (tuple, list)) else (args,), dict(kwargs or {}))
+        example = Example(model, *as_inputs(args, kwargs))
         example.dynamic_shapes = dynamic_shapes
         case = Case(
             name or type(model).__name__,

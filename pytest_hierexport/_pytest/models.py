@@ -19,6 +19,7 @@ from pytest_hierexport._pytest.session_cache import warnings
 from pytest_hierexport._pytest.snapshots import unused_ignored
 from pytest_hierexport._pytest.summary import Summary, mark
 from pytest_hierexport._pytest.workers import is_worker
+from pytest_hierexport._report.annotations import gist
 from pytest_hierexport._report.results import SNAPSHOT
 from pytest_hierexport._rules.child import end_all
 from pytest_hierexport._stages import listening
@@ -43,6 +44,8 @@ class ModelsPlugin:
         self.relayed = collection.relayed(run.plan)
         self.by_id = any(collection.named_anchors(run.plan).values())
         self._temporary_home = keep_temporary_files_in(run.folder)
+        self._told: dict[tuple[str, str], str] = {}
+        """The first item that failed with a message, by model and message."""
 
     def pytest_report_header(self) -> str:
         """Name the models."""
@@ -116,10 +119,20 @@ class ModelsPlugin:
             check = SNAPSHOT if rule is None else rule.id
             stages = self.run.clock.taken()
             mark(report, case, check, _message(report, error), stages)
+            if report.failed and isinstance(error, CheckFailed):
+                self._tell_once(report, case, error)
             if report.when != "teardown":
                 # JUnit's writer takes the properties from the report of the teardown.
                 item.user_properties += properties(self.run, case, check, report, stages)
         return report
+
+    def _tell_once(self, report: pytest.TestReport, case: Case, error: CheckFailed) -> None:
+        """Refer to the first item of a model that failed with the same message; reports keep the whole message."""
+        test = report.nodeid.rpartition("::")[2]
+        first = self._told.setdefault((case.name, gist(error.msg or "")), test)
+        if first != test:
+            title = (error.msg or "").partition("\n")[0]
+            report.longrepr = f"{title}\n  see       {first}, which failed with the same message"
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Record a report of this process or a worker."""

@@ -155,7 +155,8 @@ OPTIONS = (
     Option(
         "models",
         "models to export and test, comma-separated: zoo names and globs, family:NAME, all, file.py::factory, "
-        "package.module:factory, a manifest (models.toml), a checkpoint folder",
+        "file.py::*, package.module:factory, a manifest (models.toml), a model of it (models.toml::name), a "
+        "checkpoint folder; NAME=SELECTOR names a model",
         "SELECTORS",
         _names,
         repeatable=True,
@@ -200,6 +201,7 @@ OPTIONS = (
     Option(
         "strict", "fail where auto would fall back to an exporter that records one run of the model", in_repeat=True
     ),
+    Option("details", "put output shapes, parameters and modules of torch.nn into snapshots, too", in_repeat=True),
     Option("require-snapshots", "a missing snapshot fails, and so does one of a model that is gone"),
 )
 
@@ -225,6 +227,7 @@ class Choices:
     summary: Path | None
     timeout: float | None
     strict: bool | None
+    details: bool | None
     require_snapshots: bool | None
 
 

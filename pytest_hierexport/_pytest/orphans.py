@@ -139,7 +139,7 @@ class _Folder:
 
 
 def _folders(plan: Plan, *, whole: bool) -> Iterator[_Folder]:
-    from pytest_hierexport._pytest.extension import snapshot_file
+    from pytest_hierexport._pytest.snapshot_files import snapshot_file
 
     by_file = {snapshot_file(plan.anchor(case), case.name): case for case in plan.cases}
     complete = _whole(plan) if whole else []

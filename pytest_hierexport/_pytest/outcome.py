@@ -107,7 +107,7 @@ def export_into(folder: Path, case: Case) -> tuple[ExportOutcome, Example | None
         from pytest_hierexport._cases.exporting import export_case
 
         exported = export_case(case, example, folder / _MODEL)
-        shown = _shown(folder, exported.model, exported.attribution, exported.modules)
+        shown = _shown(folder, case, exported.model, exported.attribution, exported.modules)
         if case.weights == "thin":
             from pytest_hierexport._tools.thinness import check_thin
 
@@ -123,22 +123,28 @@ def deploy_into(folder: Path, case: Case, previous: ExportOutcome) -> ExportOutc
     try:
         from pytest_hierexport._cases.deploying import deploy
 
-        shown = _shown(folder, *deploy(case.step, previous.path, folder / _MODEL))
+        shown = _shown(folder, case, *deploy(case.step, previous.path, folder / _MODEL))
     except Exception as error:  # noqa: BLE001  # no error of one step may cost the other models their tests
         return _failed(folder, case, error)
     return ExportOutcome(folder, previous.exporter, **shown)
 
 
-def _shown(folder: Path, model: ir.Model, attribution: Attribution, modules: tuple[Module, ...]) -> dict[str, Any]:
+def _shown(
+    folder: Path, case: Case, model: ir.Model, attribution: Attribution, modules: tuple[Module, ...]
+) -> dict[str, Any]:
     """Return what an outcome shows of a tagged model; write its modules, which are many, into the folder."""
     from pytest_hierexport._calls.entries import module_entries, to_lines
-    from pytest_hierexport._onnx.graph import initializer_bytes, operators
-    from pytest_hierexport._snapshot import text
+    from pytest_hierexport._onnx.graph import initializer_bytes, operators, shaped_operators
+    from pytest_hierexport._snapshot import details, text
 
     by_key = operators(model)
     entries = module_entries(attribution, modules, by_key, initializer_bytes(model))
     (folder / MODULES).write_text(to_lines(entries), encoding="utf-8")
-    return {"coverage": attribution.coverage(), "hierarchy": text(attribution, by_key)}
+    if case.details:
+        hierarchy = text(attribution, shaped_operators(model), details(attribution.hierarchy, modules))
+    else:
+        hierarchy = text(attribution, by_key)
+    return {"coverage": attribution.coverage(), "hierarchy": hierarchy}
 
 
 def _failed(folder: Path, case: Case, error: Exception) -> ExportOutcome:

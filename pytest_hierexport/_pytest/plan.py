@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
@@ -36,19 +36,21 @@ if TYPE_CHECKING:
 __all__ = ["RUN", "Plan", "Run", "planned", "selected_cases"]
 
 
-def selected_cases(settings: Settings) -> tuple[Case, ...]:
+def selected_cases(settings: Settings, own: Mapping[str, Case] | None = None) -> tuple[Case, ...]:
     """Return the selected cases with the options applied: the command line, then the manifest, then the ini.
 
-    A case is followed by those of the results of its steps.
+    A case is followed by those of the results of its steps. The cases that the project defines in code, `own`, are
+    selected where the command line selects no models, else by their names.
 
     Raises:
         HierexportError: A selector matches nothing.
     """
-    return tuple(
-        deployed
-        for case in select(settings.selectors, settings.base)
-        for deployed in with_deployed(_with_options(case, settings))
-    )
+    defined = own or {}
+    if settings.given.models is None and defined:
+        cases = select([*settings.selectors, *defined], settings.base, defined)
+    else:
+        cases = select(settings.selectors, settings.base, defined)
+    return tuple(deployed for case in cases for deployed in with_deployed(_with_options(case, settings)))
 
 
 def _with_options(case: Case, settings: Settings) -> Case:
@@ -57,6 +59,7 @@ def _with_options(case: Case, settings: Settings) -> Case:
         case,
         exporter=given.exporter or (case.exporter if case.exporter != "auto" else stated.exporter or "auto"),
         opset=given.opset or case.opset or stated.opset,
+        details=bool(given.details or (stated.details if case.details is None else case.details)),
         strict=bool(given.strict or (stated.strict if case.strict is None else case.strict)),
         after=named_steps(given.after or ()) or case.after or named_steps(stated.after or ()),
         timeout=next(limit for limit in (given.timeout, case.timeout, stated.timeout, TIMEOUT) if limit is not None),
@@ -69,7 +72,7 @@ def planned(config: pytest.Config, settings: Settings, relay: Path) -> Plan:
     Raises:
         HierexportError: A selector matches nothing, or an option's value makes no sense.
     """
-    cases = selected_cases(settings)
+    cases = selected_cases(settings, _own_cases(config))
     plan = Plan(config, settings, cases, tuple(case.name for case in cases), relay)
     shard = settings.chosen.shard
     return plan if shard is None else replace(plan, cases=in_shard(cases, shard, plan.durations()))
@@ -123,9 +126,10 @@ class Plan:
             UsageError: A rule that was asked for, or is known to fail, does not exist, or two share an id.
         """
         from pytest_hierexport._rules import registry
+        from pytest_hierexport._rules.base import Rule
 
         hook = self.config.hook.pytest_hierexport_rules
-        own = [rule for returned in hook(config=self.config) for rule in _checked_rules(returned)]
+        own = [rule for returned in hook(config=self.config) for rule in _checked(returned, Rule, _RULES)]
         self._check_known_failures(registry.rules(None, own))
         return tuple(registry.rules(self.settings.chosen.rules, own))
 
@@ -218,20 +222,47 @@ def _can_check(rule: Rule, case: Case) -> bool:
     return rule.deployed or case.previous is None
 
 
-def _checked_rules(returned: object) -> list[Rule]:
-    """Return the rules of one implementation of the hook.
+def _own_cases(config: pytest.Config) -> dict[str, Case]:
+    """Return the cases that the project defines in code, by name.
 
     Raises:
-        UsageError: It returned no list of rules.
+        UsageError: The hook returned something else, or two cases of one name.
     """
-    from pytest_hierexport._rules.base import Rule
+    hook, cases = config.hook.pytest_hierexport_models, {}
+    for case in (case for returned in hook(config=config) for case in _checked(returned, Case, _MODELS)):
+        if case.name in cases:
+            raise UsageError(
+                "a different name for each case of pytest_hierexport_models",
+                found=f"two named {case.name}",
+                do="rename one of them",
+            )
+        cases[case.name] = replace(case, source=case.name)
+    return cases
 
-    rules = returned if isinstance(returned, (list, tuple)) else [returned]
-    wrong = [rule for rule in rules if not isinstance(rule, Rule)]
-    if not wrong and rules is returned:
-        return list(rules)
+
+_Item = TypeVar("_Item")
+_MODELS = "pytest_hierexport_models", 'Case("tower", make_tower)'
+_RULES = "pytest_hierexport_rules", 'Rule("TEAM-1", "what holds", check)'
+
+
+def _checked(returned: object, kind: type[_Item], hook: tuple[str, str]) -> list[_Item]:
+    """Return the list that one implementation of a hook returned.
+
+    Args:
+        returned: What it returned.
+        kind: The class of the items.
+        hook: The name of the hook, and an item as code.
+
+    Raises:
+        UsageError: It returned no list of these.
+    """
+    items = returned if isinstance(returned, (list, tuple)) else [returned]
+    wrong = [item for item in items if not isinstance(item, kind)]
+    if not wrong and items is returned:
+        return list(items)
+    name, example = hook
     raise UsageError(
-        "pytest_hierexport_rules to return a list of Rule",
-        found=f"{(wrong or rules)[0]!r}" + ("" if wrong else ", not in a list"),
-        do='return [Rule("TEAM-1", "what holds", check)]',
+        f"{name} to return a list of {kind.__name__}",
+        found=f"{(wrong or items)[0]!r}" + ("" if wrong else ", not in a list"),
+        do=f"return [{example}]",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,7 +35,9 @@ def hierarchy_snapshot(request: pytest.FixtureRequest) -> SnapshotAssertion:
         UsageError: syrupy does not take part in the run.
     """
     if not request.config.pluginmanager.has_plugin("syrupy"):
-        raise UsageError("syrupy to take part in the run", found="it is switched off", do="drop -p no:syrupy")
+        missing = importlib.util.find_spec("syrupy") is None
+        found, do = ("it is not installed", "pip install syrupy") if missing else ("it is off", "drop -p no:syrupy")
+        raise UsageError("syrupy to take part in the run", found=found, do=do)
     from pytest_hierexport._pytest.extension import HierarchySnapshotExtension
 
     snapshot: SnapshotAssertion = request.getfixturevalue("snapshot")
@@ -74,7 +77,7 @@ def check_snapshot(request: pytest.FixtureRequest, run: Run, case: Case, text: s
         CheckFailed: There is no snapshot, or another.
         pytest.skip.Exception: There is no folder of snapshots yet.
     """
-    from pytest_hierexport._pytest.extension import snapshot_file
+    from pytest_hierexport._pytest.snapshot_files import snapshot_file
 
     plan = run.plan
     file = snapshot_file(plan.anchor(case), case.name)
@@ -93,7 +96,7 @@ def check_snapshot(request: pytest.FixtureRequest, run: Run, case: Case, text: s
         raise _failed(
             run, case, f"the snapshot of {case.name} was not written", found, f"let it be written, then {update}"
         )
-    found = [("expected", shown), ("found", "(- gone, + new, ~ other operators)")]
+    found = [("expected", shown), ("found", "(- gone, + new, ~ other operators, > moved, = renamed)")]
     title, to_do = f"the hierarchy of {case.name} has changed", f"read the change; where it is meant: {update}"
     raise _failed(run, case, title, found, to_do, texts=(file.read_text(encoding="utf-8"), text))
 
@@ -102,10 +105,17 @@ def _failed(
     run: Run, case: Case, title: str, found: list[tuple[str, str]], to_do: str, *, texts: tuple[str, str] = ("", "")
 ) -> CheckFailed:
     """Return the failure of a snapshot, with the changes from one text to the other."""
+    from pytest_hierexport._pytest.locating import places
     from pytest_hierexport._snapshot.diff import changes, diff
 
-    changed, ends = [f"    {line}" for line in diff(*texts)], Ends.of(run, case, _TEST)
-    lines = [one_line(title), *aligned(found), *changed, *([""] if changed else []), *ends.block([("to do", to_do)])]
+    changed, ends = diff(*texts), Ends.of(run, case, _TEST)
+    where = [("where", "\n".join(places(run, case, changed)))] if changed else []
+    shown = [
+        *(f"    {line}" for line in changed),
+        *([""] if changed else []),
+        *aligned([each for each in where if each[1]]),
+    ]
+    lines = [one_line(title), *aligned(found), *shown, *ends.block([("to do", to_do)])]
     (_, expected), (_, instead) = found
     finding = Finding(expected, instead, to_do)
     return CheckFailed("\n".join(lines), Failure.of([finding], ends.kept, ends.repeat, changes(*texts)))

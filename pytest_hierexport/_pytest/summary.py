@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -171,11 +172,22 @@ class Summary:
             yield f"removed snapshots of models that are no longer selected: {', '.join(self.removed)}", {}
         for path in self.written:
             yield f"written: {path}", {}
-        for warning in self.warnings:
-            yield f"warning: {warning}", {"yellow": True}
+        for line in (*self._expired(), *(f"warning: {warning}" for warning in self.warnings)):
+            yield line, {"yellow": True}
         if os.environ.get("GITHUB_ACTIONS") == "true":
             for line in error_commands(results):
                 yield line, {}
+
+    def _expired(self) -> Iterator[str]:
+        """Yield a line per known failure that has expired although its rule holds."""
+        for case in self.run.plan.cases:
+            for known in case.known_failures:
+                check = self.checks.get(case.name, {}).get(known.rule)
+                if known.expired and check is not None and check.status is Status.PASSED:
+                    yield (
+                        f"{case.name}: the known failure of {known.rule} expired on {known.until}, and the rule "
+                        f"holds: remove it from {case.manifest}"
+                    )
 
     def _slowest(self, results: Results) -> list[str]:
         """Return the slowest stages, where pytest's `--durations` asks for the slowest tests."""
@@ -237,10 +249,22 @@ class Summary:
             file=_relative(shown, Path(os.environ.get("GITHUB_WORKSPACE", root))),
             line=line_of(shown, case.source.rpartition(":")[2]) if shown.suffix == ".py" else 1,
             checks=checks,
+            committed=self._committed(case) if outcome else "",
             stages=_rounded(self.stages.get(case.name, {})),
             inapplicable=tuple({rule.id for rule in plan.rules} - {rule.id for rule in plan.applicable(case)}),
             **({} if outcome is None else outcome.fields()),
         )
+
+    def _committed(self, case: Case) -> str:
+        """Return the text of a case's snapshot where its check failed."""
+        check = self.checks.get(case.name, {}).get(SNAPSHOT)
+        if check is None or check.status is not Status.FAILED:
+            return ""
+        from pytest_hierexport._pytest.snapshot_files import snapshot_file
+
+        with suppress(OSError, ValueError):
+            return snapshot_file(self.run.plan.anchor(case), case.name).read_text(encoding="utf-8")
+        return ""
 
 
 def _rounded(stages: Mapping[str, float]) -> dict[str, float]:

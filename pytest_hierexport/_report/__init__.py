@@ -7,9 +7,10 @@ from pathlib import Path
 from pytest_hierexport._report.annotations import error_commands
 from pytest_hierexport._report.ctrf import as_ctrf
 from pytest_hierexport._report.data import as_json
+from pytest_hierexport._report.markdown import as_markdown
 from pytest_hierexport._report.page import as_html
 from pytest_hierexport._report.results import Results
-from pytest_hierexport._report.table import as_lines, as_markdown
+from pytest_hierexport._report.table import as_lines
 
 __all__ = ["FORMATS", "as_ctrf", "as_html", "as_json", "as_lines", "as_markdown", "error_commands", "rendered"]
 

@@ -6,21 +6,21 @@ from collections.abc import Iterator
 
 from pytest_hierexport._report.results import Results
 
-__all__ = ["error_commands"]
+__all__ = ["error_commands", "gist"]
 
 
 def error_commands(results: Results) -> Iterator[str]:
     """Yield an `::error …` line per failure; equal messages of a model give one line."""
     shown: set[tuple[str, str]] = set()
     for model, check, outcome in results.failures():
-        if (model.name, _gist(outcome.message)) in shown:
+        if (model.name, gist(outcome.message)) in shown:
             continue
-        shown.add((model.name, _gist(outcome.message)))
+        shown.add((model.name, gist(outcome.message)))
         properties = f"file={_property(model.file)},line={model.line},title={_property(f'{model.name}: {check}')}"
         yield f"::error {properties}::{_data(outcome.message)}"
 
 
-def _gist(message: str) -> str:
+def gist(message: str) -> str:
     """Return a message without the command that repeats it, which differs from check to check."""
     return "\n".join(line for line in message.splitlines() if not line.lstrip().startswith("repeat"))
 

@@ -86,6 +86,8 @@ class Model:
     """The seconds that each stage took, in the order in which they came."""
     modules: tuple[ModuleEntry, ...] = ()
     """Its module instances, each before those below it; empty where it was not exported."""
+    committed: str = ""
+    """The text of the snapshot that the hierarchy differs from; empty where it does not."""
 
     def status(self, check: str) -> Status:
         """Return the status of a check."""
@@ -186,14 +188,18 @@ def first_names(names: Sequence[str]) -> str:
 
 def remarks_of(results: Results) -> list[str]:
     """Return the lines below the table: notes on exports, cardinal rules that did not run, orphaned snapshots."""
-    notes = [_line(model, note) for model in results.models for note in (*model.notes, *_skipped(results, model))]
+    names: dict[str, list[str]] = {}
+    for model in results.models:
+        for note in (*model.notes, *_skipped(results, model)):
+            names.setdefault(note, []).append(model.name)
+    notes = [_line(first_names(named), note) for note, named in names.items()]
     gone = f"snapshots of models that are gone: {first_names(results.orphans)}" if results.orphans else ""
     return [*notes, *filter(None, (cardinal_line(results), gone))]
 
 
 def warnings_of(results: Results) -> list[str]:
     """Return why exported graphs may differ from their models, one line each, bounded in length."""
-    return [_line(model, warning) for model in results.models for warning in model.warnings]
+    return [_line(model.name, warning) for model in results.models for warning in model.warnings]
 
 
 def slowest_stages(results: Results, most: int, least: float) -> list[str]:
@@ -221,5 +227,5 @@ def _skipped(results: Results, model: Model) -> Iterator[str]:
             yield f"{rule.id} is neither kept nor broken: {model.checks[rule.id].message}"
 
 
-def _line(model: Model, text: str) -> str:
-    return f"{model.name}: {shorten(text, 200, placeholder=' …')}"
+def _line(names: str, text: str) -> str:
+    return f"{names}: {shorten(text, 200, placeholder=' …')}"

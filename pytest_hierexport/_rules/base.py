@@ -115,6 +115,10 @@ class ExportedCase:
         self._example = example
         self._exporter = exporter
 
+    def __repr__(self) -> str:
+        """Return the case's name, its file and its exporter."""
+        return f"<export of {self.case.name}: {self.path} by {self.exporter_name}>"
+
     @classmethod
     def of_file(cls, path: Path, allow_derived: int = 0) -> ExportedCase:
         """Return the case of a file without its model, for rules that need none."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,8 @@ class Difference:
     """The node, tensor or value, and the field: `node val_3 (Add), input[1]`."""
     plain: str
     found: str
+    name: str = field(default="", compare=False)
+    """The first output of the node, or the name of the tensor or value."""
 
 
 def bare(proto: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
@@ -70,8 +72,8 @@ def differences(plain: onnx.ModelProto, found: onnx.ModelProto) -> Iterator[Diff
         return
     yield from _repeated("node", plain.graph.node, found.graph.node)
     yield from _repeated("initializer", plain.graph.initializer, found.graph.initializer)
-    for field in ("input", "output", "value_info"):
-        yield from _repeated(field, getattr(plain.graph, field), getattr(found.graph, field))
+    for kind in ("input", "output", "value_info"):
+        yield from _repeated(kind, getattr(plain.graph, kind), getattr(found.graph, kind))
     yield from _fields("the graph", plain.graph, found.graph, {"node", "initializer", "input", "output", "value_info"})
     yield from _fields("the model", plain, found, {"graph"})
 
@@ -82,9 +84,10 @@ def _repeated(kind: str, plain: Any, found: Any) -> Iterator[Difference]:
         if a == b:
             continue
         if len(plain) != len(found):
-            yield Difference(f"{kind} {position} of {len(plain)}", _named(a), f"{_named(b)}, of {len(found)} in all")
+            shown = f"{_named(b)}, of {len(found)} in all"
+            yield Difference(f"{kind} {position} of {len(plain)}", _named(a), shown, _name(a))
             return
-        yield from _fields(f"{kind} {_named(a)}", a, b, set())
+        yield from (replace(each, name=_name(a)) for each in _fields(f"{kind} {_named(a)}", a, b, set()))
     if len(plain) > len(found):
         yield Difference(f"{kind} {len(found)} of {len(plain)}", _named(plain[len(found)]), "none")
     elif len(found) > len(plain):
@@ -92,22 +95,26 @@ def _repeated(kind: str, plain: Any, found: Any) -> Iterator[Difference]:
 
 
 def _fields(where: str, plain: Any, found: Any, leave_out: set[str]) -> Iterator[Difference]:
-    for field in plain.DESCRIPTOR.fields:
-        a, b = getattr(plain, field.name), getattr(found, field.name)
-        if field.name in leave_out or a == b:
+    for stated in plain.DESCRIPTOR.fields:
+        a, b = getattr(plain, stated.name), getattr(found, stated.name)
+        if stated.name in leave_out or a == b:
             continue
-        if not field.is_repeated:
-            yield Difference(f"{where}, {field.name}", _text(a), _text(b))
+        if not stated.is_repeated:
+            yield Difference(f"{where}, {stated.name}", _text(a), _text(b))
             continue
         place = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
         x, y = (_text(items[place]) if place < len(items) else "none" for items in (a, b))
-        yield Difference(f"{where}, {field.name}[{place}]", x, y)
+        yield Difference(f"{where}, {stated.name}[{place}]", x, y)
+
+
+def _name(message: Any) -> str:
+    return str(message.output[0] if getattr(message, "output", None) else message.name)
 
 
 def _named(message: Any) -> str:
-    name = message.output[0] if getattr(message, "output", None) else message.name
+    name = _name(message)
     kind = getattr(message, "op_type", "")
-    return f"{name} ({kind})" if kind else str(name)
+    return f"{name} ({kind})" if kind else name
 
 
 def _text(value: Any) -> str:

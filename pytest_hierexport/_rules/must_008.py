@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,20 +28,32 @@ def _check(exported: ExportedCase) -> Iterator[Violation]:
 
 def _violations(exported: ExportedCase, repeat: Repeat) -> Iterator[Violation]:
     from pytest_hierexport._files.paths import digest
-    from pytest_hierexport._proof.state import call_digests, state_digest
+    from pytest_hierexport._proof.state import call_digests, state_digests
 
     if repeat.error:
         yield Violation(exported.path.name, f"an export, {_SAME}", repeat.error, _DO)
         return
     folder = exported.path.parent
     changed = [name for name in _files(exported, repeat) if digest(folder / name) != repeat.files.get(name, "")]
-    if changed and state_digest(exported.example) != repeat.state:
-        yield Violation("the model and its inputs", f"weights and inputs, {_SAME}", "others", f"in the factory, {_DO}")
+    state = state_digests(exported.example) if changed else repeat.state
+    if list(state.items()) != list(repeat.state.items()):
+        for name, found in _other_parts(state, repeat.state):
+            yield Violation(name, f"modules, weights and inputs, {_SAME}", found, f"in the factory, {_DO}")
         return
     if changed and (call := _first_other(call_digests(exported.example), repeat.calls)) is not None:
         raise _model_differs(call)
     for name in changed:
-        yield from _differences(folder / name, repeat.folder / name, is_model=name == exported.path.name)
+        tagged = exported if name == exported.path.name else None
+        yield from _differences(folder / name, repeat.folder / name, tagged)
+
+
+def _other_parts(here: Mapping[str, str], there: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield what differs between the models of both processes, with how it does."""
+    different = [name for name in {**here, **there} if here.get(name) != there.get(name)]
+    for name in different:
+        yield name, "another one" if name in here and name in there else "there in one process alone"
+    if not different:
+        yield next(one for one, other in zip(here, there, strict=True) if one != other), "at another place"
 
 
 def _first_other(here: Sequence[Sequence[str]], there: Sequence[Sequence[str]]) -> str | None:
@@ -72,18 +84,27 @@ def _files(exported: ExportedCase, repeat: Repeat) -> list[str]:
     return list(dict.fromkeys([*(path.name for path in beside if path.exists()), *repeat.files]))
 
 
-def _differences(here: Path, there: Path, *, is_model: bool) -> Iterator[Violation]:
-    found = list(_in_model(here, there) if is_model else _in_text(here, there))
+def _differences(here: Path, there: Path, tagged: ExportedCase | None) -> Iterator[Violation]:
+    """Yield the differences of two files; those of the model, which is given where they are, name its calls."""
+    found = list(_in_text(here, there) if tagged is None else _in_model(here, there, tagged))
     yield from found or [Violation(here.name, f"bytes, {_SAME}", "others", _DO)]
 
 
-def _in_model(here: Path, there: Path) -> Iterator[Violation]:
+def _in_model(here: Path, there: Path, tagged: ExportedCase) -> Iterator[Violation]:
     from pytest_hierexport._onnx.storage import load_proto
     from pytest_hierexport._rules.graph_diff import differences
 
     if there.exists():
         for difference in differences(load_proto(here), load_proto(there)):
-            yield Violation(difference.where, f"{difference.plain}, {_SAME}", difference.found, _DO)
+            where = f"{difference.where}{_of_call(tagged, difference.name)}"
+            yield Violation(where, f"{difference.plain}, {_SAME}", difference.found, _DO)
+
+
+def _of_call(tagged: ExportedCase, name: str) -> str:
+    """Return the call that a node or initializer comes from, for a message; empty where none is known."""
+    attribution = tagged.attribution
+    origins = attribution.nodes.get(name) or attribution.initializers.get(name)
+    return f" of {attribution.hierarchy.tag(origins[0].call)}" if origins else ""
 
 
 def _in_text(here: Path, there: Path) -> Iterator[Violation]:

@@ -37,8 +37,8 @@ class Repeat:
     """Holds its files."""
     files: Mapping[str, str] = field(default_factory=dict)
     """The SHA-256 of each, by its name."""
-    state: str = ""
-    """The digest of the model and its inputs."""
+    state: Mapping[str, str] = field(default_factory=dict)
+    """The digest of each module, parameter, buffer and input of the model, in their order."""
     calls: Sequence[Sequence[str]] = ()
     """The name of each call of an eager run, with the digest of what it returned."""
     error: str = ""

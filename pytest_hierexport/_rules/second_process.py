@@ -37,11 +37,11 @@ def answer(path: Sequence[str], task: str, onnx: str) -> dict[str, Any]:
 
 
 def _export(case: Any, exporter: Any, path: Path) -> dict[str, Any]:
-    from pytest_hierexport._proof.state import call_digests, state_digest
+    from pytest_hierexport._proof.state import call_digests, state_digests
 
     path.parent.mkdir()
     example = case.load()
-    state = state_digest(example)
+    state = state_digests(example)
     exporter(case, example, path)
     files = {file.name: digest(file) for file in sorted(path.parent.iterdir())}
     return {"state": state, "files": files, "calls": call_digests(example)}

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import difflib
-import itertools
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-__all__ = ["Change", "changed_counts", "changes", "diff", "members"]
+from pytest_hierexport._snapshot.lines import LINE, count_members, members
+from pytest_hierexport._snapshot.renames import moves, renamed
 
-_LINE = re.compile(r"(?P<tag>.*?)(?: ×(?P<times>\d+))?(?:: (?P<operators>\S+ \d{1,18}(?:, \S+ \d{1,18})*))?")
-_RUN = re.compile(r"(@?)\{(\d{1,18})\.\.(\d{1,18})\}")
+__all__ = ["Change", "changed_counts", "changes", "diff"]
+
 _MOST_MODULES = 50_000
 
 
@@ -41,7 +40,7 @@ class Change:
 
 
 def diff(old: str, new: str, limit: int = 20) -> list[str]:
-    """Return the changes, one line per module: `-` removed, `+` added, `~` other operators.
+    """Return the changes, one line per module: `-` removed, `+` added, `~` other operators, `>` moved, `=` renamed.
 
     A run that is folded on one side alone is compared member by member, so one changed layer of twelve is one change.
 
@@ -52,10 +51,11 @@ def diff(old: str, new: str, limit: int = 20) -> list[str]:
     """
     if old == new:
         return []
-    lines = list(map(str, changes(old, new))) or list(_moves(old, new))
+    renames, old = renamed(old, new)
+    lines = [*renames, *map(str, changes(old, new)), *moves(old, new)]
     shown = lines[:limit]
     if len(lines) > limit:
-        shown.append(f"… and {len(lines) - limit} more modules")
+        shown.append(f"… and {len(lines) - limit} more changes")
     return shown
 
 
@@ -69,26 +69,18 @@ def changes(old: str, new: str) -> list[Change]:
 def _different(old: list[str], new: list[str]) -> tuple[dict[str, _Module], dict[str, _Module]]:
     """Return the modules of each side by tag; runs that differ from the other side's are unfolded."""
     before, after = [_parse(line) for line in old], [_parse(line) for line in new]
-    if sum(_members_of(module.tag) for module in (*before, *after)) > _MOST_MODULES:
+    if sum(count_members(module.tag) for module in (*before, *after)) > _MOST_MODULES:
         return {module.tag: module for module in before}, {module.tag: module for module in after}
     shared = {module.tag for module in before} & {module.tag for module in after}
     return dict(_unfolded(before, after, shared)), dict(_unfolded(after, before, shared))
 
 
 def _parse(line: str) -> _Module:
-    match = _LINE.fullmatch(line)
+    match = LINE.fullmatch(line)
     assert match is not None, "the pattern takes any line"  # noqa: S101
     listed = (match["operators"] or "").split(", ")
     pairs = (each.rpartition(" ") for each in listed if each)
     return _Module(match["tag"], {operator: int(count) for operator, _, count in pairs})
-
-
-def _members_of(tag: str) -> int:
-    """Count the tags of a folded one."""
-    size = 1
-    for run in _RUN.finditer(tag):
-        size *= max(0, int(run[3]) - int(run[2]) + 1)
-    return size
 
 
 def _unfolded(modules: list[_Module], others: list[_Module], shared: set[str]) -> Iterator[tuple[str, _Module]]:
@@ -98,19 +90,6 @@ def _unfolded(modules: list[_Module], others: list[_Module], shared: set[str]) -
         whole = module.tag in shared or elsewhere.isdisjoint(each)
         for tag in [module.tag] if whole else each:
             yield tag, _Module(tag, module.operators)
-
-
-def members(tag: str) -> Iterator[str]:
-    """Yield the tags of a folded one: `Layer.{0..1}` gives `Layer.0` and `Layer.1`."""
-    pieces: list[list[str]] = []
-    end = 0
-    for run in _RUN.finditer(tag):
-        pieces.append([tag[end : run.start()]])
-        numbers = range(int(run[2]), int(run[3]) + 1)
-        pieces.append([(f"@{number}" if number else "") if run[1] else str(number) for number in numbers])
-        end = run.end()
-    for parts in itertools.product(*pieces, [tag[end:]]):
-        yield "".join(parts)
 
 
 def _changes(before: Mapping[str, _Module], after: Mapping[str, _Module]) -> Iterator[Change]:
@@ -132,11 +111,3 @@ def changed_counts(old: Mapping[str, int], new: Mapping[str, int]) -> str:
     """Return the operators whose number changed: `Add 2 → 3, Relu 0 → 1`."""
     pairs = ((operator, old.get(operator, 0), new.get(operator, 0)) for operator in sorted({*old, *new}))
     return ", ".join(f"{operator} {before} → {after}" for operator, before, after in pairs if before != after)
-
-
-def _moves(old: str, new: str) -> Iterator[str]:
-    """Return the lines that moved, where only the order of the modules differs."""
-    yield "the same modules in another order:"
-    for line in difflib.unified_diff(old.splitlines(), new.splitlines(), n=0, lineterm=""):
-        if not line.startswith(("---", "+++", "@@")):
-            yield f"{line[0]} {line[1:]}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from pytest_hierexport._calls.attribution import Attribution
@@ -18,7 +18,7 @@ from pytest_hierexport._errors import TagError
 from pytest_hierexport._snapshot.folding import Segment, fold
 from pytest_hierexport._text import one_line
 
-__all__ = ["is_hierarchy", "is_snapshot", "text"]
+__all__ = ["is_hierarchy", "is_snapshot", "text", "tree"]
 
 UNTAGGED = "(untagged)"
 # A snapshot with the conflict markers of a merge is one still: an update resolves the conflict.
@@ -50,26 +50,53 @@ def is_hierarchy(path: Path) -> bool:
     return connected and len(matches) == len(lines) and any(match["operators"] for match in matches)
 
 
-def text(attribution: Attribution, operators: Mapping[str, str]) -> str:
+def text(
+    attribution: Attribution, operators: Mapping[str, str], held: Mapping[str, Mapping[str, int]] | None = None
+) -> str:
     """Return the hierarchy as text.
 
     Args:
         attribution: The origins; each node counts for its primary origin alone.
         operators: The operator of every node, by node key.
+        held: What else the modules hold, by call name (:func:`details`).
 
     Raises:
         TagError: The modules nest deeper than a text can show.
     """
+    return "".join(f"{line}\n" for line in _drawn(attribution, operators, held or {}, lambda node: _lines(node, "")))
+
+
+def tree(attribution: Attribution, operators: Mapping[str, str]) -> str:
+    """Return the hierarchy as an indented tree, for people; see :func:`text`.
+
+        BertModel
+          BertEncoder
+            BertLayer.{0..11} ×12: Add 2, MatMul 6
+
+    Raises:
+        TagError: The modules nest deeper than a text can show.
+    """
+    return "\n".join(_drawn(attribution, operators, {}, lambda node: _indented(node, 0)))
+
+
+def _drawn(
+    attribution: Attribution,
+    operators: Mapping[str, str],
+    held: Mapping[str, Mapping[str, int]],
+    draw: Callable[[Segment], Iterator[str]],
+) -> list[str]:
     hierarchy = attribution.hierarchy
     counts: dict[str | None, Counter[str]] = {}
     for key, operator in operators.items():
         origins = attribution.nodes.get(key)
         owner = (hierarchy.kept(origins[0].call) or ROOT) if origins else None
         counts.setdefault(owner, Counter())[operator] += 1
-    lines = list(_lines(fold(_tree(hierarchy, counts)), "")) if hierarchy else []
+    for name, things in held.items():
+        counts.setdefault(name, Counter()).update(things)
+    lines = list(draw(fold(_tree(hierarchy, counts)))) if hierarchy else []
     if None in counts:
         lines.append(_line(UNTAGGED, 1, tuple(sorted(counts[None].items()))))
-    return "".join(f"{line}\n" for line in lines)
+    return lines
 
 
 def _tree(hierarchy: Hierarchy, counts: Mapping[str | None, Mapping[str, int]]) -> Segment:
@@ -107,6 +134,12 @@ def _lines(node: Segment, above: str) -> Iterator[str]:
     yield _line(tag or "/", node.times, node.operators)
     for child in node.children:
         yield from _lines(child, tag)
+
+
+def _indented(node: Segment, depth: int) -> Iterator[str]:
+    yield "  " * depth + _line(node.segment or "/", node.times, node.operators)
+    for child in node.children:
+        yield from _indented(child, depth + 1)
 
 
 def _line(tag: str, times: int, operators: tuple[tuple[str, int], ...]) -> str:

@@ -18,6 +18,7 @@ from pytest_hierexport.cli.command import USAGE, Command
 __all__ = ["main"]
 
 _COMMANDS = (
+    "init",
     "export",
     "analyze",
     "select",

@@ -44,11 +44,21 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> None:
     check_output(options.output)
-    from pytest_hierexport._cases.exporting import export_case
+    from pytest_hierexport._cases.exporting import export_case, own_function
+    from pytest_hierexport._export.modules import kept_classes
+    from pytest_hierexport._onnx.node_names import check_name_style
+    from pytest_hierexport._onnx.storage import check_tags
 
+    check_tags(options.tags)
+    if options.node_names is not None:
+        check_name_style(options.node_names)
     with progress() as stage:
         stage("find the model")
         case = _case(options)
+        # Building the model takes long: what can be wrong without it is found before.
+        kept_classes(case.keep)
+        if is_own(case.exporter):
+            own_function(case.exporter)
         stage(f"build {case.name}")
         example = case.load()
         if case.weights == "thin":

@@ -1,0 +1,92 @@
+"""Locates the modules that a snapshot's changes name: the attribute path in the model, the line of the class."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_hierexport._cases.factories import find_module
+from pytest_hierexport._errors import HierexportError
+from pytest_hierexport._snapshot.lines import members, tag_of
+
+if TYPE_CHECKING:
+    from pytest_hierexport._calls.hierarchy import Call
+    from pytest_hierexport._cases import Case
+    from pytest_hierexport._pytest.plan import Run
+
+__all__ = ["places"]
+
+_MOST = 5
+_CHANGED = ("~ ", "+ ")
+
+
+def places(run: Run, case: Case, changes: Sequence[str]) -> list[str]:
+    """Return a line per changed module, of the first ones: `layers.0: Layer, my_model.py line 19`.
+
+    Args:
+        run: The run, which holds the export.
+        case: The model.
+        changes: The lines of the difference.
+    """
+    from pytest_hierexport._onnx.storage import read
+
+    outcome = run.store.known_outcome(case)
+    if outcome is None:
+        return []
+    try:
+        hierarchy = read(outcome.path).hierarchy
+    except HierexportError:
+        return []
+    found: dict[str, None] = {}
+    for tag in _tags(changes):
+        try:
+            call = hierarchy.resolve(tag)
+        except KeyError:
+            continue
+        found[_place(run, case, call)] = None
+        if len(found) == _MOST:
+            break
+    return list(found)
+
+
+def _tags(changes: Sequence[str]) -> Iterator[str]:
+    """Yield the tag of each changed module, of a folded run that of the first."""
+    for line in changes:
+        if line.startswith(_CHANGED):
+            yield next(members(_without_operators(line[2:])))
+
+
+def _without_operators(text: str) -> str:
+    """Return the tag of a line of a difference, whose operators may be `Add 1 → 2`."""
+    tag = tag_of(text)
+    return tag.partition(": ")[0] if " → " in tag else tag
+
+
+def _place(run: Run, case: Case, call: Call) -> str:
+    shown = f"{call.path or 'the model itself'}: {call.class_name}"
+    source = _source(run, case, call.cls)
+    return f"{shown}, {source}" if source else shown
+
+
+def _source(run: Run, case: Case, cls: str) -> str:
+    """Return the file and line of a class; empty where its source is not found."""
+    module, _, name = cls.rpartition(".")
+    plan = run.plan
+    stated = find_module(module, plan.settings.base)
+    for file in (None if stated is None else stated.file, case.anchor):
+        line = None if file is None or file.suffix != ".py" else _line(file, name)
+        if file is not None and line is not None:
+            return f"{os.path.relpath(file, plan.config.invocation_params.dir)} line {line}"
+    return ""
+
+
+def _line(file: Path, name: str) -> int | None:
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return None
+    found = (node.lineno for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.name == name)
+    return next(found, None)

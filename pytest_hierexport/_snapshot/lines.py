@@ -1,0 +1,40 @@
+"""Reads the lines of a snapshot: the tag, how often it stands for a module, the modules of a folded run."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+
+__all__ = ["LINE", "count_members", "members", "tag_of"]
+
+LINE = re.compile(r"(?P<tag>.*?)(?: ×(?P<times>\d+))?(?:: (?P<operators>\S+ \d{1,18}(?:, \S+ \d{1,18})*))?")
+"""A line: its `tag`, how many `times` it stands for, its `operators`."""
+_RUN = re.compile(r"(@?)\{(\d{1,18})\.\.(\d{1,18})\}")
+
+
+def tag_of(line: str) -> str:
+    """Return the tag of a line."""
+    match = LINE.fullmatch(line)
+    return match["tag"] if match else line
+
+
+def count_members(tag: str) -> int:
+    """Count the tags of a folded one."""
+    size = 1
+    for run in _RUN.finditer(tag):
+        size *= max(0, int(run[3]) - int(run[2]) + 1)
+    return size
+
+
+def members(tag: str) -> Iterator[str]:
+    """Yield the tags of a folded one: `Layer.{0..1}` gives `Layer.0` and `Layer.1`."""
+    pieces: list[list[str]] = []
+    end = 0
+    for run in _RUN.finditer(tag):
+        pieces.append([tag[end : run.start()]])
+        numbers = range(int(run[2]), int(run[3]) + 1)
+        pieces.append([(f"@{number}" if number else "") if run[1] else str(number) for number in numbers])
+        end = run.end()
+    for parts in itertools.product(*pieces, [tag[end:]]):
+        yield "".join(parts)

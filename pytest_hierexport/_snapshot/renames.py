@@ -1,0 +1,130 @@
+"""Finds classes that were renamed and modules that moved between two snapshots.
+
+    before                             after
+    /Net                               /Net
+    /Net/Block.{0..5} ×6: Add 1        /Net/EncoderBlock.{0..5} ×6: Add 1
+    /Net/Head: Gemm 1                  /Net/Pooler: Tanh 1
+    /Net/Pooler: Tanh 1                /Net/Head: Gemm 1
+
+    = renamed Block → EncoderBlock (6 instances, operators equal)
+    > /Net/Pooler now before /Net/Head
+
+The last two lines are what is said of it.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from pytest_hierexport._snapshot.lines import count_members, tag_of
+
+__all__ = ["moves", "renamed"]
+
+_MOST_CLASSES = 10
+"""How many classes that are gone are compared with how many that are new: each pair takes a walk over the texts."""
+_CLASS = re.compile(r"(?<=/)[^/.@: ]+")
+
+
+def renamed(old: str, new: str) -> tuple[list[str], str]:
+    """Return a line per class that was renamed, and the old text with the new names.
+
+    A class that is gone was renamed to one that is new if, under the new name, most of its modules have the tags and
+    operators of that class's modules, and call modules with the same operators.
+    """
+    before, after = old.splitlines(), new.splitlines()
+    known, found = _classes(before), _classes(after)
+    added = [name for name in found if name not in known][:_MOST_CLASSES]
+    lines: list[str] = []
+    for name in [name for name in known if name not in found][:_MOST_CLASSES]:
+        scored = {other: _agreement(_with_name(before, name, other), after, other) for other in added}
+        best = max(scored, key=lambda other: scored[other], default="")
+        if not best or scored[best] <= 0.5:
+            continue
+        added.remove(best)
+        before = _with_name(before, name, best)
+        count = _instances(_of_class(after, best))
+        what = f"{count} {'instance' if count == 1 else 'instances'}"
+        lines.append(f"= renamed {name} → {best} ({what}, operators {'equal' if scored[best] == 1 else 'differ'})")
+    return lines, "".join(f"{line}\n" for line in before) if lines else old
+
+
+def _classes(lines: Iterable[str]) -> dict[str, None]:
+    """Return the names of the classes in tags, in the order in which they come."""
+    return dict.fromkeys(name for line in lines for name in _CLASS.findall(tag_of(line)))
+
+
+def _with_name(lines: Iterable[str], name: str, other: str) -> list[str]:
+    """Return lines with another name for a class, in tags alone."""
+    pattern = re.compile(rf"(?<=/){re.escape(name)}(?=[/.@]|$)")
+    pairs = ((tag_of(line), line) for line in lines)
+    return [f"{pattern.sub(lambda _: other, tag)}{line[len(tag) :]}" for tag, line in pairs]
+
+
+def _of_class(lines: Iterable[str], name: str) -> list[str]:
+    """Return the lines of the modules of a class."""
+    ends = re.compile(rf"/{re.escape(name)}(?:[.@][^/]*)?$")
+    return [line for line in lines if ends.search(tag_of(line))]
+
+
+def _agreement(lines: Sequence[str], others: Sequence[str], name: str) -> float:
+    """Return the share of what shows a class that both texts have (Dice's coefficient)."""
+    mine, theirs = _evidence(lines, name), _evidence(others, name)
+    return 2 * len(mine & theirs) / max(1, len(mine) + len(theirs))
+
+
+def _evidence(lines: Sequence[str], name: str) -> set[str]:
+    """Return the lines of a class's modules, and of the modules below them the operators: these may be renamed, too.
+
+    Lines without operators show nothing, unless there are no others.
+    """
+    own = _of_class(lines, name)
+    above = tuple(f"{tag_of(line)}/" for line in own)
+    below = (line for line in lines if above and line.startswith(above))
+    shown = {line[len(tag_of(line)) :] for line in below} | {line for line in own if ": " in line[len(tag_of(line)) :]}
+    return {text for text in shown if text} or set(own)
+
+
+def _instances(lines: Iterable[str]) -> int:
+    """Count the modules of lines, those that runs stand for included."""
+    return sum(count_members(tag_of(line)) for line in lines)
+
+
+def moves(old: str, new: str) -> list[str]:
+    """Return a line per module that runs at another place among those that its caller calls in both texts."""
+    before, after = _children(old), _children(new)
+    return [line for parent in after if parent in before for line in _moved(before[parent], after[parent])]
+
+
+def _children(text: str) -> Mapping[str, list[str]]:
+    children: dict[str, list[str]] = {}
+    for tag in map(tag_of, text.splitlines()):
+        children.setdefault(tag.rpartition("/")[0], []).append(tag)
+    return children
+
+
+def _moved(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
+    position = {tag: i for i, tag in enumerate(before)}
+    shared = [tag for tag in after if tag in position]
+    stays = set(_longest_rising([position[tag] for tag in shared]))
+    for i, tag in enumerate(shared):
+        if position[tag] not in stays:
+            following = shared[i + 1 : i + 2]
+            yield f"> {tag} now before {following[0]}" if following else f"> {tag} now last, after {shared[i - 1]}"
+
+
+def _longest_rising(numbers: Sequence[int]) -> list[int]:
+    """Return a longest rising subsequence of different numbers (patience sorting)."""
+    tops: list[int] = []
+    below: dict[int, int | None] = {}
+    for number in numbers:
+        pile = bisect_left(tops, number)
+        below[number] = tops[pile - 1] if pile else None
+        tops[pile : pile + 1] = [number]
+    rising: list[int] = []
+    at = tops[-1] if tops else None
+    while at is not None:
+        rising.append(at)
+        at = below[at]
+    return rising[::-1]

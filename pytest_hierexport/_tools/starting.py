@@ -1,0 +1,146 @@
+"""Makes the texts of the files that a project starts with: the manifest and the workflow of its CI system."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+__all__ = ["MANIFEST", "Workflow", "distinct_names", "manifest_text", "workflow_of"]
+
+MANIFEST = "models.toml"
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_BUILT = re.compile(r"^\[(?:project|build-system)\]", re.MULTILINE)
+"""A table of pyproject.toml that makes the project installable."""
+_GITHUB = """\
+# Made by `hierexport init`; change it as you like.
+name: hierexport
+on: [push, pull_request]
+permissions:
+  contents: read
+jobs:
+  hierexport:
+    runs-on: ubuntu-latest
+{defaults}    steps:
+      - uses: actions/checkout@v4
+      - uses: actions/setup-python@v5
+        with:
+          python-version: "{python}"
+      - name: Install
+        run: python -m pip install pytest-hierexport{install}
+      - name: Run
+        run: >
+          python -m pytest {manifest} -m hierexport
+          --hierexport-models={manifest}
+          --hierexport-require-snapshots
+          --hierexport-summary="$GITHUB_STEP_SUMMARY"
+          --hierexport-report=hierexport.html
+      - if: ${{{{ !cancelled() }}}}
+        uses: actions/upload-artifact@v4
+        with:
+          name: hierexport
+          path: |
+            {folder}hierexport.html
+            {folder}.hierexport
+          include-hidden-files: true
+          if-no-files-found: ignore
+"""
+_GITLAB = """\
+# Made by `hierexport init`; change it as you like.
+hierexport:
+  image: python:{python}
+  script:
+{enter}    - python -m pip install pytest-hierexport{install}
+    - >
+      python -m pytest {manifest} -m hierexport
+      --hierexport-models={manifest}
+      --hierexport-require-snapshots
+      --hierexport-report=hierexport.html
+      --junitxml=hierexport.xml
+  artifacts:
+    when: always
+    paths: [{report}, {kept}]
+    reports:
+      junit: {junit}
+"""
+
+
+@dataclass(frozen=True)
+class Workflow:
+    """The workflow for a project's CI system."""
+
+    path: Path
+    text: str
+    to_do: str = ""
+    """What is left to do by hand, so that the CI system runs it."""
+
+
+def distinct_names(selectors: Iterable[str]) -> dict[str, str]:
+    """Return selectors by a name for each: that of the function, with those of its file and folders where two share it.
+
+    >>> distinct_names(["encoder.py::build", "decoder.py::build", "head.py::make"])
+    {'encoder.build': 'encoder.py::build', 'decoder.build': 'decoder.py::build', 'make': 'head.py::make'}
+    """
+    parts = {selector: _parts(selector) for selector in selectors}
+    names: dict[str, str] = {}
+    for selector, own in parts.items():
+        others = [other for known, other in parts.items() if known != selector]
+        lengths = (n for n in range(1, len(own) + 1) if own[-n:] not in [other[-n:] for other in others])
+        names[".".join(own[-next(lengths, len(own)) :])] = selector
+    return names
+
+
+def _parts(selector: str) -> list[str]:
+    file, _, function = selector.rpartition("::")
+    return [*PurePosixPath(file).with_suffix("").parts, function]
+
+
+def manifest_text(models: Mapping[str, str]) -> str:
+    """Return a manifest of models, given their selectors by name."""
+    tables = (f"[models.{_key(name)}]\nmodel = {_quoted(selector)}\n" for name, selector in models.items())
+    return "\n".join(tables)
+
+
+def _key(name: str) -> str:
+    return name if _BARE.fullmatch(name) else _quoted(name)
+
+
+def _quoted(text: str) -> str:
+    """Return a basic string of TOML: JSON's but for a character that JSON does not escape."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def workflow_of(project: Path) -> Workflow:
+    """Return the workflow for a project: GitLab's where its file alone is in the repository, else GitHub's."""
+    repository = next((folder for folder in (project, *project.parents) if (folder / ".git").exists()), project)
+    below = project.relative_to(repository).as_posix()
+    values = {
+        "python": f"{sys.version_info.major}.{sys.version_info.minor}",
+        "install": _install(project),
+        "manifest": MANIFEST,
+        "folder": "" if below == "." else f"{below}/",
+    }
+    gitlab = repository / ".gitlab-ci.yml"
+    if gitlab.exists() and not (repository / ".github").exists():
+        enter = "" if below == "." else f"    - {_quoted(f'cd {shlex.quote(below)}')}\n"
+        path = repository / ".gitlab" / "hierexport.yml"
+        files = {"report": "hierexport.html", "kept": ".hierexport", "junit": "hierexport.xml"}
+        values |= {key: _quoted(f"{values['folder']}{name}") for key, name in files.items()}
+        to_do = f"add to {gitlab.name}: include: [.gitlab/{path.name}]"
+        return Workflow(path, _GITLAB.format(**values, enter=enter), to_do)
+    defaults = "" if below == "." else f"    defaults:\n      run:\n        working-directory: {_quoted(below)}\n"
+    path = repository / ".github" / "workflows" / "hierexport.yml"
+    return Workflow(path, _GITHUB.format(**values, defaults=defaults))
+
+
+def _install(project: Path) -> str:
+    """Return what pip installs beside this package."""
+    if (project / "requirements.txt").is_file():
+        return " -r requirements.txt"
+    stated = project / "pyproject.toml"
+    built = stated.is_file() and _BUILT.search(stated.read_text(encoding="utf-8", errors="replace")) is not None
+    return " ." if built or (project / "setup.py").is_file() else ""

@@ -1,0 +1,177 @@
+"""Runs `hierexport init`: writes the manifest, the first snapshots and the CI system's workflow of a project."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_hierexport._errors import CollectError, UsageError
+from pytest_hierexport.cli.command import Command
+from pytest_hierexport.cli.output import print_line, progress
+
+if TYPE_CHECKING:
+    from pytest_hierexport._report.results import Model, Results
+
+__all__ = ["COMMAND"]
+
+_LAST_LINES = 10
+_MOST_SHOWN = 8
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "selectors",
+        metavar="SELECTOR",
+        nargs="*",
+        help="the models: file.py::factory, a checkpoint folder and the like; without any, the functions of the "
+        "project that return a model with its inputs",
+    )
+
+
+def _run(options: argparse.Namespace) -> int:
+    from pytest_hierexport._cases import select
+    from pytest_hierexport._files.new import write_new
+    from pytest_hierexport._tools.starting import MANIFEST, manifest_text, workflow_of
+
+    here = Path.cwd()
+    manifest = here / MANIFEST
+    if not manifest.exists():
+        models = _named(options.selectors, here) if options.selectors else _found(here)
+        write_new(manifest, manifest_text(models))
+        print_line(f"wrote {MANIFEST}: {_listed(list(models))}")
+    elif options.selectors:
+        raise UsageError(f"no {MANIFEST} yet", found=f"one in {here}", do="add the models to it, then: hierexport init")
+    else:
+        print_line(f"kept {MANIFEST}, which was there")
+    failed = _snapshots([case.name for case in select([MANIFEST], here)], here)
+    workflow = workflow_of(here)
+    is_new = write_new(workflow.path, workflow.text)
+    print_line(f"{'wrote' if is_new else 'kept'} {_shown(workflow.path, here)}{'' if is_new else ', which was there'}")
+    _say_next([str(MANIFEST), "__hierexport__", _shown(workflow.path, here)], workflow.to_do, failed=failed)
+    return 1 if failed else 0
+
+
+def _named(selectors: Sequence[str], root: Path) -> dict[str, str]:
+    """Return the selected models: the selector of each by its name."""
+    from pytest_hierexport._cases import select
+    from pytest_hierexport._tools.starting import distinct_names
+
+    cases = [case for selector in selectors for case in select([selector], root)]
+    if any(case.manifest is not None for case in cases):
+        raise UsageError("models for a manifest", found="a manifest", do="name its models one by one, or copy it")
+    if max(Counter(case.name for case in cases).values()) > 1:
+        return distinct_names(dict.fromkeys(case.source for case in cases))
+    return {case.name: case.source for case in cases}
+
+
+def _found(root: Path) -> dict[str, str]:
+    """Return the project's own models: the selector of each by its name.
+
+    Raises:
+        UsageError: None is found.
+    """
+    from pytest_hierexport._cases.searching import read_sources
+    from pytest_hierexport._tools.starting import distinct_names
+
+    sources = read_sources(root)
+    models = distinct_names(sources.factories())
+    if models:
+        return models
+    classes = f"; modules there: {_listed(sorted(sources.modules))}" if sources.modules else ""
+    raise UsageError(
+        "a function without arguments that returns (model, inputs)",
+        found=f"none in {len(sources.files)} Python files{classes}",
+        do="write one, or name the models: hierexport init my_model.py::build, or the folder of a checkpoint",
+    )
+
+
+def _snapshots(names: Sequence[str], here: Path) -> bool:
+    """Write the snapshots that are missing, and say of each model what came of it; return whether one failed."""
+    from pytest_hierexport._pytest.snapshot_files import FOLDER, snapshot_file
+
+    missing = [name for name in names if not snapshot_file(here, name).exists()]
+    kept = len(names) - len(missing)
+    if kept:
+        print_line(f"kept {kept} snapshots in {FOLDER}, which were there")
+    if not missing:
+        return False
+    with progress() as stage:
+        stage(f"export {_listed(missing)}")
+        results = _export(missing, here)
+    written = [_say_of(model) for model in results.models if model.name in missing]
+    return not all(written)
+
+
+def _export(names: Sequence[str], here: Path) -> Results:
+    """Run the snapshot tests of the manifest's models with pytest, which writes the snapshots."""
+    from pytest_hierexport._pytest.ids import escape
+    from pytest_hierexport._report.data import read_report
+    from pytest_hierexport._tools.starting import MANIFEST
+
+    items = [f"{MANIFEST}::{escape(name)}::test_snapshot" for name in names]
+    command = ["pytest", f"--hierexport-models={MANIFEST}", "--snapshot-update", *items]
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        run = [sys.executable, "-m", *command, f"--hierexport-report={report}"]
+        done = subprocess.run(run, cwd=here, capture_output=True, text=True, check=False)  # noqa: S603  # pytest
+        if report.exists():
+            return read_report(report)
+    lines = [*done.stdout.splitlines(), *done.stderr.splitlines()]
+    raise CollectError(
+        "pytest to write the snapshots",
+        found=" / ".join(line for line in lines[-_LAST_LINES:] if line.strip()),
+        do=f"run it by hand: {shlex.join(command)}",
+    )
+
+
+def _say_of(model: Model) -> bool:
+    """Say what came of a model's snapshot; return whether it was written."""
+    from pytest_hierexport._report.results import SNAPSHOT, Status
+
+    if model.status(SNAPSHOT) is Status.PASSED:
+        print_line(f"wrote the snapshot of {model.name}: {model.nodes} nodes, {model.exporter}")
+        return True
+    for line in model.checks[SNAPSHOT].message.splitlines() if SNAPSHOT in model.checks else ["it did not run"]:
+        print_line(line)
+    return False
+
+
+def _say_next(files: Sequence[str], to_do: str, *, failed: bool) -> None:
+    manifest, *_ = files
+    steps = ["fix the models above, or remove them from the manifest, then: hierexport init"] if failed else []
+    steps += [to_do] if to_do else []
+    steps += [
+        f"read the snapshots, and commit: git add {shlex.join(files)}",
+        f"check every rule: pytest {manifest} --hierexport-models={manifest}",
+        f"after a change that is meant: pytest {manifest} --hierexport-models={manifest} --snapshot-update",
+    ]
+    print_line("next:")
+    for step in steps:
+        print_line(f"  {step}")
+
+
+def _shown(path: Path, here: Path) -> str:
+    return path.relative_to(here).as_posix() if path.is_relative_to(here) else str(path)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else ""
+    return ", ".join(names[:_MOST_SHOWN]) + more
+
+
+COMMAND = Command(
+    name="init",
+    summary="start a project",
+    description="Write a manifest of the project's models, their first snapshots and the workflow that checks them. "
+    "No file that is there is changed.",
+    example="hierexport init my_model.py::build",
+    add_arguments=_add_arguments,
+    run=_run,
+)

@@ -1,0 +1,54 @@
+"""The hook by which a project defines models in code."""
+
+from __future__ import annotations
+
+from projects import Project
+
+CONFTEST = """
+def pytest_hierexport_models(config):
+    from pytest_hierexport import Case
+
+    def tower():
+        import my_model
+        return my_model.build()
+
+    return [Case("tower", tower), Case("wide", tower, opset=19)]
+"""
+
+
+def test_models_of_the_hook_run_without_an_option(project: Project) -> None:
+    project.write("conftest.py", CONFTEST)
+    result = project.run("-k", "MUST-002")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["tower  dynamo *", "wide   dynamo *"])
+
+
+def test_model_of_the_hook_is_selected_by_its_name(project: Project) -> None:
+    project.write("conftest.py", CONFTEST)
+    result = project.run("--hierexport-models=wide,my_model.py::build", "-k", "MUST-002")
+    result.assert_outcomes(passed=2, deselected=result.parseoutcomes()["deselected"])
+    assert "tower" not in result.stdout.str()
+
+
+def test_command_that_repeats_selects_the_model_of_the_hook(project: Project) -> None:
+    project.write("conftest.py", CONFTEST)
+    project.write("pytest.ini", "[pytest]\n")
+    project.write("__hierexport__/tower.txt", "/Other\n")
+    failing = project.run("-k", "snapshot and tower")
+    (line,) = (line for line in failing.outlines if line.startswith("  repeat"))
+    repeated = project.run(*line.split()[2:])
+    repeated.assert_outcomes(failed=1)
+    repeated.stdout.fnmatch_lines(["the hierarchy of tower has changed"])
+
+
+def test_models_of_the_hook_stay_out_of_other_paths(project: Project) -> None:
+    project.write("conftest.py", CONFTEST)
+    project.write("test_own.py", "def test_own(): pass\n")
+    project.run("test_own.py").assert_outcomes(passed=1)
+
+
+def test_hook_that_returns_no_cases_is_a_usage_error(project: Project) -> None:
+    project.write("conftest.py", "def pytest_hierexport_models(config): return ['tower']\n")
+    result = project.run()
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["*expected pytest_hierexport_models to return a list of Case; found 'tower'"])

@@ -1,0 +1,194 @@
+"""`hierexport init`: a project that has never been checked, and what it has afterwards."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from projects import MODEL
+from pytest_hierexport._cases import select
+from pytest_hierexport._cases.searching import read_sources
+from pytest_hierexport._tools.starting import distinct_names, manifest_text, workflow_of
+from pytest_hierexport.cli import main
+
+ROOT = Path(__file__).parent.parent
+OTHER = """
+import my_model
+
+def build():
+    raise SystemExit("a helper of the project that must not run")
+
+def head():
+    tower = my_model.Tower()
+    tower = tower.eval()
+    return {"model": tower, "args": my_model.torch.ones(1, 4)}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give a repository with a model, to work in."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    for name in [name for name in os.environ if name.startswith(("GITHUB_", "PYTEST_"))]:
+        monkeypatch.delenv(name)
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "my_model.py").write_text(MODEL)
+    return tmp_path
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    found = (path for path in folder.rglob("*") if path.is_file() and ".pytest_cache" not in path.parts)
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found if path.suffix not in {".pyc", ".log"}}
+
+
+def test_new_project_has_what_its_workflow_then_checks(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "other.py").write_text(OTHER)
+    (folder / "requirements.txt").touch()
+    assert main(["init"]) == 0
+    printed = capsys.readouterr().out
+    assert "wrote models.toml: build, head\n" in printed
+    assert "wrote the snapshot of build: 6 nodes, dynamo\n" in printed
+    assert "git add models.toml __hierexport__ .github/workflows/hierexport.yml\n" in printed
+    assert {"__hierexport__/build.txt", "__hierexport__/head.txt"} <= set(files(folder))
+    workflow = yaml.safe_load((folder / ".github/workflows/hierexport.yml").read_text())
+    install, run = (step["run"] for step in workflow["jobs"]["hierexport"]["steps"] if "run" in step)
+    assert install == "python -m pip install pytest-hierexport -r requirements.txt"
+    environment = {
+        **os.environ,
+        "GITHUB_STEP_SUMMARY": str(folder / "summary.md"),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTEST_ADDOPTS": "-k 'snapshot or MUST-002'",
+    }
+    checked = subprocess.run(["bash", "-eo", "pipefail", "-c", run], env=environment, check=False)
+    assert checked.returncode == 0
+    assert "| head | dynamo | 6 |" in (folder / "summary.md").read_text()
+
+
+def test_second_init_changes_no_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "models.toml").write_text('[models.mine]\nmodel = "my_model.py::build"\n')
+    (folder / "__hierexport__").mkdir()
+    (folder / "__hierexport__" / "mine.txt").write_text("/Mine\n")
+    (folder / ".github" / "workflows").mkdir(parents=True)
+    (folder / ".github" / "workflows" / "hierexport.yml").write_text("on: push\n")
+    before = files(folder)
+    assert main(["init"]) == 0
+    assert files(folder) == before
+    assert capsys.readouterr().out.count("kept") == 3
+    assert main(["init", "my_model.py::build"]) == 4
+    assert files(folder) == before
+
+
+def test_model_that_cannot_be_exported_is_shown_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "bad.py").write_text("def make():\n    raise ValueError('no weights')\n")
+    assert main(["init", "bad.py::make"]) == 1
+    printed = capsys.readouterr().out
+    assert printed.count("no weights") == 1
+    assert "fix the models above" in printed
+    assert '[models.make]\nmodel = "bad.py::make"\n' in (folder / "models.toml").read_text()
+
+
+def test_project_without_a_factory_gets_no_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "my_model.py").write_text(MODEL.replace("def build():", "def build(width):"))
+    before = files(folder)
+    assert main(["init"]) == 4
+    assert files(folder) == before
+    shown = capsys.readouterr().err
+    assert "found none in 1 Python files; modules there: Block, Tower" in shown
+    assert "hierexport init my_model.py::build" in shown
+
+
+SOURCES = """
+import torch
+import torch.nn as layers
+from torch import nn
+from torch.nn import Linear, Module
+from pytest_hierexport import Example
+from .base import Base
+
+class Net(Base): ...
+class Plain: ...
+
+def pair(): return Net(), (1,)
+def chained(width=3): return nn.Sequential(Linear(width, 1)).eval().half(), (1,)
+def renamed():
+    net = layers.Linear(3, 3)
+    net.eval()
+    return net, torch.ones(3)
+def mapping(): return {"model": Net(), "kwargs": {}}
+def example(): return Example(Net(), (1,))
+def one_of_two(flag=True):
+    if flag:
+        return Net(), (1,)
+    return None
+
+def needs_an_argument(width): return Net(), (1,)
+def model_alone(): return Net()
+def other_class(): return Plain(), (1,)
+def unknown(): return make(), (1,)
+def circular():
+    a = b
+    b = a
+    return a, 1
+def empty(): return {}
+def _private(): return Net(), (1,)
+@fixture
+def decorated(): return Net(), (1,)
+"""
+
+
+def test_search_finds_what_returns_a_module_with_inputs(tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "nets.py").write_text(SOURCES)
+    (tmp_path / "package" / "base.py").write_text("from torch import nn\nclass Base(nn.Module): ...\n")
+    (tmp_path / "broken.py").write_text("def (")
+    (tmp_path / "env" / "lib").mkdir(parents=True)
+    (tmp_path / "env" / "pyvenv.cfg").touch()
+    (tmp_path / "env" / "lib" / "found.py").write_text(SOURCES)
+    found = ["pair", "chained", "renamed", "mapping", "example", "one_of_two"]
+    assert read_sources(tmp_path).factories() == [f"package/nets.py::{name}" for name in found]
+
+
+def test_equal_function_names_are_told_apart_by_their_files() -> None:
+    selectors = ["a/net.py::build", "b/net.py::build", "b/head.py::build", "b/head.py::make"]
+    assert list(distinct_names(selectors)) == ["a.net.build", "b.net.build", "head.build", "make"]
+
+
+def test_any_name_and_path_reads_back_from_the_manifest(tmp_path: Path) -> None:
+    file = tmp_path / 'a "b"\\c\x7f.py'
+    file.write_text("def build(): ...\n")
+    (tmp_path / "models.toml").write_text(manifest_text({"größe.1": f"{file.name}::build"}), encoding="utf-8")
+    (case,) = select(["models.toml"], tmp_path)
+    assert (case.name, case.factory.args[0]) == ("größe.1", file)  # type: ignore[attr-defined]  # a partial
+
+
+def test_workflow_of_a_folder_in_a_repository_runs_there(tmp_path: Path) -> None:
+    below = tmp_path / "models" / "a: b"
+    below.mkdir(parents=True)
+    (tmp_path / ".git").touch()
+    workflow = workflow_of(below)
+    assert workflow.path == tmp_path / ".github" / "workflows" / "hierexport.yml"
+    job = yaml.safe_load(workflow.text)["jobs"]["hierexport"]
+    assert job["defaults"]["run"]["working-directory"] == "models/a: b"
+    assert "models/a: b/hierexport.html\n" in job["steps"][-1]["with"]["path"]
+
+
+def test_repository_of_gitlab_gets_a_job_to_include(tmp_path: Path) -> None:
+    below = tmp_path / "a: b"
+    below.mkdir()
+    (tmp_path / ".git").touch()
+    (tmp_path / ".gitlab-ci.yml").touch()
+    (below / "pyproject.toml").write_text("[project]\nname = 'x'\n")
+    workflow = workflow_of(below)
+    assert workflow.path == tmp_path / ".gitlab" / "hierexport.yml"
+    assert workflow.to_do == "add to .gitlab-ci.yml: include: [.gitlab/hierexport.yml]"
+    job = yaml.safe_load(workflow.text)["hierexport"]
+    enter, install, run = job["script"]
+    assert (enter, install) == ("cd 'a: b'", "python -m pip install pytest-hierexport .")
+    assert run.startswith("python -m pytest models.toml -m hierexport --hierexport-models=models.toml ")
+    assert job["artifacts"]["reports"]["junit"] == "a: b/hierexport.xml"
