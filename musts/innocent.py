@@ -34,6 +34,11 @@ INNOCENT = {
         def is_half(tensor):
             return tensor.dtype.name == 'value'
     """,
+    "a group of a pattern that is named like a module": """
+        import re
+        def number(model):
+            return [re.fullmatch(r'(?P<encoder>\\w+?)(?P<layer>\\d*)', name) for name, _ in model.named_modules()]
+    """,
     "an argument of the forward function": """
         import inspect
         def takes(model):

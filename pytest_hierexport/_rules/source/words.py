@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Spelled", "Words", "words_of"]
 
-_NOT_LITERAL = re.compile(r"\(\?P?<\w+>|\(\?[a-zA-Z]+\)|\\[a-zA-Z]|\[[^]]*\]|\{[^}]*\}")
-"""What is no literal text in a regular expression."""
+_NOT_LITERAL = re.compile(r"\(\?[Pp]?<\w+>|\(\?[a-zA-Z]+\)|\\[a-zA-Z]|\[[^]]*\]|\{[^}]*\}")
+"""What is no literal text in a regular expression, also in lower case."""
 _Found: TypeAlias = "tuple[str, str] | None"
 """A name, and what it is a name of."""
 
