@@ -125,7 +125,9 @@ def test_zoo_model_without_its_extra_names_the_install_command(monkeypatch: pyte
 
 
 def test_zoo_model_newer_than_transformers_names_both(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "transformers.exporters", None)
+    package = "transformers.exporters"
+    for module in [package, *(name for name in sys.modules if name.startswith(f"{package}."))]:
+        monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.delitem(sys.modules, "pytest_hierexport._cases.zoo.components", raising=False)
     (prefill,) = select(["llama_prefill"], Path.cwd())
     with pytest.raises(CollectError) as error:
