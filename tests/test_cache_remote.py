@@ -354,7 +354,7 @@ def test_command_to_repeat_names_the_cache_without_its_password(project: Project
     cache = "--hierexport-cache=http://me:secret@127.0.0.1:9/any"
     result = project.run("--hierexport-models=my_model.py::build", cache, "-k", "snapshot")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    (repeat,) = [line for line in result.outlines if line.startswith("  repeat ")]
+    repeat = next(line for line in result.outlines if line.startswith("  repeat "))
     assert " --hierexport-cache=http://127.0.0.1:9/any " in repeat
 
 
