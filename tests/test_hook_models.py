@@ -35,7 +35,7 @@ def test_command_that_repeats_selects_the_model_of_the_hook(project: Project) ->
     project.write("pytest.ini", "[pytest]\n")
     project.write("__hierexport__/tower.txt", "/Other\n")
     failing = project.run("-k", "snapshot and tower")
-    (line,) = (line for line in failing.outlines if line.startswith("  repeat"))
+    line = next(line for line in failing.outlines if line.startswith("  repeat"))
     repeated = project.run(*line.split()[2:])
     repeated.assert_outcomes(failed=1)
     repeated.stdout.fnmatch_lines(["the hierarchy of tower has changed"])
