@@ -81,7 +81,7 @@ def _details(results: Results) -> Iterator[list[str]]:
     """Yield a collapsed block per failure, of those of a model with one message a single one, and per changed tree."""
     for model in results.models:
         equal: dict[str, list[str]] = {}
-        failed = [(name, check) for name, check in model.checks.items() if check.status is Status.FAILED]
+        failed = [(name, model.checks[name]) for name in results.columns if model.status(name) is Status.FAILED]
         for name, check in failed:
             equal.setdefault(gist(check.message), []).append(name)
         messages = {gist(check.message): check.message for _, check in reversed(failed)}
