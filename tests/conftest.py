@@ -33,6 +33,12 @@ def _heavy_modules() -> None:
 
 
 @pytest.fixture(autouse=True)
+def _shortened(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let pytest shorten its summary in CI too: there, it would show every message twice."""
+    monkeypatch.delenv("CI", raising=False)
+
+
+@pytest.fixture(autouse=True)
 def _own_modules(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Forget what a test has imported of its own folder: the next has files of the same names."""
     folder = tmp_path_factory.getbasetemp()
