@@ -207,7 +207,7 @@ def test_manifest_states_a_model_without_weights(tmp_path: Path) -> None:
     manifest.write_text('[models.tower]\nmodel = "my_model.py::build"\nweights = "none"\n')
     assert select([str(manifest)], tmp_path)[0].weights == "none"
     manifest.write_text('[models.tower]\nmodel = "my_model.py::build"\nweights = "few"\n')
-    with pytest.raises(CollectError, match="full or none"):
+    with pytest.raises(CollectError, match="full, none or thin"):
         select([str(manifest)], tmp_path)
 
 
