@@ -1,7 +1,7 @@
 """Watches the tests of models in the process that runs them, and stops one that does not finish in time.
 
-    limit            a timer sends SIGURG to the main thread: the stacks are dumped, :class:`TimedOut` is raised; not in
-                     the middle of an import, after which half of a native library would be there
+    limit            a timer sends SIGCONT to the main thread, whose handler dumps the stacks and raises
+                     :class:`TimedOut`; not in the middle of an import, which would leave half of a native library
     limit + GRACE    code that Python cannot interrupt still runs: the process dumps its stacks and exits with code 1
 
 The second step is faulthandler's, whose thread needs no interpreter: it works while native code holds Python's lock.
@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 __all__ = ["SIGNAL", "TimedOut", "Watch"]
 
 SIGNAL = signal.SIGURG
-"""Ignored by default, so that one which comes late does no harm."""
+"""Makes the process dump its stacks at once, in native code too. In the middle of Python code that can end the process
+by a segmentation fault: frames are being made and dropped. Both signals are ignored by default: a late one does no
+harm."""
+_INTERRUPT = signal.SIGCONT
+"""Runs the handler where Python next can."""
 _GRACE = 5.0
 """The seconds that code has to notice the signal."""
 _AGAIN = 0.2
@@ -64,6 +68,7 @@ class Watch:
         self._timer: threading.Timer | None = None
         self._timed_out: TimedOut | None = None
         self._inside = False
+        self._due = math.inf
         self._before: Any = signal.SIG_DFL
 
     @contextmanager
@@ -107,8 +112,8 @@ class Watch:
         """Watch the block from now on."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self._stacks = self.files.stacks.open("wb")
-        self._before = signal.signal(SIGNAL, self._interrupt)
-        faulthandler.register(SIGNAL, self._stacks, all_threads=True, chain=True)
+        self._before = signal.signal(_INTERRUPT, self._interrupt)
+        faulthandler.register(SIGNAL, self._stacks, all_threads=True)
         self._start()
 
     def _disarm(self) -> None:
@@ -118,7 +123,7 @@ class Watch:
         self._stop()
         self.files.record.unlink(missing_ok=True)
         faulthandler.unregister(SIGNAL)
-        signal.signal(SIGNAL, self._before)
+        signal.signal(_INTERRUPT, self._before)
         self._stacks.close()
         self._stacks = None
 
@@ -137,20 +142,26 @@ class Watch:
         self._write(deadline=math.inf)
 
     def _interrupt(self, _: int, frame: FrameType | None) -> None:
-        """Raise :class:`TimedOut` in the code that runs, or try again later."""
+        """Raise :class:`TimedOut` in the code that runs, or try again later.
+
+        A shell sends the signal too, when it goes on with a stopped process.
+        """
         hang = self._hang
-        if not self._inside or hang is None:
+        if not self._inside or hang is None or time.monotonic() < self._due:
             return
         if _imports(frame):
             self._signal_after(_AGAIN)
             return
         self._inside = False
+        assert self._stacks is not None, "a test is watched"  # noqa: S101
+        faulthandler.dump_traceback(self._stacks, all_threads=True)
         self._timed_out = TimedOut(hang.ending(self.files.dumped()))
         self._exit_after(_CLEANUP)
         raise self._timed_out
 
     def _signal_after(self, seconds: float) -> None:
-        self._timer = threading.Timer(seconds, signal.pthread_kill, (threading.main_thread().ident, SIGNAL))
+        self._due = time.monotonic() + seconds
+        self._timer = threading.Timer(seconds, signal.pthread_kill, (threading.main_thread().ident, _INTERRUPT))
         self._timer.daemon = True
         self._timer.start()
 
