@@ -35,9 +35,9 @@ _EXTRAS = ("timm", "torchvision", "diffusers")
 _TOLERANCES = {
     "bert_float16": {"float16": 0.02},
     "vit_float16": {"float16": 0.02},
-    "llama_bfloat16": {"bfloat16": 0.2},
+    "llama_bfloat16": {"bfloat16": 0.3},
 }
-"""Relative tolerances by dtype, of cases whose roundings add up over the layers."""
+"""Relative tolerances by dtype, of cases whose roundings add up over the layers; in bfloat16 they differ by processor."""
 
 
 @dataclass(frozen=True, slots=True)
