@@ -13,10 +13,19 @@ from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, Sim
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from pytest_hierexport._errors import UsageError, gist
 
-__all__ = ["ONE_AT_A_TIME", "WAS_TRAINING", "as_found", "in_eval_mode", "replaced", "weights_as_found"]
+__all__ = [
+    "ONE_AT_A_TIME",
+    "WAS_TRAINING",
+    "as_found",
+    "in_eval_mode",
+    "pytrees_as_found",
+    "replaced",
+    "weights_as_found",
+]
 
 
 ONE_AT_A_TIME = RLock()
@@ -195,3 +204,25 @@ def replaced(holder: Any, name: str, value: Any) -> Iterator[None]:
         yield
     finally:
         setattr(holder, name, original)
+
+
+@contextmanager
+def pytrees_as_found() -> Iterator[None]:
+    """Forget the cache classes that transformers' exporter registers with torch's pytrees for good.
+
+    Otherwise what dynamo can export would depend on the models that the process exported before. A class that registers
+    itself when its module is imported stays registered.
+    """
+    if pytree._cxx_pytree_imported:  # optree keeps what it was told: a second registration would be an error
+        yield
+        return
+    known, loaded = set(pytree.SUPPORTED_NODES), set(sys.modules)
+    pending = len(pytree._cxx_pytree_pending_imports)
+    try:
+        yield
+    finally:
+        added = [cls for cls in pytree.SUPPORTED_NODES if cls not in known and cls.__module__ in loaded]
+        for cls in added:
+            pytree._deregister_pytree_node(cls)
+        waiting = pytree._cxx_pytree_pending_imports
+        waiting[pending:] = [each for each in waiting[pending:] if each[0][0] not in added]

@@ -16,13 +16,12 @@ from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from pytest_hierexport._errors import ExportError
 from pytest_hierexport._export.capture import CannotCaptureError, Capture, Request
 from pytest_hierexport._export.dynamo.capturer import Watch, quiet
 from pytest_hierexport._export.faults import calls_on
-from pytest_hierexport._export.state import replaced
+from pytest_hierexport._export.state import pytrees_as_found, replaced
 
 __all__ = ["capture", "serves"]
 
@@ -63,7 +62,7 @@ def capture(request: Request) -> Capture:
         torch.no_grad(),
         watch.watching(),
         _computing_what_it_can(),
-        _pytrees_as_found(),
+        pytrees_as_found(),
     ):
         exported = exporters.OnnxExporter().export(request.model, _by_name(request), config)
     # Until 5.23 they returned torch's program as it is.
@@ -80,28 +79,6 @@ def _exporters() -> Any:
     except ImportError as error:
         version = sys.modules["transformers"].__version__
         raise CannotCaptureError(f"transformers {version} has no ONNX exporter; 5.20.2 has one") from error
-
-
-@contextmanager
-def _pytrees_as_found() -> Iterator[None]:
-    """Forget the cache classes that transformers' exporter registers with torch's pytrees for good.
-
-    Otherwise what dynamo can export would depend on the models that the process exported before. A class that registers
-    itself when its module is imported stays registered.
-    """
-    if pytree._cxx_pytree_imported:  # optree keeps what it was told: a second registration would be an error
-        yield
-        return
-    known, loaded = set(pytree.SUPPORTED_NODES), set(sys.modules)
-    pending = len(pytree._cxx_pytree_pending_imports)
-    try:
-        yield
-    finally:
-        added = [cls for cls in pytree.SUPPORTED_NODES if cls not in known and cls.__module__ in loaded]
-        for cls in added:
-            pytree._deregister_pytree_node(cls)
-        waiting = pytree._cxx_pytree_pending_imports
-        waiting[pending:] = [each for each in waiting[pending:] if each[0][0] not in added]
 
 
 @contextmanager

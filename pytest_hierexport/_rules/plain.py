@@ -59,12 +59,12 @@ def _export_here(exporter: str, example: Example, options: dict[str, Any], path:
     """Export in this process, and leave the model as it was."""
     import onnx_ir as ir
 
-    from pytest_hierexport._export.state import as_found
+    from pytest_hierexport._export.state import as_found, pytrees_as_found
     from pytest_hierexport._onnx.absent import fill_absent
     from pytest_hierexport._rules.peer import PEERS, save
 
     try:
-        with as_found(example.model), _reading_no_fakes():
+        with as_found(example.model), _reading_no_fakes(), pytrees_as_found():
             made = PEERS[exporter](example.model, example.args, example.kwargs, **options)
         if fill_absent(made):
             ir.save(made, path)

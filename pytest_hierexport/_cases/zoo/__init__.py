@@ -37,7 +37,7 @@ _TOLERANCES = {
     "vit_float16": {"float16": 0.02},
     "llama_bfloat16": {"bfloat16": 0.3},
 }
-"""Relative tolerances by dtype, of cases whose roundings add up over the layers; in bfloat16 they differ by processor."""
+"""Relative tolerances by dtype, of cases whose roundings add up over the layers; bfloat16 rounds by processor."""
 
 
 @dataclass(frozen=True, slots=True)
