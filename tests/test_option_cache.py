@@ -198,7 +198,7 @@ def test_a_session_that_waits_for_another_says_so(project: Project) -> None:
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     subprocess.run(command, cwd=project.path, env=environment, check=True)
     (lock,) = project.path.glob("cache/*.lock")
-    for result in results(project.path / "cache"):  # who finds a result waits for nobody
+    for result in results(project.path / "cache"):  # a session that finds a result does not wait
         shutil.rmtree(result)
     with FileLock(lock):
         lock.with_suffix(".holder").write_text("process 1 in /elsewhere")
