@@ -33,7 +33,7 @@ class InThisProcess:
         return json.loads(json.dumps(second_process.answer(path=[], **request)))
 
 
-def export(case: Case, _: object, path: Path) -> dict[str, Any]:
+def export(case: Case, _: object, path: Path, _first: Path) -> dict[str, Any]:
     if case.name == "deadly":
         raise ChildEndedError("ended with -11: Segmentation fault")
     if case.name == "hopeless":

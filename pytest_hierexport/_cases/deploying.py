@@ -14,6 +14,7 @@ from pytest_hierexport._files.temporary import temporary_folder
 from pytest_hierexport._stages import stage
 
 if TYPE_CHECKING:
+    import onnx
     import onnx_ir as ir
 
     from pytest_hierexport._calls.attribution import Attribution
@@ -43,18 +44,19 @@ def deploy(step: str, exported: Path, path: Path) -> tuple[ir.Model, Attribution
     from pytest_hierexport._onnx.absent import lacks_data
     from pytest_hierexport._onnx.models import as_ir
 
-    if step in ONNXRUNTIME and lacks_data(storage.load_proto(exported)):
+    proto = storage.load_proto(exported)
+    if step in ONNXRUNTIME and lacks_data(proto):
         raise NoVerdictError(f"weights for {step}", found="not run: no weights", do="take the model with its weights")
-    known = storage.read_sidecar(exported)
+    known, data = storage.read_sidecar(exported), _data(proto, exported.parent)
     with temporary_folder() as folder:
         given, made = Path(folder, "given", exported.name), Path(folder, "made", path.name)
         made.parent.mkdir()
-        for file in _parts(exported):
+        for file in (exported, *data):
             copy = given.parent / file.relative_to(exported.parent)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(file, copy)
         with stage(f"applying {step}"):
-            _run(step, given, made)
+            _run(step, given, made, external=bool(data))
         try:
             model = as_ir(made)
         except UsageError as error:
@@ -65,17 +67,18 @@ def deploy(step: str, exported: Path, path: Path) -> tuple[ir.Model, Attribution
     return model, attribution, known.modules
 
 
-def _parts(exported: Path) -> list[Path]:
-    """Return the files that an exported model consists of: an exporter of one's own may name its data as it likes."""
-    from pytest_hierexport._onnx import storage
+def _data(proto: onnx.ModelProto, folder: Path) -> list[Path]:
+    """Return the files with a model's external data: an exporter of one's own may name them as it likes."""
     from pytest_hierexport._onnx.external import locations
 
-    data = {location for _, location in locations(storage.load_proto(exported))}
-    return [exported, *(file for file in (exported.parent / name for name in sorted(data)) if file.is_file())]
+    files = (folder / name for name in sorted({location for _, location in locations(proto)}))
+    return [file for file in files if file.is_file()]
 
 
-def _run(step: str, source: Path, target: Path) -> None:
-    function = partial(_optimize, step.rpartition(":")[2]) if step in ONNXRUNTIME else own_function(step)
+def _run(step: str, source: Path, target: Path, *, external: bool) -> None:
+    function = (
+        partial(_optimize, step.rpartition(":")[2], external=external) if step in ONNXRUNTIME else own_function(step)
+    )
     try:
         function(source, target)
     except HierexportError:
@@ -94,7 +97,7 @@ def _run(step: str, source: Path, target: Path) -> None:
         )
 
 
-def _optimize(level: str, source: Path, target: Path) -> None:
+def _optimize(level: str, source: Path, target: Path, *, external: bool) -> None:
     """Write the graph that ONNX Runtime makes of a file at an optimization level, on the CPU."""
     import onnxruntime as ort
 
@@ -103,7 +106,7 @@ def _optimize(level: str, source: Path, target: Path) -> None:
     options.optimized_model_filepath = str(target)
     # It warns that the graph of the highest level fits this machine alone: that is what was asked for.
     options.log_severity_level = 3
-    if len(_parts(source)) > 1:
+    if external:
         options.add_session_config_entry(
             "session.optimized_model_external_initializers_file_name", f"{target.name}.data"
         )

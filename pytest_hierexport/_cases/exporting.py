@@ -41,17 +41,17 @@ def export_case(case: Case, example: Example, path: Path, options: ExportOptions
     with stage("exporting"), _no_logs():
         if is_own(case.exporter):
             exported = _by_own(case, example, path)
-            return replace(exported, notes=(*example.notes, *exported.notes))
-        options = replace(
-            options,
-            exporter=case.exporter,
-            opset=case.opset,
-            dynamic_shapes=example.dynamic_shapes,
-            keep=case.keep,
-            strict=bool(case.strict),
-        )
-        exported = export_with(options, example.model, example.args, example.kwargs, path)
-        return replace(exported, notes=(*example.notes, *exported.notes))
+        else:
+            options = replace(
+                options,
+                exporter=case.exporter,
+                opset=case.opset,
+                dynamic_shapes=example.dynamic_shapes,
+                keep=case.keep,
+                strict=bool(case.strict),
+            )
+            exported = export_with(options, example.model, example.args, example.kwargs, path)
+    return replace(exported, notes=(*example.notes, *exported.notes))
 
 
 def _by_own(case: Case, example: Example, path: Path) -> Export:

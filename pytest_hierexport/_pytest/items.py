@@ -12,6 +12,7 @@ from pytest_hierexport._errors import CrashError, HangError, HierexportError, No
 from pytest_hierexport._pytest.messages import CheckFailed, RuleBroken, error_message, rule_message
 from pytest_hierexport._pytest.plan import RUN, Run
 from pytest_hierexport._pytest.snapshots import check_snapshot
+from pytest_hierexport._report.results import SNAPSHOT, item_name
 from pytest_hierexport._stages import stage
 from pytest_hierexport._text import one_line, printable
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_hierexport._cases import Case
     from pytest_hierexport._rules.base import Rule
 
-__all__ = ["ModelSuite", "export_before", "test_of"]
+__all__ = ["ModelSuite", "export_before"]
 
 _NOT_EXPORTED = "could not be exported"
 _HANG: pytest.StashKey[HangError] = pytest.StashKey()
@@ -40,7 +41,7 @@ class ModelSuite:
 
     def test_snapshot(self, request: pytest.FixtureRequest) -> None:
         """The model's hierarchy is the one that was committed."""
-        run, test = request.config.stash[RUN], "test_snapshot"
+        run, test = request.config.stash[RUN], item_name(SNAPSHOT)
         with _limited(run, self.case, test, request):
             with _reported(run, self.case, test, _NOT_EXPORTED):
                 outcome = run.outcome(self.case)
@@ -49,7 +50,7 @@ class ModelSuite:
 
     def test_must(self, must: Rule, request: pytest.FixtureRequest) -> None:
         """The model keeps the rule."""
-        run, test = request.config.stash[RUN], f"test_must[{must.id}]"
+        run, test = request.config.stash[RUN], item_name(must.id)
         with _limited(run, self.case, test, request):
             with _reported(run, self.case, test, _NOT_EXPORTED):
                 run.outcome(self.case)
@@ -64,19 +65,14 @@ class ModelSuite:
     test_snapshot.__test__ = True  # type: ignore[attr-defined]
 
 
-def test_of(rule: Rule | None) -> str:
-    """Return the name of the test of a rule; of the snapshot for None."""
-    return "test_snapshot" if rule is None else f"test_must[{rule.id}]"
-
-
-def export_before(item: pytest.Item, run: Run, case: Case, rule: Rule | None) -> None:
+def export_before(item: pytest.Item, run: Run, case: Case, check: str) -> None:
     """Export the case before its first test runs, as a step with a time of its own: the test's setup.
 
     An error is reported by every test of the case, when it runs.
     """
     with suppress(HierexportError):
         try:
-            with run.limited(case, test_of(rule)):
+            with run.limited(case, item_name(check)):
                 run.outcome(case)
         except HangError as error:
             item.stash[_HANG] = error

@@ -20,6 +20,7 @@ import pytest
 from pytest_hierexport._errors import CrashError, HangError, HierexportError
 from pytest_hierexport._pytest.kept_files import keep_files
 from pytest_hierexport._report.failures import Failure, Finding
+from pytest_hierexport._report.results import item_name
 from pytest_hierexport._rules.messages import aligned, broken
 from pytest_hierexport._text import one_line, printable
 
@@ -137,7 +138,7 @@ def rule_message(run: Run, case: Case, rule: Rule, violations: Sequence[Violatio
     known = case.known_failure(rule.id)
     if known is not None and known.expired:
         lines.append(f"  the known failure ({known.reason}) expired on {known.until}")
-    ends = Ends.of(run, case, f"test_must[{rule.id}]")
+    ends = Ends.of(run, case, item_name(rule.id))
     findings = [Finding(**asdict(violation)) for violation in violations]
     return Message("\n".join([*lines, *ends.block([])]), Failure.of(findings, ends.kept, ends.repeat))
 
@@ -148,6 +149,6 @@ def known_failure_message(plan: Plan, case: Case, known: KnownFailure) -> str:
         ("expected", f"{known.rule} to fail, as is known until {known.until}: {known.reason}"),
         ("found", "it holds"),
         ("to do", f"remove the known failure from {case.manifest}"),
-        ("repeat", repeat_command(plan, case, f"test_must[{known.rule}]")),
+        ("repeat", repeat_command(plan, case, item_name(known.rule))),
     ]
     return "\n".join([one_line(f"{case.name}: the known failure of {known.rule} is over"), *aligned(parts)])

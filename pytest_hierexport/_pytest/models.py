@@ -19,7 +19,7 @@ from pytest_hierexport._pytest.session_cache import warnings
 from pytest_hierexport._pytest.snapshots import unused_ignored
 from pytest_hierexport._pytest.summary import Summary, mark
 from pytest_hierexport._pytest.workers import is_worker
-from pytest_hierexport._report.annotations import gist
+from pytest_hierexport._report.annotations import without_repeat
 from pytest_hierexport._report.results import SNAPSHOT
 from pytest_hierexport._rules.child import end_all
 from pytest_hierexport._stages import listening
@@ -102,7 +102,7 @@ class ModelsPlugin:
         """Export the model, where no test has needed it yet."""
         if not item.config.option.setupplan:
             for case, rule in _subjects([item]):
-                export_before(item, self.run, case, rule)
+                export_before(item, self.run, case, _check(rule))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -116,7 +116,7 @@ class ModelsPlugin:
             if report.failed and known is not None:
                 # The rule passed; pytest's own message is "[XPASS(strict)]".
                 report.longrepr = printable(known_failure_message(self.plan, case, known))
-            check = SNAPSHOT if rule is None else rule.id
+            check = _check(rule)
             stages = self.run.clock.taken()
             mark(report, case, check, _message(report, error), stages)
             if report.failed and isinstance(error, CheckFailed):
@@ -129,7 +129,7 @@ class ModelsPlugin:
     def _tell_once(self, report: pytest.TestReport, case: Case, error: CheckFailed) -> None:
         """Refer to the first item of a model that failed with the same message; reports keep the whole message."""
         test = report.nodeid.rpartition("::")[2]
-        first = self._told.setdefault((case.name, gist(error.msg or "")), test)
+        first = self._told.setdefault((case.name, without_repeat(error.msg or "")), test)
         if first != test:
             title = (error.msg or "").partition("\n")[0]
             report.longrepr = f"{title}\n  see       {first}, which failed with the same message"
@@ -172,6 +172,10 @@ def _subjects(items: Iterable[pytest.Item]) -> Iterator[tuple[Case, Rule | None]
         if isinstance(cls, type) and issubclass(cls, ModelSuite):
             callspec = getattr(item, "callspec", None)
             yield cls.case, None if callspec is None else callspec.params["must"]
+
+
+def _check(rule: Rule | None) -> str:
+    return SNAPSHOT if rule is None else rule.id
 
 
 def _message(report: pytest.TestReport, error: BaseException | None) -> Message:

@@ -27,7 +27,7 @@ from pytest_hierexport._pytest.options import TIMEOUT, Settings
 from pytest_hierexport._pytest.shards import in_shard, read_durations
 from pytest_hierexport._pytest.store import ExportStore
 from pytest_hierexport._pytest.watch import TimedOut, Watch
-from pytest_hierexport._report.results import SNAPSHOT
+from pytest_hierexport._report.results import SNAPSHOT, item_name
 
 if TYPE_CHECKING:
     from pytest_hierexport._pytest.outcome import ExportOutcome
@@ -168,8 +168,8 @@ class Plan:
 
     def check_of(self, item_id: str) -> tuple[Case, str, str] | None:
         """Return the case, the test and the check of an item's id; None where it is no item of this run."""
-        tests = {"test_snapshot": SNAPSHOT, **{f"test_must[{rule.id}]": rule.id for rule in self.rules}}
-        found = ((case, test, check) for case in self.cases for test, check in tests.items())
+        checks = (SNAPSHOT, *(rule.id for rule in self.rules))
+        found = ((case, item_name(check), check) for case in self.cases for check in checks)
         return next((each for each in found if self.item_id(each[0], each[1]) == item_id), None)
 
 

@@ -14,6 +14,7 @@ from pytest_hierexport._errors import UsageError
 from pytest_hierexport._pytest.messages import CheckFailed, Ends, repeat_command, update_command
 from pytest_hierexport._pytest.reads import unrecorded
 from pytest_hierexport._report.failures import Failure, Finding
+from pytest_hierexport._report.results import SNAPSHOT, item_name
 from pytest_hierexport._rules.messages import aligned
 from pytest_hierexport._text import one_line
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_snapshot", "hierarchy_snapshot", "is_updating", "unused_ignored"]
 
-_TEST = "test_snapshot"
+_TEST = item_name(SNAPSHOT)
 
 
 def hierarchy_snapshot(request: pytest.FixtureRequest) -> SnapshotAssertion:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from pytest_hierexport._files.ownership import GENERATOR
-from pytest_hierexport._report.results import SNAPSHOT, Check, Model, Results, Status
+from pytest_hierexport._report.results import Check, Model, Results, Status, item_name
 
 __all__ = ["as_ctrf"]
 
@@ -47,10 +47,9 @@ def as_ctrf(results: Results) -> str:
 
 
 def _test(model: Model, column: str, check: Check) -> dict[str, object]:
-    test = "test_snapshot" if column == SNAPSHOT else f"test_must[{column}]"
     return {
         "name": f"{model.name}: {column}",
-        "testId": f"{model.anchor}::{model.name}::{test}",
+        "testId": f"{model.anchor}::{model.name}::{item_name(column)}",
         "status": _STATUS[check.status],
         "rawStatus": check.status.value,
         "duration": _milliseconds(check.seconds),

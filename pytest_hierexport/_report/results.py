@@ -20,6 +20,7 @@ __all__ = [
     "Status",
     "cardinal_line",
     "first_names",
+    "item_name",
     "remarks_of",
     "slowest_stages",
     "warnings_of",
@@ -29,6 +30,11 @@ SNAPSHOT = "snapshot"
 """The name of the check that is no rule."""
 _MOST = 5
 """How many names a line lists."""
+
+
+def item_name(check: str) -> str:
+    """Return the name of the test item of a check: the id of a rule, or the snapshot."""
+    return "test_snapshot" if check == SNAPSHOT else f"test_must[{check}]"
 
 
 class Status(str, Enum):

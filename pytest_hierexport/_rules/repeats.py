@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._errors import UsageError, disk_full
+from pytest_hierexport._files.paths import absolute
 from pytest_hierexport._files.temporary import temporary_folder
 from pytest_hierexport._rules.child import ChildEndedError, ChildProcess
 
@@ -40,7 +41,7 @@ class Repeat:
     state: Mapping[str, str] = field(default_factory=dict)
     """The digest of each module, parameter, buffer and input of the model, in their order."""
     calls: Sequence[Sequence[str]] = ()
-    """The name of each call of an eager run, with the digest of what it returned."""
+    """The name of each call of an eager run, with the digest of what it returned; empty where no file differs."""
     error: str = ""
     """The reason for missing files; empty where there are files."""
 
@@ -57,7 +58,8 @@ def repeat_of(exported: ExportedCase) -> Iterator[Repeat]:
         task, folder = Path(name) / "task.pickle", Path(name) / "second"
         task.write_bytes(_task(exported))
         try:
-            answer = _second_process().ask(task=str(task), onnx=str(folder / exported.path.name))
+            request = {"task": task, "onnx": folder / exported.path.name, "first": absolute(exported.path.parent)}
+            answer = _second_process().ask(**{name: str(path) for name, path in request.items()})
         except ChildEndedError as ended:
             answer = {"error": f"the process {ended}"}
         if "full" in answer:

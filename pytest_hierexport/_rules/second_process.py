@@ -15,13 +15,14 @@ from pytest_hierexport._files.temporary import keep_temporary_files_in
 __all__ = ["answer"]
 
 
-def answer(path: Sequence[str], task: str, onnx: str) -> dict[str, Any]:
+def answer(path: Sequence[str], task: str, onnx: str, first: str) -> dict[str, Any]:
     """Export a case; return the digests of its files and of its model, or its error.
 
     Args:
         path: The `sys.path` to import the case's code from.
         task: A pickle of the case and its exporter.
         onnx: The ONNX file to write, in a new folder.
+        first: The folder of the first export: the model's calls are digested where a file differs from there.
     """
     sys.path[:] = path
     file = Path(onnx)
@@ -31,12 +32,12 @@ def answer(path: Sequence[str], task: str, onnx: str) -> dict[str, Any]:
     except Exception as error:  # noqa: BLE001  # a pickle runs the project's code
         return {"unknown": f"{type(error).__name__}: {error}"}
     try:
-        return _export(case, exporter, file)
+        return _export(case, exporter, file, Path(first))
     except Exception as error:  # noqa: BLE001  # the next case is served all the same
         return _failure(error)
 
 
-def _export(case: Any, exporter: Any, path: Path) -> dict[str, Any]:
+def _export(case: Any, exporter: Any, path: Path, first: Path) -> dict[str, Any]:
     from pytest_hierexport._proof.state import call_digests, state_digests
 
     path.parent.mkdir()
@@ -44,7 +45,8 @@ def _export(case: Any, exporter: Any, path: Path) -> dict[str, Any]:
     state = state_digests(example)
     exporter(case, example, path)
     files = {file.name: digest(file) for file in sorted(path.parent.iterdir())}
-    return {"state": state, "files": files, "calls": call_digests(example)}
+    differs = any(digest(first / name) != found for name, found in files.items())
+    return {"state": state, "files": files, "calls": call_digests(example) if differs else []}
 
 
 def _failure(error: Exception) -> dict[str, Any]:
