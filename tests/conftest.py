@@ -33,9 +33,11 @@ def _heavy_modules() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _shortened(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let pytest shorten its summary in CI too: there, it would show every message twice."""
-    monkeypatch.delenv("CI", raising=False)
+def _as_at_a_desk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide CI and xdist from what tests start: in CI pytest says things twice, in a worker syrupy says nothing."""
+    for name in list(os.environ):
+        if name == "CI" or name.startswith(("GITHUB_", "PYTEST_XDIST_")):
+            monkeypatch.delenv(name)
 
 
 @pytest.fixture(autouse=True)
@@ -51,11 +53,8 @@ def _own_modules(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
 
 
 @pytest.fixture
-def project(_heavy_modules: None, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:
+def project(_heavy_modules: None, pytester: pytest.Pytester) -> Project:
     """Give an empty folder with a single `my_model.py` and no configuration file."""
-    for name in list(os.environ):
-        if name.startswith(("GITHUB_", "PYTEST_XDIST_")):
-            monkeypatch.delenv(name)
     project = Project(pytester)
     project.write("my_model.py", MODEL)
     return project
