@@ -1,5 +1,6 @@
 # Every target does its own set-up: python, pip and make are all that a fresh machine needs.
-#   make musts    the main job: every MUST rule on every model of the zoo, and on its counterexamples
+#   make musts    the main job: every MUST rule on every model of the zoo; what has not changed is not run again
+#   make counterexamples  the models and exporters that each rule must catch, and their repaired twins
 #   make commands every command of `hierexport` on every model of the zoo but those below
 #   make zoo-extra the rules on the models of timm, torchvision and diffusers, in an environment of its own
 #   make test     the tests of the package
@@ -36,11 +37,14 @@ ON ?=
 
 EXTRA := .venv-extra
 
-.PHONY: musts commands zoo-extra test browser lint bench site matrix wheel-test clean
+.PHONY: musts counterexamples commands zoo-extra test browser lint bench site matrix wheel-test clean
 
 musts: $(INSTALLED)
-	$(BIN)/python -m pytest musts --ignore=musts/test_commands.py --hierexport-models=all --hierexport-require-snapshots \
-		-n $(WORKERS) $(ARGS)
+	$(BIN)/python -m pytest pyproject.toml --hierexport-models=all --hierexport-require-snapshots \
+		--hierexport-cache=.hierexport/cache -n $(WORKERS) $(ARGS)
+
+counterexamples: $(INSTALLED)
+	$(BIN)/python -m pytest musts --ignore=musts/test_commands.py -n $(WORKERS) $(ARGS)
 
 commands: $(INSTALLED)
 	$(BIN)/python -m pytest musts/test_commands.py --hierexport-models=all -m 'not hierexport' \
