@@ -87,12 +87,13 @@ class TestStrip:
         assert b"pkg.torch" not in (net.parent / "release.onnx").read_bytes()
         assert {storage.read(net.parent / "release.onnx").tag(key) for key in before.nodes} == {"/Net/Block.0"}
 
-    def test_external_data_goes_along_to_another_folder(self, net: Path) -> None:
+    def test_external_data_goes_along_to_another_folder(self, net: Path, capsys: pytest.CaptureFixture[str]) -> None:
         proto = storage.load_proto(net)
         arrays = [numpy_helper.to_array(tensor) for tensor in proto.graph.initializer]
         onnx.save(proto, net, save_as_external_data=True, location="net.data", size_threshold=0)
         (net.parent / "out").mkdir()
-        assert main(["strip", "net.onnx", "-o", "out/release.onnx"]) == 0
+        assert main(["strip", "net.onnx", "-o", "out/release.onnx", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["after"] == (net.parent / "out" / "release.onnx").stat().st_size
         loaded = onnx.load(net.parent / "out" / "release.onnx")
         assert all(
             (numpy_helper.to_array(tensor) == array).all()

@@ -25,8 +25,9 @@ def _run(options: argparse.Namespace) -> None:
     file = load_file(options.file)
     before = file.proto.ByteSize()
     write_file(file.proto, file.attribution, file, options.output, "none")
-    after = file.proto.ByteSize()
     piped = is_standard(options.output)
+    # Not the message in memory: the file on disk names its external data after itself.
+    after = file.proto.ByteSize() if piped else options.output.stat().st_size
     sidecar = "" if piped else sidecar_path(options.output).name
     if options.json:
         text = json.dumps({"before": before, "after": after, "saved": before - after, "sidecar": sidecar})
