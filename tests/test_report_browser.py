@@ -21,7 +21,8 @@ from selenium.webdriver.support.ui import WebDriverWait
 from pytest_hierexport._calls.entries import ModuleEntry
 from pytest_hierexport._report import as_html
 from pytest_hierexport._report.failures import Failure, Finding
-from pytest_hierexport._report.results import Check, Model, Results, Status
+from pytest_hierexport._report.results import SNAPSHOT, Check, Model, Results, Status
+from pytest_hierexport._snapshot.diff import compare
 from report_pages import hostile_results, many_models, shown_results, transformer
 
 if TYPE_CHECKING:
@@ -201,7 +202,7 @@ def test_summary_lists_what_failed_and_where(browser: Browser) -> None:
     browser.open(shown_results())
     assert [text.split("\n") for text in browser.texts("#failed li")] == [
         ["encoder", "MUST-007", "call layers.7.attention (/Encoder/Layer.7/Attention)"],
-        ["encoder", "snapshot", "4 changed modules"],
+        ["encoder", "snapshot", "6 changes"],
     ]
 
 
@@ -230,14 +231,45 @@ def test_changed_snapshot_is_a_coloured_tree(browser: Browser) -> None:
     browser.open(shown_results(), "#encoder")
     lines = {line.find_element(By.CLASS_NAME, "segment").text: line for line in browser.all(".diff .line:not(.same)")}
     assert [line.get_attribute("class") for line in lines.values()] == [
-        "line changed", "line gone", "line gone", "line new",
+        "line moved", "line changed", "line gone", "line gone", "line new",
     ]  # fmt: skip
     assert "Gelu 1 → 0" in lines["Up"].find_element(By.TAG_NAME, "del").text
     assert "Relu 0 → 1" in lines["Up"].find_element(By.TAG_NAME, "ins").text
     colours = {line.value_of_css_property("background-color") for line in lines.values()}
-    assert len(colours) == 3
+    assert len(colours) == 4
     lines["Up"].find_element(By.TAG_NAME, "a").click()
     assert browser.shows(".detail h3", "layers.5.up")
+
+
+def test_renamed_class_and_moved_module_are_said_in_the_tree(browser: Browser) -> None:
+    browser.open(shown_results(), "#encoder")
+    assert browser.texts(".diff .renames") == ["= renamed Embedder → Embeddings (1 instance)"]
+    (line,) = browser.all(".diff .line.moved")
+    assert line.text.split("\n")[-1] == "was Embedder, now before Mask"
+    line.find_element(By.TAG_NAME, "a").click()
+    assert browser.shows(".detail h3", "embeddings")
+
+
+def test_renames_and_moves_alone_are_a_changed_snapshot(browser: Browser) -> None:
+    old, new = "/Net\n/Net/Old: Add 1\n/Net/B\n/Net/C\n", "/Net\n/Net/New: Add 1\n/Net/C\n/Net/B\n"
+    failure = Failure((), difference=compare(old, new))
+    model = Model("net", "m.py::net", "m.py", "m.py", checks={SNAPSHOT: Check(Status.FAILED, "", 0.1, failure)})
+    browser.open(replace(shown_results(), models=(model,)), "#net")
+    assert [line.text.replace("\n", " ") for line in browser.all(".diff .line:not(.same)")] == [
+        "= renamed New was Old",
+        "> moved C now before B",
+    ]
+    browser.open(replace(shown_results(), models=(model,)))
+    assert ["1", "changed snapshot"] in [text.split("\n") for text in browser.texts(".tile")]
+
+
+def test_model_tells_the_seconds_of_each_stage(browser: Browser) -> None:
+    browser.open(shown_results(), "#vision")
+    assert [text.split("\n") for text in browser.texts("#stages li")] == [
+        ["exporting", "2.4 s"],
+        ["checking MUST-001", "3.0 s"],
+        ["comparing the snapshot", "0.1 s"],
+    ]
 
 
 def test_equal_siblings_are_one_row_until_unfolded(browser: Browser) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pytest_hierexport._snapshot.diff import diff
+from pytest_hierexport._snapshot.tree_diff import tree_diff
 
 
 def test_equal_texts_have_no_difference() -> None:
@@ -84,3 +85,14 @@ def test_long_difference_counts_what_it_leaves_out() -> None:
     shown = diff("", "".join(f"/A/M{i}\n" for i in range(100)), limit=20)
     assert len(shown) == 21
     assert shown[-1] == "… and 80 more changes"
+
+
+def test_tree_tells_renames_and_moves_once() -> None:
+    old = "/A\n/A/Old: Add 1\n/A/B: Mul 1\n/A/B/X: Exp 1\n/A/C: Sub 1\n"
+    assert tree_diff(old, "/A\n/A/New: Add 1\n/A/C: Sub 1\n/A/B: Mul 1\n/A/B/X: Exp 1\n") == [
+        "= renamed Old → New (1 instance, operators equal)",
+        " /A",
+        "   … 1 unchanged",
+        ">  C: Sub 1",
+        "   … 2 unchanged",
+    ]

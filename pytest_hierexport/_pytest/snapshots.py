@@ -107,7 +107,7 @@ def _failed(
 ) -> CheckFailed:
     """Return the failure of a snapshot, with the changes from one text to the other."""
     from pytest_hierexport._pytest.locating import places
-    from pytest_hierexport._snapshot.diff import changes, diff
+    from pytest_hierexport._snapshot.diff import compare, diff
 
     changed, ends = diff(*texts), Ends.of(run, case, _TEST)
     where = [("where", "\n".join(places(run, case, changed)))] if changed else []
@@ -119,4 +119,4 @@ def _failed(
     lines = [one_line(title), *aligned(found), *shown, *ends.block([("to do", to_do)])]
     (_, expected), (_, instead) = found
     finding = Finding(expected, instead, to_do)
-    return CheckFailed("\n".join(lines), Failure.of([finding], ends.kept, ends.repeat, changes(*texts)))
+    return CheckFailed("\n".join(lines), Failure.of([finding], ends.kept, ends.repeat, compare(*texts)))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from pytest_hierexport._snapshot.diff import Change
+from pytest_hierexport._snapshot.diff import Change, Difference
+from pytest_hierexport._snapshot.renames import Move, Rename
 from pytest_hierexport._text import printable
 
 __all__ = ["Failure", "Finding", "failure_from_json", "failure_to_json"]
@@ -35,18 +36,18 @@ class Failure:
     """The paths of the files that were kept, or why there are none."""
     repeat: str = ""
     """The command that repeats the check."""
-    changes: tuple[Change, ...] = ()
-    """The modules that differ from the snapshot."""
+    difference: Difference = field(default_factory=Difference)
+    """What differs from the snapshot."""
     more: int = 0
     """How many findings and changes are left out."""
 
     @classmethod
-    def of(cls, findings: Iterable[Finding], kept: str, repeat: str, changes: Iterable[Change] = ()) -> Failure:
+    def of(cls, findings: Iterable[Finding], kept: str, repeat: str, difference: Difference | None = None) -> Failure:
         """Return a failure with its first findings and changes; the others are counted."""
-        every, changed = tuple(findings), tuple(changes)
-        shown, kept_changes = every[:_MOST_FINDINGS], changed[:_MOST_CHANGES]
-        more = len(every) - len(shown) + len(changed) - len(kept_changes)
-        return cls(shown, kept, repeat, kept_changes, more)
+        every, whole = tuple(findings), difference or Difference()
+        shown = every[:_MOST_FINDINGS]
+        part = replace(whole, changes=whole.changes[:_MOST_CHANGES], moves=whole.moves[:_MOST_CHANGES])
+        return cls(shown, kept, repeat, part, len(every) - len(shown) + len([*whole]) - len([*part]))
 
 
 def failure_to_json(failure: Failure) -> dict[str, Any]:
@@ -59,18 +60,31 @@ def failure_to_json(failure: Failure) -> dict[str, Any]:
             {"tag": printable(change.tag)}
             | ({} if change.before is None else {"before": dict(change.before)})
             | ({} if change.after is None else {"after": dict(change.after)})
-            for change in failure.changes
+            for change in failure.difference.changes
         ],
+        "renames": [
+            {**asdict(each), **_printable(each, "before", "after"), "tags": list(map(printable, each.tags))}
+            for each in failure.difference.renames
+        ],
+        "moves": [{**asdict(each), **_printable(each, "tag", "neighbour")} for each in failure.difference.moves],
         "more": failure.more,
     }
 
 
+def _printable(each: object, *names: str) -> dict[str, str]:
+    return {name: printable(getattr(each, name)) for name in names}
+
+
 def failure_from_json(content: Mapping[str, Any]) -> Failure:
-    """Undo :func:`failure_to_json`."""
+    """Undo :func:`failure_to_json`; older reports tell neither renames nor moves."""
     return Failure(
         findings=tuple(Finding(**finding) for finding in content["findings"]),
         kept=content["kept"],
         repeat=content["repeat"],
-        changes=tuple(Change(each["tag"], each.get("before"), each.get("after")) for each in content["changes"]),
+        difference=Difference(
+            tuple(Rename(**{**each, "tags": tuple(each["tags"])}) for each in content.get("renames", ())),
+            tuple(Change(each["tag"], each.get("before"), each.get("after")) for each in content["changes"]),
+            tuple(Move(**each) for each in content.get("moves", ())),
+        ),
         more=content["more"],
     )

@@ -118,6 +118,7 @@ def _model(results: Results, model: Model, packer: _Packer) -> dict[str, Any]:
         "warnings": [one_line(warning) for warning in model.warnings],
         "coverage": {one_line(kind): count for kind, count in model.coverage.items() if count},
         "seconds": round(model.seconds, 3),
+        "stages": [[one_line(stage), seconds] for stage, seconds in model.stages.items()],
         "checks": [_check(model, column) for column in results.columns],
         "text": printable(model.hierarchy),
         "tree": packer.tree(model.modules),
@@ -144,7 +145,14 @@ def _failure(check: Check) -> dict[str, Any] | None:
         ],
         "kept": one_line(failure.kept),
         "repeat": one_line(failure.repeat),
-        "changes": [[one_line(each.tag), _counted(each.before), _counted(each.after)] for each in failure.changes],
+        "changes": [
+            [one_line(each.tag), _counted(each.before), _counted(each.after)] for each in failure.difference.changes
+        ],
+        "renames": [
+            [one_line(each.before), one_line(each.after), each.instances, list(map(one_line, each.tags))]
+            for each in failure.difference.renames
+        ],
+        "moves": [[one_line(each.tag), one_line(each.neighbour), each.last] for each in failure.difference.moves],
         "more": failure.more,
     }
 

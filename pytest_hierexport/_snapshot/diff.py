@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pytest_hierexport._snapshot.lines import LINE, count_members, members
-from pytest_hierexport._snapshot.renames import moves, renamed
+from pytest_hierexport._snapshot.renames import Move, Rename, moves, renamed
 
-__all__ = ["Change", "changed_counts", "changes", "diff"]
+__all__ = ["Change", "Difference", "changed_counts", "compare", "diff"]
 
 _MOST_MODULES = 50_000
 
@@ -39,31 +39,47 @@ class Change:
         return f"{sign} {self.tag}: {listed}" if listed else f"{sign} {self.tag}"
 
 
-def diff(old: str, new: str, limit: int = 20) -> list[str]:
-    """Return the changes, one line per module: `-` removed, `+` added, `~` other operators, `>` moved, `=` renamed.
+@dataclass(frozen=True)
+class Difference:
+    """What differs between two snapshots."""
+
+    renames: tuple[Rename, ...] = ()
+    changes: tuple[Change, ...] = ()
+    """The modules that differ although renamed classes have their new names."""
+    moves: tuple[Move, ...] = ()
+
+    def __iter__(self) -> Iterator[Rename | Change | Move]:
+        """Yield what differs in the order in which it is told."""
+        yield from self.renames
+        yield from self.changes
+        yield from self.moves
+
+
+def compare(old: str, new: str) -> Difference:
+    """Return what differs between the text of the committed snapshot and that of the present model.
 
     A run that is folded on one side alone is compared member by member, so one changed layer of twelve is one change.
+    """
+    if old == new:
+        return Difference()
+    renames, old = renamed(old, new)
+    changes = _changes(*_different(old.splitlines(), new.splitlines()))
+    return Difference(tuple(renames), tuple(changes), tuple(moves(old, new)))
+
+
+def diff(old: str, new: str, limit: int = 20) -> list[str]:
+    """Return the changes, one line per module: `-` removed, `+` added, `~` other operators, `>` moved, `=` renamed.
 
     Args:
         old: The text of the committed snapshot.
         new: The text of the present model.
         limit: The number of changes that are shown; the rest are counted.
     """
-    if old == new:
-        return []
-    renames, old = renamed(old, new)
-    lines = [*renames, *map(str, changes(old, new)), *moves(old, new)]
+    lines = list(map(str, compare(old, new)))
     shown = lines[:limit]
     if len(lines) > limit:
         shown.append(f"… and {len(lines) - limit} more changes")
     return shown
-
-
-def changes(old: str, new: str) -> list[Change]:
-    """Return the modules that differ, as :func:`diff` shows them; none where only their order does."""
-    if old == new:
-        return []
-    return list(_changes(*_different(old.splitlines(), new.splitlines())))
 
 
 def _different(old: list[str], new: list[str]) -> tuple[dict[str, _Module], dict[str, _Module]]:

@@ -17,18 +17,55 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from pytest_hierexport._snapshot.lines import count_members, tag_of
 
-__all__ = ["moves", "renamed"]
+__all__ = ["Move", "Rename", "moves", "renamed"]
 
 _MOST_CLASSES = 10
 """How many classes that are gone are compared with how many that are new: each pair takes a walk over the texts."""
+_MOST_TAGS = 100
+"""How many modules of a renamed class are named."""
 _CLASS = re.compile(r"(?<=/)[^/.@: ]+")
 
 
-def renamed(old: str, new: str) -> tuple[list[str], str]:
-    """Return a line per class that was renamed, and the old text with the new names.
+@dataclass(frozen=True)
+class Rename:
+    """A class that has another name in the second text."""
+
+    before: str
+    after: str
+    instances: int
+    """The number of its modules in the second text."""
+    equal: bool
+    """Whether they, and the modules that they call, have the same operators in both texts."""
+    tags: tuple[str, ...]
+    """The tags of the first of them in the second text, folded as they are there."""
+
+    def __str__(self) -> str:
+        """Return the rename as a line."""
+        what = f"{self.instances} {'instance' if self.instances == 1 else 'instances'}"
+        operators = "equal" if self.equal else "differ"
+        return f"= renamed {self.before} → {self.after} ({what}, operators {operators})"
+
+
+@dataclass(frozen=True)
+class Move:
+    """A module that runs at another place among those that its caller calls in both texts."""
+
+    tag: str
+    neighbour: str
+    """The module that now follows it; where it is the last one, the module that it now follows."""
+    last: bool = False
+
+    def __str__(self) -> str:
+        """Return the move as a line."""
+        return f"> {self.tag} now {'last, after' if self.last else 'before'} {self.neighbour}"
+
+
+def renamed(old: str, new: str) -> tuple[list[Rename], str]:
+    """Return the classes that were renamed, and the old text with the new names.
 
     A class that is gone was renamed to one that is new if, under the new name, most of its modules have the tags and
     operators of that class's modules, and call modules with the same operators.
@@ -36,7 +73,7 @@ def renamed(old: str, new: str) -> tuple[list[str], str]:
     before, after = old.splitlines(), new.splitlines()
     known, found = _classes(before), _classes(after)
     added = [name for name in found if name not in known][:_MOST_CLASSES]
-    lines: list[str] = []
+    renames: list[Rename] = []
     for name in [name for name in known if name not in found][:_MOST_CLASSES]:
         scored = {other: _agreement(_with_name(before, name, other), after, other) for other in added}
         best = max(scored, key=lambda other: scored[other], default="")
@@ -44,10 +81,9 @@ def renamed(old: str, new: str) -> tuple[list[str], str]:
             continue
         added.remove(best)
         before = _with_name(before, name, best)
-        count = _instances(_of_class(after, best))
-        what = f"{count} {'instance' if count == 1 else 'instances'}"
-        lines.append(f"= renamed {name} → {best} ({what}, operators {'equal' if scored[best] == 1 else 'differ'})")
-    return lines, "".join(f"{line}\n" for line in before) if lines else old
+        tags = [tag_of(line) for line in _of_class(after, best)]
+        renames.append(Rename(name, best, sum(map(count_members, tags)), scored[best] == 1, tuple(tags[:_MOST_TAGS])))
+    return renames, "".join(f"{line}\n" for line in before) if renames else old
 
 
 def _classes(lines: Iterable[str]) -> dict[str, None]:
@@ -86,15 +122,10 @@ def _evidence(lines: Sequence[str], name: str) -> set[str]:
     return {text for text in shown if text} or set(own)
 
 
-def _instances(lines: Iterable[str]) -> int:
-    """Count the modules of lines, those that runs stand for included."""
-    return sum(count_members(tag_of(line)) for line in lines)
-
-
-def moves(old: str, new: str) -> list[str]:
-    """Return a line per module that runs at another place among those that its caller calls in both texts."""
+def moves(old: str, new: str) -> list[Move]:
+    """Return the modules that run at another place among those that their caller calls in both texts."""
     before, after = _children(old), _children(new)
-    return [line for parent in after if parent in before for line in _moved(before[parent], after[parent])]
+    return [move for parent in after if parent in before for move in _moved(before[parent], after[parent])]
 
 
 def _children(text: str) -> Mapping[str, list[str]]:
@@ -104,14 +135,14 @@ def _children(text: str) -> Mapping[str, list[str]]:
     return children
 
 
-def _moved(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
+def _moved(before: Sequence[str], after: Sequence[str]) -> Iterator[Move]:
     position = {tag: i for i, tag in enumerate(before)}
     shared = [tag for tag in after if tag in position]
     stays = set(_longest_rising([position[tag] for tag in shared]))
     for i, tag in enumerate(shared):
         if position[tag] not in stays:
             following = shared[i + 1 : i + 2]
-            yield f"> {tag} now before {following[0]}" if following else f"> {tag} now last, after {shared[i - 1]}"
+            yield Move(tag, following[0]) if following else Move(tag, shared[i - 1], last=True)
 
 
 def _longest_rising(numbers: Sequence[int]) -> list[int]:

@@ -5,17 +5,19 @@
     +  Layer.{0..2} ×3: Add 1, LayerNormalization 1, Mul 1
          … 1 unchanged
 
-Lines start with `-` where the committed snapshot alone has them, with `+` where the present model alone does.
+Lines start with `-` where the committed snapshot alone has them, with `+` where the present model alone does, and with
+`>` where both have them at different places. Renamed classes are told first; their modules have the new names.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from pytest_hierexport._snapshot.lines import tag_of
+from pytest_hierexport._snapshot.renames import renamed
 
 __all__ = ["tree_diff"]
 
@@ -26,7 +28,7 @@ _MOST_LINES = 20_000
 @dataclass(frozen=True)
 class _Entry:
     sign: str
-    """`-`, `+` or a space."""
+    """`-`, `+`, `>` or a space."""
     line: str
     tag: str
 
@@ -48,12 +50,12 @@ def tree_diff(old: str, new: str, limit: int = 100) -> list[str]:
         new: The text of the present model.
         limit: The number of lines that are shown; the rest are counted.
     """
-    before, after = old.splitlines(), new.splitlines()
-    if before == after or len(before) + len(after) > _MOST_LINES:
+    if old == new or old.count("\n") + new.count("\n") > _MOST_LINES:
         return []
-    entries = list(_entries(before, after))
+    renames, old = renamed(old, new)
+    entries = list(_with_moves(list(_entries(old.splitlines(), new.splitlines()))))
     above = _above([entry for entry in entries if entry.sign != " "])
-    shown = list(_drawn(entries, above))
+    shown = [*map(str, renames), *_drawn(entries, above)]
     more = [f" … and {len(shown) - limit} more lines"] if len(shown) > limit else []
     return [*shown[:limit], *more]
 
@@ -66,6 +68,17 @@ def _entries(before: Sequence[str], after: Sequence[str]) -> Iterator[_Entry]:
             continue
         yield from (_Entry("-", line, tag_of(line)) for line in before[i1:i2])
         yield from (_Entry("+", line, tag_of(line)) for line in after[j1:j2])
+
+
+def _with_moves(entries: Sequence[_Entry]) -> Iterator[_Entry]:
+    """Yield a line that is gone at one place and new at another as moved, at the new place alone."""
+    gone, added = ({entry.line for entry in entries if entry.sign == sign} for sign in "-+")
+    moved = gone & added
+    for entry in entries:
+        if entry.line not in moved:
+            yield entry
+        elif entry.sign == "+":
+            yield replace(entry, sign=">")
 
 
 def _above(changed: Sequence[_Entry]) -> set[str]:

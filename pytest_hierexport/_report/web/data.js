@@ -108,11 +108,15 @@ const moduleOfPlace = (model, where) => {
 const placesOf = (model) => {
   const places = model.checks.filter(([status]) => status === FAILED).flatMap(([, , , failure]) => {
     if (!failure) return [];
-    const changed = failure.changes.flatMap(([tag]) => members(tag).map((each) => moduleOfTag(model, each)));
+    const tags = [...failure.changes.map(([tag]) => tag), ...failure.renames.flatMap(([, , , tags]) => tags), ...failure.moves.map(([tag]) => tag)];
+    const changed = tags.flatMap((tag) => members(tag).map((each) => moduleOfTag(model, each)));
     return [...failure.findings.map(([where]) => moduleOfPlace(model, where)), ...changed];
   });
   return places.filter(Boolean);
 };
+
+// How much differs from the snapshot: changed modules, renamed classes and moved modules.
+const differences = (failure) => (failure ? failure.changes.length + failure.renames.length + failure.moves.length : 0);
 
 const lineage = (module) => (module ? [...lineage(module.above), module] : []);
 

@@ -11,21 +11,32 @@ const operatorChanges = (before, after) => {
   });
 };
 
-const KINDS = { gone: ["−", "gone"], new: ["+", "new"], changed: ["~", "other operators"], same: ["", "unchanged"] };
+const KINDS = {
+  gone: ["−", "gone"], new: ["+", "new"], changed: ["~", "other operators"], renamed: ["=", "renamed"], moved: [">", "moved"], same: ["", "unchanged"],
+};
 
-// The changed tags as a tree: each segment once, below the segments before it.
-const diffTree = (model, changes) => {
+// The changed tags as a tree: each segment once, below the segments before it. A module may differ in several ways:
+// its operators give its sign, else its place.
+const diffTree = (model, { changes, renames, moves }) => {
   const root = { below: new Map() };
-  for (const [tag, before, after] of changes) {
+  const nodeOf = (tag) => {
     let at = root;
     let path = "";
     for (const segment of tag.startsWith("/") ? tag.slice(1).split("/") : [tag]) {
       path = tag.startsWith("/") ? `${path}/${segment}` : segment;
-      if (!at.below.has(segment)) at.below.set(segment, { segment, tag: path, kind: "same", below: new Map() });
+      if (!at.below.has(segment)) at.below.set(segment, { segment, tag: path, kind: "same", notes: [], below: new Map() });
       at = at.below.get(segment);
     }
-    Object.assign(at, { before, after, kind: before === null ? "new" : after === null ? "gone" : "changed" });
-  }
+    return at;
+  };
+  const noted = (tag, kind, note) => {
+    const node = nodeOf(tag);
+    node.kind = kind;
+    node.notes.push(note);
+  };
+  for (const [before, , , tags] of renames) for (const tag of tags) noted(tag, "renamed", `was ${before}`);
+  for (const [tag, neighbour, last] of moves) noted(tag, "moved", `now ${last ? "last, after" : "before"} ${neighbour.slice(neighbour.lastIndexOf("/") + 1)}`);
+  for (const [tag, before, after] of changes) Object.assign(nodeOf(tag), { before, after, kind: before === null ? "new" : after === null ? "gone" : "changed" });
   const list = (nodes, depth) => h("ul", {}, [...nodes.values()].map((node) => {
     const [sign, word] = KINDS[node.kind];
     const module = node.kind === "gone" ? null : moduleOfTag(model, node.tag);
@@ -34,12 +45,13 @@ const diffTree = (model, changes) => {
       h("div", { class: `line ${node.kind}`, "--depth": depth }, [
         h("span", { class: "sign", "aria-hidden": "true" }, sign), h("span", { class: "unseen" }, word),
         module ? h("a", { class: "segment", href: link(model, module.path), title: node.tag }, text) : h("span", { class: "segment", title: node.tag }, text),
-        node.kind !== "same" && h("span", { class: "operators" }, operatorChanges(node.before, node.after)),
+        node.kind !== "same" && h("span", { class: "operators" }, operatorChanges(node.before, node.after), node.notes.join(", ")),
       ]),
       node.below.size > 0 && list(node.below, depth + 1),
     ]);
   }));
-  return h("div", { class: "diff" }, list(root.below, 0));
+  const classes = renames.map(([before, after, instances]) => h("p", { class: "renames" }, `= renamed ${before} → ${after} (${plural(instances, "instance")})`));
+  return h("div", { class: "diff" }, classes, list(root.below, 0));
 };
 
 // A command at the end of a text gets a line of its own, to be copied.
@@ -70,7 +82,7 @@ const equalChecks = (model, status) => {
   const groups = new Map();
   model.checks.forEach(([each, , message, failure], column) => {
     if (each !== status) return;
-    const found = failure?.findings.length ? JSON.stringify([failure.findings, failure.changes]) : message;
+    const found = failure?.findings.length ? JSON.stringify([failure.findings, failure.changes, failure.renames, failure.moves]) : message;
     groups.set(found, [...(groups.get(found) ?? []), column]);
   });
   return [...groups.values()];
@@ -88,13 +100,13 @@ const failureBox = (model, columns) => {
   const [status, , message, failure] = model.checks[column];
   const seconds = columns.reduce((sum, each) => sum + model.checks[each][1], 0);
   const findings = failure?.findings ?? [];
-  const changes = failure?.changes ?? [];
+  const differs = differences(failure) > 0;
   const few = 5;
   const more = findings.slice(few);
   return h("section", { class: `card failure ${status === KNOWN ? "known" : ""}`, "data-checks": columns.join(" "), tabindex: "-1" }, [
     h("header", {}, h("h2", {}, titleOf(columns)), h("span", { class: "dim" }, `${data.statuses[status]}, ${duration(seconds)}`), h("a", { class: "dim", href: link(model, undefined, data.columns[column]) }, "Link to this")),
-    changes.length > 0 && diffTree(model, changes),
-    findings.slice(0, few).map((finding) => findingBox(model, finding, changes.length > 0)),
+    differs && diffTree(model, failure),
+    findings.slice(0, few).map((finding) => findingBox(model, finding, differs)),
     more.length > 0 && h("details", { class: "note" }, h("summary", {}, plural(more.length, "more place")), more.map((finding) => findingBox(model, finding))),
     failure?.more > 0 && h("p", { class: "dim" }, `${plural(failure.more, "more place")} are not listed in this report.`),
     failure?.kept && h("p", { class: "facts" }, "kept ", h("b", { class: "code" }, failure.kept)),

@@ -84,6 +84,13 @@ const modulesSection = (model) => {
   }];
 };
 
+// The seconds of each stage, in the order in which the stages came.
+const stagesSection = (stages) => {
+  const most = Math.max(...stages.map(([, seconds]) => seconds), 0.001);
+  const rows = stages.map(([name, seconds]) => h("li", { "--share": `${(100 * seconds) / most}%` }, h("span", {}, name), h("span", {}, duration(seconds))));
+  return h("section", { class: "card", id: "stages" }, h("h2", {}, "Where the time went"), h("ul", { class: "bars" }, rows));
+};
+
 const modelView = (model) => {
   const fact = (label, value) => value && h("span", {}, label && `${label} `, h("b", { class: "code" }, value));
   const head = h("header", {}, [
@@ -101,6 +108,7 @@ const modelView = (model) => {
     equalChecks(model, FAILED).map((columns) => failureBox(model, columns)),
     Object.keys(model.coverage).length > 0 && h("section", { class: "card" }, h("h2", {}, "How nodes got their tags"), h("div", { style: { marginTop: "0.6rem" } }, coverageMeter(model.coverage))),
     section,
+    model.stages.length > 0 && stagesSection(model.stages),
     equalChecks(model, KNOWN).map((columns) => failureBox(model, columns)),
     model.text && h("section", { class: "card" }, h("details", {}, h("summary", {}, "The hierarchy as text, as in the snapshot"), copyButton("Copy", model.text), h("pre", {}, model.text))),
   ]);

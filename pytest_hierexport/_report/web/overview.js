@@ -27,7 +27,7 @@ const coverageMeter = (coverage) => {
   ];
 };
 
-const changed = (model) => model.checks[SNAPSHOT][0] === FAILED && (model.checks[SNAPSHOT][3]?.changes.length ?? 0) > 0;
+const changed = (model) => model.checks[SNAPSHOT][0] === FAILED && differences(model.checks[SNAPSHOT][3]) > 0;
 
 const STATUSES = [
   ["all", "All", () => true],
@@ -168,7 +168,7 @@ const whatFailed = (choose) => {
   if (!failed.length) return null;
   const line = ([model, columns]) => {
     const [, , message, failure] = model.checks[columns[0]];
-    const changes = failure?.changes.length ? plural(failure.changes.length, "changed module") : "";
+    const changes = differences(failure) > 0 ? plural(differences(failure), "change") : "";
     const finding = failure?.findings[0];
     const text = changes || (finding ? finding[0] || finding[2] : message.split("\n")[0]);
     return h("li", {}, [
