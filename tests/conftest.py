@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,6 +51,13 @@ def _own_modules(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
         file = getattr(module, "__file__", None)
         if isinstance(file, str) and Path(file).is_relative_to(folder):
             del sys.modules[name]
+
+
+@pytest.fixture
+def hub_exporter() -> type[Any]:
+    """Give the class that exports in transformers; skip where transformers is too old to have one."""
+    exporter: type[Any] = pytest.importorskip("transformers.exporters.exporter_onnx").OnnxExporter
+    return exporter
 
 
 @pytest.fixture

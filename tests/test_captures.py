@@ -14,7 +14,6 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 from transformers import DynamicCache, PretrainedConfig, PreTrainedModel
-from transformers.exporters import exporter_onnx, utils
 
 from pytest_hierexport import Export, export
 from pytest_hierexport._cases import Case, Example
@@ -145,6 +144,7 @@ def test_what_a_failed_capture_made_is_freed_without_the_collector(monkeypatch: 
         gc.enable()
 
 
+@pytest.mark.usefixtures("hub_exporter")
 def test_transformers_exporter_serves_where_it_cannot_compute_inputs_beforehand(tmp_path: Path) -> None:
     model: nn.Module = Positioned().eval()  # type: ignore[no-untyped-call]
     result = export(model, (X,), path=tmp_path / "model.onnx", exporter="transformers")
@@ -161,8 +161,10 @@ def program(_: Any, model: nn.Module, inputs: dict[str, Any], config: Any) -> to
     return torch.onnx.export(exported, kwargs=inputs, dynamo=True, optimize=config.optimize, verbose=False)
 
 
-def test_a_program_from_transformers_exporter_serves_as_before_5_23(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exporter_onnx.OnnxExporter, "export", program)
+def test_a_program_from_transformers_exporter_serves_as_before_5_23(
+    monkeypatch: pytest.MonkeyPatch, hub_exporter: type[Any]
+) -> None:
+    monkeypatch.setattr(hub_exporter, "export", program)
     model: nn.Module = Positioned().eval()  # type: ignore[no-untyped-call]
     result = export(model, (X,), exporter="transformers")
     assert is_proven(model, result)
@@ -170,9 +172,11 @@ def test_a_program_from_transformers_exporter_serves_as_before_5_23(monkeypatch:
     assert [node.op_type for node in plain.graph] == [node.op_type for node in result.model.graph]
 
 
-def test_transformers_serves_though_nothing_computes_inputs_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exporter_onnx.OnnxExporter, "export", program)
-    monkeypatch.delattr(utils, "precompute_export_inputs")
+def test_transformers_serves_though_nothing_computes_inputs_beforehand(
+    monkeypatch: pytest.MonkeyPatch, hub_exporter: type[Any]
+) -> None:
+    monkeypatch.setattr(hub_exporter, "export", program)
+    monkeypatch.delattr("transformers.exporters.utils.precompute_export_inputs")
     model: nn.Module = Positioned().eval()  # type: ignore[no-untyped-call]
     assert runs(export(model, (X,), exporter="transformers"))
 
@@ -190,6 +194,7 @@ class Cached(PreTrainedModel):
         return torch.relu(self.lin(input_ids + past.layers[0].keys[0, 0]))
 
 
+@pytest.mark.usefixtures("hub_exporter")
 def test_choice_does_not_depend_on_what_was_exported_before() -> None:
     model: nn.Module = Cached().eval()  # type: ignore[no-untyped-call]
     cache = DynamicCache()

@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import nn
 from transformers import PretrainedConfig, PreTrainedModel
-from transformers.exporters import exporter_onnx
 
 from pytest_hierexport import export
 from pytest_hierexport._cases.zoo.plain import Gate
@@ -91,8 +90,10 @@ def test_a_fault_in_a_hook_below_torch_is_no_fallback(monkeypatch: pytest.Monkey
     assert "(scopes.py, line " in message
 
 
-def test_unknown_result_of_transformers_is_no_fallback(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exporter_onnx.OnnxExporter, "export", lambda *_, **__: object())
+def test_unknown_result_of_transformers_is_no_fallback(
+    monkeypatch: pytest.MonkeyPatch, hub_exporter: type[Any]
+) -> None:
+    monkeypatch.setattr(hub_exporter, "export", lambda *_, **__: object())
     assert "a fault of its own: AttributeError" in told(hub(), "transformers")
 
 

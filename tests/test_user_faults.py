@@ -16,7 +16,6 @@ import torch
 from onnx import TensorProto, helper
 from torch import nn
 from transformers import PretrainedConfig, PreTrainedModel
-from transformers.exporters import exporter_onnx
 
 from projects import Project
 from pytest_hierexport import ExportError, cli, export
@@ -143,8 +142,10 @@ def test_a_compiled_model_of_a_factory_is_refused_in_words(project: Project, fac
     assert "Error: " not in found
 
 
-def test_a_fault_of_ours_is_no_reason_for_another_capture(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exporter_onnx.OnnxExporter, "export", lambda *_, **__: object())
+def test_a_fault_of_ours_is_no_reason_for_another_capture(
+    monkeypatch: pytest.MonkeyPatch, hub_exporter: type[Any]
+) -> None:
+    monkeypatch.setattr(hub_exporter, "export", lambda *_, **__: object())
     model: nn.Module = Branching().eval()  # type: ignore[no-untyped-call]
     with pytest.raises(ExportError, match="a fault of its own: AttributeError"):
         export(model, (X,))
