@@ -80,6 +80,15 @@ def test_missing_model_or_check_is_worse(tmp_path: Path, capsys: pytest.CaptureF
     assert found["changes"][0]["not_checked"] == ["MUST-002"]
 
 
+def test_deselected_model_is_not_gone_but_unchecked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    after = replace(BEFORE, models=(MODEL,), deselected=("other",))
+    assert compared(tmp_path, after) == 1
+    out = capsys.readouterr().out
+    assert "other\n  no longer checked: MUST-002\n" in out
+    assert "other: gone" not in out
+    assert compared(tmp_path, BEFORE) == 0
+
+
 def test_name_with_control_characters_is_shown_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     compared(tmp_path, replace(BEFORE, models=(*BEFORE.models, replace(MODEL, name="\x1b[31m"))))
     assert "\\x1b[31m: new" in capsys.readouterr().out

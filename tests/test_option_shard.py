@@ -99,6 +99,16 @@ def test_shards_report_every_model_once(three: Project, monkeypatch: pytest.Monk
     assert all(len(model["tree"]["parent"]) > 1 for model in data["models"])
 
 
+def test_deselected_models_of_a_shard_are_not_missing(three: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    for shard in (1, 2):
+        options = (f"--hierexport-shard={shard}/2", f"--hierexport-report=r{shard}.json", RULE)
+        three.run(MODELS, *options, "-k", "MUST-002 and not two")
+    monkeypatch.chdir(three.path)
+    assert main(["merge", "r1.json", "r2.json", "-o", "all.json"]) == 0
+    merged = json.loads((three.path / "all.json").read_text())
+    assert ([model["name"] for model in merged["models"]], merged["deselected"]) == (["one", "three"], ["two"])
+
+
 def test_missing_shard_and_its_models_are_named(
     three: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

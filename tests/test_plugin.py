@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -70,6 +71,24 @@ def test_keyword_picks_items_and_summary_lists_rules_not_run(project: Project) -
     result = project.run(MODELS, "-k", "MUST-002")
     assert result.parseoutcomes()["passed"] == 1
     result.stdout.fnmatch_lines(["cardinal rules not run: *MUST-003 on build"])
+
+
+@pytest.mark.parametrize("workers", ["-n0", "-n1"])
+def test_models_without_a_selected_test_are_counted_only(project: Project, workers: str) -> None:
+    models = "--hierexport-models=a=my_model.py::build,b=my_model.py::build,c=my_model.py::build"
+    result = project.run(models, "-k", "b and MUST-002", workers, "--hierexport-report=report.json")
+    rows = [line.split()[0] for line in result.outlines if " dynamo " in line or " -  " in line]
+    assert rows == ["b"]
+    result.stdout.fnmatch_lines(["2 models deselected: a, c"])
+    report = json.loads((project.path / "report.json").read_text())
+    assert ([model["name"] for model in report["models"]], report["deselected"]) == (["b"], ["a", "c"])
+
+
+def test_models_after_an_early_stop_keep_their_rows(project: Project) -> None:
+    project.write("my_model.py", "def build():\n    raise ValueError\n")
+    result = project.run("--hierexport-models=a=my_model.py::build,b=my_model.py::build", "-x", "-k", "MUST-002")
+    assert [line.split()[0] for line in result.outlines if line.startswith(("a  ", "b  "))] == ["a", "b"]
+    assert not any("deselected:" in line for line in result.outlines)
 
 
 def test_a_marker_picks_the_models_or_leaves_them_out(project: Project) -> None:

@@ -83,8 +83,9 @@ class ModelsPlugin:
                 "to do: find the conftest or plugin that keeps pytest from collecting the file of the models"
             )
 
-    def pytest_collection_finish(self) -> None:
-        """Identify the session for the cache."""
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Note which models have tests; identify the session for the cache."""
+        self.summary.collected |= {case.name for case, _ in _subjects(session.items)}
         if self.run.store.cache is not None:
             self.run.store.cache.begin()
 

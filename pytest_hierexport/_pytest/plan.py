@@ -168,9 +168,13 @@ class Plan:
 
     def check_of(self, item_id: str) -> tuple[Case, str, str] | None:
         """Return the case, the test and the check of an item's id; None where it is no item of this run."""
+        return self._checks.get(item_id)
+
+    @cached_property
+    def _checks(self) -> dict[str, tuple[Case, str, str]]:
         checks = (SNAPSHOT, *(rule.id for rule in self.rules))
         found = ((case, item_name(check), check) for case in self.cases for check in checks)
-        return next((each for each in found if self.item_id(each[0], each[1]) == item_id), None)
+        return {self.item_id(case, test): (case, test, check) for case, test, check in found}
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ def _start(config: pytest.Config) -> None:
     summary = Summary(run, [warning] if warning else [])
     plugins: dict[str, object] = {"models": ModelsPlugin(run, summary), "watch": run.watch}
     if controls:
-        folder, workers = _made_folder(run), WorkersPlugin(run)
+        folder, workers = _made_folder(run), WorkersPlugin(run, summary)
         plugins |= {"workers": workers, "termination": TerminationPlugin(workers.terminate), "folder": folder}
         plugins["guard"] = GuardPlugin(run, summary, folder.remove)
         if shows_progress(config):

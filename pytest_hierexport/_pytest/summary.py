@@ -77,6 +77,8 @@ class Summary:
     """The seconds of each test by its id."""
     stages: dict[str, Counter[str]] = field(default_factory=dict)
     """The seconds of each stage by model."""
+    collected: set[str] = field(default_factory=set)
+    """The names of the models of which at least one test was selected."""
     started: float = field(default_factory=time.time)
 
     @property
@@ -110,7 +112,7 @@ class Summary:
 
         self._settle_snapshots(self._results())
         self._store_durations()
-        results, chosen = self._results(), plan.settings.chosen
+        results, chosen = self._results().without_deselected(self.collected), plan.settings.chosen
         if chosen.report:
             reported = self._with_modules(results)
             for path in chosen.report:
@@ -151,7 +153,7 @@ class Summary:
         if not self.checks:
             return
         reporter.write_sep("=", "hierexport")
-        for line, markup in self._lines(self._results()):
+        for line, markup in self._lines(self._results().without_deselected(self.collected)):
             reporter.write_line(one_line(line), **markup)
 
     def _lines(self, results: Results) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -228,10 +230,10 @@ class Summary:
     def _with_modules(self, results: Results) -> Results:
         """Return the results with what reports alone show: the commit, and the modules of every model."""
         plan = self.run.plan
-        outcomes = [self.run.store.known_outcome(case) if self.checks.get(case.name) else None for case in plan.cases]
+        known = {case.name: self.run.store.known_outcome(case) for case in plan.cases if self.checks.get(case.name)}
         models = tuple(
-            model if outcome is None else replace(model, modules=outcome.modules())
-            for model, outcome in zip(results.models, outcomes, strict=True)
+            model if (outcome := known.get(model.name)) is None else replace(model, modules=outcome.modules())
+            for model in results.models
         )
         return replace(results, models=models, commit=commit(plan.config.rootpath))
 

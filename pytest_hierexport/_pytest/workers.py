@@ -10,9 +10,11 @@ import pytest
 from pytest_hierexport._pytest.crashes import Crash, ending
 from pytest_hierexport._pytest.hangs import WatchFiles
 from pytest_hierexport._pytest.messages import crash_error, error_message
-from pytest_hierexport._pytest.summary import mark
+from pytest_hierexport._pytest.summary import Summary, mark
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from xdist.scheduler import Scheduling
     from xdist.workermanage import WorkerController
 
@@ -40,8 +42,8 @@ def process_name(config: pytest.Config) -> str:
 class WorkersPlugin:
     """The hooks of xdist in the process that starts the workers."""
 
-    def __init__(self, run: Run) -> None:
-        self.run = run
+    def __init__(self, run: Run, summary: Summary) -> None:
+        self.run, self.summary = run, summary
         self._workers: list[WorkerController] = []
 
     @pytest.hookimpl(optionalhook=True)
@@ -56,6 +58,12 @@ class WorkersPlugin:
         from pytest_hierexport._pytest.scheduling import scheduler
 
         return scheduler(config, log)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
+        """Note which models have tests."""
+        found = map(self.run.plan.check_of, ids)
+        self.summary.collected |= {each[0].name for each in found if each is not None}
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport) -> None:

@@ -65,20 +65,25 @@ def compare(before: Results, after: Results) -> Comparison:
     old, new = ({model.name: model for model in results.models} for results in (before, after))
     both = [name for name in old if name in new]
     changes = [change for name in both if (change := _change(old[name], new[name])) != ModelChange(name)]
+    left_out = [ModelChange(name, not_checked=_held(old[name])) for name in old if name in after.deselected]
     packages = sorted({*before.versions, *after.versions})
     versions = {name: (before.versions.get(name, ""), after.versions.get(name, "")) for name in packages}
     return Comparison(
         versions={name: pair for name, pair in versions.items() if pair[0] != pair[1]},
-        gone=tuple(name for name in old if name not in new),
-        new=tuple(name for name in new if name not in old),
-        changes=tuple(changes),
+        gone=tuple(name for name in old if name not in {*new, *after.deselected}),
+        new=tuple(name for name in new if name not in {*old, *before.deselected}),
+        changes=(*changes, *left_out),
         unchanged=len(both) - len(changes),
         seconds=(_seconds(old[name] for name in both), _seconds(new[name] for name in both)),
     )
 
 
+def _held(model: Model) -> tuple[str, ...]:
+    return tuple(check for check in model.checks if model.status(check) in _GOOD)
+
+
 def _change(old: Model, new: Model) -> ModelChange:
-    held = [check for check in old.checks if old.status(check) in _GOOD]
+    held = _held(old)
     failed = [check for check in old.checks if old.status(check) is Status.FAILED]
     exporters, nodes = (old.exporter, new.exporter), (old.nodes, new.nodes)
     return ModelChange(

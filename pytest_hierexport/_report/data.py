@@ -36,6 +36,7 @@ def as_json(results: Results) -> str:
         **{key: getattr(results, key) for key in _OF_RUN},
         "shard": None if results.part is None else asdict(results.part),
         **({"commit": results.commit} if results.commit else {}),
+        **({"deselected": list(results.deselected)} if results.deselected else {}),
     }
     # In ASCII: JSON's escapes represent any name, also one with lone surrogates, which UTF-8 cannot.
     return _with_list(content, "models", [_model(results, model) for model in results.models]) + "\n"
@@ -88,6 +89,7 @@ def read_report(path: Path) -> Results:
         orphans=tuple(content["orphaned_snapshots"]),
         part=None if part is None else Part(part["index"], part["count"], tuple(part["selected"])),
         commit=content.get("commit", ""),
+        deselected=tuple(content.get("deselected", ())),
         **{key: content[key] for key in _OF_RUN},
     )
 

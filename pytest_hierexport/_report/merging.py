@@ -39,6 +39,7 @@ def merge(reports: Sequence[Results]) -> Merged:
     if len(set(indices)) < len(indices):
         twice = next(index for index in indices if indices.count(index) > 1)
         raise _refused(f"two reports of shard {twice}/{parts[0].count}")
+    deselected = {name for report in reports for name in report.deselected}
     models = {model.name: model for report in reports for model in report.models}
     if len(models) < sum(len(report.models) for report in reports):
         raise _refused("a model in two reports: the shards were made with different files of durations")
@@ -50,10 +51,11 @@ def merge(reports: Sequence[Results]) -> Merged:
         started=min(report.started for report in reports),
         ended=max(report.ended for report in reports),
         part=None,
+        deselected=tuple(name for name in selected if name in deselected),
         commit=" ".join(dict.fromkeys(report.commit for report in reports if report.commit)),
     )
     missing = tuple(f"{index}/{count}" for index in range(1, count + 1) if index not in indices)
-    return Merged(results, missing, tuple(name for name in selected if name not in models))
+    return Merged(results, missing, tuple(name for name in selected if name not in {*models, *deselected}))
 
 
 def _refused(found: str) -> UsageError:

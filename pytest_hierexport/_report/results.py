@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from textwrap import shorten
 
@@ -140,11 +140,20 @@ class Results:
     """None for a run of all models."""
     commit: str = ""
     """The commit of the project, with `-dirty` where files differ from it; empty where it is not known."""
+    deselected: tuple[str, ...] = ()
+    """The names of the selected models of which no test was; they are not among the models."""
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The checks in their order."""
         return (*(rule.id for rule in self.rules), SNAPSHOT)
+
+    def without_deselected(self, collected: Collection[str]) -> Results:
+        """Return the results with the models of which a test was collected, or has a verdict, and the others' names."""
+        kept = tuple(model for model in self.models if model.name in collected or model.checks)
+        names = {model.name for model in kept}
+        others = tuple(model.name for model in self.models if model.name not in names)
+        return replace(self, models=kept, deselected=others)
 
     @property
     def began(self) -> bool:
@@ -193,14 +202,20 @@ def first_names(names: Sequence[str]) -> str:
 
 
 def remarks_of(results: Results) -> list[str]:
-    """Return the lines below the table: notes on exports, cardinal rules that did not run, orphaned snapshots."""
+    """Return the lines below the table: notes, cardinal rules that did not run, models without tests, orphans."""
     names: dict[str, list[str]] = {}
     for model in results.models:
         for note in (*model.notes, *_skipped(results, model)):
             names.setdefault(note, []).append(model.name)
     notes = [_line(first_names(named), note) for note, named in names.items()]
     gone = f"snapshots of models that are gone: {first_names(results.orphans)}" if results.orphans else ""
-    return [*notes, *filter(None, (cardinal_line(results), gone))]
+    return [*notes, *filter(None, (cardinal_line(results), _deselected_line(results), gone))]
+
+
+def _deselected_line(results: Results) -> str:
+    names = results.deselected
+    many = f"{len(names)} models" if len(names) > 1 else "1 model"
+    return f"{many} deselected: {first_names(names)}" if names else ""
 
 
 def warnings_of(results: Results) -> list[str]:
