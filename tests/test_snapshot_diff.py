@@ -1,6 +1,9 @@
 from __future__ import annotations
 
-from pytest_hierexport._snapshot.diff import diff
+import pytest
+
+from pytest_hierexport._snapshot.diff import compare, diff
+from pytest_hierexport._snapshot.headline import headline
 from pytest_hierexport._snapshot.tree_diff import tree_diff
 
 
@@ -96,3 +99,18 @@ def test_tree_tells_renames_and_moves_once() -> None:
         ">  C: Sub 1",
         "   … 2 unchanged",
     ]
+
+
+@pytest.mark.parametrize(
+    ("new", "line"),
+    [
+        ("/A\n/A/B: Add 1\n/A/B/X\n/A/C\n/A/D\n", ""),
+        ("/A\n/A/B: Add 2\n/A/B/X\n/A/C\n/A/D\n", "~ …/B: Add 1 → 2"),
+        ("/A: Add 1\n/A/B: Add 1\n/A/B/X\n/A/C\n/A/D\n", "~ /A: Add 0 → 1"),
+        ("/A\n/A/C\n/A/B: Add 1\n/A/B/X\n/A/D\n", "> …/C now before …/B"),
+        ("/A\n/A/E: Add 1\n/A/E/X\n/A/C\n/A/D\n", "= B → E"),
+        ("/A\n/A/B: Add 2\n/A/B/X: Exp 1\n/A/D\n/A/D/Y\n", "+1 -1 ~2, ~ …/B: Add 1 → 2"),
+    ],
+)
+def test_headline_counts_changes_and_names_the_first(new: str, line: str) -> None:
+    assert headline(compare("/A\n/A/B: Add 1\n/A/B/X\n/A/C\n/A/D\n", new)) == line

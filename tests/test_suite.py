@@ -87,10 +87,28 @@ def test_failure_that_several_tests_share_is_shown_once(project: Project) -> Non
     report = project.path / "report.json"
     result = project.run("--hierexport-models=bad.py::make", f"--hierexport-report={report}")
     assert result.parseoutcomes()["failed"] == 11
-    assert sum("no weights" in line for line in result.outlines) == 1
+    assert sum(line.startswith("  found ") for line in result.outlines) == 1
     result.stdout.fnmatch_lines(["make: could not be exported", "  see       test_snapshot, which failed with *"])
     checks = json.loads(report.read_text())["models"][0]["checks"]
     assert all("no weights" in check["message"] for check in checks.values())
+
+
+def test_short_summary_names_the_change_within_its_width(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    project.write("__hierexport__/build.txt", "/Tower\n/Tower/Block.{0..2} ×3: Gelu 1, Gemm 1\n")
+    result = project.run("--hierexport-models=my_model.py::build", "-k", "snapshot")
+    assert result.outlines[-2] == "FAILED my_model.py::build::test_snapshot - ~ …/Block.{0..2}: Gelu 1 → 0, Relu..."
+
+
+def test_short_summary_names_the_place_of_a_broken_rule(stated: Project) -> None:
+    result = stated.run("--hierexport-models=models.toml", "-k", "OWN-BROKEN or OWN-MANY")
+    result.stdout.fnmatch_lines(["FAILED *OWN-BROKEN* - here: that", "FAILED *OWN-MANY* - 40 places, place 0*"])
+
+
+def test_short_summary_tells_why_a_model_was_not_exported(project: Project) -> None:
+    project.write("bad.py", "def make():\n    raise ValueError('no weights')\n")
+    result = project.run("--hierexport-models=bad.py::make", "-k", "snapshot")
+    assert " - could not be exported: ValueError" in result.outlines[-2]
 
 
 def test_equal_failures_of_two_models_are_both_shown(project: Project) -> None:

@@ -12,7 +12,7 @@ from pytest_hierexport._cases.models import check_model
 from pytest_hierexport._errors import CrashError, HierexportError
 from pytest_hierexport._export.arguments import as_inputs
 from pytest_hierexport._pytest.ids import file_name
-from pytest_hierexport._pytest.messages import CheckFailed
+from pytest_hierexport._pytest.messages import CheckFailed, Message
 from pytest_hierexport._pytest.plan import RUN
 from pytest_hierexport._pytest.snapshots import hierarchy_snapshot
 
@@ -35,9 +35,9 @@ def exported(config: pytest.Config, case: Case) -> ExportedCase:
             run.outcome(case)
             return run.store.exported(case)
     except CrashError as error:
-        raise CheckFailed(str(error)) from None
+        raise CheckFailed(Message(str(error))) from None
     except HierexportError as error:
-        raise CheckFailed(f"{case.name} could not be exported: {error}") from None
+        raise CheckFailed(Message(f"{case.name} could not be exported: {error}")) from None
 
 
 def exporter(request: pytest.FixtureRequest) -> Callable[..., ExportedCase]:
@@ -94,4 +94,4 @@ def snapshot(request: pytest.FixtureRequest) -> SnapshotAssertion:
     try:
         return hierarchy_snapshot(request)
     except HierexportError as error:
-        raise CheckFailed(str(error)) from None
+        raise CheckFailed(Message(str(error))) from None

@@ -57,8 +57,7 @@ class ModelSuite:
             with _reported(run, self.case, test, f"{must.id} could not be checked"):
                 violations = run.store.violations(self.case, must)
         if violations:
-            message = rule_message(run, self.case, must, violations)
-            raise RuleBroken(message.text, message.failure)
+            raise RuleBroken(rule_message(run, self.case, must, violations))
 
     # A project may choose other names for test functions (`python_functions`); these remain tests.
     test_must.__test__ = True  # type: ignore[attr-defined]
@@ -87,8 +86,7 @@ def _reported(run: Run, case: Case, test: str, title: str) -> Iterator[None]:
         pytest.skip(printable(one_line(error.found)))
     except HierexportError as error:
         shown = f"not checked, it {error.ended}" if isinstance(error, CrashError) else title
-        message = error_message(run, case, test, shown, error)
-        raise CheckFailed(message.text, message.failure) from None
+        raise CheckFailed(error_message(run, case, test, shown, error)) from None
 
 
 @contextmanager
@@ -100,8 +98,7 @@ def _limited(run: Run, case: Case, test: str, request: pytest.FixtureRequest) ->
         with run.limited(case, test):
             yield
     except HangError as error:
-        message = error_message(run, case, test, error.ended, error)
-        raise CheckFailed(message.text, message.failure) from None
+        raise CheckFailed(error_message(run, case, test, error.ended, error)) from None
 
 
 def _parameter(case: Case, rule: Rule) -> object:

@@ -52,18 +52,21 @@ class Message:
     text: str
     failure: Failure | None = None
     """Its parts, for reports."""
+    headline: str = ""
+    """What broke and where, in the few words that pytest's summary has room for; else the first line of the text."""
 
 
 class CheckFailed(pytest.fail.Exception):  # type: ignore[name-defined,misc]  # an attribute pytest sets on a function
     """A check that failed; its message is complete, so no traceback is shown."""
 
-    # As in pytest's own outcomes: the one line of pytest's summary has room for the message, not for our module.
+    # As in pytest's own outcomes: other plugins show the name of the class, and have no room for our module.
     __module__ = "builtins"
 
-    def __init__(self, message: str, failure: Failure | None = None) -> None:
+    def __init__(self, message: Message) -> None:
         # Names from a model may hold any character.
-        super().__init__(printable(message), pytrace=False)
-        self.failure = failure
+        super().__init__(printable(message.text), pytrace=False)
+        self.failure = message.failure
+        self.headline = one_line(message.headline or message.text.partition("\n")[0])
 
 
 class RuleBroken(CheckFailed):
@@ -111,7 +114,8 @@ def error_message(run: Run, case: Case, test: str, title: str, error: Hierexport
     parts = [("expected", error.expected), ("found", error.found), ("to do", error.do)]
     shown, ends = [(label, one_line(text)) for label, text in parts], Ends.of(run, case, test)
     text = "\n".join([one_line(f"{case.name}: {title}"), *ends.block(shown)])
-    return Message(text, Failure.of([Finding(error.expected, error.found, error.do)], ends.kept, ends.repeat))
+    failure = Failure.of([Finding(error.expected, error.found, error.do)], ends.kept, ends.repeat)
+    return Message(text, failure, f"{title}: {error.found}")
 
 
 def crash_error(run: Run, case: Case, crash: Crash) -> CrashError:
@@ -140,7 +144,14 @@ def rule_message(run: Run, case: Case, rule: Rule, violations: Sequence[Violatio
         lines.append(f"  the known failure ({known.reason}) expired on {known.until}")
     ends = Ends.of(run, case, item_name(rule.id))
     findings = [Finding(**asdict(violation)) for violation in violations]
-    return Message("\n".join([*lines, *ends.block([])]), Failure.of(findings, ends.kept, ends.repeat))
+    failure = Failure.of(findings, ends.kept, ends.repeat)
+    return Message("\n".join([*lines, *ends.block([])]), failure, _headline(findings))
+
+
+def _headline(findings: Sequence[Finding]) -> str:
+    first = findings[0]
+    places = f"{len(findings)} places, " if len(findings) > 1 else ""
+    return f"{places}{first.where}: {first.found}" if first.where else f"{places}{first.found}"
 
 
 def known_failure_message(plan: Plan, case: Case, known: KnownFailure) -> str:

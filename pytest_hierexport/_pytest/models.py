@@ -121,6 +121,7 @@ class ModelsPlugin:
             stages = self.run.clock.taken()
             mark(report, case, check, _message(report, error), stages)
             if report.failed and isinstance(error, CheckFailed):
+                _shorten(report, error)
                 self._tell_once(report, case, error)
             if report.when != "teardown":
                 # JUnit's writer takes the properties from the report of the teardown.
@@ -177,6 +178,13 @@ def _subjects(items: Iterable[pytest.Item]) -> Iterator[tuple[Case, Rule | None]
 
 def _check(rule: Rule | None) -> str:
     return SNAPSHOT if rule is None else rule.id
+
+
+def _shorten(report: pytest.TestReport, error: CheckFailed) -> None:
+    """Give pytest's summary, whose line is cut at the terminal's width, what broke and where."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if crash is not None:
+        crash.message = error.headline
 
 
 def _message(report: pytest.TestReport, error: BaseException | None) -> Message:

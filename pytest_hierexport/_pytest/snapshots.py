@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._pytest.messages import CheckFailed, Ends, repeat_command, update_command
+from pytest_hierexport._pytest.messages import CheckFailed, Ends, Message, repeat_command, update_command
 from pytest_hierexport._pytest.reads import unrecorded
 from pytest_hierexport._report.failures import Failure, Finding
 from pytest_hierexport._report.results import SNAPSHOT, item_name
@@ -107,9 +107,11 @@ def _failed(
 ) -> CheckFailed:
     """Return the failure of a snapshot, with the changes from one text to the other."""
     from pytest_hierexport._pytest.locating import places
-    from pytest_hierexport._snapshot.diff import compare, diff
+    from pytest_hierexport._snapshot.diff import compare, lines_of
+    from pytest_hierexport._snapshot.headline import headline
 
-    changed, ends = diff(*texts), Ends.of(run, case, _TEST)
+    difference, ends = compare(*texts), Ends.of(run, case, _TEST)
+    changed = lines_of(difference)
     where = [("where", "\n".join(places(run, case, changed)))] if changed else []
     shown = [
         *(f"    {line}" for line in changed),
@@ -119,4 +121,5 @@ def _failed(
     lines = [one_line(title), *aligned(found), *shown, *ends.block([("to do", to_do)])]
     (_, expected), (_, instead) = found
     finding = Finding(expected, instead, to_do)
-    return CheckFailed("\n".join(lines), Failure.of([finding], ends.kept, ends.repeat, compare(*texts)))
+    failure = Failure.of([finding], ends.kept, ends.repeat, difference)
+    return CheckFailed(Message("\n".join(lines), failure, headline(difference)))

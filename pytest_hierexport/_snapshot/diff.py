@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pytest_hierexport._snapshot.lines import LINE, count_members, members
 from pytest_hierexport._snapshot.renames import Move, Rename, moves, renamed
 
-__all__ = ["Change", "Difference", "changed_counts", "compare", "diff"]
+__all__ = ["Change", "Difference", "changed_counts", "compare", "diff", "lines_of"]
 
 _MOST_MODULES = 50_000
 
@@ -68,14 +68,18 @@ def compare(old: str, new: str) -> Difference:
 
 
 def diff(old: str, new: str, limit: int = 20) -> list[str]:
+    """Return the lines of the difference between the committed snapshot's text and the present model's."""
+    return lines_of(compare(old, new), limit)
+
+
+def lines_of(difference: Difference, limit: int = 20) -> list[str]:
     """Return the changes, one line per module: `-` removed, `+` added, `~` other operators, `>` moved, `=` renamed.
 
     Args:
-        old: The text of the committed snapshot.
-        new: The text of the present model.
+        difference: The difference.
         limit: The number of changes that are shown; the rest are counted.
     """
-    lines = list(map(str, compare(old, new)))
+    lines = list(map(str, difference))
     shown = lines[:limit]
     if len(lines) > limit:
         shown.append(f"… and {len(lines) - limit} more changes")
