@@ -9,7 +9,8 @@
 #   make bench    what the design promises about speed, measured: the figures of docs/benchmarks.md
 #   make matrix   the installed wheel beside other versions of Python, torch, ONNX and pytest (docs/versions.md)
 #   make wheel-test  the tests on the installed wheel, with the package's source out of reach
-#   make site     the pages of docs/ as a site, in site/; fails at a broken link
+#   make site     the pages of docs/ as a site, in site/; fails at a broken link within it
+#   make links    asks for the addresses of other servers that the pages link to; needs a network
 # ARGS goes to pytest (`make test ARGS='-k storage'`), PYTHON makes the environment, WORKERS run side by side.
 
 PYTHON ?= python3
@@ -37,7 +38,7 @@ ON ?=
 
 EXTRA := .venv-extra
 
-.PHONY: musts counterexamples commands zoo-extra test browser lint bench site matrix wheel-test clean
+.PHONY: musts counterexamples commands zoo-extra test browser lint bench site links matrix wheel-test clean
 
 musts: $(INSTALLED)
 	$(BIN)/python -m pytest pyproject.toml --hierexport-models=all --hierexport-require-snapshots \
@@ -80,6 +81,9 @@ wheel-test: $(INSTALLED)
 
 site: $(SITE_INSTALLED)
 	NO_MKDOCS_2_WARNING=1 $(SITE_VENV)/bin/mkdocs build --strict
+
+links: $(SITE_INSTALLED)
+	$(SITE_VENV)/bin/python benchmarks/links.py $(ARGS)
 
 $(SITE_INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(SITE_VENV)
