@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -79,3 +80,11 @@ def test_every_form_of_a_model_gives_the_same_graph(tmp_path: Path) -> None:
     ir.save(doubled(), tmp_path / "m.onnx")
     forms = (str(tmp_path / "m.onnx"), tmp_path / "m.onnx", ir.to_proto(doubled()), doubled())
     assert {tuple(node.op_type for node in as_ir(form).graph) for form in forms} == {("Mul",)}
+
+
+@pytest.mark.parametrize("wrong", [object(), ("model", "inputs")])
+def test_something_else_than_a_model_is_refused(wrong: Any) -> None:
+    with pytest.raises(UsageError, match=f"an exported model: .*; found an object of the class {type(wrong).__name__}"):
+        as_ir(wrong)
+    with pytest.raises(UsageError, match="of an export, pass its `model`"), as_proto(wrong):
+        pass

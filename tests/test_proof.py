@@ -424,3 +424,9 @@ def test_hidden_value_beyond_coarser_tolerance_is_unproven(factor: float, unprov
         scale = factor if first else 1 / factor if array.ndim == 2 else 1
         tensor.const_value = ir.tensor((array * scale).astype(array.dtype))
     assert set(prove(Example(model, (x,)), exported.model, exported.attribution).unproven) == unproven
+
+
+def test_model_without_its_inputs_is_refused() -> None:
+    exported = export(nn.ReLU(), (torch.ones(2),))
+    with pytest.raises(UsageError, match=r"found an object of the class ReLU\nto do: pass Example\(model, args\)"):
+        prove(nn.ReLU(), exported.model, exported.attribution)  # type: ignore[arg-type]

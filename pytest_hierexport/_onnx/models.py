@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, Union
 
+from pytest_hierexport._errors import UsageError
 from pytest_hierexport._files.temporary import temporary_folder
 from pytest_hierexport._onnx.absent import stored_bytes
 from pytest_hierexport._onnx.storage import load_proto
@@ -28,17 +29,32 @@ def as_ir(model: Model) -> ir.Model:
     """Return an onnx_ir model; external data is read when a tensor is.
 
     Raises:
-        UsageError: There is no such file, or it is not ONNX.
+        UsageError: There is no such file, or it is no ONNX model.
     """
     import onnx_ir as ir
 
     if isinstance(model, ir.Model):
         return model
     if not isinstance(model, str | Path):
-        return ir.from_proto(model)
+        return ir.from_proto(_message(model))
     loaded = ir.from_proto(load_proto(model))
     ir.external_data.set_base_dir(loaded.graph, Path(model).absolute().parent)
     return loaded
+
+
+def _message(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a message, if it is one.
+
+    Raises:
+        UsageError: It is something else, such as a PyTorch model.
+    """
+    if not hasattr(model, "opset_import"):
+        raise UsageError(
+            "an exported model: the path of an ONNX file, an onnx.ModelProto or an onnx_ir.Model",
+            found=f"an object of the class {type(model).__name__}",
+            do="name the file; of an export, pass its `model`",
+        )
+    return model
 
 
 @contextmanager
@@ -46,14 +62,14 @@ def as_proto(model: Model) -> Iterator[tuple[onnx.ModelProto, Path | None]]:
     """Give a message that the caller may change, and the folder of its external data; None without external data.
 
     Raises:
-        UsageError: There is no such file, or it is not ONNX.
+        UsageError: There is no such file, or it is no ONNX model.
     """
     import onnx_ir as ir
 
     if isinstance(model, str | Path):
         yield load_proto(model), Path(model).absolute().parent
     elif not isinstance(model, ir.Model):
-        copied = type(model)()
+        copied = type(_message(model))()
         copied.CopyFrom(model)
         yield copied, None
     elif sum(stored_bytes(value.const_value) for value in model.graph.initializers.values()) < _LARGE:

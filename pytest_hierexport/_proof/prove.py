@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._display import Shown, Table
+from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.models import Model, as_proto
 from pytest_hierexport._proof.both_runs import BothRuns
 from pytest_hierexport._proof.candidates import find_candidates
@@ -99,8 +100,15 @@ def prove(
         tolerances: Relative tolerances by dtype name, in place of the dtypes' own.
 
     Raises:
-        UsageError: The example's inputs do not fit those of the graph, or the graph or the model does not run on them.
+        UsageError: The example's inputs do not fit those of the graph, or the graph or the model does not run on them;
+            or the example or the model is something else.
     """
+    if not hasattr(example, "args"):
+        raise UsageError(
+            "the model with the inputs to run it on",
+            found=f"an object of the class {type(example).__name__}",
+            do="pass Example(model, args)",
+        )
     with as_proto(model) as (message, folder):
         return _Case.of(example, message, attribution, folder, tolerances or {}).best_proof()
 
