@@ -7,11 +7,13 @@ import inspect
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
+from pytest_hierexport._cases.example import Example, parts_of
 from pytest_hierexport._cases.models import check_model
 from pytest_hierexport._errors import CollectError, HierexportError, gist
 from pytest_hierexport._export.arguments import as_inputs
@@ -22,24 +24,10 @@ if TYPE_CHECKING:
 
     from pytest_hierexport._cases.steps import Step
 
-__all__ = ["Case", "Example", "KnownFailure", "parts_of"]
+__all__ = ["Case", "KnownFailure", "thinned"]
 
 SEED = 0
-_PARTS = ("model", "args", "kwargs", "dynamic_shapes")
 _PROMISE = "a model, (model, args), (model, args, kwargs), a mapping with these keys, or an Example"
-
-
-@dataclass
-class Example:
-    """A model and its example inputs."""
-
-    model: torch.nn.Module
-    args: tuple[Any, ...] = ()
-    kwargs: dict[str, Any] = field(default_factory=dict)
-    dynamic_shapes: Any = None
-    """As for `torch.onnx.export`; a plain dict of input name to dimension names is enough."""
-    notes: tuple[str, ...] = ()
-    """What the user should know of the example, such as that its inputs were guessed."""
 
 
 @dataclass(frozen=True)
@@ -110,9 +98,7 @@ class Case:
         """
         load_torch()
         if self.weights == "thin":
-            from pytest_hierexport._cases.thin import thin_case
-
-            return thin_case(self).load()
+            return thinned(self).load()
         with _seeded():
             if self.weights == "none":
                 return self._load_without_weights()
@@ -220,15 +206,23 @@ class Case:
             )
 
 
-def parts_of(made: object) -> dict[str, Any]:
-    """Return the parts of a factory's result by name; empty for a result of no known form."""
-    if isinstance(made, Example):
-        return {name: getattr(made, name) for name in _PARTS}
-    if isinstance(made, Mapping):
-        return dict(made) if set(made) <= set(_PARTS) else {}
-    if isinstance(made, (tuple, list)):
-        return dict(zip(_PARTS, made, strict=False)) if 1 <= len(made) <= len(_PARTS) else {}
-    return {"model": made}
+def thinned(case: Case) -> Case:
+    """Return the case of the thin model of a case, which has weights.
+
+    Its factory raises a CollectError where the model cannot be made thin, or the smaller model has other modules.
+    """
+    return replace(case, factory=partial(_thin_example, case), weights="full", thin=None)
+
+
+def _thin_example(case: Case) -> Example:
+    from pytest_hierexport._cases.thin import cut_example, of_same_structure
+
+    real = replace(case, weights="none", thin=None).load
+    if case.thin is None:
+        return cut_example(case.name, case.source, real)
+    # The case itself says what becomes of the weights.
+    thin = replace(case.thin, randomise=False).load()
+    return of_same_structure(case.name, case.source, real(), case.thin.source, thin)
 
 
 def _describe(made: object) -> str:

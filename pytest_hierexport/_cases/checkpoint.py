@@ -9,7 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pytest_hierexport._cases.case import Case, Example
+from pytest_hierexport._cases.case import Case
+from pytest_hierexport._cases.example import Example
 from pytest_hierexport._cases.inputs import example_inputs
 from pytest_hierexport._errors import CollectError, UsageError, in_words, not_installed
 

@@ -10,7 +10,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from pytest_hierexport._cases.case import Case, Example, KnownFailure, parts_of
+from pytest_hierexport._cases.case import Case, KnownFailure
+from pytest_hierexport._cases.example import Example, parts_of
 from pytest_hierexport._cases.exporters import check_exporter
 from pytest_hierexport._cases.inputs import InputSpec
 from pytest_hierexport._cases.steps import Step, check_step

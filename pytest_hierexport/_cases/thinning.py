@@ -25,7 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from pytest_hierexport._cases.weightless import without_weights
 
 if TYPE_CHECKING:
-    from pytest_hierexport._cases.case import Example
+    from pytest_hierexport._cases.example import Example
 
 __all__ = ["Sizes", "structure", "thin_config"]
 

@@ -9,8 +9,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_hierexport._cases.case import Case
-from pytest_hierexport._cases.thin import thin_case
+from pytest_hierexport._cases.case import Case, thinned
 from pytest_hierexport._errors import ExportError
 from pytest_hierexport._snapshot import text
 from pytest_hierexport._snapshot.diff import diff
@@ -27,7 +26,7 @@ def check_thin(case: Case) -> None:
     Raises:
         HierexportError: One of them cannot be built or exported.
     """
-    real, thin = (_hierarchy(each) for each in (case, thin_case(case)))
+    real, thin = (_hierarchy(each) for each in (case, thinned(case)))
     if real != thin:
         lines = diff(real, thin)
         more = f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""

@@ -12,12 +12,11 @@ from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy, Module, element_
 from pytest_hierexport._calls.names import encode_operator
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.graph import inventory_proto
+from pytest_hierexport._tools.analysis.selection import Selection
 from pytest_hierexport._tools.tagged_file import TaggedFile
 
 if TYPE_CHECKING:
     import onnx
-
-    from pytest_hierexport._tools.analysis.selection import Selection
 
 __all__ = ["Analysis", "ModuleFigures", "analyze", "instances"]
 

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from pytest_hierexport._calls.hierarchy import Hierarchy
 from pytest_hierexport._calls.patterns import calls_below, calls_of_class, matching_calls
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._tools.analysis.figures import ModuleFigures
 
 __all__ = ["Selection"]
+
+_Instance = TypeVar("_Instance")
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Selection:
     tag: str | None = None
     cls: str | None = None
 
-    def choose(self, hierarchy: Hierarchy, instances: Mapping[str | None, ModuleFigures]) -> set[ModuleFigures]:
+    def choose(self, hierarchy: Hierarchy, instances: Mapping[str | None, _Instance]) -> set[_Instance]:
         """Return the selected instances, those below them included.
 
         Args:
