@@ -89,7 +89,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "hierexport_case" not in metafunc.fixturenames or of_ours:
         return
     from pytest_hierexport._pytest.ids import escape
-    from pytest_hierexport._pytest.plan import RUN
+    from pytest_hierexport._pytest.run import RUN
 
     run = metafunc.config.stash.get(RUN, None)
     cases = () if run is None else run.plan.cases

@@ -13,7 +13,7 @@ from pytest_hierexport._errors import CrashError, HierexportError
 from pytest_hierexport._export.arguments import as_inputs
 from pytest_hierexport._pytest.ids import file_name
 from pytest_hierexport._pytest.messages import CheckFailed, Message
-from pytest_hierexport._pytest.plan import RUN
+from pytest_hierexport._pytest.run import RUN
 from pytest_hierexport._pytest.snapshots import hierarchy_snapshot
 
 if TYPE_CHECKING:

@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from pytest_hierexport._pytest.crashes import Crash
-from pytest_hierexport._pytest.messages import crash_error, error_message
+from pytest_hierexport._pytest.messages import error_message
 from pytest_hierexport._pytest.summary import mark
 from pytest_hierexport._pytest.watch import SIGNAL
 
 if TYPE_CHECKING:
     from pytest_hierexport._pytest.hangs import Hang, WatchFiles
-    from pytest_hierexport._pytest.plan import Run
+    from pytest_hierexport._pytest.run import Run
     from pytest_hierexport._pytest.summary import Summary
 
 __all__ = ["GuardPlugin"]
@@ -135,7 +135,7 @@ class GuardPlugin:
         report.duration = hang.seconds
         if found is not None:
             case, test, check = found
-            error = crash_error(run, case, Crash(case.name, test, run.watch.process, ending, hung=True))
+            error = run.crash_error(case, Crash(case.name, test, run.watch.process, ending, hung=True))
             message = error_message(run, case, test, error.ended, error)
             report.longrepr = message.text
             mark(report, case, check, message)

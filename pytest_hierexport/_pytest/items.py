@@ -10,7 +10,7 @@ import pytest
 
 from pytest_hierexport._errors import CrashError, HangError, HierexportError, NoVerdictError
 from pytest_hierexport._pytest.messages import CheckFailed, RuleBroken, error_message, rule_message
-from pytest_hierexport._pytest.plan import RUN, Run
+from pytest_hierexport._pytest.run import RUN, Run
 from pytest_hierexport._pytest.snapshots import check_snapshot
 from pytest_hierexport._report.results import SNAPSHOT, item_name
 from pytest_hierexport._stages import stage

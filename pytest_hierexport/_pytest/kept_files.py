@@ -12,7 +12,7 @@ from pytest_hierexport._pytest.outcome import MODULES, RECORD
 
 if TYPE_CHECKING:
     from pytest_hierexport._cases import Case
-    from pytest_hierexport._pytest.plan import Run
+    from pytest_hierexport._pytest.run import Run
 
 __all__ = ["FOLDER", "keep_files"]
 

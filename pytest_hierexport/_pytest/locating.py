@@ -15,7 +15,7 @@ from pytest_hierexport._snapshot.lines import members, tag_of
 if TYPE_CHECKING:
     from pytest_hierexport._calls.hierarchy import Call
     from pytest_hierexport._cases import Case
-    from pytest_hierexport._pytest.plan import Run
+    from pytest_hierexport._pytest.run import Run
 
 __all__ = ["places"]
 

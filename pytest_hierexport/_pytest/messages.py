@@ -10,14 +10,14 @@ bert: could not be exported
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_hierexport._errors import CrashError, HangError, HierexportError
+from pytest_hierexport._errors import HierexportError
+from pytest_hierexport._pytest.commands import repeat_command
 from pytest_hierexport._pytest.kept_files import keep_files
 from pytest_hierexport._report.failures import Failure, Finding
 from pytest_hierexport._report.results import item_name
@@ -27,8 +27,8 @@ from pytest_hierexport._text import one_line, printable
 if TYPE_CHECKING:
     from pytest_hierexport._cases import Case
     from pytest_hierexport._cases.case import KnownFailure
-    from pytest_hierexport._pytest.crashes import Crash
-    from pytest_hierexport._pytest.plan import Plan, Run
+    from pytest_hierexport._pytest.plan import Plan
+    from pytest_hierexport._pytest.run import Run
     from pytest_hierexport._rules.base import Rule, Violation
 
 __all__ = [
@@ -36,12 +36,9 @@ __all__ = [
     "Ends",
     "Message",
     "RuleBroken",
-    "crash_error",
     "error_message",
     "known_failure_message",
-    "repeat_command",
     "rule_message",
-    "update_command",
 ]
 
 
@@ -75,23 +72,6 @@ class RuleBroken(CheckFailed):
     __module__ = "builtins"
 
 
-def repeat_command(plan: Plan, case: Case, test: str, *more: str) -> str:
-    """Return the command that runs one item again, with more options, from the folder that pytest was started in."""
-    item = plan.item_id(case, test, plan.config.invocation_params.dir)
-    return shlex.join(["pytest", *more, *_options(plan, [case.source]), item])
-
-
-def update_command(plan: Plan) -> str:
-    """Return the command that updates all models' snapshots, removes orphans and keeps other tests' snapshots."""
-    return shlex.join(["pytest", *_options(plan, plan.settings.selectors), "-m", "hierexport", "--snapshot-update"])
-
-
-def _options(plan: Plan, selectors: Sequence[str]) -> list[str]:
-    file, root = plan.config.getoption("inifilename"), plan.config.getoption("rootdir")
-    own = [*(["-c", str(file)] if file else []), *([f"--rootdir={root}"] if root else [])]
-    return [*own, *plan.settings.arguments(selectors)]
-
-
 @dataclass(frozen=True)
 class Ends:
     """The ends of every message: the files that are kept and the command that repeats the item."""
@@ -116,24 +96,6 @@ def error_message(run: Run, case: Case, test: str, title: str, error: Hierexport
     text = "\n".join([one_line(f"{case.name}: {title}"), *ends.block(shown)])
     failure = Failure.of([Finding(error.expected, error.found, error.do)], ends.kept, ends.repeat)
     return Message(text, failure, f"{title}: {error.found}")
-
-
-def crash_error(run: Run, case: Case, crash: Crash) -> CrashError:
-    """Return the error of the tests of a model that ended a process, or did not finish in time."""
-    found = f"{crash.process} {crash.ending} in {crash.test}"
-    if crash.hung:
-        return HangError(
-            f"each test of {crash.model} to finish in its time",
-            found=found,
-            do="find what it waits for; where it needs longer, give it more time with --hierexport-timeout, or timeout "
-            "in a manifest",
-        )
-    repeat = repeat_command(run.plan, case, crash.test, "-n0")
-    return CrashError(
-        f"{crash.model} to run without ending its process",
-        found=found,
-        do=f"run that test without workers, where all that it prints is seen: {repeat}",
-    )
 
 
 def rule_message(run: Run, case: Case, rule: Rule, violations: Sequence[Violation]) -> Message:

@@ -27,7 +27,7 @@ from pytest_hierexport._text import one_line, printable
 
 if TYPE_CHECKING:
     from pytest_hierexport._cases import Case
-    from pytest_hierexport._pytest.plan import Run
+    from pytest_hierexport._pytest.run import Run
     from pytest_hierexport._rules.base import Rule
 
 __all__ = ["ModelsPlugin"]

@@ -1,39 +1,29 @@
-"""Plans a run: from the options to the selected cases, the path that each case's items belong to, and the rules.
-
-A :class:`Run` bundles the plan with what else the items, fixtures and hooks of a session share.
-"""
+"""Plans a run: from the options to the selected cases, the path that each case's items belong to, and the rules."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-import pytest
-
 from pytest_hierexport._cases import Case, select
 from pytest_hierexport._cases.steps import named_steps, with_deployed
 from pytest_hierexport._errors import UsageError, nearest
-from pytest_hierexport._pytest.clock import StageClock
-from pytest_hierexport._pytest.crashes import Crash, Crashes
 from pytest_hierexport._pytest.ids import escape
-from pytest_hierexport._pytest.messages import crash_error
 from pytest_hierexport._pytest.options import TIMEOUT, Settings
 from pytest_hierexport._pytest.shards import in_shard, read_durations
-from pytest_hierexport._pytest.store import ExportStore
-from pytest_hierexport._pytest.watch import TimedOut, Watch
 from pytest_hierexport._report.results import SNAPSHOT, item_name
 
 if TYPE_CHECKING:
-    from pytest_hierexport._pytest.outcome import ExportOutcome
+    import pytest
+
     from pytest_hierexport._rules.base import Rule
 
-__all__ = ["RUN", "Plan", "Run", "planned", "selected_cases"]
+__all__ = ["Plan", "planned", "selected_cases"]
 
 
 def selected_cases(settings: Settings, own: Mapping[str, Case] | None = None) -> tuple[Case, ...]:
@@ -175,51 +165,6 @@ class Plan:
         checks = (SNAPSHOT, *(rule.id for rule in self.rules))
         found = ((case, item_name(check), check) for case in self.cases for check in checks)
         return {self.item_id(case, test): (case, test, check) for case, test, check in found}
-
-
-@dataclass(frozen=True)
-class Run:
-    """A session with models."""
-
-    plan: Plan
-    store: ExportStore
-    crashes: Crashes
-    folder: Path
-    """The run folder, outside the project, which all processes of the run share."""
-    watch: Watch
-    """Stops what takes too long in this process."""
-    clock: StageClock
-    """Measures the stages in this process."""
-
-    @contextmanager
-    def limited(self, case: Case, test: str) -> Iterator[None]:
-        """Give a test, or what it needs of a case, the case's time.
-
-        Raises:
-            HangError: It takes longer, and Python could stop it; otherwise the process ends.
-        """
-        try:
-            with self.watch.limited(self.plan.item_id(case, test), self.plan.limit(case)):
-                yield
-        except TimedOut as error:
-            crash = Crash(case.name, test, self.watch.process, error.ending, hung=True)
-            self.crashes.add(crash)
-            raise crash_error(self, case, crash) from None
-
-    def outcome(self, case: Case) -> ExportOutcome:
-        """Return the outcome of a case's export, which succeeded.
-
-        Raises:
-            HierexportError: It failed, or the model ended a process of the run.
-        """
-        crash = self.crashes.of(case.name)
-        if crash is not None:
-            raise crash_error(self, case, crash)
-        return self.store.succeeded(case)
-
-
-RUN: pytest.StashKey[Run] = pytest.StashKey()
-"""Where a session's configuration keeps its run."""
 
 
 def _can_check(rule: Rule, case: Case) -> bool:

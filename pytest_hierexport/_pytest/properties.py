@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pytest
 
     from pytest_hierexport._cases import Case
-    from pytest_hierexport._pytest.plan import Run
+    from pytest_hierexport._pytest.run import Run
 
 __all__ = ["properties"]
 

@@ -19,8 +19,9 @@ from pytest_hierexport._pytest.kept_files import FOLDER as KEPT
 from pytest_hierexport._pytest.models import ModelsPlugin
 from pytest_hierexport._pytest.options import Settings, read_settings
 from pytest_hierexport._pytest.outputs import check_folder, check_output
-from pytest_hierexport._pytest.plan import RUN, Run, planned
+from pytest_hierexport._pytest.plan import planned
 from pytest_hierexport._pytest.progress import PROGRESS, ProgressPlugin, shows_progress
+from pytest_hierexport._pytest.run import RUN, Run
 from pytest_hierexport._pytest.scratch import RunFolder
 from pytest_hierexport._pytest.session_cache import cache_of
 from pytest_hierexport._pytest.store import ExportStore

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._pytest.messages import CheckFailed, Ends, Message, repeat_command, update_command
+from pytest_hierexport._pytest.commands import repeat_command, update_command
+from pytest_hierexport._pytest.messages import CheckFailed, Ends, Message
 from pytest_hierexport._pytest.reads import unrecorded
 from pytest_hierexport._report.failures import Failure, Finding
 from pytest_hierexport._report.results import SNAPSHOT, item_name
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion
 
     from pytest_hierexport._cases import Case
-    from pytest_hierexport._pytest.plan import Run
+    from pytest_hierexport._pytest.run import Run
 
 __all__ = ["check_snapshot", "hierarchy_snapshot", "is_updating", "unused_ignored"]
 

@@ -15,7 +15,8 @@ from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._files.commits import commit
 from pytest_hierexport._files.ownership import LIST
 from pytest_hierexport._files.versions import installed_versions
-from pytest_hierexport._pytest.messages import Message, update_command
+from pytest_hierexport._pytest.commands import update_command
+from pytest_hierexport._pytest.messages import Message
 from pytest_hierexport._pytest.orphans import Orphans, find_orphans, is_complete, removes_orphans, update_lists
 from pytest_hierexport._pytest.outputs import write_output
 from pytest_hierexport._pytest.shards import store_durations
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     import pytest
 
     from pytest_hierexport._cases import Case
-    from pytest_hierexport._pytest.plan import Run
+    from pytest_hierexport._pytest.run import Run
 
 __all__ = ["Summary", "mark"]
 

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_hierexport._pytest.crashes import Crash, ending
 from pytest_hierexport._pytest.hangs import WatchFiles
-from pytest_hierexport._pytest.messages import crash_error, error_message
+from pytest_hierexport._pytest.messages import error_message
 from pytest_hierexport._pytest.summary import Summary, mark
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from xdist.scheduler import Scheduling
     from xdist.workermanage import WorkerController
 
-    from pytest_hierexport._pytest.plan import Run
+    from pytest_hierexport._pytest.run import Run
 
 __all__ = ["RUN_NAME", "WorkersPlugin", "is_worker", "process_name"]
 
@@ -78,7 +78,7 @@ class WorkersPlugin:
         hang = WatchFiles.of(self.run.watch.folder, process).crash(case.name, test, process)
         crash = hang or Crash(case.name, test, process, ending(code))
         self.run.crashes.add(crash)
-        error = crash_error(self.run, case, crash)
+        error = self.run.crash_error(case, crash)
         message = error_message(self.run, case, test, error.ended, error)
         report.longrepr = message.text
         mark(report, case, check, message)
