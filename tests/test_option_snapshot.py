@@ -425,8 +425,9 @@ def test_syrupy_still_warns_of_an_option_that_the_user_sets(held: Project) -> No
     result.stdout.fnmatch_lines(["*--snapshot-disable-unused*"])
 
 
-def test_changed_module_is_located_in_model_and_source(project: Project) -> None:
-    project.write("__hierexport__/build.txt", "/Tower\n/Tower/Block.{0..2} ×3: Exp 1, Gemm 1\n")
+@pytest.mark.parametrize("changed", ["Block.{0..2} ×3: Exp 1, Gemm 1", "Piece.{0..2} ×3: Gemm 1, Relu 1"])
+def test_changed_module_is_located_in_model_and_source(project: Project, changed: str) -> None:
+    project.write("__hierexport__/build.txt", f"/Tower\n/Tower/{changed}\n")
     result = project.run(MODELS, "-k", "snapshot")
     line = (project.path / "my_model.py").read_text().splitlines().index("class Block(torch.nn.Module):") + 1
     result.stdout.fnmatch_lines([f"  where     blocks.0: Block, my_model.py line {line}"])

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._cases.factories import find_module
 from pytest_hierexport._errors import HierexportError
-from pytest_hierexport._snapshot.lines import members, tag_of
+from pytest_hierexport._snapshot.lines import members
 
 if TYPE_CHECKING:
     from pytest_hierexport._calls.hierarchy import Call
     from pytest_hierexport._cases import Case
     from pytest_hierexport._pytest.run import Run
+    from pytest_hierexport._snapshot.diff import Difference
 
 __all__ = ["places"]
 
 _MOST = 5
-_CHANGED = ("~ ", "+ ")
 
 
-def places(run: Run, case: Case, changes: Sequence[str]) -> list[str]:
+def places(run: Run, case: Case, difference: Difference) -> list[str]:
     """Return a line per changed module, of the first ones: `layers.0: Layer, my_model.py line 19`.
 
     Args:
         run: The run, which holds the export.
         case: The model.
-        changes: The lines of the difference.
+        difference: What differs from the snapshot.
     """
     from pytest_hierexport._onnx.storage import read
 
@@ -41,7 +41,7 @@ def places(run: Run, case: Case, changes: Sequence[str]) -> list[str]:
     except HierexportError:
         return []
     found: dict[str, None] = {}
-    for tag in _tags(changes):
+    for tag in _tags(difference):
         try:
             call = hierarchy.resolve(tag)
         except KeyError:
@@ -52,17 +52,11 @@ def places(run: Run, case: Case, changes: Sequence[str]) -> list[str]:
     return list(found)
 
 
-def _tags(changes: Sequence[str]) -> Iterator[str]:
-    """Yield the tag of each changed module, of a folded run that of the first."""
-    for line in changes:
-        if line.startswith(_CHANGED):
-            yield next(members(_without_operators(line[2:])))
-
-
-def _without_operators(text: str) -> str:
-    """Return the tag of a line of a difference, whose operators may be `Add 1 → 2`."""
-    tag = tag_of(text)
-    return tag.partition(": ")[0] if " → " in tag else tag
+def _tags(difference: Difference) -> Iterator[str]:
+    """Yield the tag of each module that has changed, or of the first one of a renamed class; of a run the first."""
+    renamed = [rename.tags[0] for rename in difference.renames]
+    changed = [change.tag for change in difference.changes if change.after is not None]
+    yield from (next(members(tag)) for tag in (*renamed, *changed))
 
 
 def _place(run: Run, case: Case, call: Call) -> str:

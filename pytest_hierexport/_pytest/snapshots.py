@@ -113,7 +113,7 @@ def _failed(
 
     difference, ends = compare(*texts), Ends.of(run, case, _TEST)
     changed = lines_of(difference)
-    where = [("where", "\n".join(places(run, case, changed)))] if changed else []
+    where = [("where", "\n".join(places(run, case, difference)))] if changed else []
     shown = [
         *(f"    {line}" for line in changed),
         *([""] if changed else []),
