@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
 from pytest_hierexport._pytest.loading import executing, file_of
-from pytest_hierexport._pytest.memory import fingerprint
+from pytest_hierexport._pytest.memory import fingerprint, kept_by
 
 __all__ = ["COMMON", "Log", "Logs"]
 
@@ -52,6 +52,8 @@ class Logs:
         """The model that is worked on, and the one that was worked on last."""
         self._memory: dict[int, int | None] = {}
         """The fingerprint of each module of the project, by the module's address."""
+        self.shared: list[object] = []
+        """Objects besides modules that all models may reach, such as the functions of rules."""
 
     @property
     def common(self) -> Log:
@@ -87,7 +89,7 @@ class Logs:
 
     def add_module(self, module: ModuleType) -> None:
         """Note what a module keeps in memory just after it was loaded."""
-        self._memory[id(module)] = fingerprint(module, self._is_project)
+        self._memory[id(module)] = self._fingerprint(kept_by(module))
 
     def leading_from(self, model: str) -> list[Log]:
         """Return the logs of all that a model depends on."""
@@ -108,11 +110,16 @@ class Logs:
     def _compare_memory(self) -> None:
         """Find the modules whose memory the latest model has changed: they lead to what it read."""
         memory: dict[int, int | None] = {}
-        for module, file in self._loaded():
-            now = memory[id(module)] = fingerprint(module, self._is_project)
-            if self._latest != COMMON and (now is None or now != self._memory.get(id(module))):
-                self._logs[file].leads_to.add(self._latest)
+        shared = {str(position): value for position, value in enumerate(self.shared)}
+        loaded = ((id(module), file, kept_by(module)) for module, file in self._loaded())
+        for key, owner, kept in [*loaded, (id(self), COMMON, shared)]:
+            now = memory[key] = self._fingerprint(kept)
+            if self._latest != COMMON and (now is None or now != self._memory.get(key)):
+                self._logs[owner].leads_to.add(self._latest)
         self._memory = memory
+
+    def _fingerprint(self, kept: Mapping[str, object]) -> int | None:
+        return fingerprint(kept, self._is_project)
 
     def _loaded(self) -> Iterator[tuple[ModuleType, Path]]:
         for module in list(sys.modules.values()):

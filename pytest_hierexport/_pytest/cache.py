@@ -68,6 +68,10 @@ class Cache:
         self._size = bound
         """The number of bytes of all results, as far as this session knows: to measure them takes time."""
 
+    def share(self, objects: Iterable[object]) -> None:
+        """Take objects that keep things in memory for all models, such as the functions of rules."""
+        self._reads.share(objects)
+
     def begin(self) -> None:
         """Identify the session by its facts and by what it has read so far, for all results of this session."""
         inputs = self._reads.inputs()

@@ -15,12 +15,12 @@ from __future__ import annotations
 import gc
 import logging
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import PurePath
 from types import CodeType, FrameType, FunctionType, GeneratorType, ModuleType
 from typing import Any
 
-__all__ = ["fingerprint"]
+__all__ = ["fingerprint", "kept_by"]
 
 _MOST = 200_000
 """The number of objects beyond which a module's memory is not compared."""
@@ -31,17 +31,21 @@ _OF_CLASSES = frozenset({"__abstractmethods__", "__annotations__", "__dict__", "
 """The attributes of a class that Python makes when they are needed."""
 
 
-def fingerprint(module: ModuleType, is_project: Callable[[str], bool]) -> int | None:
-    """Return a number for what the names of a module lead to; None where that is too much to compare.
+def kept_by(module: ModuleType) -> dict[str, object]:
+    """Return what a module keeps, by name, without what the import system keeps there."""
+    return {name: value for name, value in vars(module).items() if not _is_python_s(module, name, value)}
+
+
+def fingerprint(kept: Mapping[str, object], is_project: Callable[[str], bool]) -> int | None:
+    """Return a number for what names lead to; None where that is too much to compare.
 
     Args:
-        module: The module.
+        kept: Objects by name.
         is_project: Whether a file holds code of the project: functions and classes of other code are not entered.
     """
-    own = {name: value for name, value in vars(module).items() if not _is_python_s(module, name, value)}
-    found: list[int] = [hash(name) for name in own]
+    found: list[int] = [hash(name) for name in kept]
     seen: set[int] = set()
-    waiting: list[object] = [*own.values()]
+    waiting: list[object] = [*kept.values()]
     while waiting:
         value = waiting.pop()
         found.append(id(value))

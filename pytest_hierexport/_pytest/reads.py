@@ -102,6 +102,10 @@ class Reads:
         with self._logs.of(model):
             yield
 
+    def share(self, objects: Iterable[object]) -> None:
+        """Take objects of the project, besides modules, that keep things in memory for all models."""
+        self._logs.shared += objects
+
     def expect(self, files: Iterable[Path]) -> None:
         """Record files that native code is about to read."""
         for file in files:
