@@ -70,7 +70,8 @@ def watch_loading(listeners: Sequence[Listener], is_installed: Callable[[Path], 
         level: int = 0,
     ) -> ModuleType:
         found = import_statement(name, globals, locals, fromlist or (), level)
-        if listeners:
+        # torch imports inside functions, which run some ten thousand times in an export.
+        if listeners and (level or name not in files.installed):
             _tell(listeners, files.named(name, globals or {}, fromlist or (), level))
         return found
 
@@ -89,6 +90,8 @@ def watch_loading(listeners: Sequence[Listener], is_installed: Callable[[Path], 
             run(loader, module)
         finally:
             _executing.reset(token)
+            if not is_installed(file):
+                files.installed.clear()
         for listener in listeners:
             listener.executed(module, file)
         return None
@@ -116,8 +119,8 @@ class _Files:
 
     def __init__(self, is_installed: Callable[[Path], bool]) -> None:
         self._is_installed = is_installed
-        self._known: dict[str, tuple[int, Path | None]] = {}
-        """The address of the module at the time, and its file."""
+        self.installed: set[str] = set(sys.builtin_module_names)
+        """The names of modules that are no part of the project, as those that they hold."""
 
     def named(self, name: str, names: Mapping[str, Any], fromlist: Sequence[str], level: int) -> list[Path]:
         """Return the files of the modules that an import has loaded or found, with the packages above them."""
@@ -125,18 +128,18 @@ class _Files:
             with suppress(ImportError, ValueError, TypeError):
                 dots = "" if name.startswith(".") else "." * level
                 name = resolve_name(f"{dots}{name}", _package(names))
-        loaded = [name, *(f"{name}.{each}" for each in fromlist if isinstance(each, str))]
-        return list(filter(None, map(self._file, [*_above(name), *loaded])))
+        file = self._loaded_from(name)
+        if file is not None and self._is_installed(file):
+            self.installed.add(name)
+            return []
+        loaded = [*_above(name), name, *(f"{name}.{each}" for each in fromlist if isinstance(each, str))]
+        files = filter(None, map(self._loaded_from, loaded))
+        return [file for file in files if not self._is_installed(file)]
 
-    def _file(self, name: str) -> Path | None:
+    @staticmethod
+    def _loaded_from(name: str) -> Path | None:
         module = sys.modules.get(name)
-        if not isinstance(module, ModuleType):
-            return None
-        known = self._known.get(name)
-        if known is None or known[0] != id(module):
-            file = file_of(module)
-            known = self._known[name] = id(module), None if file is None or self._is_installed(file) else file
-        return known[1]
+        return file_of(module) if isinstance(module, ModuleType) else None
 
 
 def _package(names: Mapping[str, Any]) -> str | None:
