@@ -78,6 +78,8 @@ class Summary:
     stages: dict[str, Counter[str]] = field(default_factory=dict)
     """The seconds of each stage by model."""
     started: float = field(default_factory=time.time)
+    interrupted: bool = False
+    """Whether Ctrl-C or SIGTERM ended the run."""
 
     @property
     def fails(self) -> bool:
@@ -100,11 +102,11 @@ class Summary:
             self.checks[model][check] = Check(_status(report), message, report.duration, failure)
 
     def finish(self) -> None:
-        """Settle the snapshots and write the reports; do nothing where no check ran."""
+        """Settle the snapshots and write the reports; do nothing where no check was to run."""
         plan = self.run.plan
-        # The report of a shard without models tells that the shard ran.
-        is_empty_shard = not plan.cases and not plan.config.option.collectonly
-        if not self.checks and not is_empty_shard:
+        # The report of a shard without models tells that the shard ran; that of an interrupted run, that none did.
+        tells = not plan.cases or self.interrupted
+        if not self.checks and (not tells or plan.config.option.collectonly):
             return
         from pytest_hierexport._report import as_markdown, rendered
 
@@ -148,7 +150,7 @@ class Summary:
 
     def print(self, reporter: pytest.TerminalReporter) -> None:
         """Print the table, the warnings, and the annotations of a pull request."""
-        if not self.checks:
+        if not self.checks and not self.written:
             return
         reporter.write_sep("=", "hierexport")
         for line, markup in self._lines(self._results()):
