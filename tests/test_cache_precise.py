@@ -72,9 +72,47 @@ def build():
 """
 
 
+CONFTEST = """
+import enum
+import logging
+from dataclasses import dataclass, field
+from os import environ
+from pathlib import Path
+
+import pytest
+from pytest_hierexport import Rule
+
+log = logging.getLogger("project")
+HERE = Path(__file__).parent
+pytestmark = pytest.mark.skip(reason="any")
+
+class Kind(enum.Enum):
+    SMALL = 1
+
+@dataclass
+class Limits:
+    sizes: dict[str, int] = field(default_factory=dict)
+
+LIMITS = Limits({"small": 4})
+
+@pytest.fixture(scope="session")
+def limits() -> Limits:
+    return LIMITS
+
+@pytest.fixture(autouse=True)
+def noted(request):
+    log.info("%s in %s for %s", request.node.name, HERE / "any", Kind.SMALL)
+    yield
+
+def pytest_hierexport_rules(config):
+    return [Rule("MUST-002b", "nothing", lambda exported: [])]
+"""
+
+
 @pytest.fixture
 def three(project: Project) -> Project:
-    """Give a project of three models, two of which share a module."""
+    """Give a project of three models, two of which share a module, with a usual conftest.py."""
+    project.write("conftest.py", CONFTEST)
     project.write("helper.py", HELPER)
     for name in ("one", "two"):
         project.write(f"{name}.py", WITH_HELPER.format(name=name))

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import PurePath
@@ -24,8 +25,9 @@ __all__ = ["fingerprint", "kept_by"]
 
 _MOST = 200_000
 """The number of objects beyond which a module's memory is not compared."""
-_OPAQUE = (CodeType, FrameType, GeneratorType, ModuleType, PurePath, logging.Logger)
-"""Objects that belong to others, or that note things when they are asked what they are."""
+_OPAQUE = (CodeType, FrameType, GeneratorType, ModuleType, PurePath, logging.Logger, type(os.environ))
+"""Objects that belong to others, or that note things when they are asked what they are; the environment of a process
+changes with each test, and its variables are recorded when they are read."""
 _OF_PYTHON = frozenset({"__builtins__", "__cached__", "__loader__", "__spec__", "__warningregistry__"})
 _OF_CLASSES = frozenset({"__abstractmethods__", "__annotations__", "__dict__", "__doc__", "__weakref__", "_abc_impl"})
 """The attributes of a class that Python makes when they are needed."""
