@@ -111,8 +111,9 @@ class Logs:
         """Find the modules whose memory the latest model has changed: they lead to what it read."""
         memory: dict[int, int | None] = {}
         shared = {str(position): value for position, value in enumerate(self.shared)}
-        loaded = ((id(module), file, kept_by(module)) for module, file in self._loaded())
-        for key, owner, kept in [*loaded, (id(self), COMMON, shared)]:
+        held: list[tuple[int, str | Path, dict[str, object]]] = [(id(self), COMMON, shared)]
+        held += [(id(module), file, kept_by(module)) for module, file in self._loaded()]
+        for key, owner, kept in held:
             now = memory[key] = self._fingerprint(kept)
             if self._latest != COMMON and (now is None or now != self._memory.get(key)):
                 self._logs[owner].leads_to.add(self._latest)

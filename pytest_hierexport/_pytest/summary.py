@@ -150,7 +150,7 @@ class Summary:
 
     def print(self, reporter: pytest.TerminalReporter) -> None:
         """Print the table, the warnings, and the annotations of a pull request."""
-        if not self.checks and not self.written:
+        if not self.checks and not self.interrupted:
             return
         reporter.write_sep("=", "hierexport")
         for line, markup in self._lines(self._results()):
