@@ -69,6 +69,7 @@ def watch_loading(listeners: Sequence[Listener], is_installed: Callable[[Path], 
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> ModuleType:
+        __tracebackhide__ = True  # the outermost frame remains; pytest leaves it out
         found = import_statement(name, globals, locals, fromlist or (), level)
         # torch imports inside functions, which run some ten thousand times in an export.
         if listeners and (level or name not in files.installed):
@@ -76,6 +77,7 @@ def watch_loading(listeners: Sequence[Listener], is_installed: Callable[[Path], 
         return found
 
     def import_and_tell(name: str, package: str | None = None) -> ModuleType:
+        __tracebackhide__ = True  # the outermost frame remains; pytest leaves it out
         found = import_module(name, package)
         if listeners:
             _tell(listeners, files.named(name, {"__package__": package}, (), len(name) - len(name.lstrip("."))))
