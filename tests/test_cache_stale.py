@@ -286,11 +286,17 @@ def test_a_module_loaded_from_bytecode_alone_counts(project: Project) -> None:
     project.run(*MODELS).assert_outcomes(failed=1, deselected=11)
 
 
-def test_a_file_that_two_models_share_counts_for_both(project: Project) -> None:
+@pytest.mark.parametrize(
+    ("before", "check"),
+    [
+        ("pass", "from settings import load; value = load()"),
+        ("known = {}", "value = known.get(1) or known.setdefault(1, (HERE / 'value.txt').read_text())"),
+    ],
+    ids=["by a cache in a module", "by what the rule keeps"],
+)
+def test_a_file_that_two_models_share_counts_for_both(project: Project, before: str, check: str) -> None:
     project.write("settings.py", SETTINGS)
-    project.write(
-        "conftest.py", CONFTEST.format(imports="", before="pass", check="from settings import load; value = load()")
-    )
+    project.write("conftest.py", CONFTEST.format(imports="", before=before, check=check))
     project.write("value.txt", "1")
     project.write(
         "models.toml", "[models.one]\nmodel = 'my_model.py::build'\n[models.two]\nmodel = 'my_model.py::build'\n"

@@ -47,7 +47,11 @@ def three(project: Project) -> Project:
 
 def run(project: Project, name: str, *arguments: str) -> None:
     """Run the rules that read the file, and write snapshots and reports of this name."""
-    reports = (f"--hierexport-report={name}.json", f"--hierexport-summary={name}.md")
+    reports = (
+        f"--hierexport-report={name}.json",
+        f"--hierexport-report={name}.html",
+        f"--hierexport-summary={name}.md",
+    )
     result = project.process(
         "--hierexport-models=models.toml", "--hierexport-fast", "--snapshot-update", *reports, *arguments
     )
@@ -67,7 +71,19 @@ def written(project: Project, name: str) -> dict[str, str]:
     folder: Path = project.path / f"snapshots-{name}"
     snapshots = {file.name: file.read_text() for file in folder.iterdir()}
     report = json.dumps(timeless(json.loads((project.path / f"{name}.json").read_text())))
-    return {**snapshots, "json": report, "md": (project.path / f"{name}.md").read_text()}
+    page = timeless_page((project.path / f"{name}.html").read_text())
+    return {**snapshots, "json": report, "html": page, "md": (project.path / f"{name}.md").read_text()}
+
+
+def timeless_page(page: str) -> str:
+    """Return a page without the times in its data."""
+    before, start, rest = page.partition('id="data">')
+    text, end, after = rest.partition("</script>")
+    data = timeless(json.loads(text))
+    for model in data["models"]:
+        # A check is a list of its status, its seconds and more.
+        model["checks"] = [[check[0], *check[2:]] for check in model["checks"]]
+    return "".join([before, start, json.dumps(data), end, after])
 
 
 def test_workers_and_hash_seeds_change_nothing(three: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +109,8 @@ def test_merged_shards_are_the_whole_run(three: Project, monkeypatch: pytest.Mon
         )
         assert shard.ret in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED}
     assert main(["merge", "shard-1.json", "shard-2.json", "-o", "merged.json"]) == 1
-    assert main(["merge", "shard-1.json", "shard-2.json", "-o", "merged.md"]) == 1
+    for kind in ("html", "md"):
+        assert main(["merge", "shard-1.json", "shard-2.json", "-o", f"merged.{kind}"]) == 1
     Path("__hierexport__").rename("snapshots-merged")
     whole, merged = (without_options(written(three, name)) for name in ("whole", "merged"))
     assert merged == whole

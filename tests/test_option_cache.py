@@ -243,3 +243,14 @@ def test_cache_in_an_existing_folder_leaves_its_gitignore(project: Project) -> N
     own = project.write(".gitignore", "/build\n")
     assert project.run(MODELS, "--hierexport-cache=.", *SOME).ret == 0
     assert own.read_text() == "/build\n"
+
+
+def test_a_failing_import_shows_the_project_s_frames_alone(project: Project) -> None:
+    project.write("outer.py", "import inner\n")
+    project.write("inner.py", "import missing_module\n")
+    project.write("test_own.py", "def test_own():\n    import outer\n")
+    result = project.run(MODELS, "--hierexport-cache=cache", "test_own.py", "-k", "test_own")
+    result.assert_outcomes(failed=1, deselected=11)
+    result.stdout.fnmatch_lines(["outer.py:1: in <module>", "inner.py:1: ModuleNotFoundError"])
+    result.stdout.no_fnmatch_line("*_call_with_frames_removed*")
+    result.stdout.no_fnmatch_line("*loading.py*")

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from pytest_hierexport._pytest.scheduling import ByModel, ByScope, scheduler
+from pytest_hierexport._report.results import SNAPSHOT, item_name
 
-MODEL = [f"models.toml::one::test_must[MUST-{i:03}]" for i in range(1, 4)]
+MODEL = [f"models.toml::one::{item_name(check)}" for check in (SNAPSHOT, "MUST-001", "OWN[2]")]
 OWN = ["test_own.py::test_a", "test_own.py::test_b"]
 
 
@@ -94,6 +95,13 @@ def test_replacement_worker_with_one_test_gets_an_end(session: Session) -> None:
     session.collect(replacement)
     assert session.ordered(replacement) == [OWN[1]]
     assert replacement.shutting_down
+
+
+@pytest.mark.parametrize("session", [(MODEL + OWN, 2)], indirect=True)
+def test_all_tests_of_a_model_go_to_one_worker(session: Session) -> None:
+    first, second = session.workers
+    assert session.ordered(first) == MODEL
+    assert session.ordered(second) == OWN
 
 
 @pytest.mark.parametrize("session", [(MODEL + OWN, 2)], indirect=True)

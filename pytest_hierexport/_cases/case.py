@@ -88,6 +88,8 @@ class Case:
     """`full`, `none` for parameters that take no memory, or `thin` for the same modules with smaller widths."""
     thin: Case | None = None
     """For `thin`: the case of the smaller model; None to cut the numbers of its configuration."""
+    entry: str = ""
+    """What a manifest states of the factory and its inputs; the other fields do not tell it."""
 
     @stage("building the model")
     def load(self) -> Example:

@@ -103,10 +103,11 @@ def load_from_file(path: Path, name: str) -> object:
 
 def _import_file(path: Path) -> ModuleType:
     # The project may have imported the file under another name; its classes must not exist twice.
-    for module in list(sys.modules.values()):
+    for known, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if isinstance(file, str) and absolute(file) == path:
-            return module
+            # This is an import like any other, also for those who watch imports.
+            return importlib.import_module(known)
     folder, name = _import_name(path)
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))

@@ -24,6 +24,8 @@ __all__ = ["read_manifest"]
 Select = Callable[[Sequence[str], Path], list[Case]]
 _PLAIN = ("exporter", "opset", "weights", "randomise", "strict", "allow_derived", "timeout", "details")
 """The entries that a case takes as they are."""
+_OF_THE_FACTORY = ("model", "thin", "inputs", "trust_remote_code")
+"""The entries that say how the model and its inputs are made."""
 
 
 def read_manifest(path: Path, source: str, select: Select, only: str | None = None) -> list[Case]:
@@ -128,6 +130,7 @@ def _case(table: _Table, name: str, source: str, select: Select) -> Case:
         after=tuple(map(_step, values.get("after", ()))),
         keep=tuple(map(str, values.get("keep", ()))),
         thin=_thin(table, name, select),
+        entry=repr({key: values[key] for key in _OF_THE_FACTORY if key in values}),
         **{key: values[key] for key in _PLAIN if key in values},
     )
 

@@ -25,7 +25,7 @@ from pytest_hierexport._files.atomic import staging
 from pytest_hierexport._files.ownership import make_folder
 from pytest_hierexport._files.paths import digest
 from pytest_hierexport._pytest.entries import RECORD, CachedResult, entries, read_entry, remove
-from pytest_hierexport._pytest.reads import Reads, unrecorded
+from pytest_hierexport._pytest.reads import COMMON, Reads, unrecorded
 from pytest_hierexport._pytest.upkeep import evict, tidy
 
 if TYPE_CHECKING:
@@ -67,6 +67,10 @@ class Cache:
         self._sure = True
         self._size = bound
         """The number of bytes of all results, as far as this session knows: to measure them takes time."""
+
+    def share(self, objects: Iterable[object]) -> None:
+        """Take objects that keep things in memory for all models, such as the functions of rules."""
+        self._reads.share(objects)
 
     def begin(self) -> None:
         """Identify the session by its facts and by what it has read so far, for all results of this session."""
@@ -126,7 +130,14 @@ class Cache:
 
     @unrecorded()
     def keep(
-        self, question: str, about: str, value: Mapping[str, Any], files: Sequence[Path] = (), model: str = ""
+        self,
+        question: str,
+        about: str,
+        value: Mapping[str, Any],
+        files: Sequence[Path] = (),
+        model: str = "",
+        *,
+        reads_of: str = COMMON,
     ) -> str:
         """Keep a result; return its name, empty where its inputs are not known or it cannot be written.
 
@@ -136,8 +147,9 @@ class Cache:
             value: The answer, as JSON can hold it.
             files: The files that belong to it.
             model: The name of the model that it is about.
+            reads_of: The model whose reads it depends on, as :meth:`computing` was told.
         """
-        inputs = self._reads.inputs() if self._sure else None
+        inputs = self._reads.inputs(reads_of) if self._sure else None
         if inputs is None:
             return ""
         name, digests = self._name(question), {path.name: digest(path) for path in files}
@@ -159,11 +171,17 @@ class Cache:
         return made.name
 
     @contextmanager
-    def computing(self, files: Iterable[Path] = ()) -> Iterator[None]:
-        """Watch the computation of a result, also from files that native code opens; one with programs is not kept."""
+    def computing(self, model: str, files: Iterable[Path] = ()) -> Iterator[None]:
+        """Watch the computation of a result; one with programs is not kept.
+
+        Args:
+            model: The model that counts for it.
+            files: The files that native code opens.
+        """
         before = self._reads.programs
-        self._reads.expect(files)
-        yield
+        with self._reads.of(model):
+            self._reads.expect(files)
+            yield
         if self._reads.programs != before:
             self._give_up("a model or a rule started a program or connected to a machine, whose part cannot be seen")
 

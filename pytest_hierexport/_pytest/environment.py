@@ -5,6 +5,7 @@
     a library      os.environ.get("TORCH_LOGS")                                     recorded
     a library      dict(os.environ)                                                 not recorded
     pytest         os.environ["PYTEST_CURRENT_TEST"]                                not recorded
+    a plugin       os.environ["PYTEST_XDIST_WORKER"]                                not recorded
 
 A library copies the environment for a program that it starts; on a CI system some variable differs in each run.
 No audit event tells of these reads. All of them end in two methods of the class of `os.environ`, which are replaced.
@@ -33,6 +34,8 @@ _RUNNERS |= {"__channelexec__", "pytest", "rich", "syrupy", "xdist"}
 
 execnet runs xdist's part in a worker under a name of its own, `__channelexec__`.
 """
+_OF_WORKERS = "PYTEST_XDIST_"
+"""How the names begin by which xdist tells a worker which one it is: plugins of pytest ask for them."""
 _OURS = ("pytest_hierexport._pytest.", "pytest_hierexport._files.")
 
 
@@ -42,8 +45,8 @@ def variable_digest(name: str, values: Mapping[str, str]) -> str:
     return "" if value is None else hashlib.sha256(f"{name}={value}".encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def watch_environment(record: Callable[[str], None], is_installed: Callable[[Path], bool]) -> None:
-    """Call a function with the name of each variable that is read from now on, in this process."""
+def watch_environment(record: Callable[[str, str], None], is_installed: Callable[[Path], bool]) -> None:
+    """Call a function with each variable that this process reads from now on, and the reader's file."""
     kind: Any = type(os.environ)
     read, iterate = kind.__getitem__, kind.__iter__
     copying: set[CodeType] = set()
@@ -52,7 +55,9 @@ def watch_environment(record: Callable[[str], None], is_installed: Callable[[Pat
     def read_and_record(environ: Any, key: Any) -> Any:
         reader = _reader(sys._getframe(1))
         if reader is not None and _counts(reader) and reader.f_code not in copying:
-            record(os.fsdecode(key) if isinstance(key, bytes) else str(key))
+            name, file = os.fsdecode(key) if isinstance(key, bytes) else str(key), reader.f_code.co_filename
+            if not (name.startswith(_OF_WORKERS) and is_installed(Path(file))):
+                record(name, file)
         return read(environ, key)
 
     def iterate_and_record(environ: Any) -> Iterator[Any]:
@@ -60,7 +65,7 @@ def watch_environment(record: Callable[[str], None], is_installed: Callable[[Pat
         if reader is not None and is_installed(Path(reader.f_code.co_filename)):
             copying.add(reader.f_code)
         elif reader is not None and _counts(reader):
-            record(ALL)
+            record(ALL, reader.f_code.co_filename)
         result: Iterator[Any] = iterate(environ)
         return result
 

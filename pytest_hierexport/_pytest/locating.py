@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_hierexport._cases.factories import find_module
 from pytest_hierexport._errors import HierexportError
+from pytest_hierexport._pytest.reads import unrecorded
 from pytest_hierexport._snapshot.lines import members
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ __all__ = ["places"]
 _MOST = 5
 
 
+@unrecorded()
 def places(run: Run, case: Case, difference: Difference) -> list[str]:
     """Return a line per changed module, of the first ones: `layers.0: Layer, my_model.py line 19`.
 

@@ -140,6 +140,10 @@ class ModelsPlugin:
         """Record a report of this process or a worker."""
         self.summary.add(report)
 
+    def pytest_keyboard_interrupt(self) -> None:
+        """Note that the run did not come to its end."""
+        self.summary.interrupted = True
+
     # Around syrupy's end of the session and inside the terminal's.
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None]:

@@ -15,6 +15,7 @@ from pytest_hierexport._cases.steps import named_steps, with_deployed
 from pytest_hierexport._errors import UsageError, nearest
 from pytest_hierexport._pytest.ids import escape
 from pytest_hierexport._pytest.options import TIMEOUT, Settings
+from pytest_hierexport._pytest.reads import unrecorded
 from pytest_hierexport._pytest.shards import in_shard, read_durations
 from pytest_hierexport._report.results import SNAPSHOT, item_name
 
@@ -62,7 +63,10 @@ def planned(config: pytest.Config, settings: Settings, relay: Path) -> Plan:
     Raises:
         HierexportError: A selector matches nothing, or an option's value makes no sense.
     """
-    cases = selected_cases(settings, _own_cases(config))
+    own = _own_cases(config)
+    with unrecorded():
+        # What a manifest states is in its cases; the source of a factory counts when it is imported.
+        cases = selected_cases(settings, own)
     plan = Plan(config, settings, cases, tuple(case.name for case in cases), relay)
     shard = settings.chosen.shard
     return plan if shard is None else replace(plan, cases=in_shard(cases, shard, plan.durations()))

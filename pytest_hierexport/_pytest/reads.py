@@ -1,8 +1,13 @@
 """Records the files and environment variables that a process reads: the inputs that a cached result depends on.
 
 A Python audit hook (PEP 578) records every file that is opened or imported and every folder that is listed, from before
-the first `conftest.py` is loaded. It records for the whole process, not per model: a module or an `lru_cache` that two
-models share is read once, and the results of both depend on it.
+the first `conftest.py` is loaded. All models of a run share the process, so a result depends on four kinds of reads:
+
+    common      before the first model, between two models, and by installed packages as they are loaded
+    its own     while the model was built, exported and checked
+    of modules  that it imports, directly or through others: what their code read when it was executed
+    inherited   by another model, where that left something in memory that this one can reach: in a module that both
+                import, such as an `lru_cache` or a registry
 """
 
 from __future__ import annotations
@@ -17,15 +22,18 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import _pytest
 
 from pytest_hierexport._files.paths import absolute
+from pytest_hierexport._pytest.attribution import COMMON, Logs
 from pytest_hierexport._pytest.environment import watch_environment
 from pytest_hierexport._pytest.inputs import Inputs, Signature, signature
+from pytest_hierexport._pytest.loading import watch_loading
 from pytest_hierexport._pytest.scratch import RUN_FOLDER
 
-__all__ = ["Reads", "is_installed", "unrecorded"]
+__all__ = ["COMMON", "Reads", "is_installed", "unrecorded"]
 
 _FILE_EVENTS: Mapping[str, int] = {"open": 0, "import": 1, "ctypes.dlopen": 0, "sqlite3.connect": 0}
 """The audit events that name a file, with the position of its path."""
@@ -71,9 +79,8 @@ class Reads:
         """The number of programs started and connections opened."""
         self.environment: Mapping[str, str] = {}
         """The environment at the start: what this process sets itself is no input."""
-        self._files: dict[Path, Signature | None] = {}
-        self._folders: set[Path] = set()
-        self._variables: set[str] = set()
+        self._signatures: dict[Path, Signature | None] = {}
+        self._logs = Logs(is_installed, _is_project)
 
     def start(self) -> None:
         """Record what is read from now on."""
@@ -82,11 +89,22 @@ class Reads:
         tempfile.gettempdir()
         _install_hooks()
         self.environment = dict(os.environ)
+        self.imported(self._logs.unknown_modules())
         _active.append(self)
 
     def stop(self) -> None:
         """Record nothing more."""
         _active.remove(self)
+
+    @contextmanager
+    def of(self, model: str) -> Iterator[None]:
+        """Record what is read meanwhile for a model."""
+        with self._logs.of(model):
+            yield
+
+    def share(self, objects: Iterable[object]) -> None:
+        """Take objects of the project, besides modules, that keep things in memory for all models."""
+        self._logs.shared += objects
 
     def expect(self, files: Iterable[Path]) -> None:
         """Record files that native code is about to read."""
@@ -94,20 +112,38 @@ class Reads:
             self._add_file(file)
 
     @unrecorded()
-    def inputs(self) -> Inputs | None:
-        """Return the inputs so far, None where a file has changed since it was read."""
-        recorded = {path: before for path, before in list(self._files.items()) if self._counts(path)}
-        if any(signature(path) != before for path, before in recorded.items()):
+    def inputs(self, model: str = COMMON) -> Inputs | None:
+        """Return what a model's results depend on so far, None where a file has changed since it was read.
+
+        Without a model they are the common inputs.
+        """
+        logs = self._logs.leading_from(model)
+        recorded = {path for log in logs for path in list(log.files) if self._counts(path)}
+        if any(signature(path) != self._signatures[path] for path in recorded):
             return None
-        files = {*recorded, *filter(self._counts, _loaded_files())}
+        files = {*recorded, *filter(self._counts, self._logs.unknown_modules())}
         native = {path for folder in {Path.cwd(), *(path.parent for path in recorded)} for path in folder.glob(_NATIVE)}
         search_path = {absolute(folder or ".") for folder in sys.path if isinstance(folder, str)}
         searched = {*search_path, *(path.parent for path in files if path.suffix == ".py")}
-        listed = {folder for folder in list(self._folders) if self._counts(folder)}
+        listed = {folder for log in logs for folder in list(log.folders) if self._counts(folder)}
         searched = {folder for folder in searched if self._counts(folder)}
-        taken = Inputs.of({*files, *native}, listed, searched, set(self._variables), self.environment)
+        variables = {name for log in logs for name in list(log.variables)}
+        taken = Inputs.of({*files, *native}, listed, searched, variables, self.environment)
         # Taking the digests takes time, too.
-        return taken if all(signature(path) == before for path, before in recorded.items()) else None
+        return taken if all(signature(path) == self._signatures[path] for path in recorded) else None
+
+    def imported(self, files: Sequence[Path]) -> None:
+        """Record that the modules of these files are imported, which may be loaded already."""
+        if not _paused.get():
+            for file in files:
+                self._signatures.setdefault(file, signature(file))
+            self._logs.add_imports(files)
+
+    def executed(self, module: ModuleType, file: Path) -> None:
+        """Note that a module has been loaded."""
+        if not is_installed(file):
+            self.imported([file])
+            self._logs.add_module(module)
 
     def _counts(self, path: Path) -> bool:
         if is_installed(path) or any(map(RUN_FOLDER.fullmatch, path.parts)):
@@ -126,14 +162,19 @@ class Reads:
         elif not _is_own_program(args):
             self.programs += 1
 
-    def record_variable(self, name: str) -> None:
+    def record_variable(self, name: str, *, by_project: bool) -> None:
         """Record that an environment variable was read."""
-        self._variables.add(name)
+        logs = self._logs.current() if by_project else [self._logs.common]
+        for log in logs:
+            log.variables.add(name)
 
     def _add_file(self, path: Path | None) -> None:
         source = None if path is None else _source_of(path)
-        if source is not None and source not in self._files and not is_installed(source):
-            self._files[source] = signature(source)
+        if source is not None and not is_installed(source):
+            if source not in self._signatures:
+                self._signatures[source] = signature(source)
+            for log in self._logs.current():
+                log.files.add(source)
 
     def _add_temporary(self, event: str, path: Path | None) -> None:
         if path is None or not self._counts(path):
@@ -142,8 +183,9 @@ class Reads:
             self.outside.append(path)
 
     def _add_folder(self, path: Path | None) -> None:
-        if path is not None and path not in self._folders and not is_installed(path) and not _is_search():
-            self._folders.add(path)
+        if path is not None and not is_installed(path) and not _is_search():
+            for log in self._logs.current():
+                log.folders.add(path)
 
 
 _active: list[Reads] = []
@@ -154,6 +196,7 @@ def _install_hooks() -> None:
     """Install the one audit hook of this process, which Python never removes, and watch its environment."""
     sys.addaudithook(_hook)
     watch_environment(_variable_hook, is_installed)
+    watch_loading(_active, is_installed)
 
 
 def _hook(event: str, args: tuple[object, ...]) -> None:
@@ -162,10 +205,10 @@ def _hook(event: str, args: tuple[object, ...]) -> None:
             reads.record(event, args)
 
 
-def _variable_hook(name: str) -> None:
+def _variable_hook(name: str, reader: str) -> None:
     if not _paused.get():
         for reads in _active:
-            reads.record_variable(name)
+            reads.record_variable(name, by_project=_is_project(reader))
 
 
 def _path(value: object) -> Path | None:
@@ -214,10 +257,9 @@ def _source_of(path: Path) -> Path:
     return path.parent.parent / f"{stem}.py" if path.parent.name == "__pycache__" else path
 
 
-def _loaded_files() -> set[Path]:
-    files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
-    # torch has modules whose `__file__` is a mere name.
-    return {absolute(file) for file in files if isinstance(file, str) and os.path.isabs(file)}  # noqa: PTH117
+def _is_project(file: str) -> bool:
+    """Whether a file of code is one of the project, not generated."""
+    return os.path.isabs(file) and not file.startswith(_installed_folders())  # noqa: PTH117  # called for each function
 
 
 def is_installed(path: Path) -> bool:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from xdist.scheduler import LoadFileScheduling, LoadGroupScheduling, LoadScopeScheduling
 
+from pytest_hierexport._report.results import is_item
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -78,7 +80,7 @@ class ByModel(ByScope):
 
     def _split_scope(self, nodeid: str) -> str:
         scope, _, test = nodeid.rpartition("::")
-        return scope if test.startswith("test_must[") or test == "test_snapshot" else nodeid
+        return scope if is_item(test) else nodeid
 
 
 class _ByFile(ByScope, LoadFileScheduling):  # type: ignore[misc]

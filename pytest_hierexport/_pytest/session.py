@@ -55,7 +55,9 @@ def _start(config: pytest.Config) -> None:
     check_requirements()
     if controls:
         _check_outputs(settings)
-    _ = run.plan.rules  # checked before any model is built
+    rules = run.plan.rules  # checked before any model is built
+    if run.store.cache is not None:
+        run.store.cache.share([*(rule.check for rule in rules), *(case.factory for case in run.plan.cases)])
     config.stash[RUN] = run
     summary = Summary(run, [warning] if warning else [])
     plugins: dict[str, object] = {"models": ModelsPlugin(run, summary), "watch": run.watch}

@@ -23,7 +23,9 @@ from pytest_hierexport._cases.steps import ONNXRUNTIME
 from pytest_hierexport._errors import CrashError, NoVerdictError, raise_if_disk_full
 from pytest_hierexport._export.choices import is_own
 from pytest_hierexport._files.paths import digest_of_all
+from pytest_hierexport._pytest import reads
 from pytest_hierexport._pytest.outcome import RECORD, ExportOutcome, deploy_into, export_into, from_fields, from_record
+from pytest_hierexport._pytest.reads import unrecorded
 from pytest_hierexport._stages import stage
 
 if TYPE_CHECKING:
@@ -45,14 +47,21 @@ def _disk_full_reported() -> Iterator[None]:
         raise
 
 
-def _code_digest(name: str) -> str:
-    """Return the digest of a top-level package, or of the file of a module; empty where it has none.
+_OF_PROJECT = "project"
+"""Stands for the digest of code that is recorded when it is imported."""
 
-    That of a rule or an exporter may be installed, and edited in place under the same version.
+
+@unrecorded()
+def _code_digest(name: str) -> str:
+    """Return the digest of an installed top-level package, or of the file of a module; empty where it has none.
+
+    That of a rule or an exporter may be edited in place under the same version.
     """
     found = find_module(name, Path.cwd()) if name else None
     if found is None or found.file is None:
         return ""
+    if not reads.is_installed(found.file):
+        return _OF_PROJECT
     folder = found.file.parent
     return digest_of_all(folder, folder.rglob("*.py") if found.file.name == "__init__.py" else [found.file])
 
@@ -138,10 +147,11 @@ class ExportStore:
         found = self.cache.find(question, about)
         if found is not None:
             return [Violation(**violation) for violation in found.value["violations"]]
-        with self.cache.computing():
+        model = _exported_model(case)
+        with self.cache.computing(model):
             violations = self._checked(case, rule)
         value = {"violations": [asdict(violation) for violation in violations]}
-        self.cache.keep(question, about, value, model=case.name)
+        self.cache.keep(question, about, value, model=case.name, reads_of=model)
         return violations
 
     def _checked(self, case: Case, rule: Rule) -> list[Violation]:
@@ -204,12 +214,14 @@ class ExportStore:
             found = cache.find(key, code, folder)
             if found is not None:
                 return from_fields(folder, found.value, found.name)
-            with cache.computing(case.files):
+            model = _exported_model(case)
+            with cache.computing(model, case.files):
                 outcome = make()
             if outcome.error is not None:
                 return outcome
             files = [path for path in sorted(folder.iterdir()) if path.is_file()]
-            return replace(outcome, cached=cache.keep(key, code, outcome.fields(), files, case.name))
+            kept = cache.keep(key, code, outcome.fields(), files, model=case.name, reads_of=model)
+            return replace(outcome, cached=kept)
 
     def _export(self, key: str, case: Case, previous: ExportOutcome | None) -> ExportOutcome:
         folder = self.folder / key
@@ -249,6 +261,13 @@ def _key(case: Case) -> str:
     """Return the digest of a case: of all that its export rests on, as stated, which names its factory, too."""
     stated = [repr(getattr(case, field.name)) for field in fields(case) if field.repr]
     return hashlib.sha256("\0".join(stated).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _exported_model(case: Case) -> str:
+    """Return the name of the case that is exported: of the result of a step, that of the first case before it."""
+    while case.previous is not None:
+        case = case.previous
+    return case.name
 
 
 def _crash_error(case: Case) -> CrashError:

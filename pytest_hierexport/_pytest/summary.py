@@ -81,6 +81,8 @@ class Summary:
     collected: set[str] = field(default_factory=set)
     """The names of the models of which at least one test was selected."""
     started: float = field(default_factory=time.time)
+    interrupted: bool = False
+    """Whether Ctrl-C or SIGTERM ended the run."""
 
     @property
     def fails(self) -> bool:
@@ -103,11 +105,11 @@ class Summary:
             self.checks[model][check] = Check(_status(report), message, report.duration, failure)
 
     def finish(self) -> None:
-        """Settle the snapshots and write the reports; do nothing where no check ran."""
+        """Settle the snapshots and write the reports; do nothing where no check was to run."""
         plan = self.run.plan
-        # The report of a shard without models tells that the shard ran.
-        is_empty_shard = not plan.cases and not plan.config.option.collectonly
-        if not self.checks and not is_empty_shard:
+        # The report of a shard without models tells that the shard ran; that of an interrupted run, that none did.
+        tells = not plan.cases or self.interrupted
+        if not self.checks and (not tells or plan.config.option.collectonly):
             return
         from pytest_hierexport._report import as_markdown, rendered
 
@@ -151,7 +153,7 @@ class Summary:
 
     def print(self, reporter: pytest.TerminalReporter) -> None:
         """Print the table, the warnings, and the annotations of a pull request."""
-        if not self.checks:
+        if not self.checks and not self.interrupted:
             return
         reporter.write_sep("=", "hierexport")
         for line, markup in self._lines(self._results().without_deselected(self.collected)):

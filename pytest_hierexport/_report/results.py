@@ -20,6 +20,7 @@ __all__ = [
     "Status",
     "cardinal_line",
     "first_names",
+    "is_item",
     "item_name",
     "remarks_of",
     "slowest_stages",
@@ -28,13 +29,20 @@ __all__ = [
 
 SNAPSHOT = "snapshot"
 """The name of the check that is no rule."""
+_SNAPSHOT_ITEM = "test_snapshot"
+_RULE_ITEM = "test_must"
 _MOST = 5
 """How many names a line lists."""
 
 
 def item_name(check: str) -> str:
     """Return the name of the test item of a check: the id of a rule, or the snapshot."""
-    return "test_snapshot" if check == SNAPSHOT else f"test_must[{check}]"
+    return _SNAPSHOT_ITEM if check == SNAPSHOT else f"{_RULE_ITEM}[{check}]"
+
+
+def is_item(name: str) -> bool:
+    """Whether :func:`item_name` gives this name."""
+    return name == _SNAPSHOT_ITEM or (name.startswith(f"{_RULE_ITEM}[") and name.endswith("]"))
 
 
 class Status(str, Enum):

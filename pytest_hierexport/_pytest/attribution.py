@@ -1,0 +1,129 @@
+"""Attributes reads to models, and finds those that a model depends on.
+
+build_one   imports helper, reads one.json           helper   reads names.txt as it is loaded
+build_two   imports helper, which is loaded          one      calls helper.load, which is cached
+
+one         one.json; helper.py and names.txt
+two         helper.py and names.txt; and what one read, because it changed what helper keeps in memory
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+
+from pytest_hierexport._pytest.loading import executing, file_of
+from pytest_hierexport._pytest.memory import fingerprint, kept_by
+
+__all__ = ["COMMON", "Log", "Logs"]
+
+COMMON = ""
+"""Stands for the reads that every model depends on."""
+
+
+@dataclass
+class Log:
+    """What was read while one model was worked on, or while the code of one module ran as it was loaded."""
+
+    files: set[Path] = field(default_factory=set)
+    folders: set[Path] = field(default_factory=set)
+    variables: set[str] = field(default_factory=set)
+    leads_to: set[str | Path] = field(default_factory=set)
+    """The models, by name, and the modules, by file, whose reads count, too."""
+
+
+class Logs:
+    """The logs of a process.
+
+    Args:
+        is_installed: Whether a file is no part of the project.
+        is_project: Whether a file of code is part of the project.
+    """
+
+    def __init__(self, is_installed: Callable[[Path], bool], is_project: Callable[[str], bool]) -> None:
+        self._is_installed, self._is_project = is_installed, is_project
+        self._logs: dict[str | Path, Log] = defaultdict(Log)
+        self._model = self._latest = COMMON
+        """The model that is worked on, and the one that was worked on last."""
+        self._memory: dict[int, int | None] = {}
+        """The fingerprint of each module of the project, by the module's address."""
+        self.shared: list[object] = []
+        """Objects besides modules that all models may reach, such as the functions of rules."""
+
+    @property
+    def common(self) -> Log:
+        """What every model depends on."""
+        return self._logs[COMMON]
+
+    @contextmanager
+    def of(self, model: str) -> Iterator[None]:
+        """Attribute what is read meanwhile to a model."""
+        if model != self._latest:
+            self._compare_memory()
+        outer, self._model = self._model, model
+        self._latest = model
+        try:
+            yield
+        finally:
+            self._model = outer
+
+    def current(self) -> list[Log]:
+        """Return the logs that take what this thread reads just now."""
+        modules = executing()
+        if modules and self._is_installed(modules[-1]):
+            # An installed package keeps what it reads as it is loaded, for every model.
+            return [self.common]
+        return [self._logs[self._model], *(self._logs[file] for file in modules if not self._is_installed(file))]
+
+    def add_imports(self, files: Sequence[Path]) -> None:
+        """Attribute modules of the project that are imported, by their files; they may be loaded already."""
+        for file in files:
+            self._logs[file].files.add(file)
+        for log in self.current():
+            log.leads_to.update(files)
+
+    def add_module(self, module: ModuleType) -> None:
+        """Note what a module keeps in memory just after it was loaded."""
+        self._memory[id(module)] = self._fingerprint(kept_by(module))
+
+    def leading_from(self, model: str) -> list[Log]:
+        """Return the logs of all that a model depends on."""
+        found: dict[str | Path, Log] = {}
+        waiting: list[str | Path] = [COMMON, model]
+        while waiting:
+            key = waiting.pop()
+            if key not in found:
+                found[key] = self._logs[key]
+                waiting += list(found[key].leads_to)
+        return list(found.values())
+
+    def unknown_modules(self) -> list[Path]:
+        """Return the files of the project's modules that were loaded in a way that told no log."""
+        known = set().union(*(log.files for log in list(self._logs.values())))
+        return [file for _, file in self._loaded() if file not in known]
+
+    def _compare_memory(self) -> None:
+        """Find the modules whose memory the latest model has changed: they lead to what it read."""
+        memory: dict[int, int | None] = {}
+        shared = {str(position): value for position, value in enumerate(self.shared)}
+        held: list[tuple[int, str | Path, dict[str, object]]] = [(id(self), COMMON, shared)]
+        held += [(id(module), file, kept_by(module)) for module, file in self._loaded()]
+        for key, owner, kept in held:
+            now = memory[key] = self._fingerprint(kept)
+            if self._latest != COMMON and (now is None or now != self._memory.get(key)):
+                self._logs[owner].leads_to.add(self._latest)
+        self._memory = memory
+
+    def _fingerprint(self, kept: Mapping[str, object]) -> int | None:
+        return fingerprint(kept, self._is_project)
+
+    def _loaded(self) -> Iterator[tuple[ModuleType, Path]]:
+        for module in list(sys.modules.values()):
+            file = file_of(module) if isinstance(module, ModuleType) else None
+            if file is not None and not self._is_installed(file):
+                yield module, file

@@ -1,0 +1,93 @@
+"""Fingerprints what a module keeps in memory, to tell whether a model changed it for the next one.
+
+    helper.py                          the fingerprint changes with
+    LIMIT = 1                          helper.LIMIT = 2
+    NAMES = {}                         NAMES["tower"] = Tower
+    @cache                             a first call of load
+    def load(name): ...
+    SCALE = torch.ones(3)              helper.SCALE = torch.zeros(3), not with SCALE.zero_()
+
+Objects are told apart by their addresses, and found as the garbage collector finds them: no code of the module runs.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import PurePath
+from types import CodeType, FrameType, FunctionType, GeneratorType, ModuleType
+from typing import Any
+
+__all__ = ["fingerprint", "kept_by"]
+
+_MOST = 200_000
+"""The number of objects beyond which a module's memory is not compared."""
+_OPAQUE = (CodeType, FrameType, GeneratorType, ModuleType, PurePath, logging.Logger, type(os.environ))
+"""Objects that belong to others, or that note things when they are asked what they are; the environment of a process
+changes with each test, and its variables are recorded when they are read."""
+_OF_PYTHON = frozenset({"__builtins__", "__cached__", "__loader__", "__spec__", "__warningregistry__"})
+_OF_CLASSES = frozenset({"__abstractmethods__", "__annotations__", "__dict__", "__doc__", "__weakref__", "_abc_impl"})
+"""The attributes of a class that Python makes when they are needed."""
+
+
+def kept_by(module: ModuleType) -> dict[str, object]:
+    """Return what a module keeps, by name, without what the import system keeps there."""
+    return {name: value for name, value in vars(module).items() if not _is_python_s(module, name, value)}
+
+
+def fingerprint(kept: Mapping[str, object], is_project: Callable[[str], bool]) -> int | None:
+    """Return a number for what names lead to; None where that is too much to compare.
+
+    Args:
+        kept: Objects by name.
+        is_project: Whether a file holds code of the project: functions and classes of other code are not entered.
+    """
+    found: list[int] = [hash(name) for name in kept]
+    seen: set[int] = set()
+    waiting: list[object] = [*kept.values()]
+    while waiting:
+        value = waiting.pop()
+        found.append(id(value))
+        if id(value) not in seen:
+            seen.add(id(value))
+            waiting += _parts(value, is_project)
+        if len(seen) > _MOST:
+            return None
+    return hash(tuple(found))
+
+
+def _is_python_s(module: ModuleType, name: str, value: object) -> bool:
+    """Whether the import system has set a name: a package gets a name for each of its modules that is imported."""
+    if issubclass(type(value), ModuleType):
+        return vars(value).get("__name__") == f"{module.__name__}.{name}"
+    return name in _OF_PYTHON
+
+
+def _parts(value: object, is_project: Callable[[str], bool]) -> Iterable[object]:
+    """Return the objects that one holds and that code may change through it."""
+    # `isinstance` would ask the object for its `__class__`, which may be code of its own.
+    kind = type(value)
+    if issubclass(kind, _OPAQUE):
+        return ()
+    if issubclass(kind, FunctionType):
+        function: Any = value
+        if not is_project(function.__code__.co_filename):
+            return ()
+        return function.__code__, function.__defaults__, function.__kwdefaults__, function.__closure__, vars(function)
+    if issubclass(kind, type):
+        cls: Any = value
+        return _members(cls) if is_project(_file(cls)) else ()
+    return gc.get_referents(value)
+
+
+def _members(cls: type) -> Iterable[object]:
+    return [value for name, value in vars(cls).items() if name not in _OF_CLASSES]
+
+
+def _file(cls: type) -> str:
+    module: Any = sys.modules.get(str(vars(cls).get("__module__")))
+    file = None if module is None else vars(module).get("__file__")
+    return file if isinstance(file, str) else ""

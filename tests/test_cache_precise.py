@@ -1,0 +1,292 @@
+"""What makes a model cold: a change of something that it read, and of nothing that only other models read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from projects import Project
+
+ARGUMENTS = ("--hierexport-cache=cache", "-k", "MUST-002")
+NAMES = ("one", "two", "three")
+HELPER = """
+import logging
+from functools import cache
+from pathlib import Path
+from typing import Optional
+
+import torch
+from torch import nn
+
+HERE = Path(__file__).parent
+LIMITS: dict = {"width": 4}
+SCALE = torch.ones(1)
+log = logging.getLogger(__name__)
+
+class Head(nn.Module):
+    def __init__(self, width: int, bias: Optional[bool] = True) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, width, bias=bias)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x) * SCALE
+
+def read(name: str) -> str:
+    log.info("reading %s", name)
+    return (HERE / name).read_text()
+
+def built(name: str) -> None:
+    with open(HERE / f"{name}.log", "a") as opened:
+        opened.write("built\\n")
+"""
+WITH_HELPER = """
+import torch
+import helper
+
+def build():
+    helper.built("{name}")
+    helper.read("{name}.txt")
+    return helper.Head(helper.LIMITS["width"]).eval(), (torch.ones(2, 4),)
+"""
+WITHOUT = """
+import os
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x):
+        import late
+        return self.linear(x) * late.FACTOR
+
+def build():
+    import json
+    os.environ.get("SIZE")
+    with open(os.path.join(os.path.dirname(__file__), "three.log"), "a") as opened:
+        opened.write("built\\n")
+    return Net().eval(), (torch.ones(2, 4),)
+"""
+
+
+CONFTEST = """
+import enum
+import logging
+from dataclasses import dataclass, field
+from os import environ
+from pathlib import Path
+
+import pytest
+from pytest_hierexport import Rule
+
+log = logging.getLogger("project")
+HERE = Path(__file__).parent
+pytestmark = pytest.mark.skip(reason="any")
+
+class Kind(enum.Enum):
+    SMALL = 1
+
+@dataclass
+class Limits:
+    sizes: dict[str, int] = field(default_factory=dict)
+
+LIMITS = Limits({"small": 4})
+
+@pytest.fixture(scope="session")
+def limits() -> Limits:
+    return LIMITS
+
+@pytest.fixture(autouse=True)
+def noted(request):
+    log.info("%s in %s for %s", request.node.name, HERE / "any", Kind.SMALL)
+    yield
+
+def pytest_hierexport_rules(config):
+    return [Rule("MUST-002b", "nothing", lambda exported: [])]
+"""
+
+
+@pytest.fixture
+def three(project: Project) -> Project:
+    """Give a project of three models, two of which share a module, with a usual conftest.py."""
+    project.write("conftest.py", CONFTEST)
+    project.write("helper.py", HELPER)
+    for name in ("one", "two"):
+        project.write(f"{name}.py", WITH_HELPER.format(name=name))
+        project.write(f"{name}.txt", "any")
+    project.write("three.py", WITHOUT)
+    project.write("late.py", "FACTOR = 2.0\n")
+    project.write("models.toml", "".join(f'[models.{name}]\nmodel = "{name}.py::build"\n' for name in NAMES))
+    return project
+
+
+def cold(project: Project, *arguments: str, models: str = "models.toml") -> set[str]:
+    """Run, and return the names of the models that were built."""
+    before = logs(project)
+    assert project.run(f"--hierexport-models={models}", *ARGUMENTS, *arguments).ret == 0
+    return {name for name, content in logs(project).items() if before.get(name) != content}
+
+
+def logs(project: Project) -> dict[str, str]:
+    return {path.stem: path.read_text() for path in project.path.glob("*.log")}
+
+
+def append(file: Path, text: str = "# a comment\n") -> None:
+    with file.open("a") as opened:
+        opened.write(text)
+
+
+def test_an_edit_makes_only_its_readers_cold(three: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cold(three, "-n0") == set(NAMES)
+    assert cold(three, "-n0") == set()
+    for file, readers in {
+        "one.py": {"one"},
+        "helper.py": {"one", "two"},
+        "one.txt": {"one"},
+        "two.txt": {"two"},
+        "late.py": {"three"},
+        "README.md": set(),
+    }.items():
+        append(three.path / file)
+        assert (file, cold(three, "-n0")) == (file, readers)
+    monkeypatch.setenv("SIZE", "2")
+    assert cold(three, "-n0") == {"three"}
+    append(three.path / "models.toml", "inputs.x = { shape = [3, 4] }\n")
+    assert cold(three, "-n0") == {"three"}
+
+
+def test_models_on_workers_are_as_apart(three: Project) -> None:
+    assert cold(three, "-n2") == set(NAMES)
+    append(three.path / "one.py")
+    assert cold(three, "-n2") == {"one"}
+    append(three.path / "helper.py")
+    assert cold(three, "-n2") == {"one", "two"}
+
+
+NET = """
+import torch
+from pathlib import Path
+from torch import nn
+{above}
+HERE = Path(__file__).parent
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.linear(x)
+
+def build():
+    {inside}
+    with open(HERE / "{name}.log", "a") as opened:
+        opened.write("built\\n")
+    return Net().eval(), (torch.ones(2, 4),)
+"""
+
+
+def write_models(project: Project, models: dict[str, tuple[str, str]]) -> None:
+    """Write a package with a model in each module, given what is above its class and what its factory begins with."""
+    project.write("nets/__init__.py", "")
+    for name, (above, inside) in models.items():
+        project.write(
+            f"nets/{name}.py", NET.format(name=name, above=above, inside=inside).replace("HERE /", "HERE.parent /")
+        )
+    project.write("models.toml", "".join(f'[models.{name}]\nmodel = "nets.{name}:build"\n' for name in models))
+
+
+WAYS = {
+    "first": ("import helper", "pass"),
+    "name": ("from helper import VALUE", "pass"),
+    "inside": ("", "import helper"),
+    "again": ("", "from helper import VALUE"),
+    "importlib": ("import importlib", "importlib.import_module('helper')"),
+    "function": ("", "__import__('helper')"),
+    "through": ("from . import between", "pass"),
+    "beside": ("", "pass"),
+}
+
+
+def test_a_loaded_module_counts_however_it_is_imported(project: Project) -> None:
+    write_models(project, WAYS)
+    helper = project.write("helper.py", "VALUE = 1\n")
+    project.write("nets/between.py", "from .deep.below import VALUE\n")
+    project.write("nets/deep/below.py", "from helper import VALUE\n")
+    assert cold(project) == WAYS.keys()
+    append(helper)
+    assert cold(project) == WAYS.keys() - {"beside"}
+    append(project.path / "nets" / "deep" / "below.py")
+    assert cold(project) == {"through"}
+    append(project.path / "nets" / "first.py")
+    assert cold(project) == {"first"}
+
+
+KEPT = {
+    "a cache": ("load()", "load()"),
+    "an entry of a dict": ("KNOWN['value'] = read()", "KNOWN"),
+    "a name": ("shared.value = read()", "value"),
+    "a default": ("remember(read())", "remember"),
+    "an object": ("BOX.value = read()", "BOX.value"),
+    "a class": ("Box.value = read()", "BOX"),
+}
+SHARED = """
+import shared
+from functools import cache
+from pathlib import Path
+
+value, KNOWN = None, {}
+
+class Box:
+    pass
+
+BOX = Box()
+
+def read():
+    return (Path(__file__).parent / "value.txt").read_text()
+
+@cache
+def load():
+    return read()
+
+def remember(value, known=[]):
+    known.append(value)
+"""
+
+
+@pytest.mark.parametrize("way", KEPT.values(), ids=KEPT)
+def test_what_a_model_leaves_in_memory_counts_for_the_next(project: Project, way: tuple[str, str]) -> None:
+    first, second = way
+    everything = "from shared import *; import shared"
+    write_models(
+        project, {"first": (everything, first), "second": (everything, f"shared.{second}"), "third": ("", "pass")}
+    )
+    project.write("shared.py", SHARED)
+    value = project.write("value.txt", "1")
+    assert cold(project) == {"first", "second", "third"}
+    value.write_text("2")
+    assert cold(project) == {"first", "second"}
+
+
+def test_factories_of_one_file_are_cold_by_what_each_imports(project: Project) -> None:
+    write_models(project, {"first": ("", "pass"), "second": ("", "pass")})
+    project.write(
+        "factories.py",
+        """
+        def first():
+            from nets.first import build
+            return build()
+
+        def second():
+            from nets.second import build
+            return build()
+        """,
+    )
+    models = "factories.py::*"
+    assert cold(project, models=models) == {"first", "second"}
+    for name in ("first", "second"):
+        append(project.path / "nets" / f"{name}.py")
+        assert cold(project, models=models) == {name}
