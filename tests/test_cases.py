@@ -209,3 +209,13 @@ def test_selecting_imports_neither_torch_nor_the_project_s_file(
     monkeypatch.setitem(sys.modules, "torch", types.ModuleType("torch"))
     cases = select(["model.py::build", "package.inner:make", "bert", "nested"], tmp_path)
     assert [selected.name for selected in cases] == ["build", "make", "bert", "nested"]
+
+
+def test_a_dictionary_as_one_input_is_told_to_be_wrapped() -> None:
+    class Reads(torch.nn.Module):
+        def forward(self, readings: dict[str, torch.Tensor]) -> torch.Tensor:
+            return readings["wind"]
+
+    case = Case("reads", lambda: (Reads(), {"wind": torch.ones(2)}), "test")
+    with pytest.raises(CollectError, match=r"tuple: \(model, \(dictionary,\)\)"):
+        case.load()

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
 from pytest_hierexport._cases import Case
 from pytest_hierexport._cases.exporting import export_case
-from pytest_hierexport._rules.base import ExportedCase
+from pytest_hierexport._rules.base import ExportedCase, Violation
 from pytest_hierexport._rules.renamed_export import renaming_violations
+
+if TYPE_CHECKING:
+    import pytest
 
 REGISTRY: dict[str, float] = {}
 
@@ -80,12 +84,15 @@ class Final(Plain):
         raise TypeError("this class is final")
 
 
-def found(folder: Path, model: nn.Module) -> list[tuple[str, str]]:
-    case = Case("model", lambda: (model, (torch.ones(1, 2),)), "tests", exporter="dynamo", randomise=False)
+def violations(folder: Path, model: nn.Module, exporter: str = "dynamo") -> list[Violation]:
+    case = Case("model", lambda: (model, (torch.ones(1, 2),)), "tests", exporter=exporter, randomise=False)
     example = case.load()
     export_case(case, example, folder / "model.onnx")
-    exported = ExportedCase(case, folder / "model.onnx", example)
-    return [(violation.where, violation.found) for violation in renaming_violations(exported)]
+    return list(renaming_violations(ExportedCase(case, folder / "model.onnx", example)))
+
+
+def found(folder: Path, model: nn.Module) -> list[tuple[str, str]]:
+    return [(violation.where, violation.found) for violation in violations(folder, model)]
 
 
 def test_model_without_names_shows_no_difference(tmp_path: Path) -> None:
@@ -109,3 +116,32 @@ def test_model_that_cannot_be_renamed_is_a_violation(tmp_path: Path) -> None:
     ((where, what),) = found(tmp_path, Final())
     assert where == "the model under other names"
     assert "Final: TypeError: this class is final" in what
+
+
+DECIDES_BY_NAME = """
+import onnx_ir as ir
+
+from pytest_hierexport import Attribution, Origin, attach, export as tagged, read, save
+
+
+def export(model, args, kwargs, path):
+    tagged(model, args, kwargs, path=path)
+    graph, found = ir.load(path), read(path)
+    moved = {k: tuple(Origin(to_block(o.call), o.evidence) for o in origins) for k, origins in found.nodes.items()}
+    attribution = Attribution(found.hierarchy, moved)
+    attach(graph, attribution)
+    save(graph, attribution, path)
+
+
+def to_block(call):
+    return "block" if call == "block.projection" else call
+"""
+
+
+def test_calls_are_shown_where_their_tags_are_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "decides_by_name.py").write_text(DECIDES_BY_NAME)
+    monkeypatch.syspath_prepend(tmp_path)
+    violation, *_ = violations(tmp_path, Plain(), "decides_by_name:export")
+    assert violation.expected != violation.found
+    assert "for call 'block', /Plain/Block (traced)" in violation.expected
+    assert "for call 'block.projection', /Plain/Block (traced)" in violation.found

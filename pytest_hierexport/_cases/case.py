@@ -174,10 +174,11 @@ class Case:
             return None
         except TypeError as error:
             given = ", ".join([*(["by position"] * bool(args)), *kwargs])
+            by_name = "; a dictionary that is one of them goes into a tuple: (model, (dictionary,))"
             raise CollectError(
                 f"inputs of {self.name} that {type(model).__name__}.forward takes",
                 found=f"{error}; given are: {given or 'none'}",
-                do=f"give the inputs of forward{signature}",
+                do=f"give the inputs of forward{signature}{by_name if kwargs and not args else ''}",
             ) from None
 
     def _shapes_of_all(self, shapes: Any, inputs: inspect.BoundArguments) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -119,14 +119,16 @@ class _Pair:
             was, found = before.get(old, ()), after.get(new, ())
             expected = tuple(Origin(self._renaming.call_name(origin.call), origin.evidence) for origin in was)
             if _tagged(expected, self._expected) != _tagged(found, self._found):
+                # Two calls may have one tag, as modules of torch.nn share that of the module around them.
+                text = _text if _text(expected, self._expected) != _text(found, self._found) else _text_of_calls
                 yield Violation(
                     f"{kind} {self._case.node(old) if kind == 'node' else old}",
-                    f"under other names {_text(expected, self._expected)}, for {_text(was, self._old)}",
-                    f"{_text(found, self._found)}{self._once(found)}",
+                    f"under other names {text(expected, self._expected)}, for {text(was, self._old)}",
+                    f"{text(found, self._found)}{self._once(found, text)}",
                     "make the exporter take classes and modules as they come, whatever they are called",
                 )
 
-    def _once(self, found: Origins) -> str:
+    def _once(self, found: Origins, text: Callable[[Sequence[Origin], Hierarchy], str]) -> str:
         """Return the same origins under the model's own names."""
         renaming = self._renaming.reverse
         try:
@@ -134,7 +136,7 @@ class _Pair:
         except ValueError:
             # A mixture of old and new names can map two calls to one name.
             return ""
-        return f", for {_text([Origin(renaming.call_name(o.call), o.evidence) for o in found], hierarchy)}"
+        return f", for {text([Origin(renaming.call_name(o.call), o.evidence) for o in found], hierarchy)}"
 
     def calls(self) -> Iterator[Violation]:
         """Yield the calls that are not those of the original under other names."""
@@ -151,6 +153,10 @@ def _tagged(origins: Sequence[Origin], hierarchy: Hierarchy) -> list[tuple[Origi
 def _text(origins: Sequence[Origin], hierarchy: Hierarchy) -> str:
     tags = (f"{tag or origin.call} ({origin.evidence.value})" for origin, tag in _tagged(origins, hierarchy))
     return ", ".join(tags) or "no origin"
+
+
+def _text_of_calls(origins: Sequence[Origin], hierarchy: Hierarchy) -> str:
+    return ", ".join(f"call {origin.call!r}, {_text([origin], hierarchy)}" for origin in origins) or "no origin"
 
 
 def _shown(call: Call | None) -> str:
