@@ -100,7 +100,9 @@ def _anchor(anchors: Anchors, node: Node) -> None:
 
 def _named(anchors: Anchors, node: Node, taken: list[Value]) -> Node | None:
     """Return the removed node before that takes all that a node takes, and to whose output's name a tool added."""
-    value = original(node.first_name, anchors.match.before.named)
+    named = anchors.match.before.named
+    # A namesake of another shape: onnxsim computes the activation of CLIP between the Reshapes that it adds to a Gemm.
+    value = named.get(node.first_name) or original(node.first_name, named)
     found = None if value is None else anchors.match.before.producer.get(value)
     if found is None or not _is_removed(anchors, found) or not {*found.operands} <= {*taken}:
         return None
