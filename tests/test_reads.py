@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes.util
 import os
+import subprocess
 import sys
 import sysconfig
 import tempfile
@@ -119,3 +121,20 @@ def test_files_hold_until_one_changes_or_goes(tmp_path: Path) -> None:
     assert inputs.hold()
     first.unlink()
     assert not inputs.hold()
+
+
+def test_a_version_depends_on_the_program_alone(reads: Reads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = tmp_path / "tool"
+    tool.write_text("#!/bin/sh\necho 1\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    subprocess.check_output(["tool", "--version"])
+    assert reads.programs == 0
+    assert tool in files(reads)
+    subprocess.check_output(["tool"])
+    assert reads.programs == 1
+
+
+def test_a_library_of_the_system_is_no_program(reads: Reads) -> None:
+    ctypes.util.find_library("c")
+    assert reads.programs == 0

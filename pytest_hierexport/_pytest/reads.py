@@ -12,8 +12,10 @@ the first `conftest.py` is loaded. All models of a run share the process, so a r
 
 from __future__ import annotations
 
+import ctypes.util
 import importlib
 import os
+import shutil
 import sys
 import sysconfig
 import tempfile
@@ -22,7 +24,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 
 import _pytest
 
@@ -159,7 +161,9 @@ class Reads:
             self._add_folder(_path(args[0] or "."))
         elif event in _TEMPORARY_EVENTS:
             self._add_temporary(event, _path(args[0]))
-        elif not _is_own_program(args):
+        elif _asks_for_a_version(args):
+            self._add_file(_program(args))
+        elif not _is_own_program(args) and not _looks_for_a_library():
             self.programs += 1
 
     def record_variable(self, name: str, *, by_project: bool) -> None:
@@ -245,6 +249,24 @@ def _is_own_program(args: Sequence[object]) -> bool:
     command = args[1] if len(args) > 1 else ()
     own = ("pytest_hierexport.", f"{Path(__file__).parents[1]}{os.sep}")
     return isinstance(command, (list, tuple)) and any(str(part).startswith(own) for part in command)
+
+
+def _asks_for_a_version(args: Sequence[object]) -> bool:
+    """Whether a command is like `ninja --version`: its output depends on the program alone (transformers' RWKV)."""
+    command = args[1] if len(args) > 1 else ()
+    return isinstance(command, (list, tuple)) and list(command[1:]) == ["--version"]
+
+
+def _program(args: Sequence[object]) -> Path | None:
+    return _path(shutil.which(os.fsdecode(args[0]))) if isinstance(args[0], (str, bytes, os.PathLike)) else None
+
+
+def _looks_for_a_library() -> bool:
+    """Whether `ctypes.util.find_library` starts the current program: its outcome is a library of the system."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename != ctypes.util.__file__:
+        frame = frame.f_back
+    return frame is not None
 
 
 def _source_of(path: Path) -> Path:
