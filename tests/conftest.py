@@ -7,13 +7,12 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from operator_table import keep_operator_table
-from projects import MODEL, Project
+from projects import MODEL, Project, forget_modules
 
 # Imported before a run is forked off, so that it starts with them: each costs seconds.
 _HEAVY = ("torch", "onnx", "onnx_ir", "onnxruntime", "onnxscript", "transformers", "pytest_hierexport._export")
@@ -47,10 +46,7 @@ def _own_modules(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
     folder = tmp_path_factory.getbasetemp()
     monkeypatch.setattr(sys, "path", sys.path.copy())
     yield
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if isinstance(file, str) and Path(file).is_relative_to(folder):
-            del sys.modules[name]
+    forget_modules(folder)
 
 
 @pytest.fixture

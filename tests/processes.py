@@ -1,10 +1,26 @@
-"""The processes that a test started, to see that none is left."""
+"""The processes that a test starts: to interrupt them, and to see that none is left."""
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["carrying"]
+__all__ = ["carrying", "interruptible"]
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Take SIGINT, and let processes that are started meanwhile take it.
+
+    A shell starts what runs in the background with SIGINT ignored, and so do its children.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def carrying(mark: str) -> list[str]:

@@ -15,7 +15,7 @@ from typing import IO, NoReturn
 
 import pytest
 
-__all__ = ["MODEL", "SET_UP", "Project"]
+__all__ = ["MODEL", "SET_UP", "Project", "forget_modules"]
 
 MODEL = """
 import torch
@@ -103,6 +103,8 @@ def _be_pytest(arguments: Sequence[str], out: int, err: int) -> NoReturn:
         sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
         sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False)
         gc.freeze()
+        # A process of its own would not know the tests' modules, nor count what they keep in memory.
+        forget_modules(Path(__file__).parent)
         os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
         code = int(pytest.main([*SET_UP, *arguments]))
     except BaseException:  # noqa: BLE001  # the fork must not go on to run the tests of its parent
@@ -111,6 +113,14 @@ def _be_pytest(arguments: Sequence[str], out: int, err: int) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def forget_modules(folder: Path) -> None:
+    """Forget the modules that were imported from a folder, as if they never had been."""
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and Path(file).is_relative_to(folder):
+            del sys.modules[name]
 
 
 def _lines(file: IO[bytes]) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator, validators
 
-from processes import carrying
+from processes import carrying, interruptible
 from pytest_hierexport._files.schemas import load_schema
 
 CONFTEST = """
@@ -78,16 +78,17 @@ def interrupted(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-k", "MUST-002 or OWN-001", *arguments]
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     mark = f"interrupted-{tmp_path}"
-    process = subprocess.Popen(
-        [*command, f"--hierexport-models={selector}", "--junitxml=report.xml", *reports],
-        cwd=tmp_path,
-        env={**inherited, "WAITS_IN": stage, "HIEREXPORT_TEST_RUN": mark},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        # A terminal sends the signal to the workers, too.
-        start_new_session=True,
-    )
+    with interruptible():
+        process = subprocess.Popen(
+            [*command, f"--hierexport-models={selector}", "--junitxml=report.xml", *reports],
+            cwd=tmp_path,
+            env={**inherited, "WAITS_IN": stage, "HIEREXPORT_TEST_RUN": mark},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            # A terminal sends the signal to the workers, too.
+            start_new_session=True,
+        )
     try:
         end = time.monotonic() + LONG
         while not all((tmp_path / name).exists() for name in awaited):

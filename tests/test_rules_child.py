@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from processes import interruptible
 from pytest_hierexport._rules.child import ChildEndedError, ChildProcess, end_all
 
 SERVER = """
@@ -92,13 +93,8 @@ def test_silent_death_is_said_to_be_silent() -> None:
 
 def test_interrupted_request_ends_the_process(child: ChildProcess) -> None:
     process = child.ask()["process"]
-    # A shell starts what runs in the background with SIGINT ignored.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            child.ask(interrupts=True)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with interruptible(), pytest.raises(KeyboardInterrupt):
+        child.ask(interrupts=True)
     with pytest.raises(ProcessLookupError):
         os.kill(process, 0)
 
