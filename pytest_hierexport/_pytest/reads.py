@@ -12,10 +12,8 @@ the first `conftest.py` is loaded. All models of a run share the process, so a r
 
 from __future__ import annotations
 
-import ctypes.util
 import importlib
 import os
-import shutil
 import sys
 import sysconfig
 import tempfile
@@ -24,7 +22,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import ModuleType
 
 import _pytest
 
@@ -33,6 +31,7 @@ from pytest_hierexport._pytest.attribution import COMMON, Logs
 from pytest_hierexport._pytest.environment import watch_environment
 from pytest_hierexport._pytest.inputs import Inputs, Signature, signature
 from pytest_hierexport._pytest.loading import watch_loading
+from pytest_hierexport._pytest.programs import asks_for_a_version, is_own_program, looks_for_a_library, program_of
 from pytest_hierexport._pytest.scratch import RUN_FOLDER
 
 __all__ = ["COMMON", "Reads", "is_installed", "unrecorded"]
@@ -161,9 +160,9 @@ class Reads:
             self._add_folder(_path(args[0] or "."))
         elif event in _TEMPORARY_EVENTS:
             self._add_temporary(event, _path(args[0]))
-        elif _asks_for_a_version(args):
-            self._add_file(_program(args))
-        elif not _is_own_program(args) and not _looks_for_a_library():
+        elif asks_for_a_version(args):
+            self._add_file(_path(program_of(args)))
+        elif not is_own_program(args) and not looks_for_a_library():
             self.programs += 1
 
     def record_variable(self, name: str, *, by_project: bool) -> None:
@@ -243,30 +242,6 @@ def _lists_for_others(file: str) -> bool:
     if file in {__file__, "<frozen os>"}:
         return True
     return file.startswith(_LIBRARY) and "site-packages" not in file and not _is_finder(file)
-
-
-def _is_own_program(args: Sequence[object]) -> bool:
-    command = args[1] if len(args) > 1 else ()
-    own = ("pytest_hierexport.", f"{Path(__file__).parents[1]}{os.sep}")
-    return isinstance(command, (list, tuple)) and any(str(part).startswith(own) for part in command)
-
-
-def _asks_for_a_version(args: Sequence[object]) -> bool:
-    """Whether a command is like `ninja --version`: its output depends on the program alone (transformers' RWKV)."""
-    command = args[1] if len(args) > 1 else ()
-    return isinstance(command, (list, tuple)) and list(command[1:]) == ["--version"]
-
-
-def _program(args: Sequence[object]) -> Path | None:
-    return _path(shutil.which(os.fsdecode(args[0]))) if isinstance(args[0], (str, bytes, os.PathLike)) else None
-
-
-def _looks_for_a_library() -> bool:
-    """Whether `ctypes.util.find_library` starts the current program: its outcome is a library of the system."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename != ctypes.util.__file__:
-        frame = frame.f_back
-    return frame is not None
 
 
 def _source_of(path: Path) -> Path:

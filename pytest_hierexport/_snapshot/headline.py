@@ -13,6 +13,9 @@ from pytest_hierexport._snapshot.renames import Move, Rename
 
 __all__ = ["headline"]
 
+_ORDER = "+-~>="
+"""The signs in the order in which they are counted."""
+
 
 def headline(difference: Difference) -> str:
     """Return how many changes there are of each kind, and the first, its module by the last segment of its tag."""
@@ -23,9 +26,6 @@ def headline(difference: Difference) -> str:
     counts = " ".join(f"{sign}{count}" for sign, count in sorted(signs.items(), key=lambda each: _ORDER.index(each[0])))
     first = _short(every[0])
     return first if len(every) == 1 else f"{counts}, {first}"
-
-
-_ORDER = "+-~>="
 
 
 def _short(each: Rename | Change | Move) -> str:
