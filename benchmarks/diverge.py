@@ -142,7 +142,7 @@ def measure_ranking(model: str, operators: Sequence[str] | None) -> tuple[float,
         attribution = export(example.model, example.args, example.kwargs, bench.tagged, exporter="dynamo").attribution
         bench.prepare()
         quantized = bench.quantize(())
-        found = diverge(bench.tagged, quantized, bench.calibration[0])
+        found = diverge(bench.tagged, quantized, bench.calibration)
         base = bench.noise(quantized)
         own = {call.call: call.nodes for call in found.calls}
         ours = found.exclusion(TOP)

@@ -22,6 +22,7 @@ from pytest_hierexport._files.schemas import load_schema
 from pytest_hierexport._tools.divergence.arrays import Arrays
 from pytest_hierexport._tools.divergence.gaps import gap
 from pytest_hierexport._tools.divergence.page import as_page
+from pytest_hierexport._tools.divergence.results import Gap
 from pytest_hierexport._tools.divergence.text import as_dict, as_lines
 from pytest_hierexport.cli import main
 
@@ -283,6 +284,31 @@ def test_excluded_calls_win_back_most_of_the_error(net: Exported, tmp_path: Path
     assert errors[1].sqnr > errors[0].sqnr + 3
 
 
+def gaps(found: Divergence) -> dict[tuple[str, str], Gap | None]:
+    values = {
+        (v.name, kind): getattr(v, kind) for c in found.calls for v in c.values for kind in ("accumulated", "added")
+    }
+    return {**values, **{(call.call, "impact"): call.impact for call in found.calls}}
+
+
+def test_several_inputs_average_noise_and_keep_the_worst(net: Exported, tmp_path: Path) -> None:
+    other = quantized(net.path, tmp_path)
+    inputs = [{"x": X.numpy()}, {"x": 3 * X.numpy()[::-1].copy()}]
+    one, two = (gaps(diverge(net.path, other, each)) for each in inputs)
+    merged = gaps(diverge(net.path, other, inputs))
+    assert merged.keys() == one.keys() == two.keys()
+    for key, found in merged.items():
+        both = [each for each in (one[key], two[key]) if each is not None]
+        assert (found is None) == (not both)
+        if found is not None:
+            noise = sum(10 ** (-each.sqnr / 10) for each in both) / len(both)
+            assert 10 ** (-found.sqnr / 10) == pytest.approx(noise)
+            assert found.max_abs == max(each.max_abs for each in both)
+    assert any(found and found.sqnr < 60 for found in merged.values())
+    with pytest.raises(UsageError, match="inputs to run both graphs on"):
+        diverge(net.path, other, [])
+
+
 def test_tags_match_graphs_that_share_no_names(net: Exported, tmp_path: Path) -> None:
     other = tmp_path / "script.onnx"
     scripted = export(net.example.model, net.example.args, path=other, exporter="torchscript")
@@ -379,7 +405,7 @@ def test_command_prints_the_table_and_writes_the_page(
     node, *parts = json.loads(capsys.readouterr().out)
     assert {f"{node}_MatMul", f"{node}_Add"} <= {*parts}  # what the quantizer makes of it first
     assert node in {each.name for each in onnx.load(net.path).graph.node}
-    assert main([*pair, "--json", "--no-added"]) == 0
+    assert main([*pair, "--inputs", str(inputs), "--json", "--no-added"]) == 0
     assert json.loads(capsys.readouterr().out)["ranking"] == []
 
 

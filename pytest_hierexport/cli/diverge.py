@@ -26,7 +26,13 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file(parser)
     add("other", metavar="OTHER", type=Path, nargs="?", help="the ONNX file to compare with it (default: the model)")
     add("--model", metavar="SELECTOR", help="the PyTorch model with its inputs: a zoo name, file.py::factory, …")
-    add("--inputs", metavar="FILE.npz", type=Path, help="the inputs of both files by name, in place of the model's")
+    add(
+        "--inputs",
+        metavar="FILE.npz",
+        type=Path,
+        action="append",
+        help="the inputs of both files by name, in place of the model's; several times for an average over inputs",
+    )
     add("--tolerance", type=_positive, metavar="T", help="the relative distance that counts (default: by dtype)")
     add("--depth", type=whole_number, metavar="N", help="count nodes for the calls N levels below the root at most")
     add("--top", type=whole_number, default=3, metavar="N", help="show and exclude N calls (default: %(default)s)")
@@ -56,7 +62,7 @@ def _run(options: argparse.Namespace) -> int:
         graph = file.path or file.proto
         given: Any = None
         if options.inputs is not None:
-            given = load_arrays(options.inputs)
+            given = [load_arrays(path) for path in options.inputs]
         elif options.model is not None:
             stage(f"build {options.model}")
             given = _example(options.model)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard, TypeVar, cast
 
@@ -20,6 +21,7 @@ from pytest_hierexport._tools.divergence.compared import Compared, Row
 from pytest_hierexport._tools.divergence.cutting import run_parts
 from pytest_hierexport._tools.divergence.gaps import gap
 from pytest_hierexport._tools.divergence.impact import impacts
+from pytest_hierexport._tools.divergence.merging import merged
 from pytest_hierexport._tools.divergence.pairs import Measure
 from pytest_hierexport._tools.divergence.results import CallGap, Divergence, Gap, ValueGap
 from pytest_hierexport._tools.divergence.sides import Inputs, Side, open_side
@@ -38,7 +40,7 @@ KeyT = TypeVar("KeyT")
 def diverge(
     reference: Model | Runnable,
     other: Model,
-    inputs: Inputs | None = None,
+    inputs: Inputs | Sequence[Inputs] | None = None,
     *,
     attribution: Attribution | None = None,
     tolerance: float | None = None,
@@ -50,7 +52,8 @@ def diverge(
     Args:
         reference: A tagged graph, or an example: the PyTorch model with its inputs.
         other: The graph to compare: quantized, optimized or changed. Against an example it is the tagged graph.
-        inputs: The elements of the inputs by name, or an example that has them; left out where the reference is one.
+        inputs: The elements of the inputs by name, or an example that has them; left out where the reference is one. Of
+            a sequence of these both graphs are compared on each: noise is averaged, all else is the worst of all.
         attribution: The origins of the tagged graph's nodes; None reads its tags.
         tolerance: The distance beyond which two values part, relative to their magnitude; None takes that of the
             coarser one of both dtypes.
@@ -65,29 +68,45 @@ def diverge(
         TagError: The tagged graph has no tags, or broken ones.
         UsageError: The inputs do not fit, or a graph or the model does not run on them.
     """
-    with ExitStack() as stack:
-        spill = Path(stack.enter_context(temporary_folder()))
+    if _is_example(reference):
+        return _against_model(reference, other, _Settings(attribution, tolerance, depth, added))
+    several = inputs if isinstance(inputs, Sequence) else [] if inputs is None else [inputs]
+    if not several:
+        raise UsageError("inputs to run both graphs on", found="none", do="give their elements, or an example")
+    graph, settings = cast("Model", reference), _Settings(attribution, tolerance, depth, added)
+    return merged([_against_graph(graph, other, each, settings) for each in several])
 
-        def measure(value: str, one: Array, two: Array) -> Gap:
-            return gap(one, two, tolerance, side.inherited.get(value, 0.0))
 
-        def opened(model: Model, given: Inputs, origins: Attribution) -> Side:
-            return stack.enter_context(open_side(model, given, origins))
+@dataclass(frozen=True)
+class _Settings:
+    attribution: Attribution | None
+    tolerance: float | None
+    depth: int | None
+    added: bool
 
-        if _is_example(reference):
-            side = opened(other, reference, tagged(other, attribution)[1])
-            with_model = compare_with_model(reference, side, spill, depth, measure)
-            parts = _parts(side, with_model, spill) if added else {}
-            return _result(with_model, _added(with_model, parts, measure))
-        if inputs is None:
-            raise UsageError("inputs to run both graphs on", found="none", do="give their elements, or an example")
-        graph = cast("Model", reference)
-        first = opened(graph, inputs, tagged(graph, attribution)[1])
-        side = opened(other, inputs, _attribution(other))
-        with_graph = compare_with_graph(first, side, spill, depth, measure)
-        parts = _parts(side, with_graph, spill) if added else {}
-        found = _impacts(first, with_graph, parts, tolerance) if parts else {}
-        return _result(with_graph, _added(with_graph, parts, measure), found)
+    def measure(self, side: Side) -> Measure:
+        return lambda value, one, two: gap(one, two, self.tolerance, side.inherited.get(value, 0.0))
+
+
+def _against_model(example: Runnable, other: Model, settings: _Settings) -> Divergence:
+    with temporary_folder() as folder, open_side(other, example, tagged(other, settings.attribution)[1]) as side:
+        spill, measure = Path(folder), settings.measure(side)
+        compared = compare_with_model(example, side, spill, settings.depth, measure)
+        parts = _parts(side, compared, spill) if settings.added else {}
+        return _result(compared, _added(compared, parts, measure))
+
+
+def _against_graph(reference: Model, other: Model, inputs: Inputs, settings: _Settings) -> Divergence:
+    with (
+        temporary_folder() as folder,
+        open_side(reference, inputs, tagged(reference, settings.attribution)[1]) as first,
+        open_side(other, inputs, _attribution(other)) as side,
+    ):
+        spill, measure = Path(folder), settings.measure(side)
+        compared = compare_with_graph(first, side, spill, settings.depth, measure)
+        parts = _parts(side, compared, spill) if settings.added else {}
+        found = _impacts(first, compared, parts, settings.tolerance) if parts else {}
+        return _result(compared, _added(compared, parts, measure), found)
 
 
 def _is_example(reference: Model | Runnable) -> TypeGuard[Runnable]:
