@@ -56,6 +56,8 @@ _FINDERS = tuple(
     f"{absolute(file).parent}{os.sep}" for file in (importlib.__file__, _BACKPORT, _pytest.__file__, __file__)
 )
 """The packages that list folders to find what is recorded when it is used: modules, tests, run folders."""
+_RESOURCES = str(absolute(importlib.__file__).with_name("resources"))
+"""What lists the resources of a package for those who ask: `importlib/resources/`."""
 
 _paused = ContextVar("_paused", default=False)
 
@@ -238,7 +240,7 @@ def _is_search() -> bool:
 
 
 def _is_finder(file: str) -> bool:
-    return file.startswith(("<frozen importlib", *_FINDERS))
+    return file.startswith(("<frozen importlib", *_FINDERS)) and not file.startswith(_RESOURCES)
 
 
 def _lists_for_others(file: str) -> bool:
