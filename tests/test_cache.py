@@ -27,10 +27,12 @@ def cache(tmp_path: Path) -> Iterator[Cache]:
     yield from caches(tmp_path)
 
 
-def caches(home: Path, warn: Callable[[str], None] = print, bound: int = SIZE) -> Iterator[Cache]:
+def caches(
+    home: Path, warn: Callable[[str], None] = print, unkept: Callable[[str], None] = print, bound: int = SIZE
+) -> Iterator[Cache]:
     reads = Reads([home])
     reads.start()
-    yield Cache(home / "cache", reads, warn=warn, bound=bound)
+    yield Cache(home / "cache", reads, warn=warn, unkept=unkept, bound=bound)
     reads.stop()
 
 
@@ -249,14 +251,19 @@ def test_a_session_that_waits_says_for_whom(tmp_path: Path) -> None:
     assert said == [f"waiting for another session, process {os.getpid()} in {Path.cwd()}, to export bert"]
 
 
-def test_result_that_used_another_program_is_not_kept(tmp_path: Path) -> None:
-    warnings: list[str] = []
-    for cache in caches(tmp_path, warn=warnings.append):
-        with cache.computing("any"):
+def test_only_the_model_that_started_a_program_is_not_kept(tmp_path: Path) -> None:
+    told: list[str] = []
+    for cache in caches(tmp_path, unkept=told.append):
+        with cache.computing("starts one"):
             os.system("true")  # noqa: S605
-        keep(cache)
-        assert find(cache) is None
-    assert len(warnings) == 1
+        with cache.computing("other"):
+            pass
+        assert not cache.keep("first", "about", VALUE, reads_of="starts one")
+        assert cache.keep("second", "about", VALUE, reads_of="other")
+        with cache.computing("starts one"):
+            pass
+        assert not cache.keep("third", "about", VALUE, reads_of="starts one")
+    assert told == ["starts one"]
 
 
 def of_size(cache: Cache, question: str, size: int) -> Path:

@@ -65,6 +65,10 @@ class Net(nn.Module):
 
 def build():
     import json
+    try:
+        import extra
+    except ImportError:
+        pass
     os.environ.get("SIZE")
     with open(os.path.join(os.path.dirname(__file__), "three.log"), "a") as opened:
         opened.write("built\\n")
@@ -149,10 +153,13 @@ def test_an_edit_makes_only_its_readers_cold(three: Project, monkeypatch: pytest
         "two.txt": {"two"},
         "late.py": {"three"},
         "README.md": set(),
+        "nobody_asked.py": set(),
     }.items():
         append(three.path / file)
         assert (file, cold(three, "-n0")) == (file, readers)
     monkeypatch.setenv("SIZE", "2")
+    assert cold(three, "-n0") == {"three"}
+    three.write("extra.py", "")
     assert cold(three, "-n0") == {"three"}
     append(three.path / "models.toml", "inputs.x = { shape = [3, 4] }\n")
     assert cold(three, "-n0") == {"three"}

@@ -128,13 +128,19 @@ def test_a_version_depends_on_the_program_alone(reads: Reads, tmp_path: Path, mo
     tool.write_text("#!/bin/sh\necho 1\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    subprocess.check_output(["tool", "--version"])
-    assert reads.programs == 0
-    assert tool in files(reads)
-    subprocess.check_output(["tool"])
-    assert reads.programs == 1
+    with reads.logs.of("any"):
+        subprocess.check_output(["tool", "--version"])
+    assert not reads.logs.started_program("any")
+    inputs = reads.inputs("any")
+    assert inputs is not None
+    assert str(tool) in inputs.files
+    with reads.logs.of("any"):
+        subprocess.check_output(["tool"])
+    assert reads.logs.started_program("any")
+    assert not reads.logs.started_program("other")
 
 
 def test_a_library_of_the_system_is_no_program(reads: Reads) -> None:
-    ctypes.util.find_library("c")
-    assert reads.programs == 0
+    with reads.logs.of("any"):
+        ctypes.util.find_library("c")
+    assert not reads.logs.started_program("any")

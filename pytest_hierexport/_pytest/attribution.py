@@ -33,6 +33,10 @@ class Log:
     files: set[Path] = field(default_factory=set)
     folders: set[Path] = field(default_factory=set)
     variables: set[str] = field(default_factory=set)
+    searched: set[tuple[str, str]] = field(default_factory=set)
+    """The folders in which modules were looked for, each with the module's name there."""
+    programs: int = 0
+    """The number of programs started and connections opened."""
     leads_to: set[str | Path] = field(default_factory=set)
     """The models, by name, and the modules, by file, whose reads count, too."""
 
@@ -50,10 +54,12 @@ class Logs:
         self._logs: dict[str | Path, Log] = defaultdict(Log)
         self._model = self._latest = COMMON
         """The model that is worked on, and the one that was worked on last."""
+        self._searches: dict[str, set[tuple[str, str]]] = defaultdict(set)
+        """Where each module was looked for, by its full name."""
         self._memory: dict[int, int | None] = {}
         """The fingerprint of each module of the project, by the module's address."""
         self.shared: list[object] = []
-        """Objects besides modules that all models may reach, such as the functions of rules."""
+        """Objects of the project besides modules that all models may reach, such as the functions of rules."""
 
     @property
     def common(self) -> Log:
@@ -90,6 +96,28 @@ class Logs:
     def add_module(self, module: ModuleType) -> None:
         """Note what a module keeps in memory just after it was loaded."""
         self._memory[id(module)] = self._fingerprint(kept_by(module))
+
+    def add_search(self, module: str, folder: str, *, by_project: bool) -> None:
+        """Attribute that a module was looked for: an installed package may keep what came of it, for every model."""
+        place = folder, module.rpartition(".")[2]
+        self._searches[module].add(place)
+        for log in self.current() if by_project else [self.common]:
+            log.searched.add(place)
+
+    def end_search(self, module: str, file: Path | None) -> None:
+        """Attribute where a module was looked for to its file; a namespace package has none, and is every model's."""
+        log = self.common if file is None or self._is_installed(file) else self._logs[file]
+        log.searched |= self._searches[module]
+
+    def add_program(self) -> None:
+        """Attribute a program or a connection to the model that is worked on; those between models do not count."""
+        if self._model != COMMON:
+            for log in self.current():
+                log.programs += 1
+
+    def started_program(self, model: str) -> bool:
+        """Whether a program was started, or a connection opened, in what a model's results depend on."""
+        return any(log.programs for log in self.leading_from(model))
 
     def leading_from(self, model: str) -> list[Log]:
         """Return the logs of all that a model depends on."""

@@ -17,7 +17,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +44,8 @@ class Cache:
         folder: The folder; it is made when the first result is kept.
         reads: The files that this process has read.
         facts: Returns what else identifies the session, as JSON can hold it.
-        warn: Takes the reason why results are not kept.
+        warn: Takes the reason why no results are kept.
+        unkept: Takes the name of a model whose results are not kept, because a program has a part in them.
         say: Takes a message for a user who waits.
         bound: The number of bytes that the results may have.
         remote: A cache that machines share; what is taken from there comes into the folder.
@@ -57,26 +58,30 @@ class Cache:
         *,
         facts: Callable[[], object] = dict,
         warn: Callable[[str], None] = lambda _: None,
+        unkept: Callable[[str], None] = lambda _: None,
         say: Callable[[str], None] = lambda _: None,
         bound: int = SIZE,
         remote: Remote | None = None,
     ) -> None:
         self.folder, self._reads, self._bound, self._remote = folder, reads, bound, remote
-        self._facts, self._warn, self._say = facts, warn, say
+        self._facts, self._warn, self._unkept, self._say = facts, warn, unkept, say
         self._start = ""
         self._sure = True
+        self._unseen: set[str] = set()
+        """The models in whose results a program has a part."""
         self._size = bound
         """The number of bytes of all results, as far as this session knows: to measure them takes time."""
 
     def share(self, objects: Iterable[object]) -> None:
         """Take objects that keep things in memory for all models, such as the functions of rules."""
-        self._reads.share(objects)
+        self._reads.logs.shared += objects
 
     def begin(self) -> None:
         """Identify the session by its facts and by what it has read so far, for all results of this session."""
         inputs = self._reads.inputs()
-        # No other session starts with a file that has changed since this one read it.
-        common = os.urandom(16).hex() if inputs is None else asdict(inputs)
+        # No other session starts with a file that has changed since this one read it. A worker looks for other modules
+        # than the one process of a run without workers does; each result has those of the session that made it.
+        common = os.urandom(16).hex() if inputs is None else asdict(replace(inputs, searched={}))
         self._start = _short_digest([self._facts(), common])
 
     @unrecorded()
@@ -149,7 +154,8 @@ class Cache:
             model: The name of the model that it is about.
             reads_of: The model whose reads it depends on, as :meth:`computing` was told.
         """
-        inputs = self._reads.inputs(reads_of) if self._sure else None
+        usable = self._sure and not self._reads.logs.started_program(reads_of)
+        inputs = self._reads.inputs(reads_of) if usable else None
         if inputs is None:
             return ""
         name, digests = self._name(question), {path.name: digest(path) for path in files}
@@ -172,18 +178,18 @@ class Cache:
 
     @contextmanager
     def computing(self, model: str, files: Iterable[Path] = ()) -> Iterator[None]:
-        """Watch the computation of a result; one with programs is not kept.
+        """Watch the computation of a result; from a program on, no result of its model is kept.
 
         Args:
             model: The model that counts for it.
             files: The files that native code opens.
         """
-        before = self._reads.programs
-        with self._reads.of(model):
+        with self._reads.logs.of(model):
             self._reads.expect(files)
             yield
-        if self._reads.programs != before:
-            self._give_up("a model or a rule started a program or connected to a machine, whose part cannot be seen")
+        if self._reads.logs.started_program(model) and model not in self._unseen:
+            self._unseen.add(model)
+            self._unkept(model)
 
     @contextmanager
     def alone(self, question: str, what: str) -> Iterator[None]:

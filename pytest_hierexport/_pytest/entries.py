@@ -11,7 +11,7 @@ import re
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +49,11 @@ class CachedResult:
             result = cls(**{**stated, "inputs": Inputs(**stated["inputs"]), "name": name})
         except (ValueError, TypeError, KeyError, RecursionError):
             return None
-        digests = [result.files, *(getattr(result.inputs, each.name) for each in fields(Inputs))]
+        inputs = result.inputs
         if (
-            not all(map(_maps_texts, digests))
+            not all(map(_maps_texts, (result.files, inputs.files, inputs.listed, inputs.variables)))
+            or not isinstance(inputs.searched, dict)
+            or not all(map(_maps_texts, inputs.searched.values()))
             or not isinstance(result.value, dict)
             or not isinstance(result.model, str)
         ):

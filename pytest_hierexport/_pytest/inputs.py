@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.machinery
 import os
 import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 from pytest_hierexport._files.listings import names_in
 from pytest_hierexport._files.paths import digest
 from pytest_hierexport._pytest.environment import variable_digest
+from pytest_hierexport._pytest.searches import modules_of
 
 __all__ = ["Inputs", "Signature", "signature"]
 
 Signature = tuple[int, ...]
 """Identity, size and times of a file, which change with its content: a thousandth of the cost of a digest."""
-
-_IMPORTABLE = tuple(importlib.machinery.all_suffixes())
 
 
 @dataclass(frozen=True)
@@ -31,8 +29,8 @@ class Inputs:
     """The SHA-256 of each file; empty for one that was looked for and absent."""
     listed: Mapping[str, str]
     """The digest of the names in each folder that was listed."""
-    searched: Mapping[str, str]
-    """The digest of the names that can be imported from each folder in which modules were looked for."""
+    searched: Mapping[str, Mapping[str, str]]
+    """The files of each module that was looked for in a folder, by folder and module; empty where there are none."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """The digest of each environment variable, empty for one that is not set."""
 
@@ -41,7 +39,7 @@ class Inputs:
         cls,
         files: Iterable[Path | str],
         listed: Iterable[Path | str],
-        searched: Iterable[Path | str],
+        searched: Iterable[tuple[str, str]],
         variables: Iterable[str] = (),
         environment: Mapping[str, str] = os.environ,
     ) -> Inputs:
@@ -49,13 +47,14 @@ class Inputs:
         return cls(
             {path: _content(path) for path in map(str, files)},
             {path: _digest_of(_counted(path)) for path in map(str, listed)},
-            {path: _digest_of(filter(partial(_is_importable, path), _counted(path))) for path in map(str, searched)},
+            modules_of(searched),
             {name: variable_digest(name, environment) for name in variables},
         )
 
     def hold(self, environment: Mapping[str, str] = os.environ) -> bool:
         """Whether every file and folder is unchanged, and every variable is in this environment what it was."""
-        return self == Inputs.of(self.files, self.listed, self.searched, self.variables, environment)
+        searched = ((folder, module) for folder, modules in self.searched.items() for module in modules)
+        return self == Inputs.of(self.files, self.listed, searched, self.variables, environment)
 
 
 def signature(path: str | Path) -> Signature | None:
@@ -81,17 +80,6 @@ def _digest(path: str, _: Signature) -> str:
 
 def _counted(folder: str) -> list[str]:
     return [name for name in names_in(folder) if name != "__pycache__"]
-
-
-def _is_importable(folder: str, name: str) -> bool:
-    if name.endswith(_IMPORTABLE):
-        return True
-    return name.isidentifier() and _has_module(names_in(f"{folder}{os.sep}{name}"))
-
-
-@cache
-def _has_module(names: tuple[str, ...]) -> bool:
-    return any(name.endswith(_IMPORTABLE) for name in names)
 
 
 def _digest_of(names: Iterable[str]) -> str:

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from pytest_hierexport._files.paths import absolute
 
-__all__ = ["Listener", "executing", "file_of", "watch_loading"]
+__all__ = ["Listener", "executing", "file_of", "trimmed", "watch_loading"]
 
 _TRIMMED = ("<frozen importlib._bootstrap>", "_call_with_frames_removed")
 """The file and the function by which Python knows the frames of its own that tracebacks leave out."""
@@ -98,9 +98,9 @@ def watch_loading(listeners: Sequence[Listener], is_installed: Callable[[Path], 
             listener.executed(module, file)
         return None
 
-    builtins.__import__ = _trimmed(statement_and_tell)
-    importlib.import_module = _trimmed(import_and_tell)
-    SourceFileLoader.exec_module = _trimmed(run_and_tell)  # type: ignore[method-assign]
+    builtins.__import__ = trimmed(statement_and_tell)
+    importlib.import_module = trimmed(import_and_tell)
+    SourceFileLoader.exec_module = trimmed(run_and_tell)  # type: ignore[method-assign]
 
 
 def _tell(listeners: Sequence[Listener], files: Sequence[Path]) -> None:
@@ -109,7 +109,8 @@ def _tell(listeners: Sequence[Listener], files: Sequence[Path]) -> None:
             listener.imported(files)
 
 
-def _trimmed(function: Any) -> Any:
+def trimmed(function: Any) -> Any:
+    """Make a function look as Python's own in tracebacks, and return it."""
     file, name = _TRIMMED
     assert isinstance(function, FunctionType)  # noqa: S101  # the type checker takes any callable for one
     function.__code__ = function.__code__.replace(co_filename=file, co_name=name)

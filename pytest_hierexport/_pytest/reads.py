@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
@@ -33,6 +34,7 @@ from pytest_hierexport._pytest.inputs import Inputs, Signature, signature
 from pytest_hierexport._pytest.loading import watch_loading
 from pytest_hierexport._pytest.programs import asks_for_a_version, is_own_program, looks_for_a_library, program_of
 from pytest_hierexport._pytest.scratch import RUN_FOLDER
+from pytest_hierexport._pytest.searches import FOLDER, nearest_importer, watch_searches
 
 __all__ = ["COMMON", "Reads", "is_installed", "unrecorded"]
 
@@ -49,10 +51,13 @@ _NATIVE = "*.safetensors"
 _CACHE_TAG = f".{sys.implementation.cache_tag}"
 _LIBRARY = f"{absolute(os.__file__).parent}{os.sep}"
 _BACKPORT = Path(sysconfig.get_paths()["purelib"], "importlib_metadata", "__init__.py")
+_OURS = f"{Path(__file__).parents[1]}{os.sep}"
 _FINDERS = tuple(
     f"{absolute(file).parent}{os.sep}" for file in (importlib.__file__, _BACKPORT, _pytest.__file__, __file__)
 )
 """The packages that list folders to find what is recorded when it is used: modules, tests, run folders."""
+_RESOURCES = str(absolute(importlib.__file__).with_name("resources"))
+"""What lists the resources of a package for those who ask: `importlib/resources/`."""
 
 _paused = ContextVar("_paused", default=False)
 
@@ -76,12 +81,11 @@ class Reads:
 
     def __init__(self, outside: Iterable[Path] = ()) -> None:
         self.outside = list(outside)
-        self.programs = 0
-        """The number of programs started and connections opened."""
         self.environment: Mapping[str, str] = {}
         """The environment at the start: what this process sets itself is no input."""
         self._signatures: dict[Path, Signature | None] = {}
-        self._logs = Logs(is_installed, _is_project)
+        self.logs = Logs(is_installed, _is_project)
+        """To whom each read is attributed."""
 
     def start(self) -> None:
         """Record what is read from now on."""
@@ -90,22 +94,12 @@ class Reads:
         tempfile.gettempdir()
         _install_hooks()
         self.environment = dict(os.environ)
-        self.imported(self._logs.unknown_modules())
+        self.imported(self.logs.unknown_modules())
         _active.append(self)
 
     def stop(self) -> None:
         """Record nothing more."""
         _active.remove(self)
-
-    @contextmanager
-    def of(self, model: str) -> Iterator[None]:
-        """Record what is read meanwhile for a model."""
-        with self._logs.of(model):
-            yield
-
-    def share(self, objects: Iterable[object]) -> None:
-        """Take objects of the project, besides modules, that keep things in memory for all models."""
-        self._logs.shared += objects
 
     def expect(self, files: Iterable[Path]) -> None:
         """Record files that native code is about to read."""
@@ -118,16 +112,17 @@ class Reads:
 
         Without a model they are the common inputs.
         """
-        logs = self._logs.leading_from(model)
+        logs = self.logs.leading_from(model)
         recorded = {path for log in logs for path in list(log.files) if self._counts(path)}
         if any(signature(path) != self._signatures[path] for path in recorded):
             return None
-        files = {*recorded, *filter(self._counts, self._logs.unknown_modules())}
+        files = {*recorded, *filter(self._counts, self.logs.unknown_modules())}
         native = {path for folder in {Path.cwd(), *(path.parent for path in recorded)} for path in folder.glob(_NATIVE)}
-        search_path = {absolute(folder or ".") for folder in sys.path if isinstance(folder, str)}
-        searched = {*search_path, *(path.parent for path in files if path.suffix == ".py")}
         listed = {folder for log in logs for folder in list(log.folders) if self._counts(folder)}
-        searched = {folder for folder in searched if self._counts(folder)}
+        # Python does not look into a folder of the path that is not there.
+        searched = {(str(absolute(folder or ".")), FOLDER) for folder in sys.path if isinstance(folder, str)}
+        searched |= {each for log in logs for each in list(log.searched)}
+        searched = {each for each in searched if self._counts(Path(each[0]))}
         variables = {name for log in logs for name in list(log.variables)}
         taken = Inputs.of({*files, *native}, listed, searched, variables, self.environment)
         # Taking the digests takes time, too.
@@ -138,13 +133,23 @@ class Reads:
         if not _paused.get():
             for file in files:
                 self._signatures.setdefault(file, signature(file))
-            self._logs.add_imports(files)
+            self.logs.add_imports(files)
 
     def executed(self, module: ModuleType, file: Path) -> None:
         """Note that a module has been loaded."""
         if not is_installed(file):
             self.imported([file])
-            self._logs.add_module(module)
+            self.logs.add_module(module)
+
+    def searched(self, module: str, folder: str, found: ModuleSpec | None) -> None:
+        """Note that a module was looked for in a folder."""
+        if not is_installed(absolute(folder or ".")):
+            importer = nearest_importer()
+            by_project = not _paused.get() and (_is_project(importer) or (found and importer.startswith(_OURS)))
+            self.logs.add_search(module, str(absolute(folder or ".")), by_project=bool(by_project))
+        if found is not None:
+            # Who imports a module that is loaded by then does not look for it: it counts with the module.
+            self.logs.end_search(module, None if found.origin is None else absolute(found.origin))
 
     def _counts(self, path: Path) -> bool:
         if is_installed(path) or any(map(RUN_FOLDER.fullmatch, path.parts)):
@@ -163,11 +168,11 @@ class Reads:
         elif asks_for_a_version(args):
             self._add_file(_path(program_of(args)))
         elif not is_own_program(args) and not looks_for_a_library():
-            self.programs += 1
+            self.logs.add_program()
 
     def record_variable(self, name: str, *, by_project: bool) -> None:
         """Record that an environment variable was read."""
-        logs = self._logs.current() if by_project else [self._logs.common]
+        logs = self.logs.current() if by_project else [self.logs.common]
         for log in logs:
             log.variables.add(name)
 
@@ -176,7 +181,7 @@ class Reads:
         if source is not None and not is_installed(source):
             if source not in self._signatures:
                 self._signatures[source] = signature(source)
-            for log in self._logs.current():
+            for log in self.logs.current():
                 log.files.add(source)
 
     def _add_temporary(self, event: str, path: Path | None) -> None:
@@ -187,7 +192,7 @@ class Reads:
 
     def _add_folder(self, path: Path | None) -> None:
         if path is not None and not is_installed(path) and not _is_search():
-            for log in self._logs.current():
+            for log in self.logs.current():
                 log.folders.add(path)
 
 
@@ -200,6 +205,7 @@ def _install_hooks() -> None:
     sys.addaudithook(_hook)
     watch_environment(_variable_hook, is_installed)
     watch_loading(_active, is_installed)
+    watch_searches(_active)
 
 
 def _hook(event: str, args: tuple[object, ...]) -> None:
@@ -234,7 +240,7 @@ def _is_search() -> bool:
 
 
 def _is_finder(file: str) -> bool:
-    return file.startswith(("<frozen importlib", *_FINDERS))
+    return file.startswith(("<frozen importlib", *_FINDERS)) and not file.startswith(_RESOURCES)
 
 
 def _lists_for_others(file: str) -> bool:

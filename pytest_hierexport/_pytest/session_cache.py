@@ -28,6 +28,9 @@ __all__ = ["cache_of", "session_facts", "warnings", "watch"]
 _READS: pytest.StashKey[Reads] = pytest.StashKey()
 _EARLY: pytest.StashKey[list[str]] = pytest.StashKey()
 _NOT_KEPT = "results are not kept for later runs"
+_PROGRAM = "they started a program or connected to a machine, whose part cannot be seen"
+_SHOWN = 5
+"""The number of models that a warning names."""
 _FRONT = Path(KEPT, "cache")
 """The folder, in the root directory, that what comes from a URL is taken into."""
 _PACKAGE = Path(__file__).parents[1]
@@ -99,6 +102,7 @@ def cache_of(config: pytest.Config, settings: Settings, scratch: Path, outputs: 
         reads,
         facts=partial(session_facts, config),
         warn=partial(_warn, scratch, _NOT_KEPT),
+        unkept=partial(_note_unkept, scratch),
         say=partial(_say, config),
         bound=bound,
         remote=remote,
@@ -143,17 +147,30 @@ def _distributions() -> list[str]:
 
 def warnings(scratch: Path) -> list[str]:
     """Return the warnings of this process and of workers, the first of each kind."""
+    found: list[str] = []
     with suppress(OSError):
-        return [path.read_text(encoding="utf-8") for path in sorted(scratch.glob("cache-warning-*.txt"))]
-    return []
+        found += [path.read_text(encoding="utf-8") for path in sorted(scratch.glob("cache-warning-*.txt"))]
+        models = sorted(path.read_text(encoding="utf-8") for path in scratch.glob("cache-unkept-*.txt"))
+        if models:
+            shown = ", ".join(models[:_SHOWN]) + f" and {len(models) - _SHOWN} others" * (len(models) > _SHOWN)
+            found.append(f"warning: results of {shown} are not kept for later runs: {_PROGRAM}")
+    return found
+
+
+def _note_unkept(scratch: Path, model: str) -> None:
+    _write_new(scratch / f"cache-unkept-{sha256(model.encode()).hexdigest()[:8]}.txt", model)
 
 
 def _warn(scratch: Path, what: str, reason: str) -> None:
-    file = scratch / f"cache-warning-{sha256(what.encode()).hexdigest()[:8]}.txt"
+    name = f"cache-warning-{sha256(what.encode()).hexdigest()[:8]}.txt"
+    _write_new(scratch / name, f"warning: {what}: {reason}")
+
+
+def _write_new(file: Path, text: str) -> None:
     with suppress(OSError):
-        scratch.mkdir(exist_ok=True)
+        file.parent.mkdir(exist_ok=True)
         with file.open("x", encoding="utf-8") as opened:
-            opened.write(f"warning: {what}: {reason}")
+            opened.write(text)
 
 
 def _say(config: pytest.Config, text: str) -> None:

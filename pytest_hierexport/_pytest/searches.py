@@ -1,0 +1,102 @@
+"""Tells for which modules Python looks in which folders, and compares what it found with what it would find now.
+
+A model imports helper, which is not in /tests and is in /project, and asks in vain for extra:
+
+    /tests      helper: nothing      extra: nothing
+    /project    helper: helper.py    extra: nothing
+
+A new file changes a result only where it has a name that was looked for: /tests/helper.py, /project/extra.py or
+/project/helper/__init__.py, which Python prefers to helper.py.
+
+No audit event tells of a search in one folder: it ends in `FileFinder.find_spec`, which is replaced. Finders before it,
+such as pytest's for modules with assertions, end there, too.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib.machinery import FileFinder, ModuleSpec
+from types import FrameType, ModuleType
+from typing import Protocol
+
+from pytest_hierexport._files.listings import names_in
+from pytest_hierexport._pytest.loading import trimmed
+
+__all__ = ["FOLDER", "Listener", "modules_of", "nearest_importer", "watch_searches"]
+
+FOLDER = ""
+"""Stands for the folder itself in place of a module's name."""
+_SUFFIXES = tuple(importlib.machinery.all_suffixes())
+_LIBRARY = f"{os.path.dirname(os.path.abspath(os.__file__))}{os.sep}"  # noqa: PTH100, PTH120  # compared with code's files
+
+
+class Listener(Protocol):
+    """What is told of searches."""
+
+    def searched(self, module: str, folder: str, found: ModuleSpec | None) -> None:
+        """Take a module's full name, a folder where it was looked for, and what was found there."""
+
+
+def watch_searches(listeners: Sequence[Listener]) -> None:
+    """Tell those that are in this list at the time, in this process, from now on."""
+    find = FileFinder.find_spec
+
+    def find_and_tell(finder: FileFinder, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
+        __tracebackhide__ = True  # the outermost frame remains; pytest leaves it out
+        found = find(finder, fullname, target)
+        for listener in listeners:
+            listener.searched(fullname, finder.path, found)
+        return found
+
+    FileFinder.find_spec = trimmed(find_and_tell)  # type: ignore[method-assign]
+
+
+def nearest_importer() -> str:
+    """Return the file of the code for which a module is looked for; empty where it is Python's."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith("<frozen") and (not file.startswith(_LIBRARY) or "site-packages" in file):
+            return file
+        frame = frame.f_back
+    return ""
+
+
+def modules_of(names: Iterable[tuple[str, str]]) -> dict[str, dict[str, str]]:
+    """Return by folder what Python finds now under each name that was looked for; empty for nothing."""
+    found: dict[str, dict[str, str]] = defaultdict(dict)
+    for folder, name in names:
+        found[folder][name] = _present(folder, name)
+    return dict(found)
+
+
+def _present(folder: str, name: str) -> str:
+    if name == FOLDER:
+        return "folder" if os.path.isdir(folder) else "file" * os.path.isfile(folder)  # noqa: PTH112, PTH113  # fast
+    listed = names_in(folder)
+    files, known = _files_by_module(listed)
+    found = list(files.get(name, ()))
+    if name in known and os.path.isdir(path := f"{folder}{os.sep}{name}"):  # noqa: PTH112  # as above
+        # Without any of these files it is a namespace package, whatever it holds.
+        found += sorted(f"{name}/{file}" for file in _packages(names_in(path))) or [f"{name}/"]
+    return " ".join(found)
+
+
+@cache
+def _files_by_module(names: tuple[str, ...]) -> tuple[Mapping[str, Sequence[str]], frozenset[str]]:
+    """Return the files of modules by the modules' names, and all names."""
+    files: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(names):
+        if name.endswith(_SUFFIXES):
+            files[name.partition(".")[0]].append(name)
+    return dict(files), frozenset(names)
+
+
+@cache
+def _packages(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in names if name.partition(".")[0] == "__init__" and name.endswith(_SUFFIXES))
