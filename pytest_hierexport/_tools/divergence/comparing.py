@@ -11,6 +11,7 @@ from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import Hierarchy
 from pytest_hierexport._errors import TagError, UsageError
 from pytest_hierexport._files.temporary import temporary_folder
+from pytest_hierexport._onnx.requests import check_example
 from pytest_hierexport._proof.tolerance import Array
 from pytest_hierexport._tools.divergence.against_graph import compare_with_graph
 from pytest_hierexport._tools.divergence.against_model import compare_with_model
@@ -81,6 +82,8 @@ def diverge(
             return _result(with_model, _added(with_model, parts, measure))
         if inputs is None:
             raise UsageError("inputs to run both graphs on", found="none", do="give their elements, or an example")
+        if not isinstance(inputs, Mapping):
+            check_example(inputs)
         graph = cast("Model", reference)
         first = opened(graph, inputs, tagged(graph, attribution)[1])
         side = opened(other, inputs, _attribution(other))
