@@ -14,7 +14,7 @@ from importlib import metadata
 from itertools import takewhile
 from pathlib import Path
 
-from pytest_hierexport._text import one_line
+from pytest_hierexport._text import one_line, without_colours
 
 __all__ = [
     "CollectError",
@@ -29,6 +29,7 @@ __all__ = [
     "cause",
     "chain",
     "disk_full",
+    "first_told",
     "gist",
     "in_words",
     "nearest",
@@ -164,6 +165,18 @@ def chain(error: BaseException, *, suppressed: bool = False) -> Iterator[BaseExc
         link = link.__cause__ or (link.__context__ if suppressed or not link.__suppress_context__ else None)
 
 
+def first_told(error: BaseException) -> str:
+    """Return the :func:`gist` of the first error in a chain of causes that is not an exporter's own wrapping.
+
+    What the project raised itself is kept, with what caused it: `RuntimeError: no file (own.py, line 3); caused by …`.
+    """
+    link = error
+    while link.__cause__ is not None and type(link).__module__.partition(".")[0] in _MACHINERY:
+        link = link.__cause__
+    inner = "" if link.__cause__ is None else f"; caused by {cause(link.__cause__)}"
+    return gist(link) + inner
+
+
 def gist(error: BaseException) -> str:
     """Return what code outside this package raised, in a sentence, with the line that raised it."""
     return f"{in_words(error)}{_place(error)}"
@@ -171,7 +184,7 @@ def gist(error: BaseException) -> str:
 
 def in_words(error: BaseException) -> str:
     """Return an error's type and the first sentence of its message."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no message"]
+    lines = [line.strip() for line in without_colours(str(error)).splitlines() if line.strip()] or ["no message"]
     # A line that ends with a colon ("These do not fit:") announces the one below it.
     last = next((i for i, line in enumerate(lines) if not line.endswith(":")), len(lines) - 1)
     return f"{type(error).__name__}: {' '.join(lines[: last + 1])[:_LONGEST]}"

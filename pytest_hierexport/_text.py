@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["CONTROLS", "PLAIN", "inline_code", "one_line", "printable"]
+__all__ = ["CONTROLS", "PLAIN", "inline_code", "one_line", "printable", "without_colours"]
 
 # The C0 and C1 controls; line separators and direction marks; invisible characters except the joiners that scripts
 # need; lone surrogates, which UTF-8 cannot encode. Ranges, because `str.isprintable` changes with Python's Unicode
@@ -15,6 +15,8 @@ CONTROLS = (
 )
 """The characters that a terminal obeys or hides, as a set in a regular expression."""
 _CONTROL = re.compile(f"[{CONTROLS}]")
+_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+"""A control sequence of a terminal (ECMA-48), such as one that sets a colour."""
 PLAIN = re.compile(r"(?:\(?[^\W_]+(?:[-_'][^\W_]+)*[),;:.]*(?: |$))+")
 """Words, each with the punctuation of prose after it: none of it is syntax in Markdown or on GitHub."""
 
@@ -27,6 +29,11 @@ def one_line(text: str) -> str:
 def printable(text: str) -> str:
     """Return text of several lines, each as :func:`one_line` returns it."""
     return "\n".join(one_line(line) for line in text.split("\n"))
+
+
+def without_colours(text: str) -> str:
+    """Return text without the control sequences by which programs colour what they print."""
+    return _SEQUENCE.sub("", text)
 
 
 def inline_code(text: str) -> str:

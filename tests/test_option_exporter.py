@@ -86,6 +86,18 @@ OWN = """
     def raising(model, args, kwargs, path):
         raise RuntimeError("no room")
 
+    def wrapping(model, args, kwargs, path):
+        try:
+            model("no tensor")
+        except Exception as error:
+            raise torch.onnx.OnnxExporterError("Step \\x1b[96m1/3\\x1b[0m failed. Next steps: many") from error
+
+    def explaining(model, args, kwargs, path):
+        try:
+            wrapping(model, args, kwargs, path)
+        except Exception as error:
+            raise RuntimeError("\\x1b[31mno graph\\x1b[0m") from error
+
     table = {}
 """
 
@@ -118,6 +130,11 @@ def test_source_of_a_project_exporter_is_read(own: Project) -> None:
         ("untagged", "*ONNX model with tags*"),
         ("nothing", "*no such file after it returned*"),
         ("raising", "*RuntimeError: no room*"),
+        ("wrapping", "  found     TypeError: linear(): * (my_model.py, line 10)"),
+        (
+            "explaining",
+            "  found     RuntimeError: no graph (own.py, line 28); caused by TypeError: linear(): * (my_model.py, *)",
+        ),
         ("table", "*to be a function*"),
     ],
 )

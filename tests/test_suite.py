@@ -86,11 +86,22 @@ def test_failure_that_several_tests_share_is_shown_once(project: Project) -> Non
     project.write("bad.py", "def make():\n    raise ValueError('no weights')\n")
     report = project.path / "report.json"
     result = project.run("--hierexport-models=bad.py::make", f"--hierexport-report={report}")
-    assert result.parseoutcomes()["failed"] == 11
-    assert sum(line.startswith("  found ") for line in result.outlines) == 1
-    result.stdout.fnmatch_lines(["make: could not be exported", "  see       test_snapshot, which failed with *"])
+    assert (result.ret, result.parseoutcomes()) == (1, {"failed": 1, "unchecked": 10})
+    assert sum("no weights" in line for line in result.outlines) == 1
+    assert sum(line.startswith("FAILED ") for line in result.outlines) == 1
     checks = json.loads(report.read_text())["models"][0]["checks"]
     assert all("no weights" in check["message"] for check in checks.values())
+
+
+def test_repeated_failures_fail_for_all_but_the_terminal(project: Project) -> None:
+    project.write("bad.py", "def make():\n    raise ValueError('no weights')\n")
+    bad = "--hierexport-models=bad.py::make"
+    result = project.run(bad, "-n2", "-v", "--junitxml=junit.xml", "-k", "snapshot or MUST-002 or MUST-003")
+    assert (result.ret, result.parseoutcomes()) == (1, {"failed": 1, "unchecked": 2})
+    assert sum(" UNCHECKED " in line for line in result.outlines) == 2
+    assert 'failures="3"' in (project.path / "junit.xml").read_text()
+    assert "see       test_snapshot, which failed with the same message" in (project.path / "junit.xml").read_text()
+    assert project.run(bad, "-x").parseoutcomes() == {"failed": 1}
 
 
 def test_short_summary_names_the_change_within_its_width(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

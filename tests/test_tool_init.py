@@ -17,6 +17,7 @@ from pytest_hierexport._tools.starting import distinct_names, manifest_text, wor
 from pytest_hierexport.cli import main
 
 ROOT = Path(__file__).parent.parent
+UV = "python -m uv pip install --system --torch-backend cpu"
 OTHER = """
 import my_model
 
@@ -58,7 +59,7 @@ def test_new_project_has_what_its_workflow_then_checks(folder: Path, capsys: pyt
     assert {"__hierexport__/build.txt", "__hierexport__/head.txt"} <= set(files(folder))
     workflow = yaml.safe_load((folder / ".github/workflows/hierexport.yml").read_text())
     install, run = (step["run"] for step in workflow["jobs"]["hierexport"]["steps"] if "run" in step)
-    assert install == "python -m pip install pytest-hierexport -r requirements.txt"
+    assert install.splitlines() == ["python -m pip install uv", f"{UV} pytest-hierexport -r requirements.txt"]
     environment = {
         **os.environ,
         "GITHUB_STEP_SUMMARY": str(folder / "summary.md"),
@@ -79,9 +80,54 @@ def test_second_init_changes_no_file(folder: Path, capsys: pytest.CaptureFixture
     before = files(folder)
     assert main(["init"]) == 0
     assert files(folder) == before
-    assert capsys.readouterr().out.count("kept") == 3
-    assert main(["init", "my_model.py::build"]) == 4
+    assert main(["init", "my_model.py::build"]) == 0
     assert files(folder) == before
+    printed = capsys.readouterr().out
+    assert printed.count("kept") == 6
+    assert "kept 1 snapshot in __hierexport__, which was there\n" in printed
+
+
+def test_named_model_is_added_to_the_manifest(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = "# ours\r\n[models.mine]\r\nmodel = 'my_model.py::build'"
+    (folder / "models.toml").write_bytes(kept.encode())
+    (folder / "bad.py").write_text("def make():\n    raise ValueError('no weights')\n")
+    assert main(["init", "my_model.py::build", "bad.py::make"]) == 1
+    shown = capsys.readouterr()
+    assert "added to models.toml: make\n" in shown.out
+    assert "wrote the snapshot of mine: 6 nodes, dynamo\n" in shown.out
+    assert "✓" not in shown.err
+    added = '\n\n[models.make]\nmodel = "bad.py::make"\n'
+    assert (folder / "models.toml").read_bytes().decode() == kept + added
+    (folder / "other.py").write_text("def make(): ...\n")
+    assert main(["init", "other.py::make"]) == 4
+    assert "init NAME=other.py::make" in capsys.readouterr().err
+    assert (folder / "models.toml").read_bytes().decode() == kept + added
+
+
+@pytest.mark.parametrize(
+    ("stated", "installed"),
+    [
+        ({}, ""),
+        ({"pyproject.toml": "[tool.ruff]\n"}, ""),
+        ({"pyproject.toml": "[project]\nname = 'x'\n"}, " -r pyproject.toml"),
+        ({"pyproject.toml": "[project]\nname = 'x'\n[build-system]\n"}, " ."),
+        ({"setup.py": "", "requirements.txt": ""}, " -r requirements.txt ."),
+    ],
+)
+def test_workflow_installs_what_the_project_states(stated: dict[str, str], installed: str, tmp_path: Path) -> None:
+    for name, text in stated.items():
+        (tmp_path / name).write_text(text)
+    (install, _) = (
+        step["run"]
+        for step in yaml.safe_load(workflow_of(tmp_path).text)["jobs"]["hierexport"]["steps"]
+        if "run" in step
+    )
+    assert install.splitlines()[-1] == f"{UV} pytest-hierexport{installed}"
+
+
+def test_uv_knows_the_options_of_the_workflow() -> None:
+    shown = subprocess.run([sys.executable, "-m", *UV.split()[2:], "--help"], capture_output=True, check=False)
+    assert shown.returncode == 0
 
 
 def test_model_that_cannot_be_exported_is_shown_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -99,7 +145,7 @@ def test_project_without_a_factory_gets_no_file(folder: Path, capsys: pytest.Cap
     assert main(["init"]) == 4
     assert files(folder) == before
     shown = capsys.readouterr().err
-    assert "found none in 1 Python files; modules there: Block, Tower" in shown
+    assert "found none in 1 Python file; modules there: Block, Tower" in shown
     assert "hierexport init my_model.py::build" in shown
 
 
@@ -122,6 +168,7 @@ def renamed():
     return net, torch.ones(3)
 def mapping(): return {"model": Net(), "kwargs": {}}
 def example(): return Example(Net(), (1,))
+def of_class_method(): return Net.from_config(3).eval(), (1,)
 def one_of_two(flag=True):
     if flag:
         return Net(), (1,)
@@ -130,6 +177,7 @@ def one_of_two(flag=True):
 def needs_an_argument(width): return Net(), (1,)
 def model_alone(): return Net()
 def other_class(): return Plain(), (1,)
+def other_method(): return Plain.from_config(3), (1,)
 def unknown(): return make(), (1,)
 def circular():
     a = b
@@ -150,7 +198,7 @@ def test_search_finds_what_returns_a_module_with_inputs(tmp_path: Path) -> None:
     (tmp_path / "env" / "lib").mkdir(parents=True)
     (tmp_path / "env" / "pyvenv.cfg").touch()
     (tmp_path / "env" / "lib" / "found.py").write_text(SOURCES)
-    found = ["pair", "chained", "renamed", "mapping", "example", "one_of_two"]
+    found = ["pair", "chained", "renamed", "mapping", "example", "of_class_method", "one_of_two"]
     assert read_sources(tmp_path).factories() == [f"package/nets.py::{name}" for name in found]
 
 
@@ -188,7 +236,8 @@ def test_repository_of_gitlab_gets_a_job_to_include(tmp_path: Path) -> None:
     assert workflow.path == tmp_path / ".gitlab" / "hierexport.yml"
     assert workflow.to_do == "add to .gitlab-ci.yml: include: [.gitlab/hierexport.yml]"
     job = yaml.safe_load(workflow.text)["hierexport"]
-    enter, install, run = job["script"]
-    assert (enter, install) == ("cd 'a: b'", "python -m pip install pytest-hierexport .")
+    enter, uv, install, run = job["script"]
+    assert (enter, uv) == ("cd 'a: b'", "python -m pip install uv")
+    assert install == f"{UV} pytest-hierexport -r pyproject.toml"
     assert run.startswith("python -m pytest models.toml -m hierexport --hierexport-models=models.toml ")
     assert job["artifacts"]["reports"]["junit"] == "a: b/hierexport.xml"

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_hierexport._errors import ExportError, HierexportError, UsageError, gist
+from pytest_hierexport._errors import ExportError, HierexportError, UsageError, first_told, gist
 from pytest_hierexport._export.choices import ExportOptions, is_own
 from pytest_hierexport._stages import stage
 
@@ -80,7 +80,7 @@ def _by_own(case: Case, example: Example, path: Path) -> Export:
             except (Exception, SystemExit) as error:
                 raise ExportError(
                     f"{case.exporter} to export {case.name}",
-                    found=gist(error),
+                    found=first_told(error),
                     do="call it on the same model and inputs, and fix the error that it raises",
                 ) from error
         if not made.is_file():

@@ -19,7 +19,7 @@ from pytest_hierexport._errors import CollectError, HierexportError, UsageError,
 from pytest_hierexport._export.choices import check_opset
 from pytest_hierexport._files.schemas import load_schema
 
-__all__ = ["read_manifest"]
+__all__ = ["read_manifest", "read_selectors"]
 
 Select = Callable[[Sequence[str], Path], list[Case]]
 _PLAIN = ("exporter", "opset", "weights", "randomise", "strict", "allow_derived", "timeout", "details")
@@ -50,6 +50,17 @@ def read_manifest(path: Path, source: str, select: Select, only: str | None = No
         raise UsageError(f"a model of {path}", found=f"no {only!r}", do=f"choose from: {nearest(only, models)}")
     wanted = models if only is None else {only: models[only]}
     return [_case(_Table(path, f"models.{name}", table), name, source, select) for name, table in wanted.items()]
+
+
+def read_selectors(path: Path) -> dict[str, str]:
+    """Return the selector of each model in a manifest by the model's name; an entry without one is left out.
+
+    Raises:
+        CollectError: The manifest cannot be read.
+    """
+    models = _load(path).get("models")
+    entries = models.items() if isinstance(models, dict) else ()
+    return {name: str(entry["model"]) for name, entry in entries if isinstance(entry, dict) and "model" in entry}
 
 
 def _load(path: Path) -> dict[str, Any]:

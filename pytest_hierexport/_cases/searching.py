@@ -7,8 +7,8 @@
         return model.eval(), (torch.randn(2, 16),)
 
 Found is a public function without required arguments and decorators that returns a tuple, a mapping or an `Example`
-whose model is made by a class of `torch.nn`, or by one that the project derives from such a class. A model from another
-package is not recognised: its source is not read.
+whose model is made by a class of `torch.nn`, or by one that the project derives from such a class, or by a method of
+the latter: `Tower.from_config(3)`. A model from another package is not recognised: its source is not read.
 """
 
 from __future__ import annotations
@@ -104,13 +104,20 @@ class Sources:
                 followed.add(expression.id)
                 expression = values[expression.id]
             elif isinstance(expression, ast.Call):
-                if _is_module(file, expression.func, self.modules):
+                made = expression.func
+                if _is_module(file, made, self.modules) or self._is_class_method(file, made):
                     return True
-                if not isinstance(expression.func, ast.Attribute):
+                if not isinstance(made, ast.Attribute):
                     return False
-                expression = expression.func.value
+                expression = made.value
             else:
                 return False
+
+    def _is_class_method(self, file: _File, expression: ast.expr) -> bool:
+        """Whether an expression is a method of a class that the project derives: `Tower.from_config`."""
+        return isinstance(expression, ast.Attribute) and (
+            file.qualified(expression.value).rpartition(".")[2] in self.modules
+        )
 
 
 def read_sources(root: Path) -> Sources:

@@ -18,6 +18,7 @@ from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._calls.names import call_name, encode
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.graph import walk
+from pytest_hierexport._onnx.requests import check_attribution, check_graph
 
 if TYPE_CHECKING:
     import onnx
@@ -51,10 +52,12 @@ def rename_nodes(model: ir.Model | onnx.ModelProto, attribution: Attribution, st
         style: `path` (`/encoder/layer.0/attention/self/query/MatMul`) or `tag` (`/Net/Encoder/Layer.0/MatMul`).
 
     Raises:
-        UsageError: There is no such style.
+        UsageError: There is no such style, or the model or the attribution is something else.
         KeyError: An origin is no call of the attribution's hierarchy.
     """
     check_name_style(style)
+    check_graph(model)
+    check_attribution(attribution)
     place = _places(attribution.hierarchy, style)
     free = _FreeNames()
     for key, node in walk(model):

@@ -16,6 +16,7 @@ from pytest_hierexport._files.paths import exists
 from pytest_hierexport._onnx import ir_tags
 from pytest_hierexport._onnx.codec import PLACES, Tags
 from pytest_hierexport._onnx.proto_tags import TaggedProto
+from pytest_hierexport._onnx.requests import check_attribution, check_ir, check_path
 from pytest_hierexport._onnx.saving import save_model, save_proto
 from pytest_hierexport._onnx.sidecar import Sidecar, compose, read_sidecar, sidecar_path
 
@@ -53,10 +54,12 @@ def attach(model: ir.Model, attribution: Attribution, tags: Tags = "both") -> No
         tags: `both`, `metadata`, `doc_string`, or `none`, which removes all tags.
 
     Raises:
-        UsageError: `tags` is none of these.
+        UsageError: `tags` is none of these, or the model or the attribution is something else.
         TagError: An origin is no call of the attribution's hierarchy; the model is unchanged.
     """
     check_tags(tags)
+    check_ir(model)
+    check_attribution(attribution)
     ir_tags.write(model, attribution, tags)
 
 
@@ -90,7 +93,11 @@ def save(
 
     Raises:
         ExportError: A file cannot be written; no partial file remains.
+        UsageError: The model, the attribution or the path is something else.
     """
+    check_ir(model)
+    check_attribution(attribution)
+    check_path(path)
     path = Path(path)
     save_model(
         model,
@@ -118,13 +125,15 @@ def rewrite(
     Raises:
         ExportError: A file cannot be written.
         TagError: The file has no tags there, or tags of an unknown format.
-        UsageError: An option that does not exist, or a file that is not ONNX.
+        UsageError: An option that does not exist, a file that is not ONNX, or a function that gives no attribution.
     """
     check_tags(tags)
+    check_path(path)
     path = Path(path)
     tagged = TaggedProto.load(path)
     known = read_sidecar(path) if exists(sidecar_path(path)) else None
     attribution = change(read_tagged(tagged, path, source))
+    check_attribution(attribution)
     tagged.write(attribution, tags)
     if known is None:
         save_proto(tagged.proto, path, None)
@@ -146,6 +155,7 @@ def read(path: str | Path, source: str = "auto") -> Attribution:
         UsageError: The source does not exist, or the file is not ONNX.
     """
     _check_choice("source", source, _SOURCES)
+    check_path(path)
     return read_tagged(TaggedProto.load(path), Path(path), source)
 
 
@@ -192,5 +202,5 @@ def check_tags(tags: Tags) -> None:
 
 
 def _check_choice(option: str, value: str, choices: Sequence[str]) -> None:
-    if value not in choices:
+    if value not in tuple(choices):
         raise UsageError(f"{option} to be one of {', '.join(choices)}", found=repr(value), do="choose one of them")

@@ -15,11 +15,11 @@ from pytest_hierexport._pytest import collection
 from pytest_hierexport._pytest.items import ModelSuite, export_before
 from pytest_hierexport._pytest.messages import CheckFailed, Message, known_failure_message
 from pytest_hierexport._pytest.properties import properties
+from pytest_hierexport._pytest.repeated import RepeatedFailures
 from pytest_hierexport._pytest.session_cache import warnings
 from pytest_hierexport._pytest.snapshots import unused_ignored
 from pytest_hierexport._pytest.summary import Summary, mark
 from pytest_hierexport._pytest.workers import is_worker
-from pytest_hierexport._report.annotations import without_repeat
 from pytest_hierexport._report.results import SNAPSHOT
 from pytest_hierexport._rules.child import end_all
 from pytest_hierexport._stages import listening
@@ -39,13 +39,11 @@ _TITLED = 8
 class ModelsPlugin:
     """The hooks of a session that has models."""
 
-    def __init__(self, run: Run, summary: Summary) -> None:
-        self.run, self.plan, self.summary = run, run.plan, summary
+    def __init__(self, run: Run, summary: Summary, repeated: RepeatedFailures) -> None:
+        self.run, self.plan, self.summary, self.repeated = run, run.plan, summary, repeated
         self.relayed = collection.relayed(run.plan)
         self.by_id = any(collection.named_anchors(run.plan).values())
         self._temporary_home = keep_temporary_files_in(run.folder)
-        self._told: dict[tuple[str, str], str] = {}
-        """The first item that failed with a message, by model and message."""
 
     def pytest_report_header(self) -> str:
         """Name the models."""
@@ -122,19 +120,11 @@ class ModelsPlugin:
             mark(report, case, check, _message(report, error), stages)
             if report.failed and isinstance(error, CheckFailed):
                 _shorten(report, error)
-                self._tell_once(report, case, error)
+                self.repeated.tell_once(report, case, error)
             if report.when != "teardown":
                 # JUnit's writer takes the properties from the report of the teardown.
                 item.user_properties += properties(self.run, case, check, report, stages)
         return report
-
-    def _tell_once(self, report: pytest.TestReport, case: Case, error: CheckFailed) -> None:
-        """Refer to the first item of a model that failed with the same message; reports keep the whole message."""
-        test = report.nodeid.rpartition("::")[2]
-        first = self._told.setdefault((case.name, without_repeat(error.msg or "")), test)
-        if first != test:
-            title = (error.msg or "").partition("\n")[0]
-            report.longrepr = f"{title}\n  see       {first}, which failed with the same message"
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Record a report of this process or a worker."""

@@ -21,6 +21,7 @@ from pytest_hierexport._pytest.options import Settings, read_settings
 from pytest_hierexport._pytest.outputs import check_folder, check_output
 from pytest_hierexport._pytest.plan import planned
 from pytest_hierexport._pytest.progress import PROGRESS, ProgressPlugin, shows_progress
+from pytest_hierexport._pytest.repeated import RepeatedFailures
 from pytest_hierexport._pytest.run import RUN, Run
 from pytest_hierexport._pytest.scratch import RunFolder
 from pytest_hierexport._pytest.session_cache import cache_of
@@ -59,8 +60,9 @@ def _start(config: pytest.Config) -> None:
     if run.store.cache is not None:
         run.store.cache.share([*(rule.check for rule in rules), *(case.factory for case in run.plan.cases)])
     config.stash[RUN] = run
-    summary = Summary(run, [warning] if warning else [])
-    plugins: dict[str, object] = {"models": ModelsPlugin(run, summary), "watch": run.watch}
+    summary, repeated = Summary(run, [warning] if warning else []), RepeatedFailures()
+    plugins: dict[str, object] = {"models": ModelsPlugin(run, summary, repeated), "repeated": repeated}
+    plugins["watch"] = run.watch
     if controls:
         folder, workers = _made_folder(run), WorkersPlugin(run, summary)
         plugins |= {"workers": workers, "termination": TerminationPlugin(workers.terminate), "folder": folder}

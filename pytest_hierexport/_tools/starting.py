@@ -6,16 +6,20 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-__all__ = ["MANIFEST", "Workflow", "distinct_names", "manifest_text", "workflow_of"]
+from pytest_hierexport._files.atomic import write_atomically
+
+__all__ = ["MANIFEST", "Workflow", "add_models", "distinct_names", "manifest_text", "workflow_of"]
 
 MANIFEST = "models.toml"
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
-_BUILT = re.compile(r"^\[(?:project|build-system)\]", re.MULTILINE)
-"""A table of pyproject.toml that makes the project installable."""
+_BUILT = re.compile(r"^\[build-system\]", re.MULTILINE)
+"""The table of pyproject.toml that says how the project is built."""
+_STATED = re.compile(r"^\[project\]", re.MULTILINE)
+"""The table of pyproject.toml that lists what the project needs."""
 _GITHUB = """\
 # Made by `hierexport init`; change it as you like.
 name: hierexport
@@ -30,8 +34,11 @@ jobs:
       - uses: actions/setup-python@v5
         with:
           python-version: "{python}"
+      # uv takes torch's CPU build: the default one brings several GB of CUDA packages.
       - name: Install
-        run: python -m pip install pytest-hierexport{install}
+        run: |
+          python -m pip install uv
+          {command}
       - name: Run
         run: >
           python -m pytest {manifest} -m hierexport
@@ -54,7 +61,9 @@ _GITLAB = """\
 hierexport:
   image: python:{python}
   script:
-{enter}    - python -m pip install pytest-hierexport{install}
+{enter}    # uv takes torch's CPU build: the default one brings several GB of CUDA packages.
+    - python -m pip install uv
+    - {command}
     - >
       python -m pytest {manifest} -m hierexport
       --hierexport-models={manifest}
@@ -105,6 +114,17 @@ def manifest_text(models: Mapping[str, str]) -> str:
     return "\n".join(tables)
 
 
+def add_models(manifest: Path, models: Mapping[str, str]) -> None:
+    """Add models to the end of a manifest, given their selectors by name; what is there stays as it is.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    text = manifest.read_bytes().decode()
+    end = "" if text.endswith("\n") or not text else "\n"
+    write_atomically(manifest.resolve(), f"{text}{end}\n{manifest_text(models)}")
+
+
 def _key(name: str) -> str:
     return name if _BARE.fullmatch(name) else _quoted(name)
 
@@ -120,7 +140,7 @@ def workflow_of(project: Path) -> Workflow:
     below = project.relative_to(repository).as_posix()
     values = {
         "python": f"{sys.version_info.major}.{sys.version_info.minor}",
-        "install": _install(project),
+        "command": " ".join(["python -m uv pip install --system --torch-backend cpu", *_installed(project)]),
         "manifest": MANIFEST,
         "folder": "" if below == "." else f"{below}/",
     }
@@ -137,10 +157,15 @@ def workflow_of(project: Path) -> Workflow:
     return Workflow(path, _GITHUB.format(**values, defaults=defaults))
 
 
-def _install(project: Path) -> str:
-    """Return what pip installs beside this package."""
+def _installed(project: Path) -> Iterator[str]:
+    """Yield what uv installs, as arguments: this package and what the project's files say that it needs."""
+    yield "pytest-hierexport"
     if (project / "requirements.txt").is_file():
-        return " -r requirements.txt"
+        yield "-r requirements.txt"
     stated = project / "pyproject.toml"
-    built = stated.is_file() and _BUILT.search(stated.read_text(encoding="utf-8", errors="replace")) is not None
-    return " ." if built or (project / "setup.py").is_file() else ""
+    text = stated.read_text(encoding="utf-8", errors="replace") if stated.is_file() else ""
+    if _BUILT.search(text) or (project / "setup.py").is_file():
+        yield "."
+    elif _STATED.search(text):
+        # It need not be a package: what it depends on is installed, and pytest finds its sources.
+        yield "-r pyproject.toml"

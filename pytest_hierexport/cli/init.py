@@ -38,7 +38,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace) -> int:
     from pytest_hierexport._cases import select
     from pytest_hierexport._files.new import write_new
-    from pytest_hierexport._tools.starting import MANIFEST, manifest_text, workflow_of
+    from pytest_hierexport._tools.starting import MANIFEST, add_models, manifest_text, workflow_of
 
     here = Path.cwd()
     manifest = here / MANIFEST
@@ -46,8 +46,9 @@ def _run(options: argparse.Namespace) -> int:
         models = _named(options.selectors, here) if options.selectors else _found(here)
         write_new(manifest, manifest_text(models))
         print_line(f"wrote {MANIFEST}: {_listed(list(models))}")
-    elif options.selectors:
-        raise UsageError(f"no {MANIFEST} yet", found=f"one in {here}", do="add the models to it, then: hierexport init")
+    elif more := _missing_in(manifest, options.selectors):
+        add_models(manifest, more)
+        print_line(f"added to {MANIFEST}: {_listed(list(more))}")
     else:
         print_line(f"kept {MANIFEST}, which was there")
     failed = _snapshots([case.name for case in select([MANIFEST], here)], here)
@@ -71,6 +72,27 @@ def _named(selectors: Sequence[str], root: Path) -> dict[str, str]:
     return {case.name: case.source for case in cases}
 
 
+def _missing_in(manifest: Path, selectors: Sequence[str]) -> dict[str, str]:
+    """Return the selected models that a manifest does not have: the selector of each by its name.
+
+    Raises:
+        UsageError: The manifest has another model of that name.
+    """
+    from pytest_hierexport._cases.manifest import read_selectors
+
+    if not selectors:
+        return {}
+    known = read_selectors(manifest)
+    more = {name: each for name, each in _named(selectors, manifest.parent).items() if each not in known.values()}
+    for name in sorted(more.keys() & known.keys()):
+        raise UsageError(
+            f"another name than {name} for {more[name]}",
+            found=f"{known[name]} of this name in {manifest.name}",
+            do=f"choose one: hierexport init NAME={more[name]}",
+        )
+    return more
+
+
 def _found(root: Path) -> dict[str, str]:
     """Return the project's own models: the selector of each by its name.
 
@@ -87,7 +109,7 @@ def _found(root: Path) -> dict[str, str]:
     classes = f"; modules there: {_listed(sorted(sources.modules))}" if sources.modules else ""
     raise UsageError(
         "a function without arguments that returns (model, inputs)",
-        found=f"none in {len(sources.files)} Python files{classes}",
+        found=f"none in {_count(len(sources.files), 'Python file')}{classes}",
         do="write one, or name the models: hierexport init my_model.py::build, or the folder of a checkpoint",
     )
 
@@ -99,14 +121,26 @@ def _snapshots(names: Sequence[str], here: Path) -> bool:
     missing = [name for name in names if not snapshot_file(here, name).exists()]
     kept = len(names) - len(missing)
     if kept:
-        print_line(f"kept {kept} snapshots in {FOLDER}, which were there")
+        print_line(f"kept {_count(kept, 'snapshot')} in {FOLDER}, which {'was' if kept == 1 else 'were'} there")
     if not missing:
         return False
     with progress() as stage:
         stage(f"export {_listed(missing)}")
         results = _export(missing, here)
-    written = [_say_of(model) for model in results.models if model.name in missing]
+        if not all(map(_is_written, _of(results, missing))):
+            stage.drop()
+    written = [_say_of(model) for model in _of(results, missing)]
     return not all(written)
+
+
+def _of(results: Results, names: Sequence[str]) -> list[Model]:
+    return [model for model in results.models if model.name in names]
+
+
+def _is_written(model: Model) -> bool:
+    from pytest_hierexport._report.results import SNAPSHOT, Status
+
+    return model.status(SNAPSHOT) is Status.PASSED
 
 
 def _export(names: Sequence[str], here: Path) -> Results:
@@ -133,10 +167,10 @@ def _export(names: Sequence[str], here: Path) -> Results:
 
 def _say_of(model: Model) -> bool:
     """Say what came of a model's snapshot; return whether it was written."""
-    from pytest_hierexport._report.results import SNAPSHOT, Status
+    from pytest_hierexport._report.results import SNAPSHOT
 
-    if model.status(SNAPSHOT) is Status.PASSED:
-        print_line(f"wrote the snapshot of {model.name}: {model.nodes} nodes, {model.exporter}")
+    if _is_written(model):
+        print_line(f"wrote the snapshot of {model.name}: {_count(model.nodes, 'node')}, {model.exporter}")
         return True
     for line in model.checks[SNAPSHOT].message.splitlines() if SNAPSHOT in model.checks else ["it did not run"]:
         print_line(line)
@@ -157,6 +191,10 @@ def _say_next(files: Sequence[str], to_do: str, *, failed: bool) -> None:
         print_line(f"  {step}")
 
 
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
 def _shown(path: Path, here: Path) -> str:
     return path.relative_to(here).as_posix() if path.is_relative_to(here) else str(path)
 
@@ -170,7 +208,7 @@ COMMAND = Command(
     name="init",
     summary="start a project",
     description="Write a manifest of the project's models, their first snapshots and the workflow that checks them. "
-    "No file that is there is changed.",
+    "Of the files that are there, none is changed but a manifest without the models that SELECTOR names.",
     example="hierexport init my_model.py::build",
     add_arguments=_add_arguments,
     run=_run,

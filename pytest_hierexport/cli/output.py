@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TextIO
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TextIO
 
 from pytest_hierexport._text import one_line
 
-__all__ = ["print_line", "print_warning", "progress"]
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+__all__ = ["Stages", "print_line", "print_warning", "progress"]
 
 
 def print_line(line: str, file: TextIO | None = None) -> None:
@@ -23,29 +27,41 @@ def print_warning(line: str, *, to_stderr: bool = False) -> None:
     Console(stderr=to_stderr).print(one_line(line), style="bold red", markup=False, highlight=False, soft_wrap=True)
 
 
+@dataclass(frozen=True)
+class Stages:
+    """The stages of a command on stderr: the one under way, and each that ended with its time."""
+
+    _shown: Progress
+
+    def __call__(self, name: str) -> None:
+        """Start the next stage."""
+        self.finish()
+        self._shown.add_task(one_line(name), total=1)
+
+    def finish(self) -> None:
+        """Show that every stage so far succeeded."""
+        for task in self._shown.tasks:
+            self._shown.update(task.id, completed=1)
+
+    def drop(self) -> None:
+        """Show no more of a stage that failed: a spinner that stands still would seem to go on."""
+        for task in self._shown.tasks:
+            if not task.finished:
+                self._shown.remove_task(task.id)
+
+
 @contextmanager
-def progress() -> Iterator[Callable[[str], None]]:
-    """Give a function that starts the next stage; stderr shows each stage that ended with its time."""
+def progress() -> Iterator[Stages]:
+    """Give the stages of a command; an error, which is printed below, drops the one under way."""
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = SpinnerColumn(finished_text="✓"), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
     with Progress(*columns, console=Console(stderr=True)) as shown:
-
-        def finish() -> None:
-            for task in shown.tasks:
-                shown.update(task.id, completed=1)
-
-        def stage(name: str) -> None:
-            finish()
-            shown.add_task(one_line(name), total=1)
-
+        stages = Stages(shown)
         try:
-            yield stage
+            yield stages
         except BaseException:
-            # The error is printed below: a spinner that stands still would seem to go on.
-            for task in shown.tasks:
-                if not task.finished:
-                    shown.remove_task(task.id)
+            stages.drop()
             raise
-        finish()
+        stages.finish()

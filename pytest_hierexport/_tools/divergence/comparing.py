@@ -12,6 +12,7 @@ from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import Hierarchy
 from pytest_hierexport._errors import TagError, UsageError
 from pytest_hierexport._files.temporary import temporary_folder
+from pytest_hierexport._onnx.requests import check_example
 from pytest_hierexport._proof.tolerance import Array
 from pytest_hierexport._tools.divergence.against_graph import compare_with_graph
 from pytest_hierexport._tools.divergence.against_model import compare_with_model
@@ -73,6 +74,9 @@ def diverge(
     several = inputs if isinstance(inputs, Sequence) else [] if inputs is None else [inputs]
     if not several:
         raise UsageError("inputs to run both graphs on", found="none", do="give their elements, or an example")
+    for each in several:
+        if not isinstance(each, Mapping):
+            check_example(each)
     graph, settings = cast("Model", reference), _Settings(attribution, tolerance, depth, added)
     return merged([_against_graph(graph, other, each, settings) for each in several])
 
