@@ -125,6 +125,12 @@ def test_value_that_call_did_not_give_is_no_graph_output() -> None:
     assert (found.kind, found.value) == (VerdictKind.UNPROVEN, "h")
 
 
+def test_graph_output_that_a_tool_added_leaves_no_call() -> None:
+    text = "g (float[2] x) => (float[2] h) { y = Relu(x) h = Abs(y) }"
+    calls = {"a.in": ("x", "y"), "a": ("x", "y z"), "/": ("x", "z")}
+    assert verdict("a", text, {"y": "a.in", "h": "a"}, calls).kind is VerdictKind.PROVEN
+
+
 def test_value_left_in_cache_may_be_read_by_others() -> None:
     text = "g (float[2] x) => (float[2] z) { h = Abs(x) y = Relu(h) z = Add(h, y) }"
     calls = {"a": ("x", "y", "h"), "b": ("h y", "z"), "/": ("x", "z")}

@@ -149,8 +149,15 @@ class _Call:
                 if consumer is not None:
                     by = f"{consumer.operator} {consumer.key}"
                     yield self._unproven(f"{by} outside the call reads a value that the call did not give", value)
-                elif self.name != ROOT and value in graph.outputs and not self._has_giver(value, node, {ROOT}):
+                elif self._is_result(value) and not self._has_giver(value, node, {ROOT}):
                     yield self._unproven("the model returns a value that the call did not give", value)
+
+    def _is_result(self, value: str) -> bool:
+        """Whether the model returns a value from inside a call.
+
+        A tool that cuts a part out of a model makes other values outputs of the graph: these go to no call.
+        """
+        return self.name != ROOT and value in self.runs.graph.outputs and self.runs.gave(ROOT, value)
 
     def _has_giver(self, value: str, producer: Node, consumer: AbstractSet[str]) -> bool:
         """Whether another call that owns the producer gave the value to the consumer's calls.
