@@ -200,6 +200,18 @@ def test_call_fused_with_giver_of_input_is_dissolved() -> None:
     assert (found.kind, found.value, found.tag) == (VerdictKind.DISSOLVED, "[0][0]", "/Root/A")
 
 
+SKIP = "g (float[2] x) => (float[2] w, float[2] z) { u = Exp(x) w = Abs(u) p = Relu(w) z = Add(p, x) }"
+
+
+@pytest.mark.parametrize(
+    ("tags", "kind"), [("a.in+a", VerdictKind.DISSOLVED), ("a.in a", VerdictKind.UNPROVEN)], ids=["fused", "traced"]
+)
+def test_call_fused_with_taker_of_output_is_dissolved(tags: str, kind: VerdictKind) -> None:
+    calls = {"a.in": ("u", "w y"), "a": ("u x", "w z"), "b": ("", "u"), "/": ("x", "w z")}
+    found = verdict("a.in", SKIP, {"u": "b", "w": "a.in", "p": "a.in", "z": tags}, calls)
+    assert (found.kind, found.value) == (kind, "output[1]" if kind is VerdictKind.DISSOLVED else "x")
+
+
 def test_fused_input_that_others_read_is_dissolved_too() -> None:
     text = "g (float[2] x) => (float[2] y, float[2] z) { y = Relu(x) z = Neg(x) }"
     found = verdict("b", text, {"y": "a", "z": "a+b"}, {**CALLS, "/": ("x", "y z")})

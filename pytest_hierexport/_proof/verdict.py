@@ -24,6 +24,7 @@ from pytest_hierexport._calls.hierarchy import ROOT
 from pytest_hierexport._proof.both_runs import BothRuns
 from pytest_hierexport._proof.eager import EagerCall
 from pytest_hierexport._proof.fused_inputs import lost_inputs
+from pytest_hierexport._proof.fused_outputs import lost_outputs
 from pytest_hierexport._proof.owners import Node
 
 __all__ = ["Verdict", "VerdictKind", "contaminated", "judge"]
@@ -43,7 +44,7 @@ class VerdictKind(str, Enum):
     FOLDED = "folded"
     """The file stores its outputs as constants."""
     DISSOLVED = "dissolved"
-    """Its outputs no longer exist; or none of its nodes reads an input, which was fused with the call that gave it."""
+    """Its outputs no longer exist; or an input or output was fused away with the call that gave or took it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,12 +169,16 @@ class _Call:
         return any(all(self.runs.gave(call, value) for call in calls - consumer) for calls in outside)
 
     def _dissolved(self, node: Node, value: str) -> Verdict | None:
-        """Return the input that the call lost to the fusion at a node, where that explains what the node reads."""
+        """Return the input or output that the call lost to the fusion at a node, where it explains what that reads."""
         for number, giver in lost_inputs(self.runs, self.name, node, value):
             place = self.seen.inputs[number]
             fused = f"{node.operator} {node.key} was fused of the call and the one that gave it"
             gone = "is not read any more" if number in self.runs.names else "no longer exists"
             return Verdict(VerdictKind.DISSOLVED, f"input {place} {gone}: {fused}", place, self.runs.tag(giver))
+        for number, taker in lost_outputs(self.runs, self.name, node, value):
+            place = f"output{self.seen.returned[number]}"
+            fused = f"{node.operator} {node.key} was fused of the call and the one that took it"
+            return Verdict(VerdictKind.DISSOLVED, f"{place} no longer exists: {fused}", place, self.runs.tag(taker))
         return None
 
     def _unproven(self, reason: str, value: str) -> Verdict:
