@@ -78,3 +78,13 @@ def test_activation_named_in_an_attribute_belongs_to_the_fused_convolution() -> 
         n4 = local.Conv<activation = "Relu">(n3, n2, n3) y = local.ReorderOutput(n4) }"""
     found = carried(CONVOLUTIONS, after, c="a", r="b", p="c", d="d", e="d", y="d")
     assert [[call for call, _ in origins] for origins in found.values()] == [["a", "b"], ["c"], ["d"], ["d"]]
+
+
+def test_constant_named_after_a_value_is_no_constant_of_a_shorter_name() -> None:
+    before = """g (float[2] x) => (float[2] y) <float[2] h = {1.0, 2.0}> {
+        h_1 = Exp(x) h_2 = Neg(h_1) h_3 = Sqrt(h_2) h_4 = Mul(h_3, h) y = Relu(h_4) }"""
+    after = """g (float[2] x) => (float[2] y) <float[2] h = {1.0, 2.0}, float h_1_scale = {0.5}, int8 zero = {0}> {
+        h_1 = Exp(x) h_1_q = QuantizeLinear(h_1, h_1_scale, zero) h_1_d = DequantizeLinear(h_1_q, h_1_scale, zero)
+        h_2 = Neg(h_1_d) h_3 = Sqrt(h_2) y = local.MulRelu(h_3, h) }"""
+    found = carried(before, after, h_1="a", h_2="b", h_3="c", h_4="d", y="d")
+    assert found["h_1_q"] == found["h_1_d"] == [("b", "fused")]

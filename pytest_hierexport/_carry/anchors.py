@@ -56,10 +56,11 @@ class Anchors:
 def find_anchors(match: Match) -> Anchors:
     """Return the anchors of the values that nodes without a twin compute, and of the constants that they take."""
     anchors = Anchors(match)
-    constants = {value.name: value for value in match.before.initializers.values()}
+    constants = set(match.before.initializers.values())
     for value in match.after.initializers.values():
-        found = None if match.is_known(value) else original(value.name, constants)
-        if found is not None:
+        # The scale of a value may have the value's name: `mul_5_scale` has nothing to do with a constant `mul`.
+        found = None if match.is_known(value) else original(value.name, match.before.named)
+        if found in constants:
             anchors.anchored[value] = found
     for node in match.after.nodes:
         if node not in match.matched and not any(map(match.is_known, node.outputs)):
