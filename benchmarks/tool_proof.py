@@ -102,7 +102,8 @@ _EXACT = "exact:"
 
 def _exact(before: Path, after: onnx.ModelProto, feeds: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the graph before computes under the names of the graph after, as constants."""
-    message = onnx.load(before)
+    # Functions and branches inlined, as in the graph after: their values have names then.
+    _, message = inlined(onnx.load(before), before.parent, lambda proto, names: run_graph(proto, feeds, names))
     computed = {name for node in after.graph.node for name in node.output if name}
     shared = [name for node in message.graph.node for name in node.output if name in computed]
     found = {value.name: value.arrays for value in run_graph(message, feeds, shared)}
