@@ -10,6 +10,7 @@ precision.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from pytest_hierexport._onnx.graph import subgraphs_proto
 from pytest_hierexport._onnx.models import Model, as_proto
 from pytest_hierexport._proof import Proof, prove
 from pytest_hierexport._proof.both_runs import BothRuns
-from pytest_hierexport._proof.eager import Mode
+from pytest_hierexport._proof.eager import EagerCall, Mode
 from pytest_hierexport._proof.feeds import feeds_of
 from pytest_hierexport._proof.fingerprints import fingerprint
 from pytest_hierexport._proof.inlining import inlined
@@ -62,7 +63,27 @@ class _ByNode(_Case):
         found = {name: values.find(fingerprint(array)) for name, array in self.exact.items()}
         near = {name for name, numbers in found.items() if runs.is_among(name, numbers)}
         compared = {name: parts for name, parts in runs.candidates.items() if name in self.feeds}
-        return replace(runs, candidates={**compared, **{name: (found[name],) for name in near}})
+        elsewhere = {number for name in near for number in found[name]}
+        lost = {call: _inexact(runs, call, found, near) & elsewhere for call in runs.calls}
+        calls = {call: _without(seen, lost[call]) for call, seen in runs.calls.items()}
+        return replace(runs, calls=calls, candidates={**compared, **{name: (found[name],) for name in near}})
+
+
+def _inexact(runs: BothRuns, call: str, found: Mapping[str, AbstractSet[int]], near: AbstractSet[str]) -> set[int]:
+    """Return the values that a call's nodes produce out of tolerance alone.
+
+    Another call's node may produce an equal value: a normalisation that multiplies by one. It is no output of this one.
+    """
+    nodes = (runs.graph.nodes[i] for i in runs.graph.members.get(call, ()))
+    produced = [name for node in nodes for name in node.outputs if name in found]
+    exact = {number for name in produced if name in near for number in found[name]}
+    return {number for name in produced if name not in near for number in found[name]} - exact
+
+
+def _without(call: EagerCall, numbers: AbstractSet[int]) -> EagerCall:
+    """Return a call with some of the values that it returned as values that it left behind, which nobody looks for."""
+    returned = {number: place for number, place in call.returned.items() if number not in numbers}
+    return replace(call, returned=returned, effects=call.effects | (call.returned.keys() & numbers))
 
 
 def _prove_each_node(
@@ -81,7 +102,8 @@ _EXACT = "exact:"
 
 def _exact(before: Path, after: onnx.ModelProto, feeds: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the graph before computes under the names of the graph after, as constants."""
-    message = onnx.load(before)
+    # Functions and branches inlined, as in the graph after: their values have names then.
+    _, message = inlined(onnx.load(before), before.parent, lambda proto, names: run_graph(proto, feeds, names))
     computed = {name for node in after.graph.node for name in node.output if name}
     shared = [name for node in message.graph.node for name in node.output if name in computed]
     found = {value.name: value.arrays for value in run_graph(message, feeds, shared)}

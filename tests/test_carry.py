@@ -486,6 +486,16 @@ def test_constant_belongs_to_its_consumers_not_to_all_equal() -> None:
     assert found["n"] == [("a", "traced")]
 
 
+def test_new_constant_belongs_to_its_consumers_not_to_all_equal() -> None:
+    before = """g (float[2, 3] x) => (int64[1] y) {
+        c = Constant<value_ints = [3]>() u = Add(c, c) k = Constant<value_ints = [6]>() f = Flatten(x)
+        n = Reshape(f, k) t = Transpose(n) v = Reshape(t, u) w = Exp(v) y = Shape(w) }"""
+    after = """g (float[2, 3] x) => (int64[1] y) {
+        new = Constant<value = int64[1] {6}>() v = Reshape<allowzero = 1>(x, new) w = Exp(v) y = Shape(w) }"""
+    found = carried(before, after, c="a", u="a", k="b", f="c", n="c", t="c", v="c", w="d", y="d")
+    assert found["new"] == [("c", "folded")]
+
+
 def test_a_graph_in_another_precision_keeps_its_origins() -> None:
     before = """g (float[2] x) => (float[2] y) <float[2] w = {1.5, 2.5}> {
         u = Mul(x, w) v = Exp(u) y = Add(v, w) }"""

@@ -64,3 +64,27 @@ def test_what_a_tool_adds_around_the_model_is_the_roots() -> None:
     before = "g (float[2] x) => (float[2] y) { y = Relu(x) }"
     after = "g (float[2] raw) => (float[2] y, float[2] score) { x = Neg(raw) y = Relu(x) score = Sigmoid(y) }"
     assert carried(before, after, y="a")["score"] == [("", "fused")]
+
+
+CONVOLUTIONS = """g (float[1, 2, 4, 4] x) => (float[1, 2, 4, 4] y)
+    <float[2, 2, 1, 1] w = {1.0, 2.0, 3.0, 4.0}, float[2, 2, 1, 1] v = {5.0, 6.0, 7.0, 8.0}> {
+    c = Conv(x, w) r = Relu(c) p = MaxPool<kernel_shape = [1, 1]>(r) d = Conv(p, v) e = Add(d, p) y = Relu(e) }"""
+
+
+def test_activation_named_in_an_attribute_belongs_to_the_fused_convolution() -> None:
+    after = """g (float[1, 2, 4, 4] x) => (float[1, 2, 4, 4] y)
+        <float[2, 2, 1, 1] n0 = {1.0, 3.0, 2.0, 4.0}, float[2, 2, 1, 1] n2 = {5.0, 7.0, 6.0, 8.0}> {
+        n1 = local.Conv<activation = "Relu">(x, n0) n3 = local.MaxPool<kernel_shape = [1, 1]>(n1)
+        n4 = local.Conv<activation = "Relu">(n3, n2, n3) y = local.ReorderOutput(n4) }"""
+    found = carried(CONVOLUTIONS, after, c="a", r="b", p="c", d="d", e="d", y="d")
+    assert [[call for call, _ in origins] for origins in found.values()] == [["a", "b"], ["c"], ["d"], ["d"]]
+
+
+def test_constant_named_after_a_value_is_no_constant_of_a_shorter_name() -> None:
+    before = """g (float[2] x) => (float[2] y) <float[2] h = {1.0, 2.0}> {
+        h_1 = Exp(x) h_2 = Neg(h_1) h_3 = Sqrt(h_2) h_4 = Mul(h_3, h) y = Relu(h_4) }"""
+    after = """g (float[2] x) => (float[2] y) <float[2] h = {1.0, 2.0}, float h_1_scale = {0.5}, int8 zero = {0}> {
+        h_1 = Exp(x) h_1_q = QuantizeLinear(h_1, h_1_scale, zero) h_1_d = DequantizeLinear(h_1_q, h_1_scale, zero)
+        h_2 = Neg(h_1_d) h_3 = Sqrt(h_2) y = local.MulRelu(h_3, h) }"""
+    found = carried(before, after, h_1="a", h_2="b", h_3="c", h_4="d", y="d")
+    assert found["h_1_q"] == found["h_1_d"] == [("b", "fused")]

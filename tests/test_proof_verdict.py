@@ -125,6 +125,12 @@ def test_value_that_call_did_not_give_is_no_graph_output() -> None:
     assert (found.kind, found.value) == (VerdictKind.UNPROVEN, "h")
 
 
+def test_graph_output_that_a_tool_added_leaves_no_call() -> None:
+    text = "g (float[2] x) => (float[2] h) { y = Relu(x) h = Abs(y) }"
+    calls = {"a.in": ("x", "y"), "a": ("x", "y z"), "/": ("x", "z")}
+    assert verdict("a", text, {"y": "a.in", "h": "a"}, calls).kind is VerdictKind.PROVEN
+
+
 def test_value_left_in_cache_may_be_read_by_others() -> None:
     text = "g (float[2] x) => (float[2] z) { h = Abs(x) y = Relu(h) z = Add(h, y) }"
     calls = {"a": ("x", "y", "h"), "b": ("h y", "z"), "/": ("x", "z")}
@@ -192,6 +198,18 @@ ONE = "g (float[2] x) => (float[2] z) { z = Neg(x) }"
 def test_call_fused_with_giver_of_input_is_dissolved() -> None:
     found = verdict("b", ONE, {"z": "a+b"}, CALLS)
     assert (found.kind, found.value, found.tag) == (VerdictKind.DISSOLVED, "[0][0]", "/Root/A")
+
+
+SKIP = "g (float[2] x) => (float[2] w, float[2] z) { u = Exp(x) w = Abs(u) p = Relu(w) z = Add(p, x) }"
+
+
+@pytest.mark.parametrize(
+    ("tags", "kind"), [("a.in+a", VerdictKind.DISSOLVED), ("a.in a", VerdictKind.UNPROVEN)], ids=["fused", "traced"]
+)
+def test_call_fused_with_taker_of_output_is_dissolved(tags: str, kind: VerdictKind) -> None:
+    calls = {"a.in": ("u", "w y"), "a": ("u x", "w z"), "b": ("", "u"), "/": ("x", "w z")}
+    found = verdict("a.in", SKIP, {"u": "b", "w": "a.in", "p": "a.in", "z": tags}, calls)
+    assert (found.kind, found.value) == (kind, "output[1]" if kind is VerdictKind.DISSOLVED else "x")
 
 
 def test_fused_input_that_others_read_is_dissolved_too() -> None:

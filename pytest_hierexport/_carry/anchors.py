@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TypeVar
 
+import onnx_ir as ir
+
 from pytest_hierexport._carry.flat import Node, Value, same_operator
 from pytest_hierexport._carry.match import Match
 
@@ -54,10 +56,11 @@ class Anchors:
 def find_anchors(match: Match) -> Anchors:
     """Return the anchors of the values that nodes without a twin compute, and of the constants that they take."""
     anchors = Anchors(match)
-    constants = {value.name: value for value in match.before.initializers.values()}
+    constants = set(match.before.initializers.values())
     for value in match.after.initializers.values():
-        found = None if match.is_known(value) else original(value.name, constants)
-        if found is not None:
+        # The scale of a value may have the value's name: `mul_5_scale` has nothing to do with a constant `mul`.
+        found = None if match.is_known(value) else original(value.name, match.before.named)
+        if found in constants:
             anchors.anchored[value] = found
     for node in match.after.nodes:
         if node not in match.matched and not any(map(match.is_known, node.outputs)):
@@ -91,6 +94,8 @@ def _anchor(anchors: Anchors, node: Node) -> None:
     found = _named(anchors, node, [found for _, found in contained if found is not None])
     if found is None:
         found = _computed(anchors, node, operands) if len(operands) > 1 else _same(anchors, node, varying[0])
+    if found is not None:
+        found = _last_taken_in(anchors, node, found)
     if found is not None and len(found.outputs) == len(node.outputs):
         anchors.anchored.update(zip(node.outputs, found.outputs, strict=True))
     else:
@@ -123,7 +128,7 @@ def _computed(anchors: Anchors, node: Node, operands: list[Value]) -> Node | Non
     if not all(_leads_on(anchors, value, operands) for value in operands):
         return None
     found = [each for each in _meeting(anchors, operands) if _is_removed(anchors, each)]
-    chosen = found if len(found) == 1 else [each for each in found if each.operator == node.operator]
+    chosen = found if len(found) == 1 else [each for each in found if _has_same_name(each, node)]
     return chosen[0] if len(chosen) == 1 else None
 
 
@@ -142,8 +147,28 @@ def _same(anchors: Anchors, node: Node, operand: Value) -> Node | None:
     is_new = any(anchors.stands_for(value) is None for value in node.operands if not value.varying)
     if len(consumers) > 1:
         consumers = [] if is_new else [each for each in consumers if same_operator(each, node)]
-    found = [each for each in consumers if each.operator == node.operator and _is_removed(anchors, each)]
+    found = [each for each in consumers if _has_same_name(each, node) and _is_removed(anchors, each)]
     return found[0] if len(found) == 1 else None
+
+
+def _has_same_name(one: Node, other: Node) -> bool:
+    """Whether two operators have one name: a tool may put its own domain's in, as for another layout in memory."""
+    return one.source.op_type == other.source.op_type
+
+
+def _last_taken_in(anchors: Anchors, node: Node, found: Node) -> Node:
+    """Return the last removed node behind `found` whose operator a new node names in an attribute.
+
+    ONNX Runtime states the `Relu` that it put into a convolution so; without other names, it is the only sign of it.
+    """
+    named = [each.value for each in node.source.attributes.values() if each.type == ir.AttributeType.STRING]
+    while len(found.outputs) == 1:
+        behind = anchors.match.before.consumers.get(found.outputs[0], ())
+        if len(behind) != 1 or behind[0].source.op_type not in named or not _is_removed(anchors, behind[0]):
+            break
+        found = behind[0]
+        named.remove(found.source.op_type)
+    return found
 
 
 def _meeting(anchors: Anchors, operands: list[Value]) -> Iterator[Node]:

@@ -29,7 +29,7 @@ def attribute_regions(match: Match, origins: OriginsOf) -> None:
     anchors = find_anchors(match)
     left = {node for node in match.after.nodes if node not in match.matched}
     for end in match.after.nodes:
-        if end in left and _gives_known(anchors, end):
+        if end in left and _gives_known(anchors, end) and not _is_new_constant(match, end):
             region = _region(anchors, end, left)
             left.difference_update(region)
             fused = _origins(match, _same_work(match, region, _replaced(anchors, region)))
@@ -77,6 +77,11 @@ def _region(anchors: Anchors, end: Node, left: AbstractSet[Node]) -> list[Node]:
     return pending
 
 
+def _is_new_constant(match: Match, node: Node) -> bool:
+    """Whether a node gives constants that no value before has the name of: equal ones there are of any calls (DETR)."""
+    return not any(output.varying or output.name in match.before.named for output in node.outputs)
+
+
 def _gives_known(anchors: Anchors, node: Node) -> bool:
     return any(anchors.stands_for(output) for output in node.outputs)
 
@@ -101,6 +106,9 @@ def _given(match: Match, nodes: list[Node]) -> list[Value]:
     given: dict[Value, None] = {}
     for value in outputs:
         equal = numbering.by_number.get(numbering.after[value], [])
+        if not value.varying:
+            # Equal constants say nothing about ownership: optimizers share them freely.
+            equal = [other for other in equal if other.name and other.name == value.name] or equal
         equal = [other for other in equal if _namesake_after(other, match.after) in {None, *outputs}]
         rivals = [other for other in numbering.by_number_after[numbering.after[value]] if other not in outputs]
         if rivals:

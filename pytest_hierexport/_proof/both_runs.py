@@ -65,7 +65,7 @@ class BothRuns:
 
     def computes_with(self, call: str, value: str) -> bool:
         """Whether a call was given a value of the graph, or owns the producer of it."""
-        given = call in self.calls and self.is_among(value, self.calls[call].inputs.keys())
+        given = call in self.calls and self.was_given(call, value)
         return given or self.graph.producer.get(value) in self.graph.members.get(call, ())
 
     def reads(self, call: str) -> AbstractSet[int]:

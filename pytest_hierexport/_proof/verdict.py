@@ -24,6 +24,7 @@ from pytest_hierexport._calls.hierarchy import ROOT
 from pytest_hierexport._proof.both_runs import BothRuns
 from pytest_hierexport._proof.eager import EagerCall
 from pytest_hierexport._proof.fused_inputs import lost_inputs
+from pytest_hierexport._proof.fused_outputs import lost_outputs
 from pytest_hierexport._proof.owners import Node
 
 __all__ = ["Verdict", "VerdictKind", "contaminated", "judge"]
@@ -43,7 +44,7 @@ class VerdictKind(str, Enum):
     FOLDED = "folded"
     """The file stores its outputs as constants."""
     DISSOLVED = "dissolved"
-    """Its outputs no longer exist; or none of its nodes reads an input, which was fused with the call that gave it."""
+    """Its outputs no longer exist; or an input or output was fused away with the call that gave or took it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +150,15 @@ class _Call:
                 if consumer is not None:
                     by = f"{consumer.operator} {consumer.key}"
                     yield self._unproven(f"{by} outside the call reads a value that the call did not give", value)
-                elif self.name != ROOT and value in graph.outputs and not self._has_giver(value, node, {ROOT}):
+                elif self._is_result(value) and not self._has_giver(value, node, {ROOT}):
                     yield self._unproven("the model returns a value that the call did not give", value)
+
+    def _is_result(self, value: str) -> bool:
+        """Whether the model returns a value from inside a call.
+
+        A tool that cuts a part out of a model makes other values outputs of the graph: these go to no call.
+        """
+        return self.name != ROOT and value in self.runs.graph.outputs and self.runs.gave(ROOT, value)
 
     def _has_giver(self, value: str, producer: Node, consumer: AbstractSet[str]) -> bool:
         """Whether another call that owns the producer gave the value to the consumer's calls.
@@ -161,12 +169,16 @@ class _Call:
         return any(all(self.runs.gave(call, value) for call in calls - consumer) for calls in outside)
 
     def _dissolved(self, node: Node, value: str) -> Verdict | None:
-        """Return the input that the call lost to the fusion at a node, where that explains what the node reads."""
+        """Return the input or output that the call lost to the fusion at a node, where it explains what that reads."""
         for number, giver in lost_inputs(self.runs, self.name, node, value):
             place = self.seen.inputs[number]
             fused = f"{node.operator} {node.key} was fused of the call and the one that gave it"
             gone = "is not read any more" if number in self.runs.names else "no longer exists"
             return Verdict(VerdictKind.DISSOLVED, f"input {place} {gone}: {fused}", place, self.runs.tag(giver))
+        for number, taker in lost_outputs(self.runs, self.name, node, value):
+            place = f"output{self.seen.returned[number]}"
+            fused = f"{node.operator} {node.key} was fused of the call and the one that took it"
+            return Verdict(VerdictKind.DISSOLVED, f"{place} no longer exists: {fused}", place, self.runs.tag(taker))
         return None
 
     def _unproven(self, reason: str, value: str) -> Verdict:
