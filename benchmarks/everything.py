@@ -4,7 +4,8 @@
 
 Each part is a command of its own, and its figures are a file of JSON in FOLDER; a file that is there is used again.
 Each part measures its peer in the same run. It takes some 20 minutes on two idle cores: a few models of each family
-stand for the zoo. `--whole` takes the whole zoo and more repeats, which takes hours; `--quick` only tries every part out.
+stand for the zoo. `--whole` takes the whole zoo and more repeats, which takes hours; `--quick` only tries every part
+out.
 """
 
 from __future__ import annotations
