@@ -98,6 +98,8 @@ class Module:
     path: str
     cls: str
     parameters: tuple[Parameter, ...] = ()
+    shared: str | None = None
+    """The path under which the model declares the same instance first; None for that declaration itself."""
 
     def __repr__(self) -> str:
         """Return the instance's path, its class and the number of its parameters and buffers."""

@@ -19,7 +19,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from itertools import islice
 
-from pytest_hierexport._calls.hierarchy import Hierarchy
+from pytest_hierexport._calls.hierarchy import Hierarchy, Module
 from pytest_hierexport._errors import UsageError, nearest
 
 __all__ = ["calls_below", "calls_of_class", "matching_calls", "similar_names"]
@@ -33,8 +33,13 @@ _State = frozenset[int]
 """The positions in a pattern up to which it may have matched."""
 
 
-def matching_calls(hierarchy: Hierarchy, pattern: str) -> list[str]:
+def matching_calls(hierarchy: Hierarchy, pattern: str, modules: Sequence[Module] = ()) -> list[str]:
     """Return the names of the calls that a pattern names, in execution order.
+
+    Args:
+        hierarchy: The calls.
+        pattern: The pattern.
+        modules: The module tree, where it is known: a module of several paths is found by each of them.
 
     Raises:
         UsageError: It names none; the message has similar names.
@@ -44,7 +49,9 @@ def matching_calls(hierarchy: Hierarchy, pattern: str) -> list[str]:
     elif pattern.startswith(_CLASS):
         found = _by_class(hierarchy, pattern.removeprefix(_CLASS))
     else:
-        found = _by_path(hierarchy, pattern) or _by_class(hierarchy, pattern)
+        found = (
+            _by_path(hierarchy, pattern) or _by_other_path(hierarchy, pattern, modules) or _by_class(hierarchy, pattern)
+        )
     return _checked(hierarchy, pattern, found)
 
 
@@ -92,13 +99,25 @@ def calls_below(hierarchy: Hierarchy, calls: Iterable[str]) -> set[str]:
 
 def _by_path(hierarchy: Hierarchy, pattern: str) -> list[str]:
     path, index = _split_index(pattern)
-    wanted = path.split(".") if path else []
-    state = _start(wanted)
+    fits = _path_matcher(path)
+    return [name for name, call in hierarchy.items() if _fits_index(index, call.index) and fits(call.path)]
+
+
+def _by_other_path(hierarchy: Hierarchy, pattern: str, modules: Sequence[Module]) -> list[str]:
+    """Return the calls of the modules that have a path as wanted and run under another one."""
+    path, index = _split_index(pattern)
+    fits = _path_matcher(path)
+    first = {module.path: module.shared or module.path for module in modules}
+    wanted = {instance for known, instance in first.items() if fits(known)}
     return [
-        name
-        for name, call in hierarchy.items()
-        if wanted and _fits_index(index, call.index) and _ends(wanted, _walk(wanted, state, call.path.split(".")))
+        name for name, call in hierarchy.items() if _fits_index(index, call.index) and first.get(call.path) in wanted
     ]
+
+
+def _path_matcher(pattern: str) -> Callable[[str], bool]:
+    wanted = pattern.split(".") if pattern else []
+    state = _start(wanted)
+    return lambda path: bool(wanted) and _ends(wanted, _walk(wanted, state, path.split(".")))
 
 
 def _by_class(hierarchy: Hierarchy, pattern: str) -> list[str]:

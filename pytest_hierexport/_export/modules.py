@@ -138,14 +138,18 @@ def _walk(root: torch.nn.Module) -> Iterator[tuple[tuple[str, ...], torch.nn.Mod
 def module_tree(model: torch.nn.Module) -> tuple[Module, ...]:
     """Return every module instance of the model under every path, with the parameters and buffers that it owns.
 
-    A tensor that is declared more than once, by tied parameters or by a module of several paths, names its first
-    declaration in all others.
+    An instance of several paths names the first of them in all others. So does a tensor that is declared more than
+    once, by tied parameters or by such an instance.
     """
     first: dict[int, str] = {}
-    return tuple(
-        Module(join_path(parts), class_of(module), tuple(_parameters(join_path(parts), module, first)))
-        for parts, module in _walk(model)
-    )
+    return tuple(_module(join_path(parts), module, first) for parts, module in _walk(model))
+
+
+def _module(path: str, module: torch.nn.Module, first: dict[int, str]) -> Module:
+    """Describe an instance under one path; `first` gains its path and its tensors' names, where they are new to it."""
+    shared = first.setdefault(id(module), path)
+    parameters = tuple(_parameters(path, module, first))
+    return Module(path, class_of(module), parameters, None if shared == path else shared)
 
 
 def _parameters(path: str, module: torch.nn.Module, first: dict[int, str]) -> Iterator[Parameter]:

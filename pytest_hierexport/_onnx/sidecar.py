@@ -119,7 +119,7 @@ def _module_to_json(module: Module) -> dict[str, Any]:
             for p in module.parameters
         ],
         "count": sum(element_count(p.shape) for p in module.parameters if p.trainable and p.shared is None),
-    }
+    } | ({} if module.shared is None else {"shared": module.shared})
 
 
 def read_sidecar(path: str | Path) -> Sidecar:
@@ -197,7 +197,9 @@ def _sidecar(document: Any, where: str) -> Sidecar:
     return Sidecar(
         attribution=_attribution(document, reader, where),
         modules=tuple(
-            Module(each["path"], each["class"], tuple(_parameter(p, where) for p in each["parameters"]))
+            Module(
+                each["path"], each["class"], tuple(_parameter(p, where) for p in each["parameters"]), each.get("shared")
+            )
             for each in document["modules"]
         ),
         inputs=tuple(document["inputs"]),

@@ -13,7 +13,7 @@ from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.models import Model
 from pytest_hierexport._onnx.requests import check_text
 from pytest_hierexport._tools.selection import OriginChoice, Selection, find_nodes
-from pytest_hierexport._tools.tagged_file import tagged
+from pytest_hierexport._tools.tagged_file import described
 
 if TYPE_CHECKING:
     import onnx
@@ -54,7 +54,7 @@ def place_nodes(
         UsageError: Names cannot tell these nodes from others, or the setting is too long.
         TagError: The model has no tags.
     """
-    return named_placement(find_nodes(*tagged(model, attribution), patterns, origins), device)
+    return named_placement(find_nodes(*described(model, attribution), patterns, origins), device)
 
 
 def annotate_nodes(
@@ -78,7 +78,7 @@ def annotate_nodes(
         UsageError: A pattern matches no module or a module without nodes, or the device's name cannot be written.
         TagError: The model has no tags.
     """
-    return annotated_placement(find_nodes(*tagged(model, attribution), patterns, origins), device)
+    return annotated_placement(find_nodes(*described(model, attribution), patterns, origins), device)
 
 
 def named_placement(selection: Selection, device: str) -> dict[str, str]:

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from pytest_hierexport._calls.attribution import Attribution, Origins
+from pytest_hierexport._calls.hierarchy import Module
 from pytest_hierexport._calls.names import encode_operator
 from pytest_hierexport._calls.patterns import calls_below, matching_calls
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.graph import subgraphs_proto, walk
 from pytest_hierexport._onnx.models import Model
 from pytest_hierexport._onnx.requests import check_text
-from pytest_hierexport._tools.tagged_file import tagged
+from pytest_hierexport._tools.tagged_file import described
 
 __all__ = [
     "CONSUMERS",
@@ -109,14 +110,25 @@ def select_nodes(
         TagError: The model has no tags.
     """
     _check("consumer", consumer, tuple(CONSUMERS))
-    selection = find_nodes(*tagged(model, attribution), patterns, origins)
+    selection = find_nodes(*described(model, attribution), patterns, origins)
     return CONSUMERS[consumer](selection)
 
 
 def find_nodes(
-    model: Any, attribution: Attribution, patterns: str | Sequence[str], origins: OriginChoice = "any"
+    model: Any,
+    attribution: Attribution,
+    modules: Sequence[Module],
+    patterns: str | Sequence[str],
+    origins: OriginChoice = "any",
 ) -> Selection:
     """Find the nodes of the modules that the patterns name; see :func:`select_nodes`.
+
+    Args:
+        model: The model.
+        attribution: The origins of its nodes.
+        modules: The module tree; empty where it is not known.
+        patterns: The patterns.
+        origins: The origins of a node that count.
 
     Raises:
         UsageError: A pattern matches no module, or a module without nodes.
@@ -127,7 +139,7 @@ def find_nodes(
         check_text(pattern, "a pattern for modules", "pass it as text, such as encoder.layer.*, or a list of texts")
     if not wanted:
         raise UsageError("a pattern for modules", found="none", do="name one, such as encoder.layer.0")
-    calls = {pattern: matching_calls(attribution.hierarchy, pattern) for pattern in wanted}
+    calls = {pattern: matching_calls(attribution.hierarchy, pattern, modules) for pattern in wanted}
     nodes = dict(walk(model))
     chosen: set[str] = set()
     for pattern, named in calls.items():

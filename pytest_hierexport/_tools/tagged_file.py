@@ -73,7 +73,12 @@ def parse_tagged(content: bytes, where: str) -> TaggedFile:
 
 
 def tagged(model: Model, attribution: Attribution | None) -> tuple[Any, Attribution]:
-    """Return a model in memory, and its attribution.
+    """Return a model in memory, and its attribution; see :func:`described`."""
+    return described(model, attribution)[:2]
+
+
+def described(model: Model, attribution: Attribution | None) -> tuple[Any, Attribution, tuple[Module, ...]]:
+    """Return a model in memory, its attribution, and its module tree where a sidecar has it.
 
     Raises:
         TagError: The model has no tags.
@@ -83,14 +88,14 @@ def tagged(model: Model, attribution: Attribution | None) -> tuple[Any, Attribut
         check_attribution(attribution)
     if isinstance(model, str | Path):
         if attribution is not None:
-            return storage.load_proto(model), attribution
+            return storage.load_proto(model), attribution, ()
         loaded = load_tagged(Path(model))
-        return loaded.proto, loaded.attribution
+        return loaded.proto, loaded.attribution, loaded.modules
     if attribution is not None:
         check_graph(model)
-        return model, attribution
+        return model, attribution, ()
     with as_proto(model) as (proto, _):
-        return model, _tagged_file(TaggedProto(proto), "the model", None).attribution
+        return model, _tagged_file(TaggedProto(proto), "the model", None).attribution, ()
 
 
 def _tagged_file(parsed: TaggedProto, where: str, path: Path | None) -> TaggedFile:

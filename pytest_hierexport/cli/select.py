@@ -46,7 +46,7 @@ def _run(options: argparse.Namespace) -> None:
 
     source = load_file(options.file)
     origins: OriginChoice = options.origins or ("primary" if options.format in _PLACEMENTS else "any")
-    selection = find_nodes(source.proto, source.attribution, options.patterns, origins)
+    selection = find_nodes(source.proto, source.attribution, source.modules, options.patterns, origins)
     if options.format in _PLACEMENTS:
         _place(options, selection, source)
     else:

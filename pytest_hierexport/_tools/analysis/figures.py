@@ -83,6 +83,8 @@ class Analysis:
     """`file`, `sidecar`, or `torch` for the scopes that torch writes, which are unproven."""
     declared: bool
     """Whether parameters are counted as modules declare them; else as the tensors in the file, after an optimizer."""
+    other_paths: Mapping[str, str]
+    """The path under which each module that has several is declared first, by its others; those below them left out."""
     modules: ModuleFigures
     """The root, with all modules below it."""
 
@@ -114,8 +116,14 @@ def analyze(file: TaggedFile, selection: Selection | None = None) -> Analysis:
         sidecar=file.sidecar,
         tags_from=file.tags_from,
         declared=declared,
+        other_paths=_other_paths(file.modules),
         modules=figures[None],
     )
+
+
+def _other_paths(modules: Iterable[Module]) -> dict[str, str]:
+    shared = {module.path: module.shared for module in modules if module.shared is not None}
+    return {path: first for path, first in shared.items() if path.rpartition(".")[0] not in shared}
 
 
 def _declared(hierarchy: Hierarchy, modules: Iterable[Module]) -> list[tuple[str, int]]:

@@ -23,6 +23,7 @@ __all__ = ["as_csv", "as_dict", "as_lines", "as_tree", "coverage_line"]
 _COLUMNS = ("level", "tag", "path", "class", "calls", "nodes", "own_nodes", "parameters")
 
 _UNTAGGED = "(untagged)"
+_MOST_PATHS = 8
 _DEEPEST_NESTING = 200
 """Levels of modules in JSON, each an object in a list. Python's parser fails at 490 levels, others earlier."""
 
@@ -122,6 +123,10 @@ def _totals(analysis: Analysis, name: str) -> Iterator[str]:
     yield coverage_line(analysis.nodes, analysis.coverage)
     yield f"operators: {operators}"
     yield f"opsets: {opsets}"
+    if analysis.other_paths:
+        pairs = [f"{one_line(path)} is {one_line(first)}" for path, first in analysis.other_paths.items()]
+        more = f" and {len(pairs) - _MOST_PATHS} more" if len(pairs) > _MOST_PATHS else ""
+        yield f"modules of several paths: {', '.join(pairs[:_MOST_PATHS])}{more}"
     yield f"sidecar of {name}: {analysis.sidecar}"
     if not analysis.declared:
         yield "numbers held: in the file's tensors, after folds and merges; parameters are unknown without a sidecar"
