@@ -153,7 +153,7 @@ def test_an_edit_makes_only_its_readers_cold(three: Project, monkeypatch: pytest
         "two.txt": {"two"},
         "late.py": {"three"},
         "README.md": set(),
-        "nobody_asked.py": set(),
+        "not_asked.py": set(),
     }.items():
         append(three.path / file)
         assert (file, cold(three, "-n0")) == (file, readers)

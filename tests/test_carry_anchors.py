@@ -80,7 +80,7 @@ def test_activation_named_in_an_attribute_belongs_to_the_fused_convolution() -> 
     assert [[call for call, _ in origins] for origins in found.values()] == [["a", "b"], ["c"], ["d"], ["d"]]
 
 
-def test_constant_named_after_a_value_is_no_constant_of_a_shorter_name() -> None:
+def test_constant_is_not_taken_for_one_of_a_shorter_name() -> None:
     before = """g (float[2] x) => (float[2] y) <float[2] h = {1.0, 2.0}> {
         h_1 = Exp(x) h_2 = Neg(h_1) h_3 = Sqrt(h_2) h_4 = Mul(h_3, h) y = Relu(h_4) }"""
     after = """g (float[2] x) => (float[2] y) <float[2] h = {1.0, 2.0}, float h_1_scale = {0.5}, int8 zero = {0}> {
