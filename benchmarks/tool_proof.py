@@ -81,7 +81,7 @@ def _inexact(runs: BothRuns, call: str, found: Mapping[str, AbstractSet[int]], n
 
 
 def _without(call: EagerCall, numbers: AbstractSet[int]) -> EagerCall:
-    """Return a call with some of the values that it returned as values that it left behind, which no one looks for."""
+    """Return a call with some of the values that it returned as values left behind, which no check looks for."""
     returned = {number: place for number, place in call.returned.items() if number not in numbers}
     return replace(call, returned=returned, effects=call.effects | (call.returned.keys() & numbers))
 

@@ -88,3 +88,19 @@ def test_constant_is_not_taken_for_one_of_a_shorter_name() -> None:
         h_2 = Neg(h_1_d) h_3 = Sqrt(h_2) y = local.MulRelu(h_3, h) }"""
     found = carried(before, after, h_1="a", h_2="b", h_3="c", h_4="d", y="d")
     assert found["h_1_q"] == found["h_1_d"] == [("b", "fused")]
+
+
+def test_pooling_in_another_layout_belongs_to_the_pooling_beside_a_skip() -> None:
+    before = """g (float[1, 2, 4, 4] x) => (float[1, 2, 4, 4] y)
+        <float[2, 2, 1, 1] w = {1.0, 2.0, 3.0, 4.0}, float[2] bias = {1.0, 2.0}> {
+        u = Exp(x) p = MaxPool<kernel_shape = [1, 1]>(u) c = Conv(p, w, bias) y = Add(c, u) }"""
+    after = """g (float[1, 2, 4, 4] x) => (float[1, 2, 4, 4] y)
+        <float[2, 2, 1, 1] n0 = {1.0, 3.0, 2.0, 4.0}, float[2] bias = {1.0, 2.0}> {
+        u = Exp(x) n1 = local.ReorderInput(u) n2 = local.MaxPool<kernel_shape = [1, 1]>(n1)
+        n3 = local.Conv(n2, n0, bias) c = local.ReorderOutput(n3) y = Add(c, u) }"""
+    found = carried(before, after, u="a", p="b", c="c", y="d")
+    assert {key: [call for call, _ in found[key]] for key in ("n2", "n3", "c")} == {
+        "n2": ["b"],
+        "n3": ["c"],
+        "c": ["c"],
+    }

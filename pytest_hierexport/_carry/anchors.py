@@ -146,7 +146,10 @@ def _same(anchors: Anchors, node: Node, operand: Value) -> Node | None:
     consumers = anchors.match.before.consumers.get(operand, ())
     is_new = any(anchors.stands_for(value) is None for value in node.operands if not value.varying)
     if len(consumers) > 1:
-        consumers = [] if is_new else [each for each in consumers if same_operator(each, node)]
+        # Only attributes of one domain can be compared: the defaults of another are not known.
+        other = node.source.domain
+        consumers = [each for each in consumers if each.source.domain != other or same_operator(each, node)]
+        consumers = [] if is_new else consumers
     found = [each for each in consumers if _has_same_name(each, node) and _is_removed(anchors, each)]
     return found[0] if len(found) == 1 else None
 
