@@ -54,11 +54,17 @@ class Fingerprint:
         return self.key[1]
 
 
-def fingerprint(array: Array) -> Fingerprint:
-    """Return the fingerprint of an array."""
+def fingerprint(array: Array, precision: str = "") -> Fingerprint:
+    """Return the fingerprint of an array.
+
+    Args:
+        array: The elements.
+        precision: The floating dtype that those of any floating dtype are taken for; empty: each for its own.
+    """
     dtype = array.dtype.name
     if not is_floating(dtype):
         return Fingerprint((dtype, array.shape, _digest(array.tobytes())), None, _all_equal(array.ravel()))
+    dtype = precision or dtype
     numbers = array.ravel().astype(np.float64 if dtype == "float64" else np.float32, copy=False)
     constant = _all_equal(numbers) or bool(np.isnan(numbers).all())
     if numbers.size == 1:
