@@ -98,10 +98,7 @@ def _of_same_type(node: Node, output: int, opsets: Mapping[str, int]) -> Iterato
 def _without(flat: Flat, casts: Mapping[Node, Value], other: Flat) -> Contracted:
     """Return a graph without its casts; a value has the name by which the other graph knows it or a cast of it."""
     sources = {cast.outputs[0]: source for cast, source in casts.items()}
-    names: dict[Value, str] = {}
-    for copy, source in sources.items():
-        if copy.name in other.named and source.name not in other.named:
-            names.setdefault(source, copy.name)
+    names = _names(flat, sources, other)
     values: dict[Value, Value] = {}
 
     def copied(value: Value) -> Value:
@@ -132,6 +129,29 @@ def _without(flat: Flat, casts: Mapping[Node, Value], other: Flat) -> Contracted
         opsets=flat.opsets,
     )
     return Contracted(found, flat, casts, nodes)
+
+
+def _names(flat: Flat, sources: Mapping[Value, Value], other: Flat) -> dict[Value, str]:
+    """Return the values that the other graph knows by the name of a cast of theirs, or without what a tool adds to it.
+
+    What it adds is seen where it casts: a runtime that names `linear` in float32 `Inserted_linear` casts the one to the
+    other in some places, and nowhere in others.
+    """
+    names: dict[Value, str] = {}
+    added: set[tuple[str, str]] = set()
+    for copy, source in sources.items():
+        if copy.name in other.named and source.name not in other.named:
+            names.setdefault(source, copy.name)
+        short, long = sorted((copy.name, source.name), key=len)
+        if short and short in long and short in other.named:
+            added.add((long[: long.index(short)], long[long.index(short) + len(short) :]))
+    for name, value in flat.named.items():
+        if name not in other.named and value not in names:
+            fits = (name[len(a) : len(name) - len(z)] for a, z in added if name.startswith(a) and name.endswith(z))
+            known = next((each for each in fits if each in other.named and each not in flat.named), None)
+            if known is not None:
+                names[value] = known
+    return names
 
 
 def attribute_casts(attribution: Attribution, known: Known, after: Contracted, primary: Primary) -> Attribution:
