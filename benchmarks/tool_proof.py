@@ -3,8 +3,8 @@
 A quantized graph computes every value with an error, and errors add up until no value equals the model's. So each node
 is given what the graph before computes under the names of its inputs, where it has them: what is left is the error of a
 few nodes, and a tolerance covers it. A value that lies out of it, or has a name that the graph before does not know, is
-not compared: a call whose outputs are such counts as dissolved. A graph in half precision that ONNX Runtime does not load
-is computed in single precision.
+not compared: a call whose outputs are such counts as dissolved. A graph in half precision that ONNX Runtime does not
+load is computed in single precision.
 """
 
 from __future__ import annotations

@@ -214,10 +214,10 @@ def test_model_that_runs_in_one_precision_has_no_bounds() -> None:
 
 def test_copy_in_another_precision_leaves_the_model_alone() -> None:
     model = Stack(1)
-    model.table = torch.ones(3, dtype=torch.float64)  # type: ignore[assignment]
+    model.table = torch.ones(3, dtype=torch.float64)
     example = Example(model, (torch.ones(1), torch.ones(1, dtype=torch.int64)))
     copied = converted(example, torch.float16)
-    kept = [tensor for tensor in copied.model.state_dict().values()]
+    kept = list(copied.model.state_dict().values())
     assert {tensor.dtype for tensor in (*kept, copied.model.table, copied.args[0])} == {torch.float16}
     assert copied.args[1].dtype is torch.int64
     assert {tensor.dtype for tensor in model.state_dict().values()} == {torch.float32}

@@ -170,7 +170,7 @@ def attribute_casts(attribution: Attribution, known: Known, after: Contracted, p
             # What a tool adds in front of the model belongs to the model itself.
             of_producer = [Origin(ROOT, Evidence.FUSED)] if producer is None else list(origins[producer.key])
             origins[cast.key] = ordered(Evidence.FUSED, of_producer)
-    for cast, source in reversed(after.casts.items()):
+    for cast in reversed(list(after.casts)):
         if cast.key not in origins:
             of_consumers = [o for consumer in flat.consumers_of(cast) for o in origins.get(consumer.key, ())]
             origins[cast.key] = ordered(Evidence.FOLDED, of_consumers)

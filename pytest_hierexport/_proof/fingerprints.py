@@ -59,7 +59,7 @@ def fingerprint(array: Array, precision: str = "") -> Fingerprint:
 
     Args:
         array: The elements.
-        precision: The floating dtype that those of any floating dtype are taken for; empty: each for its own.
+        precision: The floating dtype that those of any floating dtype are rounded to; empty: each keeps its own.
     """
     dtype = array.dtype.name
     if not is_floating(dtype):
@@ -70,6 +70,9 @@ def fingerprint(array: Array, precision: str = "") -> Fingerprint:
     if numbers.size == 1:
         constant = float(numbers[0]) in (0.0, 1.0, -1.0)
     ordinary, places = _without_special(numbers, dtype)
+    if precision:
+        # A tensor and its cast are one value.
+        ordinary = ordinary.astype(_numpy_dtype(precision)).astype(np.float32)
     with np.errstate(over="ignore"):
         power = float(np.dot(ordinary, ordinary))
     # The addition copies the array and makes every zero positive.
@@ -96,11 +99,18 @@ def _without_special(numbers: Array, dtype: str) -> tuple[Array, bytes]:
 
 
 @cache
+def _numpy_dtype(name: str) -> np.dtype[Any]:
+    import ml_dtypes  # noqa: F401  # it tells numpy the names of its dtypes
+
+    return np.dtype(name)
+
+
+@cache
 def _largest(dtype: str) -> float:
     import ml_dtypes
 
     info: Any = ml_dtypes.finfo  # it knows numpy's dtypes too
-    return float(info(np.dtype(dtype)).max)
+    return float(info(_numpy_dtype(dtype)).max)
 
 
 def _reduced(numbers: Array) -> Array:

@@ -10,13 +10,14 @@ several of them within the tolerance of its dtype. The rest of the proof compare
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from math import prod, sqrt
+from math import prod
 
 import numpy as np
 
 from pytest_hierexport._proof.arrangements import arrangements
+from pytest_hierexport._proof.directions import told_apart
 from pytest_hierexport._proof.fingerprints import Fingerprint, fingerprint
 from pytest_hierexport._proof.tolerance import Array, gaps, is_floating, scale, tolerance_of
 
@@ -33,10 +34,6 @@ _TIMES = 4.0
 """How many times as far as the nearest value another may lie and still be a candidate. Without these two, two near
 values of random architectures are distinguished by rounding errors alone (seeds 91 and 179 of the benchmark). Were all
 within the tolerance candidates, a residual stream in bfloat16 would be the same before and after a small layer."""
-_MIDWAY = 0.5
-_DEVIATIONS = 6.0
-"""Of two values within a measured bound, the farther is none of a tensor's if this many standard deviations of independent
-errors do not move the tensor half the way to it."""
 _SAMPLE = 64
 """How many numbers are compared first: most tensors differ in these already."""
 
@@ -49,11 +46,6 @@ class _Value:
     fingerprint: Fingerprint
     scales: Array
     """The magnitude that the distance from each of its numbers is relative to."""
-
-    def scaled(self, numbers: Array | None) -> Array:
-        """Return the numbers of a tensor, each relative to the magnitude of that of this value."""
-        assert numbers is not None, "floating tensors alone have numbers"  # noqa: S101
-        return np.asarray(numbers / self.scales, np.float64)
 
     def distance(self, numbers: Array, step: int = 1) -> float:
         """Return how far the numbers of another tensor lie from these; of each `step` numbers the first counts."""
@@ -69,7 +61,7 @@ class Values:
     Args:
         tolerances: Relative tolerances by dtype, in place of the dtype's own.
         coarseness: The factor on the dtypes' own tolerances; the product is at most `COARSEST`.
-        precision: The floating dtype that tensors of any floating dtype are taken for; empty: each for its own.
+        precision: The floating dtype that tensors of any floating dtype are rounded to; empty: each keeps its own.
         bounds: Values whose measured rounding error exceeds the tolerance, each with how far an equal one may lie.
     """
 
@@ -114,31 +106,11 @@ class Values:
         measured = ((value.number, value.distance(found.numbers)) for value in near)
         distances = {number: distance for number, distance in measured if distance <= within[number]}
         limit = max(_HARDLY * tolerance, _TIMES * min(distances.values(), default=0.0))
-        chosen = [number for number, distance in distances.items() if distance <= limit]
-        return frozenset(self._told_apart(chosen, found.numbers) if self.bounds else chosen)
-
-    def _told_apart(self, chosen: Sequence[int], numbers: Array) -> Iterator[int]:
-        """Yield those of near values that a tensor with rounding errors may be, by the direction of its errors.
-
-        Errors as large as the difference of two values hardly ever point from one to the other: the share of the way on
-        which a tensor lies is known far better than its distance from either (a linear discriminant, Fisher 1936). A
-        residual stream needs it, before and after a small layer (mixtral).
-        """
-        values = {number: self._values[number] for number in chosen}
-        scaled = {number: value.scaled(value.fingerprint.numbers) for number, value in values.items()}
-        errors = {number: value.scaled(numbers) - scaled[number] for number, value in values.items()}
-        powers = {number: float(error @ error) for number, error in errors.items()}
-        nearest = min(powers, key=powers.__getitem__, default=None)
-        for number in chosen:
-            if nearest is None or number == nearest:
-                yield number
-                continue
-            way = values[nearest].scaled(values[number].fingerprint.numbers) - scaled[nearest]
-            length = float(way @ way)
-            share = float(errors[nearest] @ way) / length if length else 1.0
-            deviation = sqrt(powers[nearest] / length / numbers.size) if length else 0.0
-            if share + _DEVIATIONS * deviation >= _MIDWAY:
-                yield number
+        chosen = {number: self._values[number] for number, distance in distances.items() if distance <= limit}
+        if not self.bounds or len(chosen) < 2:  # nothing to tell apart
+            return frozenset(chosen)
+        numbers = {n: value.fingerprint.numbers for n, value in chosen.items() if value.fingerprint.numbers is not None}
+        return frozenset(told_apart(numbers, found.numbers, {n: value.scales for n, value in chosen.items()}))
 
     def find_rearranged(self, array: Array, inherited: float = 0) -> frozenset[int]:
         """Return the numbers of the values that an array is a transposition of, or is in another shape, or both.
@@ -149,11 +121,12 @@ class Values:
         found = self.find(own, inherited)
         if own.numbers is None:
             return found
-        within = _TIMES * max(inherited, self.tolerance(own.dtype))
+        tolerance = max(inherited, self.tolerance(own.dtype))
         waiting: dict[tuple[int, ...], set[int]] = defaultdict(set)
         for value in self._values:
             other = value.fingerprint
             like = other.dtype == own.dtype and prod(other.shape) == array.size
+            within = _TIMES * max(tolerance, self.bounds.get(value.number, 0.0))
             if like and value.number not in found and abs(other.power - own.power) <= within * other.power:
                 waiting[other.shape].add(value.number)
         return found.union(*(self._arranged(array, shape, numbers, inherited) for shape, numbers in waiting.items()))

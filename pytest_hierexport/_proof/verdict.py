@@ -112,13 +112,13 @@ class _Call:
             return Verdict(VerdictKind.PASS_THROUGH)
         if all(self.runs.values[number].constant for number in present):
             return Verdict(VerdictKind.AMBIGUOUS, "every tensor that it returns is constant-valued")
-        value = next(self._not_told_apart(present), None)
+        value = next(self._not_told_apart(), None)
         if value is not None:
             reason = "rounding moves a value by as much as it differs from one that the call has nothing to do with"
             return Verdict(VerdictKind.AMBIGUOUS, reason, value)
         return Verdict(VerdictKind.PROVEN)
 
-    def _not_told_apart(self, present: Iterable[int]) -> Iterator[str]:
+    def _not_told_apart(self) -> Iterator[str]:
         """Yield the values that show the call, but that a measured rounding error confuses with others."""
         if not self.runs.values.bounds:
             return

@@ -1,7 +1,9 @@
 """Copies a model and its inputs in another precision, to measure how far rounding moves its values.
 
-    example     Linear in float16, x in float16
-    converted   Linear in float32 with the same numbers, x in float32
+    example      Linear in float16, and x in float16
+    converted    Linear in float32 with the same numbers, and x in float32
+
+Of the values of both runs, those at the same places are counterparts.
 """
 
 from __future__ import annotations
