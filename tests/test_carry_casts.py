@@ -14,7 +14,7 @@ def test_casts_of_a_runtime_belong_to_the_converted_value() -> None:
         x32 = Cast<to = 1>(x) w32 = Cast<to = 1>(w) h32 = MatMul(x32, w32) p32 = Mul(h32, h32)
         p = Cast<to = 10>(p32) y = Relu(p) }"""
     assert carried(HALF, after, **CALLS) == {
-        "x32": [("", "fused")],
+        "x32": [("a", "fused")],
         "w32": [("a", "folded")],
         "h32": [("a", "traced")],
         "p32": [("b", "traced")],

@@ -186,7 +186,7 @@ def bounds(model: nn.Module, dtype: torch.dtype) -> tuple[Values, dict[str, floa
 def test_bounds_grow_with_the_depth(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     _, found = bounds(Stack(6), dtype)
-    assert 0 < found["blocks.0.norm"] < found["blocks.5"] < 0.1
+    assert 0 < found["blocks.0.down"] < found["blocks.5.down"] < 0.1
 
 
 class Steep(nn.Module):

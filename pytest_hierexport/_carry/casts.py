@@ -8,7 +8,8 @@ Example. A runtime computes float16 in float32; the casts and the names of the v
                           y32 = Relu(h32)   y = Cast(y32)
 
 A value and its casts are one value, under the name by which the other graph knows it. A cast of the graph before keeps
-its origins where it stays; any other belongs to the calls of the node whose value it converts.
+its origins where it stays; any other belongs to the calls of the node whose value it converts, or
+that take it where no node computes that value.
 """
 
 from __future__ import annotations
@@ -166,12 +167,12 @@ def attribute_casts(attribution: Attribution, known: Known, after: Contracted, p
         kept, producer = _kept(known.flat, cast), flat.producer.get(source) or cast.parent
         if kept is not None:
             origins[cast.key] = known.nodes[kept]
-        elif source.varying:
-            # What a tool adds in front of the model belongs to the model itself.
-            of_producer = [Origin(ROOT, Evidence.FUSED)] if producer is None else list(origins[producer.key])
-            origins[cast.key] = ordered(Evidence.FUSED, of_producer)
-    for cast in reversed(list(after.casts)):
+        elif producer is not None and source.varying:
+            origins[cast.key] = ordered(Evidence.FUSED, list(origins[producer.key]))
+    # No node computes an input or a constant: its cast belongs to the calls that take it.
+    for cast, source in reversed(list(after.casts.items())):
         if cast.key not in origins:
-            of_consumers = [o for consumer in flat.consumers_of(cast) for o in origins.get(consumer.key, ())]
-            origins[cast.key] = ordered(Evidence.FOLDED, of_consumers)
+            found = [o for consumer in flat.consumers_of(cast) for o in origins.get(consumer.key, ())]
+            evidence = Evidence.FUSED if source.varying else Evidence.FOLDED
+            origins[cast.key] = ordered(evidence, found or [Origin(ROOT, evidence)])
     return replace(attribution, nodes={node.key: origins[node.key] for node in flat.nodes})
