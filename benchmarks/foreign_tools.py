@@ -241,7 +241,7 @@ TOOLS = {
         Tool("quantize_dynamic", _quantize_dynamic, "quantized"),
         Tool("quantize_static-qdq", _quantize_static("QDQ"), "quantized"),
         Tool("quantize_static-qoperator", _quantize_static("QOperator"), "quantized"),
-        Tool("float16", _float16_runtime, "half"),
+        Tool("float16", _float16_runtime),
         Tool("float16-common", _float16_common, "half", "onnxconverter_common"),
         Tool("onnxslim", _onnxslim, package="onnxslim"),
         Tool("onnxsim", _onnxsim, package="onnxsim"),

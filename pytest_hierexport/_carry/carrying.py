@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_hierexport._calls.attribution import Attribution, Origin, Origins, Primary, order_origins
 from pytest_hierexport._carry.cancelled import attribute_cancelled
+from pytest_hierexport._carry.casts import attribute_casts, contracted
 from pytest_hierexport._carry.copying import flat_copy
 from pytest_hierexport._carry.flat import Flat
 from pytest_hierexport._carry.leftover import attribute_leftover, initializer_origins
@@ -44,7 +45,11 @@ def carry(before: Model, attribution: Attribution, after: Model, *, primary: Pri
     flat = flat_copy(as_ir(before))
     nodes = {node: attribution.nodes.get(node.key, ()) for node in flat.nodes}
     known = Known(attribution.hierarchy, flat, nodes, attribution.initializers)
-    return carry_flat(known, flat_copy(as_ir(after)), primary)
+    flat_after = flat_copy(as_ir(after))
+    both = contracted(flat, flat_after)
+    if both is None:
+        return carry_flat(known, flat_after, primary)
+    return attribute_casts(carry_flat(both[0].known(known), both[1].flat, primary), known, both[1], primary)
 
 
 def carry_flat(known: Known, after: Flat, primary: Primary = "first") -> Attribution:

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from pytest_hierexport._proof.fingerprints import fingerprint
 from pytest_hierexport._proof.inlining import captured, name_of
 from pytest_hierexport._proof.owners import Graph
 from pytest_hierexport._proof.session import run_graph
@@ -66,7 +65,7 @@ def find_candidates(
     def find(name: str, array: Array, inherited: float = 0) -> frozenset[int]:
         if name in rearranged:
             return values.find_rearranged(array, inherited)
-        return values.find(fingerprint(array), inherited)
+        return values.find(values.fingerprint(array), inherited)
 
     found: dict[str, Candidates] = {name: (find(name, array),) for name, array in feeds.items()}
     found.update(_constants(graph, values))
@@ -78,7 +77,7 @@ def find_candidates(
         if name_of(value) in foreign:
             return stated
         arrays = next(computed).arrays
-        parts = [fingerprint(array) for array in arrays]
+        parts = list(map(values.fingerprint, arrays))
         candidates = found[name_of(value)] = tuple(find(name_of(value), array, inherited) for array in arrays)
         distances = (values.distance(*pair) for pair in zip(parts, candidates, strict=True))
         grown = min(_GROWTH * max(distances, default=0.0), COARSEST)
@@ -100,7 +99,7 @@ def _constants(graph: Graph, values: Values) -> Iterator[tuple[str, Candidates]]
     for name, value in graph.initializers.items():
         tensor = value.const_value
         if tensor is not None and values.has_shape(tensor.dtype.numpy().name, tuple(tensor.shape.numpy())):
-            yield name, (values.find(fingerprint(tensor.numpy())),)
+            yield name, (values.find(values.fingerprint(tensor.numpy())),)
 
 
 def coarsest(graph: ir.Graph, own: Callable[[ir.Value, float], float]) -> dict[str, float]:

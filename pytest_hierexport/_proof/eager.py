@@ -231,11 +231,11 @@ class _Watcher:
 
     def _number(self, part: Any) -> list[int]:
         if not isinstance(part, torch.Tensor):
-            return [self.values.add(found) for found in fingerprints_of_number(part)]
+            return [self.values.add(found) for found in fingerprints_of_number(part, self.values.precision)]
         version = _version(part)
         known, numbers = self._seen.get(part, (None, []))
         if known is None or known != version:
-            found = fingerprint_of(part)
+            found = fingerprint_of(part, self.values.precision)
             numbers = [] if found is None else [self.values.add(found)]
             self._seen[part] = version, numbers
             if self.keep is not None:

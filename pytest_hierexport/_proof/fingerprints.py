@@ -54,16 +54,25 @@ class Fingerprint:
         return self.key[1]
 
 
-def fingerprint(array: Array) -> Fingerprint:
-    """Return the fingerprint of an array."""
+def fingerprint(array: Array, precision: str = "") -> Fingerprint:
+    """Return the fingerprint of an array.
+
+    Args:
+        array: The elements.
+        precision: The floating dtype that those of any floating dtype are rounded to; empty: each keeps its own.
+    """
     dtype = array.dtype.name
     if not is_floating(dtype):
         return Fingerprint((dtype, array.shape, _digest(array.tobytes())), None, _all_equal(array.ravel()))
+    dtype = precision or dtype
     numbers = array.ravel().astype(np.float64 if dtype == "float64" else np.float32, copy=False)
     constant = _all_equal(numbers) or bool(np.isnan(numbers).all())
     if numbers.size == 1:
         constant = float(numbers[0]) in (0.0, 1.0, -1.0)
     ordinary, places = _without_special(numbers, dtype)
+    if precision:
+        # A tensor and its cast are one value.
+        ordinary = ordinary.astype(_numpy_dtype(precision)).astype(np.float32)
     with np.errstate(over="ignore"):
         power = float(np.dot(ordinary, ordinary))
     # The addition copies the array and makes every zero positive.
@@ -90,11 +99,18 @@ def _without_special(numbers: Array, dtype: str) -> tuple[Array, bytes]:
 
 
 @cache
+def _numpy_dtype(name: str) -> np.dtype[Any]:
+    import ml_dtypes  # noqa: F401  # it tells numpy the names of its dtypes
+
+    return np.dtype(name)
+
+
+@cache
 def _largest(dtype: str) -> float:
     import ml_dtypes
 
     info: Any = ml_dtypes.finfo  # it knows numpy's dtypes too
-    return float(info(np.dtype(dtype)).max)
+    return float(info(_numpy_dtype(dtype)).max)
 
 
 def _reduced(numbers: Array) -> Array:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ from pytest_hierexport._proof.inlining import inlined
 from pytest_hierexport._proof.loose import LooseOwner, loose_owners, pairs
 from pytest_hierexport._proof.matching import match
 from pytest_hierexport._proof.owners import Graph
+from pytest_hierexport._proof.precision import half_precision, rounding_bounds
 from pytest_hierexport._proof.session import run_graph
 from pytest_hierexport._proof.tolerance import Array
 from pytest_hierexport._proof.values import Values
@@ -156,9 +158,23 @@ class _Case:
         """
         proofs = self.proofs()
         best = next(proofs)
+        if self.precision and self._left(best):
+            best = min(best, next(proofs, best), key=self._left)
         while best.unproven and (proof := next(proofs, None)) is not None:
-            best = min(best, proof, key=lambda each: len(each.unproven))
+            best = min(best, proof, key=self._left)
         return best
+
+    def _left(self, proof: Proof) -> int:
+        """Return the number of calls that a proof leaves unproven.
+
+        In half precision those dissolved count as well: across precisions, a value is not lost for another dtype.
+        """
+        return len(proof.unproven) + (proof.counts()["dissolved"] if self.precision else 0)
+
+    @cached_property
+    def precision(self) -> str:
+        """The dtype of half precision in the model or the graph; empty where there is none."""
+        return half_precision(self.example, self.proto)
 
     def proofs(self) -> Iterator[Proof]:
         """Yield proofs, the one that most often suffices first.
@@ -166,34 +182,37 @@ class _Case:
         Raises:
             ModelError: The model runs in no mode.
         """
-        unproven: dict[Mode, int] = {}
-        for mode in Mode:
+        left: dict[tuple[Mode, str], int] = {}
+        for how in product(Mode, ("", self.precision) if self.precision else ("",)):
             try:
-                proof = self._proof(mode)
+                proof = self._proof(*how)
             except ModelError as error:
                 failure = error
                 continue
-            unproven[mode] = len(proof.unproven)
+            left[how] = self._left(proof)
             yield proof
-        if not unproven:
+        if not left:
             raise failure
-        best = min(unproven, key=lambda mode: unproven[mode])
-        yield self._proof(best, arranged=True)
+        best = min(left, key=lambda how: left[how])
+        yield self._proof(*best, arranged=True)
         run = partial(run_graph, self.proto, self.feeds, folder=self.folder)
         with suppress(ModelError):
             for coarseness in (1, _COARSER) if has_choices(self.proto) else (_COARSER,):
                 with following_choices(self.proto, self.feeds, run):
-                    proof = self._proof(best, coarseness)
+                    proof = self._proof(*best, coarseness)
                 yield proof
 
     def both_runs(self, mode: Mode, values: Values) -> BothRuns:
         """Run the model in a mode and the graph, and number their values."""
-        calls = match(self.graph, run_eager(self.example, self.graph.hierarchy, values, mode))
+        seen = run_eager(self.example, self.graph.hierarchy, values, mode)
+        if values.precision:
+            values.bounds = rounding_bounds(self.example, self.graph.hierarchy, mode, values, seen)
+        calls = match(self.graph, seen)
         candidates = find_candidates(self.graph, self.proto, self.feeds, values, self.folder)
         return BothRuns(self.graph, calls, values, candidates)
 
-    def _proof(self, mode: Mode, coarseness: float = 1, *, arranged: bool = False) -> Proof:
-        runs = self.both_runs(mode, Values(self.tolerances, coarseness))
+    def _proof(self, mode: Mode, precision: str, coarseness: float = 1, *, arranged: bool = False) -> Proof:
+        runs = self.both_runs(mode, Values(self.tolerances, coarseness, precision))
         if arranged:
             given = (self.graph, self.proto, self.feeds, runs.values, self.folder)
             turned = find_candidates(*given, rearranged=runs.fused)

@@ -88,15 +88,15 @@ def array_of(tensor: torch.Tensor) -> Array:
     return elements.reshape(tensor.shape)
 
 
-def fingerprint_of(tensor: torch.Tensor) -> Fingerprint | None:
+def fingerprint_of(tensor: torch.Tensor, precision: str = "") -> Fingerprint | None:
     """Return a tensor's fingerprint; None where it has no elements."""
-    return fingerprint(array_of(tensor)) if has_elements(tensor) else None
+    return fingerprint(array_of(tensor), precision) if has_elements(tensor) else None
 
 
-def fingerprints_of_number(number: Number) -> list[Fingerprint]:
+def fingerprints_of_number(number: Number, precision: str = "") -> list[Fingerprint]:
     """Return the fingerprints of the scalars that a Python number may have become in a graph."""
     if isinstance(number, bool):
         return [fingerprint(np.array(number))]
     is_index = isinstance(number, int) and -(2**63) <= number < 2**63
     dtypes = [*([np.int64] if is_index else []), np.float32, np.float64]
-    return [fingerprint(np.array(number, dtype)) for dtype in dtypes]
+    return [fingerprint(np.array(number, dtype), precision) for dtype in dtypes]

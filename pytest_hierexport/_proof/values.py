@@ -17,8 +17,9 @@ from math import prod
 import numpy as np
 
 from pytest_hierexport._proof.arrangements import arrangements
+from pytest_hierexport._proof.directions import told_apart
 from pytest_hierexport._proof.fingerprints import Fingerprint, fingerprint
-from pytest_hierexport._proof.tolerance import Array, gaps, scale, tolerance_of
+from pytest_hierexport._proof.tolerance import Array, gaps, is_floating, scale, tolerance_of
 
 __all__ = ["Candidates", "Values"]
 
@@ -60,10 +61,14 @@ class Values:
     Args:
         tolerances: Relative tolerances by dtype, in place of the dtype's own.
         coarseness: The factor on the dtypes' own tolerances; the product is at most `COARSEST`.
+        precision: The floating dtype that tensors of any floating dtype are rounded to; empty: each keeps its own.
+        bounds: Values whose measured rounding error exceeds the tolerance, each with how far an equal one may lie.
     """
 
     tolerances: Mapping[str, float] = field(default_factory=dict)
     coarseness: float = 1
+    precision: str = ""
+    bounds: Mapping[int, float] = field(default_factory=dict)
     _numbers: dict[bytes, int] = field(default_factory=dict)
     _values: list[_Value] = field(default_factory=list)
     _equal: dict[object, list[_Value]] = field(default_factory=lambda: defaultdict(list))
@@ -95,26 +100,33 @@ class Values:
         if found.numbers is None:
             return frozenset(value.number for value in equal)
         tolerance = max(inherited, self.tolerance(found.dtype))
+        within = {value.number: max(tolerance, self.bounds.get(value.number, 0.0)) for value in equal}
         step = 1 + found.numbers.size // _SAMPLE
-        near = (value for value in equal if value.distance(found.numbers, step) <= tolerance)
-        distances = {value.number: value.distance(found.numbers) for value in near}
-        limit = min(tolerance, max(_HARDLY * tolerance, _TIMES * min(distances.values(), default=0.0)))
-        return frozenset(number for number, distance in distances.items() if distance <= limit)
+        near = (value for value in equal if value.distance(found.numbers, step) <= within[value.number])
+        measured = ((value.number, value.distance(found.numbers)) for value in near)
+        distances = {number: distance for number, distance in measured if distance <= within[number]}
+        limit = max(_HARDLY * tolerance, _TIMES * min(distances.values(), default=0.0))
+        chosen = {number: self._values[number] for number, distance in distances.items() if distance <= limit}
+        if not self.bounds or len(chosen) < 2:  # nothing to tell apart
+            return frozenset(chosen)
+        numbers = {n: value.fingerprint.numbers for n, value in chosen.items() if value.fingerprint.numbers is not None}
+        return frozenset(told_apart(numbers, found.numbers, {n: value.scales for n, value in chosen.items()}))
 
     def find_rearranged(self, array: Array, inherited: float = 0) -> frozenset[int]:
         """Return the numbers of the values that an array is a transposition of, or is in another shape, or both.
 
         Integers and booleans are taken as they are: too many of the same size hold the same numbers.
         """
-        own = fingerprint(array)
+        own = self.fingerprint(array)
         found = self.find(own, inherited)
         if own.numbers is None:
             return found
-        within = _TIMES * max(inherited, self.tolerance(own.dtype))
+        tolerance = max(inherited, self.tolerance(own.dtype))
         waiting: dict[tuple[int, ...], set[int]] = defaultdict(set)
         for value in self._values:
             other = value.fingerprint
             like = other.dtype == own.dtype and prod(other.shape) == array.size
+            within = _TIMES * max(tolerance, self.bounds.get(value.number, 0.0))
             if like and value.number not in found and abs(other.power - own.power) <= within * other.power:
                 waiting[other.shape].add(value.number)
         return found.union(*(self._arranged(array, shape, numbers, inherited) for shape, numbers in waiting.items()))
@@ -123,7 +135,7 @@ class Values:
         """Return those of some values of one shape that an arrangement of an array equals."""
         found: frozenset[int] = frozenset()
         for arranged in arrangements(array, shape):
-            found |= numbers & self.find(fingerprint(arranged), inherited)
+            found |= numbers & self.find(self.fingerprint(arranged), inherited)
             if found == numbers:
                 break
         return found
@@ -136,9 +148,17 @@ class Values:
 
     def tolerance(self, dtype: str) -> float:
         """Return how far two equal values of a dtype may lie apart, relative to their magnitude."""
+        dtype = self._taken_for(dtype)
         own = tolerance_of(dtype)
         return self.tolerances.get(dtype, max(own, min(own * self.coarseness, COARSEST)))
 
     def has_shape(self, dtype: str, shape: tuple[int, ...]) -> bool:
         """Whether a value of this dtype and shape was added."""
-        return (dtype, shape) in self._shapes
+        return (self._taken_for(dtype), shape) in self._shapes
+
+    def fingerprint(self, array: Array) -> Fingerprint:
+        """Return the fingerprint by which a tensor is added or found."""
+        return fingerprint(array, self.precision)
+
+    def _taken_for(self, dtype: str) -> str:
+        return self.precision if self.precision and is_floating(dtype) else dtype

@@ -112,7 +112,24 @@ class _Call:
             return Verdict(VerdictKind.PASS_THROUGH)
         if all(self.runs.values[number].constant for number in present):
             return Verdict(VerdictKind.AMBIGUOUS, "every tensor that it returns is constant-valued")
+        value = next(self._not_told_apart(), None)
+        if value is not None:
+            reason = "rounding moves a value by as much as it differs from one that the call has nothing to do with"
+            return Verdict(VerdictKind.AMBIGUOUS, reason, value)
         return Verdict(VerdictKind.PROVEN)
+
+    def _not_told_apart(self) -> Iterator[str]:
+        """Yield the values that show the call, but that a measured rounding error confuses with others."""
+        if not self.runs.values.bounds:
+            return
+        graph, inside = self.runs.graph, set(self.nodes)
+        for node in (graph.nodes[i] for i in self.nodes):
+            entering = (v for v in node.elements if graph.producer.get(v) not in inside and v in graph.by_elements)
+            for values, own in ((entering, self.seen.inputs.keys()), (node.outputs, self.seen.given)):
+                for value in values:
+                    numbers = set(self.runs.numbers(value))
+                    if numbers & own and not numbers <= own:
+                        yield value
 
     def _not_produced(self, present: Iterable[int]) -> Iterator[Verdict]:
         """Yield the outputs of the call that none of its nodes produces.

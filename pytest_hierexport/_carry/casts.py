@@ -1,0 +1,178 @@
+"""Takes the casts between floating types out of both graphs, where a tool changed the precision, and places them later.
+
+Example. A runtime computes float16 in float32; the casts and the names of the values are its own:
+
+    before (float16)      after                                  compared as
+    h = MatMul(x, w)      x32 = Cast(x)   w32 = Cast(w)          h = MatMul(x, w)
+    y = Relu(h)           h32 = MatMul(x32, w32)                 y = Relu(h)
+                          y32 = Relu(h32)   y = Cast(y32)
+
+A value and its casts are one value, under the name by which the other graph knows it. A cast of the graph before keeps
+its origins where it stays; any other belongs to the calls of the node whose value it converts, or
+that take it where no node computes that value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import onnx_ir as ir
+
+from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins, Primary, order_origins
+from pytest_hierexport._calls.hierarchy import ROOT
+from pytest_hierexport._carry.flat import Flat, Node, Value
+from pytest_hierexport._carry.match import Known, weakened
+from pytest_hierexport._onnx.operators import definition
+
+__all__ = ["Contracted", "attribute_casts", "contracted"]
+
+
+@dataclass(frozen=True)
+class Contracted:
+    """A graph without its casts between floating types."""
+
+    flat: Flat
+    whole: Flat
+    casts: Mapping[Node, Value]
+    """Each cast of the whole graph with the value that it converts, casts of casts with the first one."""
+    nodes: Mapping[Node, Node]
+    """Each other node of the whole graph with its copy."""
+
+    def known(self, known: Known) -> Known:
+        """Return what is known of the whole graph for the one without casts."""
+        return replace(known, flat=self.flat, nodes={copy: known.nodes[node] for node, copy in self.nodes.items()})
+
+
+def contracted(before: Flat, after: Flat) -> tuple[Contracted, Contracted] | None:
+    """Return both graphs without casts between floating types; None where the one after has no other casts."""
+    old, new = _floating_casts(before), _floating_casts(after, before)
+    if all(_kept(before, cast) is not None for cast in new):
+        return None
+    return _without(before, old, after), _without(after, new, before)
+
+
+def _kept(before: Flat, cast: Node) -> Node | None:
+    """Return the cast before that gave a value of the same name and type."""
+    value = before.named.get(cast.first_name) if cast.first_name else None
+    found = before.producer.get(value) if value is not None else None
+    same = found is not None and (found.operator, found.attributes) == (cast.operator, cast.attributes)
+    return found if same else None
+
+
+def _floating_casts(flat: Flat, other: Flat | None = None) -> dict[Node, Value]:
+    """Return the casts from one floating type to another, each with the value that it converts."""
+    floating: dict[Value, bool] = {}
+    casts: dict[Node, Value] = {}
+
+    def is_floating(value: Value) -> bool:
+        if value not in floating:
+            named = other.named.get(value.name) if other is not None and value.name else None
+            dtype = value.dtype if value.dtype is not None else named.dtype if named is not None else None
+            floating[value] = dtype is not None and dtype.is_floating_point()
+        return floating[value]
+
+    for node in flat.nodes:
+        for i, output in enumerate(node.outputs):
+            if output.dtype is None:
+                floating[output] = any(map(is_floating, _of_same_type(node, i, flat.opsets)))
+        if node.operator == ("", "Cast", "") and node.inputs[0] is not None:
+            to = ir.DataType(node.source.attributes["to"].as_int()).is_floating_point()
+            floating[node.outputs[0]] = to
+            if to and is_floating(node.inputs[0]):
+                casts[node] = casts.get(flat.producer.get(node.inputs[0]), node.inputs[0])  # type: ignore[arg-type]
+    return casts
+
+
+def _of_same_type(node: Node, output: int, opsets: Mapping[str, int]) -> Iterator[Value]:
+    """Yield the inputs that have the type of an output by the operator's definition; all where there is none."""
+    schema = definition(node.source.op_type, opsets.get(node.source.domain, 1), node.source.domain)
+    if schema is None or not schema.outputs:
+        yield from node.operands
+        return
+    wanted = schema.outputs[min(output, len(schema.outputs) - 1)].type_str
+    for i, value in enumerate(node.inputs):
+        if value is not None and schema.inputs[min(i, len(schema.inputs) - 1)].type_str == wanted:
+            yield value
+
+
+def _without(flat: Flat, casts: Mapping[Node, Value], other: Flat) -> Contracted:
+    """Return a graph without its casts; a value has the name by which the other graph knows it or a cast of it."""
+    sources = {cast.outputs[0]: source for cast, source in casts.items()}
+    names = _names(flat, sources, other)
+    values: dict[Value, Value] = {}
+
+    def copied(value: Value) -> Value:
+        value = sources.get(value, value)
+        if value not in values:
+            is_floating = value.dtype is not None and value.dtype.is_floating_point()
+            dtype = ir.DataType.FLOAT if is_floating else value.dtype
+            values[value] = replace(value, name=names.get(value, value.name), dtype=dtype)
+        return values[value]
+
+    nodes: dict[Node, Node] = {}
+    for node in flat.nodes:
+        if node not in casts:
+            nodes[node] = replace(
+                node,
+                inputs=tuple(None if value is None else copied(value) for value in node.inputs),
+                outputs=tuple(map(copied, node.outputs)),
+                outer=tuple(map(copied, node.outer)),
+                parent=None if node.parent is None else nodes[node.parent],
+            )
+    found = Flat(
+        nodes=list(nodes.values()),
+        producer={value: node for node in nodes.values() for value in node.outputs},
+        named={name: copied(value) for name, value in flat.named.items()},
+        initializers={name: copied(value) for name, value in flat.initializers.items()},
+        leaves=list(map(copied, flat.leaves)),
+        outputs=list(map(copied, flat.outputs)),
+        opsets=flat.opsets,
+    )
+    return Contracted(found, flat, casts, nodes)
+
+
+def _names(flat: Flat, sources: Mapping[Value, Value], other: Flat) -> dict[Value, str]:
+    """Return the values that the other graph knows by the name of a cast of theirs, or without what a tool adds to it.
+
+    What it adds is seen where it casts: a runtime that names `linear` in float32 `Inserted_linear` casts the one to the
+    other in some places, and nowhere in others.
+    """
+    names: dict[Value, str] = {}
+    added: set[tuple[str, str]] = set()
+    for copy, source in sources.items():
+        if copy.name in other.named and source.name not in other.named:
+            names.setdefault(source, copy.name)
+        short, long = sorted((copy.name, source.name), key=len)
+        if short and short in long and short in other.named:
+            added.add((long[: long.index(short)], long[long.index(short) + len(short) :]))
+    for name, value in flat.named.items():
+        if name not in other.named and value not in names:
+            fits = (name[len(a) : len(name) - len(z)] for a, z in added if name.startswith(a) and name.endswith(z))
+            known = next((each for each in fits if each in other.named and each not in flat.named), None)
+            if known is not None:
+                names[value] = known
+    return names
+
+
+def attribute_casts(attribution: Attribution, known: Known, after: Contracted, primary: Primary) -> Attribution:
+    """Add the origins of the casts to those of all other nodes."""
+    origins: dict[str, Origins] = dict(attribution.nodes)
+    flat = after.whole
+
+    def ordered(evidence: Evidence, found: list[Origin]) -> Origins:
+        return order_origins(attribution.hierarchy, weakened(evidence, found), primary)
+
+    for cast, source in after.casts.items():
+        kept, producer = _kept(known.flat, cast), flat.producer.get(source) or cast.parent
+        if kept is not None:
+            origins[cast.key] = known.nodes[kept]
+        elif producer is not None and source.varying:
+            origins[cast.key] = ordered(Evidence.FUSED, list(origins[producer.key]))
+    # No node computes an input or a constant: its cast belongs to the calls that take it.
+    for cast, source in reversed(list(after.casts.items())):
+        if cast.key not in origins:
+            found = [o for consumer in flat.consumers_of(cast) for o in origins.get(consumer.key, ())]
+            evidence = Evidence.FUSED if source.varying else Evidence.FOLDED
+            origins[cast.key] = ordered(evidence, found or [Origin(ROOT, evidence)])
+    return replace(attribution, nodes={node.key: origins[node.key] for node in flat.nodes})

@@ -1,0 +1,98 @@
+"""Measures how far rounding moves the values of a model that runs in half precision, or whose graph does.
+
+Tools compute half precision in single precision between casts, and move these casts: the values of model and graph are
+then equal up to rounding errors, which grow with the depth. So the model runs twice, as it is and in the other
+precision. An equal value of the graph lies about as far from the model's as the second run does:
+
+    model in float16    h = a(x)     y = b(h)
+    in float32          h + 0.001    y + 0.02
+    bounds              0.01 (float16's own)    0.08
+
+A bound that is wide may hold values of other calls as well. Which of them a value of the graph is, is then not known:
+the verdict on a call that depends on it is `ambiguous`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport._onnx.graph import walk
+from pytest_hierexport._proof.eager import EagerCall, Mode, Runnable, run_eager
+from pytest_hierexport._proof.values import Values
+from pytest_hierexport._proof.widening import converted, tensors_of
+
+if TYPE_CHECKING:
+    import onnx
+
+    from pytest_hierexport._calls.hierarchy import Hierarchy
+
+__all__ = ["half_precision", "rounding_bounds"]
+
+FACTOR = 4.0
+"""How many times as far as the other run a value of the graph may lie: a tool rounds at other places."""
+CAP = 0.5
+"""The largest bound, relative to magnitude."""
+_HALF = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+"""The dtypes of half precision, the coarser first."""
+
+
+def half_precision(example: Runnable, proto: onnx.ModelProto) -> str:
+    """Return the coarsest dtype of half precision in a model or its graph; empty where there is none."""
+    held = {str(tensor.dtype).removeprefix("torch.") for tensor in tensors_of(example)}
+    stored = {tensor.data_type for tensor in proto.graph.initializer}
+    cast = {attribute.i for _, node in walk(proto) for attribute in node.attribute if attribute.name == "to"}
+    given = {value.type.tensor_type.elem_type for value in (*proto.graph.input, *proto.graph.value_info)}
+    codes = stored | cast | given
+    return next((name for name in _HALF if name in held or _code(name) in codes), "")
+
+
+def _code(name: str) -> int:
+    import onnx
+
+    return int(onnx.TensorProto.DataType.Value(name.upper()))
+
+
+def rounding_bounds(
+    example: Runnable, hierarchy: Hierarchy, mode: Mode, values: Values, calls: Sequence[EagerCall]
+) -> dict[int, float]:
+    """Return how far an equal value may lie from each value of a run that rounding moves; none where it is unknown.
+
+    Args:
+        example: The model with its inputs.
+        hierarchy: The calls of the graph.
+        mode: The way in which the model ran.
+        values: The values of the run.
+        calls: The calls of the run.
+    """
+    half = _HALF[values.precision]
+    other = torch.float32 if any(tensor.dtype is half for tensor in tensors_of(example)) else half
+    moved = Values(precision=values.precision)
+    try:
+        seen = run_eager(converted(example, other), hierarchy, moved, mode)
+    except (UsageError, TypeError, RuntimeError, NotImplementedError):
+        # What cannot be copied, or does not run in the other precision, keeps the tolerance of its dtype.
+        return {}
+    bounds: dict[int, float] = {}
+    counterparts = {each.call.name: each for each in seen}
+    for call in (call for call in calls if call.call.name in counterparts):
+        other_call = counterparts[call.call.name]
+        for places in ((call.inputs, other_call.inputs), (call.returned, other_call.returned)):
+            for own, number in _counterparts(values, moved, *places):
+                found = min(FACTOR * values.distance(moved[number], [own]), CAP)
+                bounds[own] = max(bounds.get(own, 0.0), found)
+    return bounds
+
+
+def _counterparts(
+    values: Values, moved: Values, places: Mapping[int, str], other: Mapping[int, str]
+) -> Iterator[tuple[int, int]]:
+    """Yield the number of each floating tensor in one run and that of the tensor at its place in the other."""
+    numbers = {(place, moved[number].dtype, moved[number].shape): number for number, place in other.items()}
+    for own, place in places.items():
+        key = (place, values[own].dtype, values[own].shape)
+        if values[own].numbers is not None and key in numbers:
+            yield own, numbers[key]

@@ -1,0 +1,74 @@
+"""Origins where a tool changed the precision: casts belong to the call whose value they convert."""
+
+from __future__ import annotations
+
+from test_carry import carried
+
+HALF = """g (float16[2, 2] x) => (float16[2, 2] y) <float16[2, 2] w = {15360, 16384, 16896, 17408}> {
+    h = MatMul(x, w) p = Mul(h, h) y = Relu(p) }"""
+CALLS = {"h": "a", "p": "b", "y": "c"}
+
+
+def test_casts_of_a_runtime_belong_to_the_converted_value() -> None:
+    after = """g (float16[2, 2] x) => (float16[2, 2] y) <float16[2, 2] w = {15360, 16384, 16896, 17408}> {
+        x32 = Cast<to = 1>(x) w32 = Cast<to = 1>(w) h32 = MatMul(x32, w32) p32 = Mul(h32, h32)
+        p = Cast<to = 10>(p32) y = Relu(p) }"""
+    assert carried(HALF, after, **CALLS) == {
+        "x32": [("a", "fused")],
+        "w32": [("a", "folded")],
+        "h32": [("a", "traced")],
+        "p32": [("b", "traced")],
+        "p": [("b", "fused")],
+        "y": [("c", "traced")],
+    }
+
+
+def test_merged_and_doubled_casts_keep_one_owner() -> None:
+    after = """g (float16[2, 2] x) => (float16[2, 2] y) <float16[2, 2] w = {15360, 16384, 16896, 17408}> {
+        h = MatMul(x, w) one = Cast<to = 1>(h) other = Cast<to = 1>(h) p32 = Mul(one, other)
+        again = Cast<to = 10>(p32) back = Cast<to = 1>(again) y32 = Relu(back) y = Cast<to = 10>(y32) }"""
+    found = carried(HALF, after, **CALLS)
+    assert found["one"] == found["other"] == [("a", "fused")]
+    assert found["again"] == found["back"] == [("b", "fused")]
+    assert found["y"] == [("c", "fused")]
+
+
+def test_value_is_known_by_the_name_of_its_float32_copy() -> None:
+    """`h32` is cast nowhere, and computed in another way: that `32` is added, the casts of `x` and `p` show."""
+    after = """g (float16[2, 2] x) => (float16[2, 2] y)
+        <float16[2, 2] w = {15360, 16384, 16896, 17408}, float[2, 2] bias = {0.0, 0.0, 0.0, 0.0}> {
+        x32 = Cast<to = 1>(x) w32 = Cast<to = 1>(w) h32 = Gemm(x32, w32, bias) s32 = Sqrt(h32) p32 = Exp(s32)
+        p = Cast<to = 10>(p32) y = Relu(p) }"""
+    found = carried(HALF, after, **CALLS)
+    assert found["h32"] == [("a", "fused")]
+    assert found["s32"] == found["p32"] == [("b", "fused")]
+
+
+def test_cast_of_the_model_keeps_its_origins() -> None:
+    before = """g (float16[2] x) => (float[2] y) { h = Neg(x) c = Cast<to = 1>(h) y = Relu(c) }"""
+    after = """g (float16[2] x) => (float[2] y) {
+        x32 = Cast<to = 1>(x) h32 = Neg(x32) h = Cast<to = 10>(h32) c = Cast<to = 1>(h) y = Relu(c) }"""
+    found = carried(before, after, h="a", c="b", y="c")
+    assert found["c"] == [("b", "traced")]
+    assert found["h"] == [("a", "fused")]
+    assert found["y"] == [("c", "traced")]
+
+
+def test_casts_to_integers_are_compared_like_all_nodes() -> None:
+    before = """g (float16[2] x) => (float16[2] y) { n = Cast<to = 7>(x) f = Cast<to = 10>(n) y = Relu(f) }"""
+    after = """g (float16[2] x) => (float16[2] y) {
+        n = Cast<to = 7>(x) f = Cast<to = 10>(n) f32 = Cast<to = 1>(f) y32 = Relu(f32) y = Cast<to = 10>(y32) }"""
+    found = carried(before, after, n="a", f="b", y="c")
+    assert found["n"] == [("a", "traced")]
+    assert found["f"] == [("b", "traced")]
+    assert found["f32"] == [("b", "fused")]
+
+
+def test_casts_inside_a_branch_belong_to_the_value_there() -> None:
+    branch = "g (float16[2] x, bool c) => (float16[2] y) {{ y = If(c) <then_branch = t () => (float16[2] u) {{ {} }}, "
+    branch += "else_branch = e () => (float16[2] v) {{ v = Exp(x) }}> }}"
+    after = branch.format("x32 = Cast<to = 1>(x) u32 = Neg(x32) u = Cast<to = 10>(u32)")
+    found = carried(branch.format("u = Neg(x)"), after, y="a", u="b", v="c")
+    assert found["y/then_branch/u"] == [("b", "fused")]
+    assert found["y/then_branch/u32"] == [("b", "traced")]
+    assert found["y/else_branch/v"] == [("c", "traced")]
