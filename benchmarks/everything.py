@@ -3,9 +3,9 @@
     python -m benchmarks.everything FOLDER [--quick | --whole] [--only PART …]
 
 Each part is a command of its own, and its figures are a file of JSON in FOLDER; a file that is there is used again.
-Each part measures its peer in the same run. It takes some 20 minutes on two idle cores: a few models of each family
-stand for the zoo. `--whole` takes the whole zoo and more repeats, which takes hours; `--quick` only tries every part
-out.
+Each part measures its peer in the same run. Together they take some 20 minutes on two idle cores: a few models of all
+families stand for the zoo. `--whole` takes the whole zoo and more repeats, which takes hours; `--quick` only tries each
+part out.
 """
 
 from __future__ import annotations

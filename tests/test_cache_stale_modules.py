@@ -31,7 +31,7 @@ MODULES = {
         options=["-o", "pythonpath=one two"],
     ),
     "a module of a package that appears": Stale(
-        "from own import *; value = 2 if importlib.util.find_spec('own.extra') else 1",
+        "import own; value = 1 if importlib.util.find_spec('own.extra') is None else 2",
         imports="import importlib.util",
         files={"own/__init__.py": ""},
         changes={"own/extra.py": ""},
