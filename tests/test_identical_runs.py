@@ -33,7 +33,7 @@ def shared():
 def broken():
     raise ValueError("no weights")
 """
-TIMES = {"seconds", "stages", "started", "ended", "shard"}
+TIMES = {"seconds", "stages", "started", "ended", "shard", "start", "stop", "duration"}
 NAMES = ("tower", "shared", "broken")
 
 
@@ -50,6 +50,7 @@ def run(project: Project, name: str, *arguments: str) -> None:
     reports = (
         f"--hierexport-report={name}.json",
         f"--hierexport-report={name}.html",
+        f"--hierexport-report={name}.ctrf.json",
         f"--hierexport-summary={name}.md",
     )
     result = project.process(
@@ -70,9 +71,12 @@ def written(project: Project, name: str) -> dict[str, str]:
     """Return what a run wrote, by the name of the file, without times."""
     folder: Path = project.path / f"snapshots-{name}"
     snapshots = {file.name: file.read_text() for file in folder.iterdir()}
-    report = json.dumps(timeless(json.loads((project.path / f"{name}.json").read_text())))
+    report, ctrf = (
+        json.dumps(timeless(json.loads((project.path / f"{name}{kind}").read_text())))
+        for kind in (".json", ".ctrf.json")
+    )
     page = timeless_page((project.path / f"{name}.html").read_text())
-    return {**snapshots, "json": report, "html": page, "md": (project.path / f"{name}.md").read_text()}
+    return {**snapshots, "json": report, "ctrf": ctrf, "html": page, "md": (project.path / f"{name}.md").read_text()}
 
 
 def timeless_page(page: str) -> str:
@@ -109,7 +113,7 @@ def test_merged_shards_are_the_whole_run(three: Project, monkeypatch: pytest.Mon
         )
         assert shard.ret in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED}
     assert main(["merge", "shard-1.json", "shard-2.json", "-o", "merged.json"]) == 1
-    for kind in ("html", "md"):
+    for kind in ("html", "md", "ctrf.json"):
         assert main(["merge", "shard-1.json", "shard-2.json", "-o", f"merged.{kind}"]) == 1
     Path("__hierexport__").rename("snapshots-merged")
     whole, merged = (without_options(written(three, name)) for name in ("whole", "merged"))

@@ -145,8 +145,26 @@ def test_an_update_with_a_failure_removes_none(two: Project) -> None:
         ["--hierexport-models=sequential", "--snapshot-update"],
         [MODELS, "--snapshot-update", "-m", "hierexport"],
         ["--hierexport-models=other.toml", "--snapshot-update", "-m", "hierexport"],
+        ["--hierexport-models=models.toml", "--snapshot-update", "--deselect=models.toml::high"],
+        ["--hierexport-models=models.toml", "--snapshot-update", "-m", "hierexport and not slow"],
+        ["--hierexport-models=models.toml::high", "--snapshot-update", "-m", "hierexport"],
+        ["--hierexport-models=models.toml", "--snapshot-update", "-k", "snapshot", "-n2"],
+        ["--hierexport-models=models.toml", "--snapshot-update", "--hierexport-shard=2/2"],
     ],
-    ids=["filtered", "by id", "no cleanup", "no update", "a choice of the zoo's", "a factory", "another manifest"],
+    ids=[
+        "filtered",
+        "by id",
+        "no cleanup",
+        "no update",
+        "a choice of the zoo's",
+        "a factory",
+        "another manifest",
+        "deselected",
+        "by marker",
+        "one model of a manifest",
+        "filtered on workers",
+        "a shard without models",
+    ],
 )
 def test_any_other_run_removes_none(two: Project, arguments: list[str]) -> None:
     two.write("other.toml", ONE)

@@ -180,6 +180,8 @@ def _whole(plan: Plan) -> list[Path | str]:
     overridden = any(text.startswith("hierexport_models") for text in plan.config.getoption("override_ini") or ())
     stated = settings.stated.models
     by_ini = settings.given.models is None or (stated and set(stated) <= set(settings.selectors))
-    whole: list[Path | str] = [case.manifest for case in plan.cases if case.manifest is not None]
+    # The source of a single model is `models.toml::name`.
+    stating = [case.manifest for case in plan.cases if not case.source.endswith(f"::{case.name}")]
+    whole: list[Path | str] = [manifest for manifest in stating if manifest is not None]
     whole += [ini] if ini is not None and by_ini and not overridden else []
     return [*whole, EVERYTHING] if EVERYTHING in settings.selectors else whole

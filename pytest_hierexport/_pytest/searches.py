@@ -61,10 +61,17 @@ def nearest_importer() -> str:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
-        if not file.startswith("<frozen") and (not file.startswith(_LIBRARY) or "site-packages" in file):
+        is_python_s = file.startswith("<frozen") or (file.startswith(_LIBRARY) and "site-packages" not in file)
+        if not is_python_s and not _is_asked_by_python(frame):
             return file
         frame = frame.f_back
     return ""
+
+
+def _is_asked_by_python(frame: FrameType) -> bool:
+    """Whether a frame is of a finder, such as pytest's, which looks on behalf of the code that imports."""
+    asker = frame.f_back.f_code.co_filename if frame.f_back else ""
+    return frame.f_code.co_name == "find_spec" and asker.startswith("<frozen importlib._bootstrap")
 
 
 def modules_of(names: Iterable[tuple[str, str]]) -> dict[str, dict[str, str]]:
