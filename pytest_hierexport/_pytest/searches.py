@@ -57,8 +57,9 @@ def watch_searches(listeners: Sequence[Listener]) -> None:
 
 
 def nearest_importer() -> str:
-    """Return the file of the code for which a module is looked for; empty where it is Python's."""
-    frame: FrameType | None = sys._getframe(1)
+    """Return the file of the code for which a listener's module is looked for; empty where it is Python's."""
+    # The frame above is the listener's.
+    frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         file = frame.f_code.co_filename
         is_python_s = file.startswith("<frozen") or (file.startswith(_LIBRARY) and "site-packages" not in file)
