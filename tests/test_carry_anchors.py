@@ -90,7 +90,7 @@ def test_constant_is_not_taken_for_one_of_a_shorter_name() -> None:
     assert found["h_1_q"] == found["h_1_d"] == [("b", "fused")]
 
 
-def test_pooling_in_another_layout_belongs_to_the_pooling_beside_a_skip() -> None:
+def test_pooling_in_another_layout_has_its_own_call() -> None:
     before = """g (float[1, 2, 4, 4] x) => (float[1, 2, 4, 4] y)
         <float[2, 2, 1, 1] w = {1.0, 2.0, 3.0, 4.0}, float[2] bias = {1.0, 2.0}> {
         u = Exp(x) p = MaxPool<kernel_shape = [1, 1]>(u) c = Conv(p, w, bias) y = Add(c, u) }"""
