@@ -8,8 +8,8 @@ Example. A runtime computes float16 in float32; the casts and the names of the v
                           y32 = Relu(h32)   y = Cast(y32)
 
 A value and its casts are one value, under the name by which the other graph knows it. A cast of the graph before keeps
-its origins where it stays; any other belongs to the calls of the node whose value it converts, or
-that take it where no node computes that value.
+its origins where it stays. Any other belongs to the calls of the node whose value it converts; where no node computes
+that value, to the calls that take it.
 """
 
 from __future__ import annotations

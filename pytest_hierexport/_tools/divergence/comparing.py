@@ -69,21 +69,22 @@ def diverge(
         TagError: The tagged graph has no tags, or broken ones.
         UsageError: The inputs do not fit, or a graph or the model does not run on them.
     """
+    settings = _Settings(tolerance, depth, added)
     if _is_example(reference):
-        return _against_model(reference, other, _Settings(attribution, tolerance, depth, added))
+        return _against_model(reference, other, tagged(other, attribution)[1], settings)
     several = inputs if isinstance(inputs, Sequence) else [] if inputs is None else [inputs]
     if not several:
         raise UsageError("inputs to run both graphs on", found="none", do="give their elements, or an example")
     for each in several:
         if not isinstance(each, Mapping):
             check_example(each)
-    graph, settings = cast("Model", reference), _Settings(attribution, tolerance, depth, added)
-    return merged([_against_graph(graph, other, each, settings) for each in several])
+    graph = cast("Model", reference)
+    origins = tagged(graph, attribution)[1], _attribution(other)
+    return merged([_against_graph(graph, other, origins, each, settings) for each in several])
 
 
 @dataclass(frozen=True)
 class _Settings:
-    attribution: Attribution | None
     tolerance: float | None
     depth: int | None
     added: bool
@@ -92,19 +93,21 @@ class _Settings:
         return lambda value, one, two: gap(one, two, self.tolerance, side.inherited.get(value, 0.0))
 
 
-def _against_model(example: Runnable, other: Model, settings: _Settings) -> Divergence:
-    with temporary_folder() as folder, open_side(other, example, tagged(other, settings.attribution)[1]) as side:
+def _against_model(example: Runnable, other: Model, origins: Attribution, settings: _Settings) -> Divergence:
+    with temporary_folder() as folder, open_side(other, example, origins) as side:
         spill, measure = Path(folder), settings.measure(side)
         compared = compare_with_model(example, side, spill, settings.depth, measure)
         parts = _parts(side, compared, spill) if settings.added else {}
         return _result(compared, _added(compared, parts, measure))
 
 
-def _against_graph(reference: Model, other: Model, inputs: Inputs, settings: _Settings) -> Divergence:
+def _against_graph(
+    reference: Model, other: Model, origins: tuple[Attribution, Attribution], inputs: Inputs, settings: _Settings
+) -> Divergence:
     with (
         temporary_folder() as folder,
-        open_side(reference, inputs, tagged(reference, settings.attribution)[1]) as first,
-        open_side(other, inputs, _attribution(other)) as side,
+        open_side(reference, inputs, origins[0]) as first,
+        open_side(other, inputs, origins[1]) as side,
     ):
         spill, measure = Path(folder), settings.measure(side)
         compared = compare_with_graph(first, side, spill, settings.depth, measure)
