@@ -73,7 +73,7 @@ class Row:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print the table, write the JSON; 1 where ours leaves a call unproven or a model fails."""
     options = _options(arguments)
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 160)
     rows = []
     for case in _cases(options):
         rows.append(_measure(case, before=options.before))

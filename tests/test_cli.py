@@ -163,10 +163,11 @@ class TestAnalyze:
         assert main(["analyze", str(path)]) == (0 if length == 255 else 4)
         assert "Traceback" not in capsys.readouterr().err
 
-    def test_torch_is_not_imported(self, tagged: Path) -> None:
+    @pytest.mark.parametrize("heavy", ["torch", "onnx_ir", "onnxruntime"])
+    def test_nothing_heavy_is_imported(self, tagged: Path, heavy: str) -> None:
         code = (
             "import sys; from pytest_hierexport.cli import main;"
-            f"code = main(['analyze', {str(tagged)!r}]); sys.exit(code or 'torch' in sys.modules)"
+            f"code = main(['analyze', {str(tagged)!r}]); sys.exit(code or {heavy!r} in sys.modules)"
         )
         assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode == 0
 

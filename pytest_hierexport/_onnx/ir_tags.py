@@ -1,4 +1,7 @@
-"""Writes tags into a model in memory (onnx_ir)."""
+"""Writes tags into a model in memory (onnx_ir).
+
+onnx_ir is imported where it is needed: reading the tags of a file does without it, and without its 35 MB.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,12 @@ from collections.abc import Callable, Mapping, MutableMapping
 from itertools import chain
 from typing import TYPE_CHECKING
 
-import onnx_ir as ir
-from onnx_ir import serde
-
 from pytest_hierexport._onnx import codec
 from pytest_hierexport._onnx.graph import inventory_ir
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
+
     from pytest_hierexport._calls.attribution import Attribution
 
 __all__ = ["write"]
@@ -49,6 +51,8 @@ def write(model: ir.Model, attribution: Attribution, tags: codec.Tags, *, tensor
 
 def _write_tensor(value: ir.Value, texts: codec.Texts, written: set[int]) -> None:
     """Write entries on the tensor of an initializer: entries on the value would add a value info to the graph."""
+    from onnx_ir import serde
+
     tensor = value.const_value
     entries = {key: text for key, text in texts.entries.items() if key != codec.NAMESPACE}
     if tensor is None or (id(tensor) in written and not entries):
@@ -64,6 +68,8 @@ def _write_tensor(value: ir.Value, texts: codec.Texts, written: set[int]) -> Non
 
 def _alias(tensor: ir.TensorProtocol, name: str | None) -> ir.TensorProtocol:
     """Return a second object for a tensor that two initializers share, so that each has its tag."""
+    import onnx_ir as ir
+
     shape = ir.Shape(list(tensor.shape.numpy()))
     if isinstance(tensor, ir.StringTensor):
         return ir.StringTensor(tensor.string_data(), shape=shape, name=name)
