@@ -28,7 +28,7 @@ from pytest_hierexport._pytest.summary import mark
 from pytest_hierexport._pytest.watch import SIGNAL
 
 if TYPE_CHECKING:
-    from pytest_hierexport._pytest.hangs import Hang, WatchFiles
+    from pytest_hierexport._pytest.crashes import Hang, WatchFiles
     from pytest_hierexport._pytest.run import Run
     from pytest_hierexport._pytest.summary import Summary
 

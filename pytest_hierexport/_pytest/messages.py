@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_hierexport._errors import HierexportError
-from pytest_hierexport._pytest.commands import repeat_command
 from pytest_hierexport._pytest.kept_files import keep_files
 from pytest_hierexport._report.failures import Failure, Finding
 from pytest_hierexport._report.results import item_name
@@ -82,7 +81,7 @@ class Ends:
     @classmethod
     def of(cls, run: Run, case: Case, test: str) -> Ends:
         """Keep the case's files, and return the ends of the message of one of its items."""
-        return cls(keep_files(run, case), repeat_command(run.plan, case, test))
+        return cls(keep_files(run, case), run.plan.repeat_command(case, test))
 
     def block(self, parts: Sequence[tuple[str, str]]) -> list[str]:
         """Return the labelled lines of a message."""
@@ -122,6 +121,6 @@ def known_failure_message(plan: Plan, case: Case, known: KnownFailure) -> str:
         ("expected", f"{known.rule} to fail, as is known until {known.until}: {known.reason}"),
         ("found", "it holds"),
         ("to do", f"remove the known failure from {case.manifest}"),
-        ("repeat", repeat_command(plan, case, item_name(known.rule))),
+        ("repeat", plan.repeat_command(case, item_name(known.rule))),
     ]
     return "\n".join([one_line(f"{case.name}: the known failure of {known.rule} is over"), *aligned(parts)])

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from pytest_hierexport._cases.selectors import EVERYTHING
 from pytest_hierexport._files import ownership
+from pytest_hierexport._pytest.ids import snapshot_file
 from pytest_hierexport._pytest.snapshots import is_updating
 from pytest_hierexport._report.results import SNAPSHOT, Results, Status
 
@@ -139,8 +140,6 @@ class _Folder:
 
 
 def _folders(plan: Plan, *, whole: bool) -> Iterator[_Folder]:
-    from pytest_hierexport._pytest.snapshot_files import snapshot_file
-
     by_file = {snapshot_file(plan.anchor(case), case.name): case for case in plan.cases}
     complete = _whole(plan) if whole else []
     beside = [snapshot_file(path, "any").parent for path in complete if isinstance(path, Path)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -159,6 +160,21 @@ class Plan:
         """Return the id of an item, its path relative to a folder: the root directory, as in pytest's own ids."""
         anchor = Path(os.path.relpath(self.anchor(case), start or self.config.rootpath))
         return f"{anchor.as_posix()}::{escape(case.name)}::{test}"
+
+    def repeat_command(self, case: Case, test: str, *more: str) -> str:
+        """Return the command that runs one item again, from the folder that pytest was started in."""
+        item = self.item_id(case, test, self.config.invocation_params.dir)
+        return shlex.join(["pytest", *more, *self._options([case.source]), item])
+
+    def update_command(self) -> str:
+        """Return the command that updates all models' snapshots, removes orphans and keeps other tests' snapshots."""
+        options = self._options(self.settings.selectors)
+        return shlex.join(["pytest", *options, "-m", "hierexport", "--snapshot-update"])
+
+    def _options(self, selectors: Sequence[str]) -> list[str]:
+        file, root = self.config.getoption("inifilename"), self.config.getoption("rootdir")
+        own = [*(["-c", str(file)] if file else []), *([f"--rootdir={root}"] if root else [])]
+        return [*own, *self.settings.arguments(selectors)]
 
     def check_of(self, item_id: str) -> tuple[Case, str, str] | None:
         """Return the case, the test and the check of an item's id; None where it is no item of this run."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._pytest.commands import repeat_command, update_command
+from pytest_hierexport._pytest.ids import snapshot_file
 from pytest_hierexport._pytest.messages import CheckFailed, Ends, Message
 from pytest_hierexport._pytest.reads import unrecorded
 from pytest_hierexport._report.failures import Failure, Finding
@@ -79,15 +79,13 @@ def check_snapshot(request: pytest.FixtureRequest, run: Run, case: Case, text: s
         CheckFailed: There is no snapshot, or another.
         pytest.skip.Exception: There is no folder of snapshots yet.
     """
-    from pytest_hierexport._pytest.snapshot_files import snapshot_file
-
     plan = run.plan
     file = snapshot_file(plan.anchor(case), case.name)
     shown = os.path.relpath(file, plan.config.invocation_params.dir)
-    update = f"{repeat_command(plan, case, _TEST)} --snapshot-update"
+    update = f"{plan.repeat_command(case, _TEST)} --snapshot-update"
     if not file.exists() and not is_updating(plan.config):
         if not file.parent.exists() and not plan.settings.chosen.require_snapshots:
-            pytest.skip(f"there are no snapshots yet; to make them: {update_command(plan)}")
+            pytest.skip(f"there are no snapshots yet; to make them: {plan.update_command()}")
         found = [("expected", shown), ("found", "no such file")]
         raise _failed(run, case, f"{case.name} has no snapshot", found, f"write it: {update}")
     snapshot = hierarchy_snapshot(request)
@@ -108,8 +106,7 @@ def _failed(
 ) -> CheckFailed:
     """Return the failure of a snapshot, with the changes from one text to the other."""
     from pytest_hierexport._pytest.locating import places
-    from pytest_hierexport._snapshot.diff import compare, lines_of
-    from pytest_hierexport._snapshot.headline import headline
+    from pytest_hierexport._snapshot.diff import compare, headline, lines_of
 
     difference, ends = compare(*texts), Ends.of(run, case, _TEST)
     changed = lines_of(difference)

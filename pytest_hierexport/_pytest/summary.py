@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._cases.factories import line_of
 from pytest_hierexport._errors import HierexportError
-from pytest_hierexport._files.commits import commit
 from pytest_hierexport._files.ownership import LIST
-from pytest_hierexport._files.versions import installed_versions
-from pytest_hierexport._pytest.commands import update_command
+from pytest_hierexport._files.versions import commit, installed_versions
+from pytest_hierexport._pytest.ids import snapshot_file
 from pytest_hierexport._pytest.messages import Message
 from pytest_hierexport._pytest.orphans import Orphans, find_orphans, is_complete, removes_orphans, update_lists
 from pytest_hierexport._pytest.outputs import write_output
@@ -206,7 +205,7 @@ class Summary:
     def _orphans_to_do(self) -> Iterator[str]:
         plan = self.run.plan
         if self.orphans.listed:
-            yield f"where they are gone for good, remove their snapshots: {update_command(plan)}"
+            yield f"where they are gone for good, remove their snapshots: {plan.update_command()}"
         if self.orphans.unlisted:
             names = first_names([_relative(file, plan.config.rootpath) for file in self.orphans.unlisted])
             yield (
@@ -265,8 +264,6 @@ class Summary:
         check = self.checks.get(case.name, {}).get(SNAPSHOT)
         if check is None or check.status is not Status.FAILED:
             return ""
-        from pytest_hierexport._pytest.snapshot_files import snapshot_file
-
         with suppress(OSError, ValueError):
             return snapshot_file(self.run.plan.anchor(case), case.name).read_text(encoding="utf-8")
         return ""

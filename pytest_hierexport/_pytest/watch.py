@@ -20,7 +20,7 @@ from dataclasses import replace
 from types import FrameType
 from typing import IO, TYPE_CHECKING, Any
 
-from pytest_hierexport._pytest.hangs import Hang, WatchFiles
+from pytest_hierexport._pytest.crashes import Hang, WatchFiles
 from pytest_hierexport._stages import LOADING, Stages, listening
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_hierexport._pytest.crashes import Crash, ending
-from pytest_hierexport._pytest.hangs import WatchFiles
+from pytest_hierexport._pytest.crashes import Crash, WatchFiles, ending
 from pytest_hierexport._pytest.messages import error_message
 from pytest_hierexport._pytest.summary import Summary, mark
 

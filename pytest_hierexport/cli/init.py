@@ -37,7 +37,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from pytest_hierexport._cases import select
-    from pytest_hierexport._files.new import write_new
+    from pytest_hierexport._files.atomic import write_new
     from pytest_hierexport._tools.starting import MANIFEST, add_models, manifest_text, workflow_of
 
     here = Path.cwd()
@@ -116,12 +116,12 @@ def _found(root: Path) -> dict[str, str]:
 
 def _snapshots(names: Sequence[str], here: Path) -> bool:
     """Write the snapshots that are missing, and say of each model what came of it; return whether one failed."""
-    from pytest_hierexport._pytest.snapshot_files import FOLDER, snapshot_file
+    from pytest_hierexport._pytest.ids import SNAPSHOTS, snapshot_file
 
     missing = [name for name in names if not snapshot_file(here, name).exists()]
     kept = len(names) - len(missing)
     if kept:
-        print_line(f"kept {_count(kept, 'snapshot')} in {FOLDER}, which {'was' if kept == 1 else 'were'} there")
+        print_line(f"kept {_count(kept, 'snapshot')} in {SNAPSHOTS}, which {'was' if kept == 1 else 'were'} there")
     if not missing:
         return False
     with progress() as stage:
