@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from traceback import walk_stack
 from types import FrameType
 from typing import IO, TYPE_CHECKING, Any
 
@@ -196,8 +197,4 @@ def _is_main_thread() -> bool:
 
 def _imports(frame: FrameType | None) -> bool:
     """Whether a stack is in an import."""
-    while frame is not None:
-        if frame.f_code.co_filename.startswith("<frozen importlib"):
-            return True
-        frame = frame.f_back
-    return False
+    return any(each.f_code.co_filename.startswith("<frozen importlib") for each, _ in walk_stack(frame))
