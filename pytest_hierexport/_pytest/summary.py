@@ -28,11 +28,10 @@ from pytest_hierexport._report.results import (
     Results,
     RuleText,
     Status,
-    first_names,
     slowest_stages,
     warnings_of,
 )
-from pytest_hierexport._text import one_line
+from pytest_hierexport._text import first_names, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

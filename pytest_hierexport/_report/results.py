@@ -9,6 +9,7 @@ from textwrap import shorten
 
 from pytest_hierexport._calls.entries import ModuleEntry
 from pytest_hierexport._report.failures import Failure
+from pytest_hierexport._text import first_names
 
 __all__ = [
     "SNAPSHOT",
@@ -19,7 +20,6 @@ __all__ = [
     "RuleText",
     "Status",
     "cardinal_line",
-    "first_names",
     "is_item",
     "item_name",
     "remarks_of",
@@ -31,8 +31,8 @@ SNAPSHOT = "snapshot"
 """The name of the check that is no rule."""
 _SNAPSHOT_ITEM = "test_snapshot"
 _RULE_ITEM = "test_must"
-_MOST = 5
-"""How many names a line lists."""
+_MANY = 5
+"""The number of models beyond which all of them are not listed by name."""
 
 
 def item_name(check: str) -> str:
@@ -199,14 +199,9 @@ def cardinal_line(results: Results) -> str:
 
 
 def _listed(names: Sequence[str], total: int) -> str:
-    if len(names) == total and total > _MOST:
+    if len(names) == total and total > _MANY:
         return f"all {total} models"
     return first_names(names)
-
-
-def first_names(names: Sequence[str]) -> str:
-    """Return the first names, and how many more there are."""
-    return ", ".join(names[:_MOST]) + (f" and {len(names) - _MOST} more" if len(names) > _MOST else "")
 
 
 def remarks_of(results: Results) -> list[str]:

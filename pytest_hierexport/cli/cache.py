@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport.cli.command import Command
-from pytest_hierexport.cli.output import print_line
+from pytest_hierexport.cli.output import print_line, print_lines
 
 if TYPE_CHECKING:
     from pytest_hierexport._pytest.upkeep import Contents
@@ -33,13 +33,10 @@ def _run(options: argparse.Namespace) -> int:
         print_line(f"removed results: {upkeep.clear(folder)}")
     elif options.action == "verify":
         damaged = list(upkeep.damages(folder))
-        for name in damaged:
-            print_line(f"damaged: {name}")
-        print_line(f"damaged files: {len(damaged)}")
+        print_lines([*(f"damaged: {name}" for name in damaged), f"damaged files: {len(damaged)}"])
         return int(bool(damaged))
     else:
-        for line in _as_lines(upkeep.contents(folder)):
-            print_line(line)
+        print_lines(_as_lines(upkeep.contents(folder)))
     return 0
 
 

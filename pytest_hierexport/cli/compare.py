@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport.cli.command import Command
-from pytest_hierexport.cli.output import print_line
+from pytest_hierexport.cli.output import print_json, print_lines
 
 if TYPE_CHECKING:
     from pytest_hierexport._report.comparing import Comparison, ModelChange
@@ -31,10 +30,9 @@ def _run(options: argparse.Namespace) -> int:
 
     compared = compare(read_report(options.before), read_report(options.after))
     if options.json:
-        print(json.dumps({"format": 1, "worse": compared.is_worse, **asdict(compared)}, indent=1))  # noqa: T201
+        print_json({"format": 1, "worse": compared.is_worse, **asdict(compared)})
     else:
-        for line in _lines(compared):
-            print_line(line)
+        print_lines(_lines(compared))
     return int(compared.is_worse or (options.strict and compared.differs))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_hierexport.cli.command import Command
 from pytest_hierexport.cli.files import add_file, add_output, check_output, is_standard, load_file, write_file
-from pytest_hierexport.cli.output import print_line, progress
+from pytest_hierexport.cli.output import print_json, print_line, progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    import json
     from dataclasses import replace
 
     from onnx_ir import to_proto
@@ -51,7 +50,7 @@ def _run(options: argparse.Namespace) -> None:
         return
     shown = as_dict(made)
     if options.json:
-        print(json.dumps(shown, indent=1))  # noqa: T201
+        print_json(shown)
         return
     print_line(f"{options.output}: {shown['tag']}, {shown['nodes']:,} nodes, {shown['initializers']:,} initializers")
     for kind in ("inputs", "outputs"):

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._errors import CollectError, UsageError
+from pytest_hierexport._text import first_names
 from pytest_hierexport.cli.command import Command
-from pytest_hierexport.cli.output import print_line, progress
+from pytest_hierexport.cli.output import print_line, print_lines, progress
 
 if TYPE_CHECKING:
     from pytest_hierexport._report.results import Model, Results
@@ -45,10 +46,10 @@ def _run(options: argparse.Namespace) -> int:
     if not manifest.exists():
         models = _named(options.selectors, here) if options.selectors else _found(here)
         write_new(manifest, manifest_text(models))
-        print_line(f"wrote {MANIFEST}: {_listed(list(models))}")
+        print_line(f"wrote {MANIFEST}: {first_names(list(models), _MOST_SHOWN)}")
     elif more := _missing_in(manifest, options.selectors):
         add_models(manifest, more)
-        print_line(f"added to {MANIFEST}: {_listed(list(more))}")
+        print_line(f"added to {MANIFEST}: {first_names(list(more), _MOST_SHOWN)}")
     else:
         print_line(f"kept {MANIFEST}, which was there")
     failed = _snapshots([case.name for case in select([MANIFEST], here)], here)
@@ -106,7 +107,7 @@ def _found(root: Path) -> dict[str, str]:
     models = distinct_names(sources.factories())
     if models:
         return models
-    classes = f"; modules there: {_listed(sorted(sources.modules))}" if sources.modules else ""
+    classes = f"; modules there: {first_names(sorted(sources.modules), _MOST_SHOWN)}" if sources.modules else ""
     raise UsageError(
         "a function without arguments that returns (model, inputs)",
         found=f"none in {_count(len(sources.files), 'Python file')}{classes}",
@@ -125,7 +126,7 @@ def _snapshots(names: Sequence[str], here: Path) -> bool:
     if not missing:
         return False
     with progress() as stage:
-        stage(f"export {_listed(missing)}")
+        stage(f"export {first_names(missing, _MOST_SHOWN)}")
         results = _export(missing, here)
         if not all(map(_is_written, _of(results, missing))):
             stage.drop()
@@ -172,8 +173,7 @@ def _say_of(model: Model) -> bool:
     if _is_written(model):
         print_line(f"wrote the snapshot of {model.name}: {_count(model.nodes, 'node')}, {model.exporter}")
         return True
-    for line in model.checks[SNAPSHOT].message.splitlines() if SNAPSHOT in model.checks else ["it did not run"]:
-        print_line(line)
+    print_lines(model.checks[SNAPSHOT].message.splitlines() if SNAPSHOT in model.checks else ["it did not run"])
     return False
 
 
@@ -186,9 +186,7 @@ def _say_next(files: Sequence[str], to_do: str, *, failed: bool) -> None:
         f"check every rule: pytest {manifest} --hierexport-models={manifest}",
         f"after a change that is meant: pytest {manifest} --hierexport-models={manifest} --snapshot-update",
     ]
-    print_line("next:")
-    for step in steps:
-        print_line(f"  {step}")
+    print_lines(["next:", *(f"  {step}" for step in steps)])
 
 
 def _count(number: int, thing: str) -> str:
@@ -197,11 +195,6 @@ def _count(number: int, thing: str) -> str:
 
 def _shown(path: Path, here: Path) -> str:
     return path.relative_to(here).as_posix() if path.is_relative_to(here) else str(path)
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else ""
-    return ", ".join(names[:_MOST_SHOWN]) + more
 
 
 COMMAND = Command(
