@@ -115,7 +115,6 @@ def _as_text(row: dict[str, Any]) -> str:
 
 
 COMMAND = Command(
-    name="analyze",
     summary="show what a file holds",
     description="Show what a tagged ONNX file holds: modules with their nodes and parameters, and how each node was "
     "attributed.",

@@ -52,7 +52,6 @@ def _as_lines(contents: Contents) -> Iterator[str]:
 
 
 COMMAND = Command(
-    name="cache",
     summary="show, check or remove what a cache holds",
     description="Look after the folder of --hierexport-cache: info shows what it holds, verify compares each file with "
     "its digest, clear removes what the cache wrote. Exit codes: 0 done, 1 verify found damage.",

@@ -48,7 +48,6 @@ def _run(options: argparse.Namespace) -> None:
 
 
 COMMAND = Command(
-    name="carry",
     summary="take tags through a tool",
     description="Write the ONNX file that a tool made of a tagged one, with the tags carried to it, and its sidecar.",
     example="hierexport carry tower.onnx tower.optimized.onnx -o tower.tagged.onnx",

@@ -68,7 +68,6 @@ def _of_model(change: ModelChange) -> Iterator[str]:
 
 
 COMMAND = Command(
-    name="compare",
     summary="compare two reports",
     description="Tell what differs between the JSON reports of two runs, such as before and after an upgrade of torch; "
     "exit with 1 where a model newly fails, is no longer checked, or is gone.",

@@ -46,7 +46,6 @@ def _run(options: argparse.Namespace) -> int:
 
 
 COMMAND = Command(
-    name="diff",
     summary="compare two files",
     description="Compare two tagged ONNX files: modules, then nodes, initializers and names. "
     f"Exit codes: 0 the same, 1 different, {_TROUBLE} trouble.",

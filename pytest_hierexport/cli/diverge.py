@@ -126,7 +126,6 @@ def _example(selector: str) -> Example:
 
 
 COMMAND = Command(
-    name="diverge",
     summary="find where two graphs part",
     description="Find the first module call where a graph parts from its model or another graph, and what each adds.",
     example="hierexport diverge float.onnx int8.onnx --model my_model.py::build --html errors.html",

@@ -134,7 +134,6 @@ def _show(exported: Export, path: Path) -> None:
 
 
 COMMAND = Command(
-    name="export",
     summary="export a model",
     description="Export one model to tagged ONNX.",
     example="hierexport export my_model.py::build -o tower.onnx",

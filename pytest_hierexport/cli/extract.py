@@ -72,7 +72,6 @@ def _examples(selector: str) -> Iterator[Example]:
 
 
 COMMAND = Command(
-    name="extract",
     summary="write a module as a model of its own",
     description="Write one module call of a tagged ONNX file as a model of its own.",
     example="hierexport extract bert.onnx encoder.layer.0 -o layer.onnx",

@@ -50,7 +50,6 @@ def _run(options: argparse.Namespace) -> None:
 
 
 COMMAND = Command(
-    name="functions",
     summary="write modules as ONNX functions",
     description="Write a tagged ONNX file with its modules as ONNX functions; equal modules share one.",
     example="hierexport functions bert.onnx --module BertLayer -o layers.onnx",

@@ -198,7 +198,6 @@ def _shown(path: Path, here: Path) -> str:
 
 
 COMMAND = Command(
-    name="init",
     summary="start a project",
     description="Write a manifest of the project's models, their first snapshots and the workflow that checks them. "
     "Of the files that are there, none is changed but a manifest without the models that SELECTOR names.",

@@ -50,7 +50,6 @@ def _run(options: argparse.Namespace) -> int:
 
 
 COMMAND = Command(
-    name="merge",
     summary="make one report of a run's shards",
     description="Make one report of the JSON reports of a run's shards; "
     "exit with 1 where a shard or a model is missing, or a check failed.",

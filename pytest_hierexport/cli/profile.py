@@ -128,7 +128,6 @@ def _show(options: argparse.Namespace, profile: Profile) -> None:
 
 
 COMMAND = Command(
-    name="profile",
     summary="show where the time goes",
     description="Show where ONNX Runtime spends its time, by module call or class, on the optimized graph.",
     example="hierexport profile tower.onnx --by class --trace tower.trace.json",

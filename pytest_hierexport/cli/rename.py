@@ -29,7 +29,6 @@ def _run(options: argparse.Namespace) -> None:
 
 
 COMMAND = Command(
-    name="rename",
     summary="name nodes after their modules",
     description="Name the nodes of a tagged ONNX file after the modules that they come from. Nothing else changes.",
     example="hierexport rename tower.onnx -o tower.named.onnx",

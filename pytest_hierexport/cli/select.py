@@ -90,7 +90,6 @@ def _print_names(options: argparse.Namespace, selection: Selection) -> None:
 
 
 COMMAND = Command(
-    name="select",
     summary="list the nodes of modules for another tool",
     description="Print the names of the nodes of some modules, in the form that a quantizer or ONNX Runtime takes.",
     example="hierexport select tower.onnx encoder.layer.0 class:Pooler --format nodes_to_exclude",

@@ -38,7 +38,6 @@ def _run(options: argparse.Namespace) -> None:
 
 
 COMMAND = Command(
-    name="strip",
     summary="remove tags for a release",
     description="Remove the tags and the exporters' own metadata from an ONNX file. The sidecar beside the output "
     "keeps the tags; from there every command reads them, and `carry` puts them back.",

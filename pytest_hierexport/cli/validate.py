@@ -41,7 +41,6 @@ def _run(options: argparse.Namespace) -> int:
 
 
 COMMAND = Command(
-    name="validate",
     summary="check the rules on a file",
     description="Check every rule that needs no PyTorch model on an ONNX file and its sidecar. "
     "Exit codes: 0 no rule is broken, 1 a rule is broken.",

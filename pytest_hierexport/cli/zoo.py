@@ -30,7 +30,6 @@ def _run(options: argparse.Namespace) -> None:
 
 
 COMMAND = Command(
-    name="zoo",
     summary="list the built-in models",
     description="List the built-in models: the name, the family, and what is special about each.",
     example="hierexport zoo vision",
