@@ -58,8 +58,8 @@ def failure_to_json(failure: Failure) -> dict[str, Any]:
         "repeat": printable(failure.repeat),
         "changes": [
             {"tag": printable(change.tag)}
-            | ({} if change.before is None else {"before": dict(change.before)})
-            | ({} if change.after is None else {"after": dict(change.after)})
+            | ({} if change.before is None else {"before": _counted(change.before)})
+            | ({} if change.after is None else {"after": _counted(change.after)})
             for change in failure.difference.changes
         ],
         "renames": [
@@ -69,6 +69,10 @@ def failure_to_json(failure: Failure) -> dict[str, Any]:
         "moves": [{**asdict(each), **_printable(each, "tag", "neighbour")} for each in failure.difference.moves],
         "more": failure.more,
     }
+
+
+def _counted(operators: Mapping[str, int]) -> dict[str, int]:
+    return {printable(operator): count for operator, count in operators.items()}
 
 
 def _printable(each: object, *names: str) -> dict[str, str]:
