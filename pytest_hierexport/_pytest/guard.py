@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from pytest_hierexport._pytest.crashes import Crash
-from pytest_hierexport._pytest.messages import error_message
-from pytest_hierexport._pytest.summary import mark
+from pytest_hierexport._pytest.summary import mark_crash
 from pytest_hierexport._pytest.watch import SIGNAL
 
 if TYPE_CHECKING:
@@ -134,11 +133,8 @@ class GuardPlugin:
         report = pytest.TestReport(hang.item, (hang.item, None, hang.item), {}, "failed", ending, "call")
         report.duration = hang.seconds
         if found is not None:
-            case, test, check = found
-            error = run.crash_error(case, Crash(case.name, test, run.watch.process, ending, hung=True))
-            message = error_message(run, case, test, error.ended, error)
-            report.longrepr = message.text
-            mark(report, case, check, message)
+            case, test, _ = found
+            mark_crash(run, report, found, Crash(case.name, test, run.watch.process, ending, hung=True))
         return report
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._pytest.ids import snapshot_file
-from pytest_hierexport._pytest.messages import CheckFailed, Ends, Message
+from pytest_hierexport._pytest.messages import CheckFailed, item_message
 from pytest_hierexport._pytest.reads import unrecorded
-from pytest_hierexport._report.failures import Failure, Finding
+from pytest_hierexport._report.failures import Finding
 from pytest_hierexport._report.results import SNAPSHOT, item_name
 from pytest_hierexport._rules.messages import aligned
 from pytest_hierexport._text import one_line
@@ -108,7 +108,7 @@ def _failed(
     from pytest_hierexport._pytest.locating import places
     from pytest_hierexport._snapshot.diff import compare, headline, lines_of
 
-    difference, ends = compare(*texts), Ends.of(run, case, _TEST)
+    difference = compare(*texts)
     changed = lines_of(difference)
     where = [("where", "\n".join(places(run, case, difference)))] if changed else []
     shown = [
@@ -116,8 +116,8 @@ def _failed(
         *([""] if changed else []),
         *aligned([each for each in where if each[1]]),
     ]
-    lines = [one_line(title), *aligned(found), *shown, *ends.block([("to do", to_do)])]
+    lines = [one_line(title), *aligned(found), *shown, *aligned([("to do", to_do)])]
     (_, expected), (_, instead) = found
-    finding = Finding(expected, instead, to_do)
-    failure = Failure.of([finding], ends.kept, ends.repeat, difference)
-    return CheckFailed(Message("\n".join(lines), failure, headline(difference)))
+    findings = [Finding(expected, instead, to_do)]
+    told = item_message(run, case, _TEST, lines, findings, headline=headline(difference), difference=difference)
+    return CheckFailed(told)

@@ -15,7 +15,7 @@ from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._files.ownership import LIST
 from pytest_hierexport._files.versions import commit, installed_versions
 from pytest_hierexport._pytest.ids import snapshot_file
-from pytest_hierexport._pytest.messages import Message
+from pytest_hierexport._pytest.messages import Message, error_message
 from pytest_hierexport._pytest.orphans import Orphans, find_orphans, is_complete, removes_orphans, update_lists
 from pytest_hierexport._pytest.outputs import write_output
 from pytest_hierexport._pytest.shards import store_durations
@@ -39,9 +39,10 @@ if TYPE_CHECKING:
     import pytest
 
     from pytest_hierexport._cases import Case
+    from pytest_hierexport._pytest.crashes import Crash
     from pytest_hierexport._pytest.run import Run
 
-__all__ = ["Summary", "mark"]
+__all__ = ["Summary", "mark", "mark_crash"]
 
 _MARK = "hierexport"
 _DISTRIBUTIONS = (
@@ -57,6 +58,15 @@ def mark(
     """Write the check of a report on it, and the seconds of its stages, which a worker sends to the controller."""
     failure = None if message.failure is None else failure_to_json(message.failure)
     setattr(report, _MARK, [case.name, check, message.text, failure, dict(stages or {})])
+
+
+def mark_crash(run: Run, report: pytest.TestReport, item: tuple[Case, str, str], crash: Crash) -> None:
+    """Write on a report that the model of an item ended a process, or did not finish in time."""
+    case, test, check = item
+    error = run.crash_error(case, crash)
+    message = error_message(run, case, test, error.ended, error)
+    report.longrepr = message.text
+    mark(report, case, check, message)
 
 
 @dataclass

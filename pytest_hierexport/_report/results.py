@@ -163,11 +163,6 @@ class Results:
         others = tuple(model.name for model in self.models if model.name not in names)
         return replace(self, models=kept, deselected=others)
 
-    @property
-    def began(self) -> bool:
-        """Whether any check ran at all."""
-        return any(model.checks for model in self.models)
-
     def cardinal_not_run(self) -> dict[str, list[str]]:
         """Return the cardinal rules that were left out, by model."""
         cardinal = [rule.id for rule in self.rules if rule.cardinal]
