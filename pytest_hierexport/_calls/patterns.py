@@ -36,10 +36,7 @@ _State = frozenset[int]
 def matching_calls(hierarchy: Hierarchy, pattern: str, modules: Sequence[Module] = ()) -> list[str]:
     """Return the names of the calls that a pattern names, in execution order.
 
-    Args:
-        hierarchy: The calls.
-        pattern: The pattern.
-        modules: The module tree, where it is known: a module of several paths is found by each of them.
+    Where the modules are known, one of several paths is found by each of them.
 
     Raises:
         UsageError: It names none; the message has similar names.

@@ -42,12 +42,7 @@ def parts_of(made: object) -> dict[str, Any]:
 
 
 def check_model(model: object, expected: str, found: str) -> torch.nn.Module:
-    """Return the model of a case, checked.
-
-    Args:
-        model: The candidate.
-        expected: What was expected, for the message.
-        found: What was found, for the message.
+    """Return the model of a case, checked; the message of the error says what was `expected` and `found`.
 
     Raises:
         CollectError: It is no module, or a compiled or exported one, whose calls cannot be observed.

@@ -25,13 +25,9 @@ _DEFAULTS = ExportOptions()
 
 
 def export_case(case: Case, example: Example, path: Path, options: ExportOptions = _DEFAULTS) -> Export:
-    """Export a case's example with the case's options.
+    """Export a case's example with the case's options, and with those that a case does not have.
 
-    Args:
-        case: The case.
-        example: Its model and inputs.
-        path: The file to write.
-        options: The options that a case does not have; a function of the project takes none of them.
+    A function of the project takes none of the latter.
 
     Raises:
         HierexportError: It cannot be exported or written.

@@ -180,9 +180,7 @@ class Cache:
     def computing(self, model: str, files: Iterable[Path] = ()) -> Iterator[None]:
         """Watch the computation of a result; from a program on, no result of its model is kept.
 
-        Args:
-            model: The model that counts for it.
-            files: The files that native code opens.
+        Native code opens the files.
         """
         with self._reads.logs.of(model):
             self._reads.expect(files)

@@ -41,13 +41,7 @@ _REPORTS = "reports.jsonl"
 
 
 class GuardPlugin:
-    """Starts the guard, and tells it the reports.
-
-    Args:
-        run: The run.
-        summary: What the guard reports with; a fork has a copy.
-        clean_up: Removes the run folder.
-    """
+    """Starts the guard, which has a copy of the summary, and tells it the reports."""
 
     def __init__(self, run: Run, summary: Summary, clean_up: Callable[[], None]) -> None:
         self.run, self.summary, self._clean_up = run, summary, clean_up

@@ -68,12 +68,7 @@ def removes_orphans(plan: Plan, results: Results) -> bool:
 
 
 def update_lists(plan: Plan, results: Results, *, remove: bool) -> list[str]:
-    """List the snapshots that a run updated; remove orphans and return their names.
-
-    Args:
-        plan: The plan of the run.
-        results: The results of its checks: a snapshot that failed was not written.
-        remove: Whether to remove orphans.
+    """List the snapshots that a run updated, but for those that failed; remove orphans, if asked; return their names.
 
     Raises:
         OSError: A list cannot be written, or a snapshot not removed.

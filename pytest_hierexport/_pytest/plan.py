@@ -215,12 +215,7 @@ _RULES = "pytest_hierexport_rules", 'Rule("TEAM-1", "what holds", check)'
 
 
 def _checked(returned: object, kind: type[_Item], hook: tuple[str, str]) -> list[_Item]:
-    """Return the list that one implementation of a hook returned.
-
-    Args:
-        returned: What it returned.
-        kind: The class of the items.
-        hook: The name of the hook, and an item as code.
+    """Return the list that one implementation of a hook returned; a hook has a name and an item as code.
 
     Raises:
         UsageError: It returned no list of these.

@@ -55,12 +55,7 @@ def progress_text(running: Sequence[UnderWay], now: float, columns: int) -> str:
 
 
 class ProgressPlugin:
-    """Draws the text from a thread of its own, between the outputs of pytest.
-
-    Args:
-        config: The session's configuration.
-        folder: Where the processes tell what they work on.
-    """
+    """Draws the text from a thread of its own, between the outputs of pytest."""
 
     def __init__(self, config: pytest.Config, folder: Path) -> None:
         self.folder = folder

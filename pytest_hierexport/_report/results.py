@@ -222,13 +222,7 @@ def warnings_of(results: Results) -> list[str]:
 
 
 def slowest_stages(results: Results, most: int, least: float) -> list[str]:
-    """Return lines with the stages that took longest.
-
-    Args:
-        results: The results.
-        most: How many there may be at most, 0 for any number.
-        least: The seconds from which a stage is shown.
-    """
+    """Return lines with the stages that took longest: at most so many (0: all), of at least so many seconds."""
     stages = [
         (seconds, model.name, stage)
         for model in results.models

@@ -18,12 +18,7 @@ __all__ = ["details"]
 
 
 def details(hierarchy: Hierarchy, modules: Iterable[Module]) -> dict[str, Counter[str]]:
-    """Return how often each thing is held, by the name of the first call of the module that it counts for.
-
-    Args:
-        hierarchy: The calls.
-        modules: Every module instance of the model, called or not.
-    """
+    """Return how often each thing is held, by the name of the first call of the module that it counts for."""
     held: dict[str, Counter[str]] = {}
     for module in modules:
         owner = _owner(hierarchy, module.path)

@@ -78,9 +78,7 @@ def diff(old: str, new: str, limit: int = 20) -> list[str]:
 def lines_of(difference: Difference, limit: int = 20) -> list[str]:
     """Return the changes, one line per module: `-` removed, `+` added, `~` other operators, `>` moved, `=` renamed.
 
-    Args:
-        difference: The difference.
-        limit: The number of changes that are shown; the rest are counted.
+    Those beyond the limit are counted.
     """
     lines = list(map(str, difference))
     shown = lines[:limit]

@@ -45,10 +45,7 @@ class _Entry:
 def tree_diff(old: str, new: str, limit: int = 100) -> list[str]:
     """Return the lines of the tree, each with its sign; empty where the texts are equal, or too long to compare.
 
-    Args:
-        old: The text of the committed snapshot.
-        new: The text of the present model.
-        limit: The number of lines that are shown; the rest are counted.
+    Those beyond the limit are counted.
     """
     if old == new or old.count("\n") + new.count("\n") > _MOST_LINES:
         return []
