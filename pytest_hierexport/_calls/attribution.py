@@ -12,8 +12,6 @@ from pytest_hierexport._calls.patterns import calls_below
 from pytest_hierexport._display import Shown, Table
 from pytest_hierexport._errors import UsageError
 
-__all__ = ["Attribution", "Evidence", "Origin", "Origins", "Primary", "order_origins"]
-
 
 class Evidence(str, Enum):
     """The kinds of evidence for an origin, the strongest first."""

@@ -16,8 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-__all__ = ["Keys", "sibling_keys"]
-
 
 class Keys:
     """The keys of the instances that have a segment in tags.

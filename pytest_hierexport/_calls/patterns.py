@@ -22,8 +22,6 @@ from itertools import islice
 from pytest_hierexport._calls.hierarchy import Hierarchy, Module
 from pytest_hierexport._errors import UsageError, nearest
 
-__all__ = ["calls_below", "calls_of_class", "matching_calls", "similar_names"]
-
 _CLASS = "class:"
 _ANY_DEPTH = "**"
 _MOST_NAMED = 20_000

@@ -21,8 +21,6 @@ from pytest_hierexport._stages import load_torch, stage
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Case", "KnownFailure", "Step", "thinned"]
-
 SEED = 0
 _PROMISE = "a model, (model, args), (model, args, kwargs), a mapping with these keys, or an Example"
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from pytest_hierexport._calls.attribution import Attribution
     from pytest_hierexport._calls.hierarchy import Module
 
-__all__ = ["deploy"]
-
 _DO = "write the model to the second path that the function is given"
 
 

@@ -11,8 +11,6 @@ from pytest_hierexport._errors import CollectError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Example", "check_model", "parts_of"]
-
 _ORIGINAL = "give the module that was {}"
 _PARTS = ("model", "args", "kwargs", "dynamic_shapes")
 

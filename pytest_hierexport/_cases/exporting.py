@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from pytest_hierexport._cases import Case, Example
     from pytest_hierexport._export.result import Export
 
-__all__ = ["export_case", "own_function"]
-
 _DEFAULTS = ExportOptions()
 
 

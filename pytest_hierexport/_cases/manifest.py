@@ -19,8 +19,6 @@ from pytest_hierexport._errors import CollectError, HierexportError, UsageError,
 from pytest_hierexport._export.choices import check_opset
 from pytest_hierexport._files.schemas import load_schema
 
-__all__ = ["read_manifest", "read_selectors"]
-
 Select = Callable[[Sequence[str], Path], list[Case]]
 _PLAIN = ("exporter", "opset", "weights", "randomise", "strict", "allow_derived", "timeout", "details")
 """The entries that a case takes as they are."""

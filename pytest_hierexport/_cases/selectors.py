@@ -18,8 +18,6 @@ from pytest_hierexport._files.paths import absolute, exists, is_folder
 if TYPE_CHECKING:
     from pytest_hierexport._cases.zoo import Entry
 
-__all__ = ["EVERYTHING", "select", "select_one", "split"]
-
 _GLOB = frozenset("*?[")
 _NAMED = re.compile(r"(?P<name>[^=:/\\]+)=(?P<selector>.+)", re.DOTALL)
 _MANIFEST = ".toml"

@@ -17,8 +17,6 @@ from pytest_hierexport._cases.case import Case, Step
 from pytest_hierexport._cases.exporters import check_function
 from pytest_hierexport._errors import UsageError, nearest
 
-__all__ = ["ONNXRUNTIME", "check_step", "named_steps", "with_deployed"]
-
 ONNXRUNTIME = tuple(f"onnxruntime:{level}" for level in ("basic", "extended", "all"))
 """The steps that need no function of the project: ONNX Runtime's offline optimization, by its level."""
 

@@ -18,8 +18,6 @@ from pytest_hierexport._cases.example import Example
 from pytest_hierexport._cases.thinning import Module, Sizes, structure, thin_config
 from pytest_hierexport._errors import CollectError
 
-__all__ = ["cut_example", "of_same_structure"]
-
 _MOST = 200_000_000
 """The number of parameters from which a model is not thin: numbers are proven in float32, several times over."""
 

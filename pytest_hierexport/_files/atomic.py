@@ -13,8 +13,6 @@ from pathlib import Path
 
 from pytest_hierexport._errors import ExportError
 
-__all__ = ["STAGED", "Staged", "staged", "staging", "write_atomically", "write_new"]
-
 STAGED = ".hierexport-staged-"
 """The beginning of the names of folders for files that are not yet in their place."""
 

@@ -8,8 +8,6 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["absolute", "digest", "digest_of_all", "exists", "is_folder", "of_standard_library", "sha256"]
-
 _CHUNK = 1 << 20
 
 

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from pytest_hierexport._errors import UsageError
 
-__all__ = ["check_requirements", "commit", "installed_versions"]
-
 _OWN = "pytest-hierexport"
 _NO_EXTRA = {"extra": ""}
 _SECONDS = 10

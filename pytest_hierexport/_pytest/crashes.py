@@ -21,8 +21,6 @@ from pathlib import Path
 
 from pytest_hierexport._files.atomic import write_atomically
 
-__all__ = ["Crash", "Crashes", "Hang", "WatchFiles", "ending"]
-
 _LIKELY = {
     "SIGABRT": "native code gave up",
     "SIGKILL": "killed from outside, as the kernel does when memory is short",

@@ -24,8 +24,6 @@ from typing import Any
 
 from pytest_hierexport._files.paths import of_standard_library
 
-__all__ = ["ALL", "variable_digest", "watch_environment"]
-
 ALL = ""
 """Stands for the names of all variables."""
 _RUNNERS = frozenset({"_hypothesis_globals", "_hypothesis_pytestplugin", "_pytest", "execnet", "hypothesis", "pluggy"})

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from syrupy.location import PyTestLocation
     from syrupy.types import SerializableData, SerializedData, SnapshotIndex
 
-__all__ = ["HierarchySnapshotExtension"]
-
 
 def hierarchy_text(data: object) -> str:
     """Return the text of a hierarchy: of an export, of a tagged ONNX file by its path, or the given text.

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from pytest_hierexport._rules.base import ExportedCase
 
-__all__ = ["exported", "exporter", "snapshot"]
-
 
 def exported(config: pytest.Config, case: Case) -> ExportedCase:
     """Return the shared export of a case; a failing export fails the test with its message alone."""

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from pytest_hierexport._pytest.run import Run
     from pytest_hierexport._pytest.summary import Summary
 
-__all__ = ["GuardPlugin"]
-
 _INTERVAL = 0.5
 """The seconds between two looks."""
 _PATIENCE = 5.0

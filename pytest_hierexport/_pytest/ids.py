@@ -7,8 +7,6 @@ import re
 import unicodedata
 from pathlib import Path
 
-__all__ = ["SNAPSHOTS", "escape", "file_name", "snapshot_file", "snapshot_folder"]
-
 SNAPSHOTS = "__hierexport__"
 """The name of the folders of snapshots."""
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from pytest_hierexport._pytest.run import Run
     from pytest_hierexport._snapshot.diff import Difference
 
-__all__ = ["places"]
-
 _MOST = 5
 
 

@@ -21,8 +21,6 @@ from pathlib import PurePath
 from types import CodeType, FrameType, FunctionType, GeneratorType, ModuleType
 from typing import Any
 
-__all__ = ["fingerprint", "kept_by"]
-
 _MOST = 200_000
 """The number of objects beyond which a module's memory is not compared."""
 _OPAQUE = (CodeType, FrameType, GeneratorType, ModuleType, PurePath, logging.Logger, type(os.environ))

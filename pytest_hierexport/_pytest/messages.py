@@ -31,16 +31,6 @@ if TYPE_CHECKING:
     from pytest_hierexport._rules.base import Rule, Violation
     from pytest_hierexport._snapshot.diff import Difference
 
-__all__ = [
-    "CheckFailed",
-    "Message",
-    "RuleBroken",
-    "error_message",
-    "item_message",
-    "known_failure_message",
-    "rule_message",
-]
-
 
 @dataclass(frozen=True)
 class Message:

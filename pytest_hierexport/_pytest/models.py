@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from pytest_hierexport._pytest.run import Run
     from pytest_hierexport._rules.base import Rule
 
-__all__ = ["ModelsPlugin"]
-
 _TITLED = 8
 """The number of models that the header names."""
 

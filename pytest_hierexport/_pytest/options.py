@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from pytest_hierexport._pytest.shards import Shard
 
-__all__ = ["OPTIONS", "TIMEOUT", "Choices", "Settings", "read_settings"]
-
 TIMEOUT = 30 * 60.0
 """The seconds that a test of a model may take where nothing else is stated."""
 _REPORT_SUFFIXES = (".html", ".json", ".ctrf.json")

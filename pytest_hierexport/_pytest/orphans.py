@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from pytest_hierexport._cases import Case
     from pytest_hierexport._pytest.plan import Plan
 
-__all__ = ["Orphans", "find_orphans", "is_complete", "removes_orphans", "update_lists"]
-
 _CHECKED = frozenset({Status.PASSED, Status.FAILED})
 
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from pytest_hierexport._rules.base import Rule
 
-__all__ = ["Plan", "planned", "selected_cases"]
-
 
 def selected_cases(settings: Settings, own: Mapping[str, Case] | None = None) -> tuple[Case, ...]:
     """Return the selected cases with the options applied: the command line, then the manifest, then the ini.

@@ -16,8 +16,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from traceback import walk_stack
 
-__all__ = ["asks_for_a_version", "is_own_program", "looks_for_a_library", "program_of"]
-
 _OURS = ("pytest_hierexport.", f"{Path(__file__).parents[1]}{os.sep}")
 
 

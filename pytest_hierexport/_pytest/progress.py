@@ -24,8 +24,6 @@ from pytest_hierexport._text import one_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["PROGRESS", "ProgressPlugin", "progress_text", "shows_progress"]
-
 PROGRESS = "progress"
 """The folder, in the run folder, in which processes tell what they work on."""
 _INTERVAL = 0.5

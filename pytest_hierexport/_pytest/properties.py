@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from pytest_hierexport._cases import Case
     from pytest_hierexport._pytest.run import Run
 
-__all__ = ["properties"]
-
 
 def properties(
     run: Run, case: Case, check: str, report: pytest.TestReport, stages: Mapping[str, float]

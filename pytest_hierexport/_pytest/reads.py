@@ -37,8 +37,6 @@ from pytest_hierexport._pytest.programs import asks_for_a_version, is_own_progra
 from pytest_hierexport._pytest.scratch import RUN_FOLDER
 from pytest_hierexport._pytest.searches import FOLDER, nearest_importer, watch_searches
 
-__all__ = ["COMMON", "Reads", "is_installed", "unrecorded"]
-
 _FILE_EVENTS: Mapping[str, int] = {"open": 0, "import": 1, "ctypes.dlopen": 0, "sqlite3.connect": 0}
 """The audit events that name a file, with the position of its path."""
 _LISTING_EVENTS = frozenset({"os.listdir", "os.scandir"})

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from pytest_hierexport._cases import Case
     from pytest_hierexport._pytest.messages import CheckFailed
 
-__all__ = ["RepeatedFailures"]
-
 _MARK = "hierexport_repeats"
 """The attribute of a report that names the first test; a worker sends it to the controller."""
 _CATEGORY = "unchecked"

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from pytest_hierexport._cases import Case
     from pytest_hierexport._pytest.outcome import ExportOutcome
 
-__all__ = ["RUN", "Run"]
-
 
 @dataclass(frozen=True)
 class Run:

@@ -29,8 +29,6 @@ from pytest_hierexport._files.listings import names_in
 from pytest_hierexport._files.paths import of_standard_library
 from pytest_hierexport._pytest.loading import trimmed
 
-__all__ = ["FOLDER", "Listener", "modules_of", "nearest_importer", "watch_searches"]
-
 FOLDER = ""
 """Stands for the folder itself in place of a module's name."""
 _SUFFIXES = tuple(importlib.machinery.all_suffixes())

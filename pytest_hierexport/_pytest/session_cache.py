@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from pytest_hierexport._pytest.options import Settings
 
-__all__ = ["cache_of", "session_facts", "warnings", "watch"]
-
 _READS: pytest.StashKey[Reads] = pytest.StashKey()
 _EARLY: pytest.StashKey[list[str]] = pytest.StashKey()
 _NOT_KEPT = "results are not kept for later runs"

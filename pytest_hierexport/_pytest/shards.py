@@ -22,8 +22,6 @@ from pytest_hierexport._cases import Case
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._files.atomic import write_atomically
 
-__all__ = ["DURATIONS", "Shard", "in_shard", "parse_shard", "read_durations", "store_durations"]
-
 DURATIONS = ".test_durations"
 """The file that pytest-split keeps durations in."""
 _FORM = re.compile(r"(?P<index>\d+|auto)(?:/(?P<count>\d+))?")

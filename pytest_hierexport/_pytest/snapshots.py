@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from pytest_hierexport._cases import Case
     from pytest_hierexport._pytest.run import Run
 
-__all__ = ["check_snapshot", "hierarchy_snapshot", "is_updating", "unused_ignored"]
-
 _TEST = item_name(SNAPSHOT)
 
 

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from pytest_hierexport._pytest.crashes import Crash
     from pytest_hierexport._pytest.run import Run
 
-__all__ = ["Summary", "mark", "mark_crash"]
-
 _MARK = "hierexport"
 _DISTRIBUTIONS = (
     *("pytest-hierexport", "torch", "transformers", "onnx", "onnx-ir", "onnxscript", "onnxruntime"),

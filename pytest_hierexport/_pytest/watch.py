@@ -27,8 +27,6 @@ from pytest_hierexport._stages import LOADING, Stages, listening
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["SIGNAL", "TimedOut", "Watch"]
-
 SIGNAL = signal.SIGURG
 """Makes the process dump its stacks at once, in native code too. In the middle of Python code that can end the process
 by a segmentation fault: frames are being made and dropped. Both signals are ignored by default: a late one does no

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from pytest_hierexport._pytest.run import Run
 
-__all__ = ["RUN_NAME", "WorkersPlugin", "is_worker", "process_name"]
-
 RUN_NAME = "hierexport"
 """The key of the run folder's name in a worker's input."""
 _WAIT = 5.0

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 from pytest_hierexport._report.results import Results
 
-__all__ = ["error_commands", "without_repeat"]
-
 
 def error_commands(results: Results) -> Iterator[str]:
     """Yield an `::error …` line per failure; equal messages of a model give one line."""

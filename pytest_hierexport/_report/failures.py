@@ -10,8 +10,6 @@ from pytest_hierexport._snapshot.diff import Change, Difference
 from pytest_hierexport._snapshot.renames import Move, Rename
 from pytest_hierexport._text import printable
 
-__all__ = ["Failure", "Finding", "failure_from_json", "failure_to_json"]
-
 _MOST_FINDINGS = 100
 _MOST_CHANGES = 2000
 

@@ -12,8 +12,6 @@ from pytest_hierexport._report.table import cells_of
 from pytest_hierexport._snapshot.tree_diff import tree_diff
 from pytest_hierexport._text import PLAIN, inline_code, one_line, printable
 
-__all__ = ["as_markdown"]
-
 _SIGNS = {
     Status.PASSED: "✅",
     Status.FAILED: "❌",

@@ -18,8 +18,6 @@ from pytest_hierexport._report.failures import failure_to_json
 from pytest_hierexport._report.results import Model, Results, Status, remarks_of, warnings_of
 from pytest_hierexport._text import one_line, printable
 
-__all__ = ["packed"]
-
 _STATUSES = tuple(Status)
 
 

@@ -11,22 +11,6 @@ from pytest_hierexport._calls.entries import ModuleEntry
 from pytest_hierexport._report.failures import Failure
 from pytest_hierexport._text import first_names
 
-__all__ = [
-    "SNAPSHOT",
-    "Check",
-    "Model",
-    "Part",
-    "Results",
-    "RuleText",
-    "Status",
-    "cardinal_line",
-    "is_item",
-    "item_name",
-    "remarks_of",
-    "slowest_stages",
-    "warnings_of",
-]
-
 SNAPSHOT = "snapshot"
 """The name of the check that is no rule."""
 _SNAPSHOT_ITEM = "test_snapshot"

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pytest_hierexport._snapshot.lines import LINE, count_members, members
 from pytest_hierexport._snapshot.renames import Move, Rename, moves, renamed
 
-__all__ = ["Change", "Difference", "changed_counts", "compare", "diff", "headline", "lines_of"]
-
 _MOST_MODULES = 50_000
 _ORDER = "+-~>="
 """The signs of changes in the order in which they are counted."""

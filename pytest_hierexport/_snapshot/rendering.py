@@ -18,8 +18,6 @@ from pytest_hierexport._errors import TagError
 from pytest_hierexport._snapshot.folding import Segment, fold
 from pytest_hierexport._text import one_line
 
-__all__ = ["is_hierarchy", "is_snapshot", "text", "tree"]
-
 UNTAGGED = "(untagged)"
 # A snapshot with the conflict markers of a merge is one still: an update resolves the conflict.
 _LINE_STARTS = ("/", UNTAGGED, "<<<<<<< ", "||||||| ", "=======", ">>>>>>> ")

@@ -19,8 +19,6 @@ from itertools import groupby
 from pytest_hierexport._snapshot.lines import tag_of
 from pytest_hierexport._snapshot.renames import renamed
 
-__all__ = ["tree_diff"]
-
 _MOST_LINES = 20_000
 """Lines of both texts together that are compared; the comparison is quadratic at worst."""
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from pytest_hierexport._tools.analysis import Analysis
     from pytest_hierexport._tools.tagged_file import TaggedFile
 
-__all__ = ["COMMAND"]
-
 _LISTS = ("origins", "untagged", "contamination")
 
 

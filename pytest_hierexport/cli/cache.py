@@ -15,8 +15,6 @@ from pytest_hierexport.cli.output import print_line, print_lines
 if TYPE_CHECKING:
     from pytest_hierexport._pytest.upkeep import Contents
 
-__all__ = ["COMMAND"]
-
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=("info", "verify", "clear"), help="what to do")

@@ -17,8 +17,6 @@ from pytest_hierexport.cli.files import (
 )
 from pytest_hierexport.cli.output import print_line, print_warning, progress
 
-__all__ = ["COMMAND"]
-
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file(parser, help="the tagged ONNX file that the tool was given")

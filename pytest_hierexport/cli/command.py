@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["USAGE", "Command", "whole_number"]
-
 USAGE = 4
 """The exit code for a usage error."""
 

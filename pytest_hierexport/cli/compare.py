@@ -14,8 +14,6 @@ from pytest_hierexport.cli.output import print_json, print_lines
 if TYPE_CHECKING:
     from pytest_hierexport._report.comparing import Comparison, ModelChange
 
-__all__ = ["COMMAND"]
-
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("before", metavar="A", type=Path, help="the JSON report of the first run")

@@ -8,8 +8,6 @@ from pytest_hierexport.cli.command import Command, whole_number
 from pytest_hierexport.cli.files import add_file, load_file, shown_name
 from pytest_hierexport.cli.output import print_json, print_lines, progress
 
-__all__ = ["COMMAND"]
-
 _TROUBLE = 2
 
 

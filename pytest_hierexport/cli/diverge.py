@@ -15,8 +15,6 @@ from pytest_hierexport.cli.output import print_json, print_lines, progress
 if TYPE_CHECKING:
     from pytest_hierexport._cases import Example
 
-__all__ = ["COMMAND"]
-
 _DIVERGED = 1
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from pytest_hierexport._cases import Case
     from pytest_hierexport._export.result import Export
 
-__all__ = ["COMMAND"]
-
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from pytest_hierexport._cases import Example
 
-__all__ = ["COMMAND"]
-
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file(parser)

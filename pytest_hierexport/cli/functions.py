@@ -8,8 +8,6 @@ from pytest_hierexport.cli.command import Command, whole_number
 from pytest_hierexport.cli.files import add_file, add_output, check_output, is_standard, load_file, write_file
 from pytest_hierexport.cli.output import print_json, print_line, progress
 
-__all__ = ["COMMAND"]
-
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file(parser)

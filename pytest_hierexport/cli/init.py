@@ -20,8 +20,6 @@ from pytest_hierexport.cli.output import print_line, print_lines, progress
 if TYPE_CHECKING:
     from pytest_hierexport._report.results import Model, Results
 
-__all__ = ["COMMAND"]
-
 _LAST_LINES = 10
 _MOST_SHOWN = 8
 

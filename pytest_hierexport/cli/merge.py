@@ -10,8 +10,6 @@ from pytest_hierexport._text import first_names
 from pytest_hierexport.cli.command import Command
 from pytest_hierexport.cli.output import print_lines, print_warning
 
-__all__ = ["COMMAND"]
-
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("reports", metavar="REPORT", type=Path, nargs="+", help="the JSON report of a shard")

@@ -15,8 +15,6 @@ from pytest_hierexport._text import one_line
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-__all__ = ["Stages", "print_json", "print_line", "print_lines", "print_warning", "progress", "terminal_width"]
-
 
 def print_line(line: str, file: TextIO | None = None) -> None:
     """Print text on one line, to standard output where no file is given."""

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from pytest_hierexport._tools.profiling.figures import Profile
     from pytest_hierexport._tools.tagged_file import TaggedFile
 
-__all__ = ["COMMAND"]
-
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file(parser)

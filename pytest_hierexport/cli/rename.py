@@ -8,8 +8,6 @@ from pytest_hierexport.cli.command import Command
 from pytest_hierexport.cli.files import add_file, add_output, is_standard, load_file, write_file
 from pytest_hierexport.cli.output import print_line
 
-__all__ = ["COMMAND"]
-
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file(parser)

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from pytest_hierexport._tools.selection import OriginChoice, Selection
     from pytest_hierexport._tools.tagged_file import TaggedFile
 
-__all__ = ["COMMAND"]
-
 _LINES = ("names", "regex", "glob")
 _LISTS = ("nodes_to_exclude", "node_block_list")
 _PLACEMENTS = ("name_based", "layer_ann")

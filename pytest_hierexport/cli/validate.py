@@ -9,8 +9,6 @@ from pytest_hierexport.cli.command import Command, whole_number
 from pytest_hierexport.cli.files import add_file, as_path, shown_name
 from pytest_hierexport.cli.output import print_json, print_lines, progress
 
-__all__ = ["COMMAND"]
-
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file(parser)

@@ -8,8 +8,6 @@ from pytest_hierexport._errors import UsageError, nearest
 from pytest_hierexport.cli.command import Command
 from pytest_hierexport.cli.output import print_line
 
-__all__ = ["COMMAND"]
-
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("family", nargs="?", metavar="FAMILY", help="only the models of this family")

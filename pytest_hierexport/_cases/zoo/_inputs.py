@@ -8,24 +8,6 @@ import torch
 
 from pytest_hierexport._cases import Example
 
-__all__ = [
-    "ENCODER_DECODER",
-    "LAYERS",
-    "LENGTH",
-    "PATCHES",
-    "SIZES",
-    "TEXT",
-    "VOCABULARY",
-    "cast",
-    "dynamic",
-    "images",
-    "masked",
-    "numbers",
-    "padding",
-    "tiny",
-    "tokens",
-]
-
 VOCABULARY = 100
 """Size of the embedding table of every text model."""
 LENGTH = 12
