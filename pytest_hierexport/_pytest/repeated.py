@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_hierexport._report.annotations import without_repeat
+from pytest_hierexport._report.results import without_repeat
 
 if TYPE_CHECKING:
     from pytest_hierexport._cases import Case

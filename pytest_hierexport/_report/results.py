@@ -29,6 +29,11 @@ def is_item(name: str) -> bool:
     return name == _SNAPSHOT_ITEM or (name.startswith(f"{_RULE_ITEM}[") and name.endswith("]"))
 
 
+def without_repeat(message: str) -> str:
+    """Return a message without the command that repeats it, which differs from check to check."""
+    return "\n".join(line for line in message.splitlines() if not line.lstrip().startswith("repeat"))
+
+
 class Status(str, Enum):
     """The status of a check."""
 
@@ -159,6 +164,14 @@ class Results:
         """Return the checks that failed, in the order of the columns, whatever ran first."""
         found = ((model, column) for model in self.models for column in self.columns)
         return [(model, name, model.checks[name]) for model, name in found if model.status(name) is Status.FAILED]
+
+    def distinct_failures(self) -> list[tuple[Model, list[str], str]]:
+        """Return the checks of each model that failed with one message, and the message of the first of them."""
+        equal: dict[tuple[str, str], tuple[Model, list[str], str]] = {}
+        for model, name, check in self.failures():
+            key = model.name, without_repeat(check.message)
+            equal.setdefault(key, (model, [], check.message))[1].append(name)
+        return list(equal.values())
 
     def count(self, status: Status) -> int:
         """Count the checks of that status."""
