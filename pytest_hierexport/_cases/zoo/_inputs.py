@@ -62,8 +62,9 @@ def masked(model: Any, **inputs: torch.Tensor) -> Example:
     return Example(model.eval(), kwargs={"input_ids": tokens(), "attention_mask": padding(), **inputs})
 
 
-def images(model: Any, size: int = PATCHES["image_size"], **inputs: torch.Tensor) -> Example:
+def images(model: Any, **inputs: torch.Tensor) -> Example:
     """Return a model with square images of three channels and further inputs."""
+    size = PATCHES["image_size"]
     return Example(model.eval(), kwargs={"pixel_values": numbers(_BATCH, 3, size, size), **inputs})
 
 
