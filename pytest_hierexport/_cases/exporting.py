@@ -66,25 +66,29 @@ def _by_own(case: Case, example: Example, path: Path) -> Export:
     _check_signature(case.exporter, function, options)
     model = example.model
     with _landing(path) as made:
-        with as_found(model), weights_as_found(model), in_eval_mode(model) as trained, torch.no_grad():
-            try:
-                function(model, example.args, dict(example.kwargs), made, **options)
-            except HierexportError:
-                raise
-            except (Exception, SystemExit) as error:
-                raise ExportError(
-                    f"{case.exporter} to export {case.name}",
-                    found=first_told(error),
-                    do="call it on the same model and inputs, and fix the error that it raises",
-                ) from error
-        if not made.is_file():
-            raise ExportError(
-                f"{case.exporter} to write {path.name}",
-                found="no such file after it returned",
-                do="write the tagged model to the given path",
-            )
+        told = errors_told(f"{case.exporter} to export {case.name}", "call it on the same model and inputs")
+        with as_found(model), weights_as_found(model), in_eval_mode(model) as trained, torch.no_grad(), told:
+            function(model, example.args, dict(example.kwargs), made, **options)
+        check_written(made, case.exporter, "write the tagged model to the given path")
         proto, attribution = storage.load_proto(made), storage.read(made)
     return Export(as_ir(proto), attribution, (), case.exporter, (WAS_TRAINING,) if trained else (), path=path)
+
+
+@contextmanager
+def errors_told(expected: str, do: str) -> Iterator[None]:
+    """Tell the user of an error in a function of the project that runs in the context."""
+    try:
+        yield
+    except HierexportError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise ExportError(expected, found=first_told(error), do=f"{do}, and fix the error that it raises") from error
+
+
+def check_written(path: Path, who: str, do: str) -> None:
+    """Raise an ExportError where a function of the project has not written the file that it was asked for."""
+    if not path.is_file():
+        raise ExportError(f"{who} to write {path.name}", found="no such file after it returned", do=do)
 
 
 @contextmanager
