@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-__all__ = ["CONTROLS", "PLAIN", "inline_code", "one_line", "printable", "without_colours"]
+__all__ = ["CONTROLS", "PLAIN", "first_names", "inline_code", "one_line", "printable", "without_colours"]
 
 # The C0 and C1 controls; line separators and direction marks; invisible characters except the joiners that scripts
 # need; lone surrogates, which UTF-8 cannot encode. Ranges, because `str.isprintable` changes with Python's Unicode
@@ -34,6 +35,11 @@ def printable(text: str) -> str:
 def without_colours(text: str) -> str:
     """Return text without the control sequences by which programs colour what they print."""
     return _SEQUENCE.sub("", text)
+
+
+def first_names(names: Sequence[str], most: int = 5) -> str:
+    """Return the first names, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def inline_code(text: str) -> str:

@@ -100,7 +100,7 @@ def test_the_rule_of_the_rules_page_finds_a_large_graph(project: Project) -> Non
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
 def test_every_command_of_hierexport_that_is_shown_parses(page: Path) -> None:
-    parser = _parser(_commands().values())
+    parser = _parser(_commands())
     for block in fences(page, "console"):
         for line in re.findall(r"^\$ (?:[\w/]+/)?hierexport (.*)", block, re.MULTILINE):
             words = shlex.split(line.partition(" > ")[0], comments=True)

@@ -9,7 +9,8 @@ import pytest
 
 from projects import MODEL, Project
 from pytest_hierexport._cases import Case
-from pytest_hierexport._cases.steps import Step, with_deployed
+from pytest_hierexport._cases.case import Step
+from pytest_hierexport._cases.steps import with_deployed
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._pytest.shards import Shard, in_shard, parse_shard
 from pytest_hierexport.cli import main

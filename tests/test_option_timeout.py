@@ -11,7 +11,7 @@ import pytest
 
 from fatal_runs import Runs
 from projects import Project
-from pytest_hierexport._pytest.hangs import Hang
+from pytest_hierexport._pytest.crashes import Hang
 from pytest_hierexport._pytest.options import OPTIONS
 from pytest_hierexport._pytest.watch import TimedOut, Watch
 from pytest_hierexport._rules.child import ChildProcess

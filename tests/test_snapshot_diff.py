@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hierexport._snapshot.diff import compare, diff
-from pytest_hierexport._snapshot.headline import headline
+from pytest_hierexport._snapshot.diff import compare, diff, headline
 from pytest_hierexport._snapshot.tree_diff import tree_diff
 
 

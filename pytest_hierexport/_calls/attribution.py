@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from pytest_hierexport._calls.hierarchy import ROOT, Call, Hierarchy
+from pytest_hierexport._calls.patterns import calls_below
 from pytest_hierexport._display import Shown, Table
 from pytest_hierexport._errors import UsageError
-
-__all__ = ["Attribution", "Evidence", "Origin", "Origins", "Primary", "order_origins"]
 
 
 class Evidence(str, Enum):
@@ -134,10 +133,7 @@ class Attribution(Shown):
         name = call if isinstance(call, str) else call.name
         if name not in self.hierarchy:
             raise KeyError(name)
-        below = {name}
-        for other, made in self.hierarchy.items():  # a call comes after its parent
-            if made.parent in below:
-                below.add(other)
+        below = calls_below(self.hierarchy, [name])
         return [
             node
             for node, origins in self.nodes.items()

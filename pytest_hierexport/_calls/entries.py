@@ -20,8 +20,6 @@ from typing import Any
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import ROOT, Module, element_count
 
-__all__ = ["ModuleEntry", "entry_from_json", "entry_to_json", "from_lines", "is_entry", "module_entries", "to_lines"]
-
 _KEYS = {"cls": "class"}
 _NAMES = {key: name for name, key in _KEYS.items()}
 

@@ -22,8 +22,6 @@ from pytest_hierexport._calls.keys import Keys
 from pytest_hierexport._calls.names import call_name, is_torch_nn
 from pytest_hierexport._display import Shown, Table
 
-__all__ = ["ROOT", "Call", "Hierarchy", "Module", "Parameter", "element_count"]
-
 ROOT = ""
 """The root's path, and the name of its first call."""
 

@@ -16,8 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-__all__ = ["Keys", "sibling_keys"]
-
 
 class Keys:
     """The keys of the instances that have a segment in tags.
@@ -40,13 +38,7 @@ class Keys:
         }
 
     def key(self, path: str, class_name: str, caller: str | None) -> str:
-        """Return the key of an instance in the segments of its calls by one caller.
-
-        Args:
-            path: The instance's path.
-            class_name: Its class's name.
-            caller: The path of the module of the segment before; None for the first segment.
-        """
+        """Return the key of an instance in the segments of its calls by one caller, None for the first segment."""
         return self._keys[path, class_name] if caller == self._holder(path) else _from_root(path)
 
     def _holder(self, path: str) -> str | None:
@@ -59,13 +51,7 @@ class Keys:
 
 
 def sibling_keys(class_name: str, holder: str, paths: Collection[str]) -> dict[str, str]:
-    """Return the key of each of the instances that share a class name and a holder.
-
-    Args:
-        class_name: Their class's name; an empty one always needs a key.
-        holder: The holder's path; the root's without a holder.
-        paths: The instances' paths.
-    """
+    """Return the key of each of the instances of a class name and a holder; an empty name always needs a key."""
     names = {path: path.rpartition(".")[2] for path in paths}
     containers = {path.rpartition(".")[0] for path in paths}
     if len(containers) == 1 and all(map(_is_index, names.values())):

@@ -15,17 +15,6 @@ from collections.abc import Iterable
 
 from pytest_hierexport._text import CONTROLS
 
-__all__ = [
-    "call_name",
-    "decode",
-    "encode",
-    "encode_operator",
-    "is_torch_nn",
-    "join_path",
-    "qualified_class",
-    "split_call_name",
-]
-
 _UNSAFE = re.compile(f"[/.@%{CONTROLS}]")
 # The separators between operators in a snapshot, and between an operator and its domain.
 _UNSAFE_IN_OPERATOR = re.compile(rf"[\s,:%{CONTROLS}]")

@@ -22,8 +22,6 @@ from itertools import islice
 from pytest_hierexport._calls.hierarchy import Hierarchy, Module
 from pytest_hierexport._errors import UsageError, nearest
 
-__all__ = ["calls_below", "calls_of_class", "matching_calls", "similar_names"]
-
 _CLASS = "class:"
 _ANY_DEPTH = "**"
 _MOST_NAMED = 20_000
@@ -36,10 +34,7 @@ _State = frozenset[int]
 def matching_calls(hierarchy: Hierarchy, pattern: str, modules: Sequence[Module] = ()) -> list[str]:
     """Return the names of the calls that a pattern names, in execution order.
 
-    Args:
-        hierarchy: The calls.
-        pattern: The pattern.
-        modules: The module tree, where it is known: a module of several paths is found by each of them.
+    Where the modules are known, one of several paths is found by each of them.
 
     Raises:
         UsageError: It names none; the message has similar names.

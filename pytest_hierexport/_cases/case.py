@@ -13,18 +13,13 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
-from pytest_hierexport._cases.example import Example, parts_of
-from pytest_hierexport._cases.models import check_model
+from pytest_hierexport._cases.example import Example, check_model, parts_of
 from pytest_hierexport._errors import CollectError, HierexportError, gist
 from pytest_hierexport._export.arguments import as_inputs
 from pytest_hierexport._stages import load_torch, stage
 
 if TYPE_CHECKING:
     import torch
-
-    from pytest_hierexport._cases.steps import Step
-
-__all__ = ["Case", "KnownFailure", "thinned"]
 
 SEED = 0
 _PROMISE = "a model, (model, args), (model, args, kwargs), a mapping with these keys, or an Example"
@@ -43,6 +38,19 @@ class KnownFailure:
     def expired(self) -> bool:
         """Whether its last day has passed."""
         return dt.datetime.now(tz=dt.timezone.utc).date() > self.until
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step from the exported file to the one that is shipped, and what is stated of its result."""
+
+    name: str
+    """`onnxruntime:LEVEL`, or `package.module:function`, called with the path to read and the path to write."""
+    tolerances: Mapping[str, float] = field(default_factory=dict)
+    """Relative tolerances by dtype where the step changes values; they replace the case's."""
+    allow_derived: int = 0
+    """The number of nodes of the result that may have a `derived` origin."""
+    known_failures: tuple[KnownFailure, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,6 @@ from pytest_hierexport._cases.example import Example
 from pytest_hierexport._cases.inputs import example_inputs
 from pytest_hierexport._errors import CollectError, UsageError, in_words, not_installed
 
-__all__ = ["checkpoint_case", "load_checkpoint", "with_remote_code"]
-
 _CONFIG = "config.json"
 _WEIGHTS = ("*.safetensors", "*.bin")
 

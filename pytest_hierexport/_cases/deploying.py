@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_hierexport._cases.exporting import own_function
+from pytest_hierexport._cases.exporting import check_written, errors_told, own_function
 from pytest_hierexport._cases.steps import ONNXRUNTIME
-from pytest_hierexport._errors import ExportError, HierexportError, NoVerdictError, UsageError, gist
+from pytest_hierexport._errors import ExportError, NoVerdictError, UsageError
 from pytest_hierexport._files.temporary import temporary_folder
 from pytest_hierexport._stages import stage
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from pytest_hierexport._calls.attribution import Attribution
     from pytest_hierexport._calls.hierarchy import Module
-
-__all__ = ["deploy"]
 
 _DO = "write the model to the second path that the function is given"
 
@@ -79,22 +77,10 @@ def _run(step: str, source: Path, target: Path, *, external: bool) -> None:
     function = (
         partial(_optimize, step.rpartition(":")[2], external=external) if step in ONNXRUNTIME else own_function(step)
     )
-    try:
+    expected = f"the step {step} to turn {source.name} into the file that is shipped"
+    with errors_told(expected, "call it on a copy of the kept file"):
         function(source, target)
-    except HierexportError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise ExportError(
-            f"the step {step} to turn {source.name} into the file that is shipped",
-            found=gist(error),
-            do="call it on a copy of the kept file, and fix the error that it raises",
-        ) from error
-    if not target.is_file():
-        raise ExportError(
-            f"the step {step} to write {target.name}",
-            found="no such file after it returned",
-            do=_DO,
-        )
+    check_written(target, f"the step {step}", _DO)
 
 
 def _optimize(level: str, source: Path, target: Path, *, external: bool) -> None:

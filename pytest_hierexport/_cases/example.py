@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pytest_hierexport._errors import CollectError
+
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Example", "parts_of"]
-
+_ORIGINAL = "give the module that was {}"
 _PARTS = ("model", "args", "kwargs", "dynamic_shapes")
 
 
@@ -36,3 +37,23 @@ def parts_of(made: object) -> dict[str, Any]:
     if isinstance(made, (tuple, list)):
         return dict(zip(_PARTS, made, strict=False)) if 1 <= len(made) <= len(_PARTS) else {}
     return {"model": made}
+
+
+def check_model(model: object, expected: str, found: str) -> torch.nn.Module:
+    """Return the model of a case, checked; the message of the error says what was `expected` and `found`.
+
+    Raises:
+        CollectError: It is no module, or a compiled or exported one, whose calls cannot be observed.
+    """
+    import torch
+
+    if isinstance(model, torch.nn.Module) and not isinstance(model, torch.jit.ScriptModule):
+        return model
+    do = "return a torch.nn.Module with the inputs to run it on"
+    if isinstance(model, torch.jit.ScriptModule):
+        found = f"{found}; TorchScript compiled the model, so that its calls cannot be observed"
+        do = _ORIGINAL.format("scripted or traced")
+    if isinstance(model, torch.export.ExportedProgram):
+        found = f"{found}; a program has no modules whose calls the rules can run"
+        do = _ORIGINAL.format("exported") + " (`pytest_hierexport.export()` takes the program itself)"
+    raise CollectError(expected, found=found, do=do)

@@ -9,8 +9,6 @@ from pytest_hierexport._cases.factories import bring_in_reach, check_defined, fi
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._export.choices import EXPORTERS, is_own
 
-__all__ = ["check_exporter", "check_function"]
-
 
 def check_exporter(exporter: str, root: Path) -> str:
     """Return a valid exporter unchanged.

@@ -19,19 +19,13 @@ if TYPE_CHECKING:
     from pytest_hierexport._cases import Case, Example
     from pytest_hierexport._export.result import Export
 
-__all__ = ["export_case", "own_function"]
-
 _DEFAULTS = ExportOptions()
 
 
 def export_case(case: Case, example: Example, path: Path, options: ExportOptions = _DEFAULTS) -> Export:
-    """Export a case's example with the case's options.
+    """Export a case's example with the case's options, and with those that a case does not have.
 
-    Args:
-        case: The case.
-        example: Its model and inputs.
-        path: The file to write.
-        options: The options that a case does not have; a function of the project takes none of them.
+    A function of the project takes none of the latter.
 
     Raises:
         HierexportError: It cannot be exported or written.
@@ -72,25 +66,29 @@ def _by_own(case: Case, example: Example, path: Path) -> Export:
     _check_signature(case.exporter, function, options)
     model = example.model
     with _landing(path) as made:
-        with as_found(model), weights_as_found(model), in_eval_mode(model) as trained, torch.no_grad():
-            try:
-                function(model, example.args, dict(example.kwargs), made, **options)
-            except HierexportError:
-                raise
-            except (Exception, SystemExit) as error:
-                raise ExportError(
-                    f"{case.exporter} to export {case.name}",
-                    found=first_told(error),
-                    do="call it on the same model and inputs, and fix the error that it raises",
-                ) from error
-        if not made.is_file():
-            raise ExportError(
-                f"{case.exporter} to write {path.name}",
-                found="no such file after it returned",
-                do="write the tagged model to the given path",
-            )
+        told = errors_told(f"{case.exporter} to export {case.name}", "call it on the same model and inputs")
+        with as_found(model), weights_as_found(model), in_eval_mode(model) as trained, torch.no_grad(), told:
+            function(model, example.args, dict(example.kwargs), made, **options)
+        check_written(made, case.exporter, "write the tagged model to the given path")
         proto, attribution = storage.load_proto(made), storage.read(made)
     return Export(as_ir(proto), attribution, (), case.exporter, (WAS_TRAINING,) if trained else (), path=path)
+
+
+@contextmanager
+def errors_told(expected: str, do: str) -> Iterator[None]:
+    """Tell the user of an error in a function of the project that runs in the context."""
+    try:
+        yield
+    except HierexportError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise ExportError(expected, found=first_told(error), do=f"{do}, and fix the error that it raises") from error
+
+
+def check_written(path: Path, who: str, do: str) -> None:
+    """Raise an ExportError where a function of the project has not written the file that it was asked for."""
+    if not path.is_file():
+        raise ExportError(f"{who} to write {path.name}", found="no such file after it returned", do=do)
 
 
 @contextmanager

@@ -21,21 +21,6 @@ from typing import Any
 from pytest_hierexport._errors import CollectError, UsageError, nearest
 from pytest_hierexport._files.paths import absolute
 
-__all__ = [
-    "FoundModule",
-    "bring_in_reach",
-    "call_by_name",
-    "check_defined",
-    "factories_of",
-    "find_module",
-    "functions_of",
-    "line_of",
-    "load_from_file",
-    "load_from_module",
-    "may_define",
-    "takes_nothing",
-]
-
 _OTHER_MEANS = re.compile(
     r"\bimport\s*\*|\bglobal\b|\b__getattr__\b|\.(?:modules|__dict__)\b"
     r"|(?<!\.)\b(?:globals|locals|vars|setattr|exec|eval)\b"

@@ -13,8 +13,6 @@ from pytest_hierexport._errors import CollectError, in_words
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["InputSpec", "describe", "example_inputs"]
-
 _BATCH, _LENGTH = 2, 8
 _MOST_TRIES = 200
 _MOST_OPTIONAL = 2

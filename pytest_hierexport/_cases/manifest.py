@@ -10,16 +10,14 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from pytest_hierexport._cases.case import Case, KnownFailure
+from pytest_hierexport._cases.case import Case, KnownFailure, Step
 from pytest_hierexport._cases.example import Example, parts_of
 from pytest_hierexport._cases.exporters import check_exporter
 from pytest_hierexport._cases.inputs import InputSpec
-from pytest_hierexport._cases.steps import Step, check_step
+from pytest_hierexport._cases.steps import check_step
 from pytest_hierexport._errors import CollectError, HierexportError, UsageError, nearest
 from pytest_hierexport._export.choices import check_opset
 from pytest_hierexport._files.schemas import load_schema
-
-__all__ = ["read_manifest", "read_selectors"]
 
 Select = Callable[[Sequence[str], Path], list[Case]]
 _PLAIN = ("exporter", "opset", "weights", "randomise", "strict", "allow_derived", "timeout", "details")

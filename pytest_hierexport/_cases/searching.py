@@ -23,8 +23,6 @@ from pathlib import Path
 from pytest_hierexport._calls.names import is_torch_nn
 from pytest_hierexport._cases.factories import takes_nothing
 
-__all__ = ["Sources", "read_sources"]
-
 _ENVIRONMENT = "pyvenv.cfg"
 """The file that a virtual environment has."""
 _EXAMPLE = "Example"

@@ -18,8 +18,6 @@ from pytest_hierexport._files.paths import absolute, exists, is_folder
 if TYPE_CHECKING:
     from pytest_hierexport._cases.zoo import Entry
 
-__all__ = ["EVERYTHING", "select", "select_one", "split"]
-
 _GLOB = frozenset("*?[")
 _NAMED = re.compile(r"(?P<name>[^=:/\\]+)=(?P<selector>.+)", re.DOTALL)
 _MANIFEST = ".toml"
@@ -64,14 +62,14 @@ def select(selectors: Sequence[str], root: Path, own: Mapping[str, Case] | None 
     return list(cases.values())
 
 
-def select_one(selector: str, root: Path | None = None) -> Case:
-    """Return the one case that a selector names; see :func:`select`.
+def select_one(selector: str) -> Case:
+    """Return the one case that a selector names, its paths from the working directory; see :func:`select`.
 
     Raises:
         UsageError: It matches nothing, or several models.
         CollectError: A manifest cannot be read.
     """
-    cases = select([selector], Path.cwd() if root is None else root)
+    cases = select([selector], Path.cwd())
     if len(cases) != 1:
         raise UsageError("a selector of one model", found=", ".join(case.name for case in cases), do="name one of them")
     return cases[0]

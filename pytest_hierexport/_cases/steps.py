@@ -1,4 +1,4 @@
-"""Defines the steps that turn an exported file into the one that is shipped, and the case of each step's result.
+"""Checks the steps that turn an exported file into the one that is shipped, and makes the case of each step's result.
 
 case  bert, after = ["onnxruntime:extended", "project.tools:quantize"]
 
@@ -9,34 +9,16 @@ bert@onnxruntime:extended+project.tools:quantize        what the project's funct
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from pytest_hierexport._cases.case import Case, Step
 from pytest_hierexport._cases.exporters import check_function
 from pytest_hierexport._errors import UsageError, nearest
 
-if TYPE_CHECKING:
-    from pytest_hierexport._cases.case import Case, KnownFailure
-
-__all__ = ["ONNXRUNTIME", "Step", "check_step", "named_steps", "with_deployed"]
-
 ONNXRUNTIME = tuple(f"onnxruntime:{level}" for level in ("basic", "extended", "all"))
 """The steps that need no function of the project: ONNX Runtime's offline optimization, by its level."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """One step, and what is stated of its result."""
-
-    name: str
-    """One of :data:`ONNXRUNTIME`, or `package.module:function`, called with the path to read and the path to write."""
-    tolerances: Mapping[str, float] = field(default_factory=dict)
-    """Relative tolerances by dtype where the step changes values; they replace the case's."""
-    allow_derived: int = 0
-    """The number of nodes of the result that may have a `derived` origin."""
-    known_failures: tuple[KnownFailure, ...] = ()
 
 
 def check_step(name: str, root: Path) -> str:

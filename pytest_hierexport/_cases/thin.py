@@ -18,8 +18,6 @@ from pytest_hierexport._cases.example import Example
 from pytest_hierexport._cases.thinning import Module, Sizes, structure, thin_config
 from pytest_hierexport._errors import CollectError
 
-__all__ = ["cut_example", "of_same_structure"]
-
 _MOST = 200_000_000
 """The number of parameters from which a model is not thin: numbers are proven in float32, several times over."""
 
@@ -39,13 +37,6 @@ _found: dict[str, _Found] = {}
 def of_same_structure(name: str, source: str, real: Example, thin_source: str, thin: Example) -> Example:
     """Return the example of a smaller model, if it has the modules of the real one.
 
-    Args:
-        name: The name of the real model.
-        source: Its selector.
-        real: The real model, without weights.
-        thin_source: The selector of the smaller model.
-        thin: The smaller model.
-
     Raises:
         CollectError: It has other modules.
     """
@@ -61,12 +52,7 @@ def of_same_structure(name: str, source: str, real: Example, thin_source: str, t
 
 
 def cut_example(name: str, source: str, load: Callable[[], Example]) -> Example:
-    """Return the example of a model whose configuration's widths are cut.
-
-    Args:
-        name: The name of the real model.
-        source: Its selector.
-        load: Makes the real model, without weights.
+    """Return the example of a model whose configuration's widths are cut; `load` makes the real one, without weights.
 
     Raises:
         CollectError: It is made from no configuration, or too large however its widths are cut.

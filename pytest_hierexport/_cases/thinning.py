@@ -27,8 +27,6 @@ from pytest_hierexport._cases.weightless import without_weights
 if TYPE_CHECKING:
     from pytest_hierexport._cases.example import Example
 
-__all__ = ["Sizes", "structure", "thin_config"]
-
 ENOUGH = 8_000_000
 """The number of parameters at which a model is thin."""
 _MOST_PAIRS = 60

@@ -18,8 +18,6 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from pytest_hierexport._export.state import replaced
 
-__all__ = ["building_without_weights", "without_weights"]
-
 _BUILDING: ContextVar[bool] = ContextVar("_BUILDING", default=False)
 
 

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["randomise"]
-
 _JITTER = 0.1
 """The largest relative change of a value that keeps its sign and meaning."""
 _SMALL = 0.05

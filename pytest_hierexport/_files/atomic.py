@@ -1,4 +1,4 @@
-"""Writes files atomically: each place has its old file or the whole new one, also after a crash."""
+"""Writes files atomically: each place has its old file or the whole new one, also after a crash; or new files alone."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_hierexport._errors import ExportError
-
-__all__ = ["STAGED", "Staged", "staged", "staging", "write_atomically"]
 
 STAGED = ".hierexport-staged-"
 """The beginning of the names of folders for files that are not yet in their place."""
@@ -64,6 +62,21 @@ def write_atomically(path: Path, text: str) -> None:
     with staging(path.parent) as stage:
         (stage.folder / path.name).write_text(text, encoding="utf-8", newline="\n")
         stage.land([path.name])
+
+
+def write_new(path: Path, text: str) -> bool:
+    """Write a text file, with the folders above it, where there is none; return whether it is new.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with path.open("x", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+    except FileExistsError:
+        return False
+    return True
 
 
 @contextmanager

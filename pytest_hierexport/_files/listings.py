@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import time
 
-__all__ = ["names_in"]
-
 _SETTLED = 2.0
 """The age in seconds from which a change of a folder cannot be hidden by a coarse clock of its file system."""
 _known: dict[str, tuple[tuple[int, int, int], tuple[str, ...]]] = {}

@@ -15,8 +15,6 @@ from pathlib import Path
 
 from pytest_hierexport._files.atomic import staging, write_atomically
 
-__all__ = ["GENERATOR", "LIST", "ForeignFileError", "make_folder", "read_list", "remove", "replace_files", "write_list"]
-
 GENERATOR = "pytest-hierexport"
 """The generator that files of this package name, where their format has a field for it."""
 LIST = ".hierexport.json"

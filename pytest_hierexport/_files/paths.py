@@ -8,14 +8,15 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["absolute", "digest", "digest_of_all", "exists", "is_folder", "sha256"]
-
 _CHUNK = 1 << 20
 
 
 def absolute(path: str | os.PathLike[str]) -> Path:
     """Return the path from the root, links not followed: this is how pytest compares paths."""
     return Path(os.path.abspath(path))  # noqa: PTH100  # Path.resolve follows links
+
+
+_LIBRARY = f"{absolute(os.__file__).parent}{os.sep}"
 
 
 def exists(path: Path) -> bool:
@@ -26,6 +27,11 @@ def exists(path: Path) -> bool:
 def is_folder(path: Path) -> bool:
     """Whether there is such a folder; see :func:`exists`."""
     return os.path.isdir(path)  # noqa: PTH112  # Path.is_dir raises for such names
+
+
+def of_standard_library(file: str) -> bool:
+    """Whether a file of code, as a frame names it, is of Python's own library."""
+    return file.startswith("<frozen") or (file.startswith(_LIBRARY) and "site-packages" not in file)
 
 
 def sha256(path: Path) -> str:

@@ -8,8 +8,6 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-__all__ = ["load_schema", "schema_error"]
-
 _LONGEST = 300
 
 

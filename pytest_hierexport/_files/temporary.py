@@ -11,8 +11,6 @@ from pathlib import Path
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._files.paths import absolute
 
-__all__ = ["keep_temporary_files_in", "temporary_folder", "temporary_home", "use_folder_with_room"]
-
 ROOM = 16 * 1024 * 1024
 """The bytes that a run with small models needs."""
 

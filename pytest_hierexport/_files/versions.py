@@ -1,16 +1,18 @@
-"""Tells the versions of installed packages, and which of them are older than this package supports."""
+"""Tells the versions of installed packages, which of them are not supported, and the commit of a project."""
 
 from __future__ import annotations
 
+import subprocess
 from functools import cache
 from importlib import metadata
+from pathlib import Path
 
 from pytest_hierexport._errors import UsageError
 
-__all__ = ["check_requirements", "installed_versions"]
-
 _OWN = "pytest-hierexport"
 _NO_EXTRA = {"extra": ""}
+_SECONDS = 10
+"""How long git may take."""
 
 
 @cache
@@ -51,3 +53,18 @@ def _stated() -> list[str]:
     """Return the requirements of this package; none where it is used without being installed."""
     found = next(iter(metadata.distributions(name=_OWN)), None)
     return [] if found is None else found.requires or []
+
+
+def commit(folder: Path) -> str:
+    """Return the commit that is checked out, with `-dirty` where files that git knows differ from it.
+
+    Empty outside a repository, without git, or where git takes too long.
+    """
+    command = ["git", "-C", str(folder), "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"]
+    try:
+        ended = subprocess.run(  # noqa: S603  # fixed words and a folder
+            command, capture_output=True, text=True, check=True, timeout=_SECONDS, stdin=subprocess.DEVNULL
+        )
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return ""
+    return ended.stdout.strip()

@@ -20,8 +20,6 @@ from types import ModuleType
 from pytest_hierexport._pytest.loading import executing, file_of
 from pytest_hierexport._pytest.memory import fingerprint, kept_by
 
-__all__ = ["COMMON", "Log", "Logs"]
-
 COMMON = ""
 """Stands for the reads that every model depends on."""
 

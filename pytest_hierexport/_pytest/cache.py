@@ -24,14 +24,13 @@ from typing import TYPE_CHECKING, Any
 from pytest_hierexport._files.atomic import staging
 from pytest_hierexport._files.ownership import make_folder
 from pytest_hierexport._files.paths import digest
+from pytest_hierexport._pytest.attribution import COMMON
 from pytest_hierexport._pytest.entries import RECORD, CachedResult, entries, read_entry, remove
-from pytest_hierexport._pytest.reads import COMMON, Reads, unrecorded
+from pytest_hierexport._pytest.reads import Reads, unrecorded
 from pytest_hierexport._pytest.upkeep import evict, tidy
 
 if TYPE_CHECKING:
     from pytest_hierexport._pytest.remote import Remote
-
-__all__ = ["SIZE", "Cache"]
 
 SIZE = 5_000_000_000
 """The number of bytes that a cache may have where nothing else is asked for."""
@@ -180,9 +179,7 @@ class Cache:
     def computing(self, model: str, files: Iterable[Path] = ()) -> Iterator[None]:
         """Watch the computation of a result; from a program on, no result of its model is kept.
 
-        Args:
-            model: The model that counts for it.
-            files: The files that native code opens.
+        Native code opens the files.
         """
         with self._reads.logs.of(model):
             self._reads.expect(files)

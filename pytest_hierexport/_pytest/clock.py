@@ -17,8 +17,6 @@ from pathlib import Path
 
 from pytest_hierexport._stages import LOADING, Stages
 
-__all__ = ["StageClock", "UnderWay", "under_way"]
-
 
 @dataclass(frozen=True)
 class UnderWay:

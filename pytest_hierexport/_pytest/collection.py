@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from pytest_hierexport._cases import Case
     from pytest_hierexport._pytest.plan import Plan
 
-__all__ = ["Relay", "arguments", "cases_file", "named_anchors", "relayed", "replaces_module"]
-
 
 class CasesFile(pytest.Module):
     """The models of one anchor; its module is the packaged suite, so the anchor is never imported."""

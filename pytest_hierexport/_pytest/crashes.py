@@ -2,25 +2,35 @@
 
 A worker that dies reports nothing. The controller learns from xdist which test it ran and writes a crash marker into
 the run folder; the model's other tests find the marker, fail at once and do not build the model again.
+
+Of a model that did not finish in time, the process that runs it tells more before it ends: a record as it works (the
+limit, the stage), and faulthandler's dump of the stacks (the line of Python).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 import signal
+import sysconfig
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pytest_hierexport._files.atomic import write_atomically
-
-__all__ = ["Crash", "Crashes", "ending"]
 
 _LIKELY = {
     "SIGABRT": "native code gave up",
     "SIGKILL": "killed from outside, as the kernel does when memory is short",
     "SIGSEGV": "a fault in native code",
 }
+_FRAME = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+) in ', re.MULTILINE)
+_PACKAGE = Path(__file__).parents[1]
+_LIBRARY = Path(sysconfig.get_paths()["stdlib"])
+_SITE = frozenset({"site-packages", "dist-packages"})
+_MACHINERY = frozenset({"torch", "onnxscript", "onnx_ir", "onnx", "onnxruntime", "_pytest", "pluggy"})
 
 
 @dataclass(frozen=True)
@@ -72,3 +82,80 @@ def ending(code: int | None) -> str:
     except ValueError:
         name = f"signal {-code}"
     return f"was ended by {name}" + (f" ({_LIKELY[name]})" if name in _LIKELY else "")
+
+
+@dataclass(frozen=True)
+class Hang:
+    """A test of a model that has not finished, as far as it got."""
+
+    item: str
+    """The id of the test for pytest."""
+    seconds: float
+    """Its limit."""
+    deadline: float
+    """The time on the monotonic clock at which its process is ended."""
+    stages: tuple[str, ...] = ()
+
+    def ending(self, stacks: str) -> str:
+        """Return what became of it, in words, given the dump of the stacks."""
+        where = [*self.stages, *filter(None, [_place(stacks)])]
+        return f"did not finish within {self.seconds:g} s" + (f" ({', '.join(where)})" if where else "")
+
+
+@dataclass(frozen=True)
+class WatchFiles:
+    """The files in which a process tells what it works on."""
+
+    record: Path
+    stacks: Path
+
+    @classmethod
+    def of(cls, folder: Path, process: str) -> WatchFiles:
+        """Return the files of a process by its name: that of a worker, or `main`."""
+        return cls(folder / f"{process}.json", folder / f"{process}.txt")
+
+    def write(self, hang: Hang) -> None:
+        """Replace the record."""
+        self.record.write_text(json.dumps(asdict(hang)), encoding="utf-8")
+
+    def read(self) -> Hang | None:
+        """Return the record; None where there is none, or it is being written."""
+        with suppress(OSError, ValueError):
+            fields = json.loads(self.record.read_text(encoding="utf-8"))
+            return Hang(**{**fields, "stages": tuple(fields["stages"])})
+        return None
+
+    def crash(self, model: str, test: str, process: str) -> Crash | None:
+        """Return what the process ended of, if its stacks were dumped in a test that was not finished."""
+        hang, stacks = self.read(), self.dumped()
+        return Crash(model, test, process, hang.ending(stacks), hung=True) if hang and stacks else None
+
+    def dumped(self) -> str:
+        """Return the dump of the stacks, empty where there is none."""
+        with suppress(OSError):
+            return self.stacks.read_text(encoding="utf-8", errors="replace")
+        return ""
+
+
+def _place(stacks: str) -> str:
+    """Return the innermost line of the main thread outside exporters and the library; else the innermost one."""
+    # A dump has a block per thread, the main thread's last, the innermost frame of each first.
+    block = stacks.rstrip().rpartition("hread 0x")[2]
+    frames = [(Path(found["file"]), int(found["line"])) for found in _FRAME.finditer(block)]
+    frames = [frame for frame in frames if frame[0].parent != _PACKAGE / "_pytest"]
+    shown = next(filter(_is_users, frames), next(iter(frames), None))
+    return "" if shown is None else f"{shown[0].name} line {shown[1]}"
+
+
+def _is_users(frame: tuple[Path, int]) -> bool:
+    file, _ = frame
+    installed = _after_site(file.parts)
+    if installed:
+        return installed[0] not in _MACHINERY
+    return file.is_absolute() and not file.is_relative_to(_PACKAGE) and not file.is_relative_to(_LIBRARY)
+
+
+def _after_site(parts: Iterable[str]) -> tuple[str, ...]:
+    names = tuple(parts)
+    at = next((i for i, name in enumerate(names) if name in _SITE), len(names))
+    return names[at + 1 :]

@@ -19,8 +19,6 @@ from pytest_hierexport._files.listings import names_in
 from pytest_hierexport._files.paths import digest
 from pytest_hierexport._pytest.inputs import Inputs
 
-__all__ = ["PER_QUESTION", "RECORD", "CachedResult", "entries", "listed", "read_entry", "remove", "used"]
-
 RECORD = "record.json"
 PER_QUESTION = 4
 """The number of results that are kept of one question: enough for switching between branches."""

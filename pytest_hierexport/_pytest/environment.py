@@ -18,16 +18,14 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from traceback import walk_stack
 from types import CodeType, FrameType
 from typing import Any
 
-from pytest_hierexport._files.paths import absolute
-
-__all__ = ["ALL", "variable_digest", "watch_environment"]
+from pytest_hierexport._files.paths import of_standard_library
 
 ALL = ""
 """Stands for the names of all variables."""
-_LIBRARY = f"{absolute(os.__file__).parent}{os.sep}"
 _RUNNERS = frozenset({"_hypothesis_globals", "_hypothesis_pytestplugin", "_pytest", "execnet", "hypothesis", "pluggy"})
 _RUNNERS |= {"__channelexec__", "pytest", "rich", "syrupy", "xdist"}
 """The packages that run tests and show results: what they read decides about no verdict.
@@ -53,7 +51,7 @@ def watch_environment(record: Callable[[str, str], None], is_installed: Callable
     """The functions of libraries that read all variables."""
 
     def read_and_record(environ: Any, key: Any) -> Any:
-        reader = _reader(sys._getframe(1))
+        reader = _reader()
         if reader is not None and _counts(reader) and reader.f_code not in copying:
             name, file = os.fsdecode(key) if isinstance(key, bytes) else str(key), reader.f_code.co_filename
             if not (name.startswith(_OF_WORKERS) and is_installed(Path(file))):
@@ -61,7 +59,7 @@ def watch_environment(record: Callable[[str, str], None], is_installed: Callable
         return read(environ, key)
 
     def iterate_and_record(environ: Any) -> Iterator[Any]:
-        reader = _reader(sys._getframe(1))
+        reader = _reader()
         if reader is not None and is_installed(Path(reader.f_code.co_filename)):
             copying.add(reader.f_code)
         elif reader is not None and _counts(reader):
@@ -77,11 +75,7 @@ def _counts(reader: FrameType) -> bool:
     return name.partition(".")[0] not in _RUNNERS and not name.startswith(_OURS)
 
 
-def _reader(frame: FrameType | None) -> FrameType | None:
-    """Return the nearest frame outside the standard library."""
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith("<frozen") and (not file.startswith(_LIBRARY) or "site-packages" in file):
-            return frame
-        frame = frame.f_back
-    return None
+def _reader() -> FrameType | None:
+    """Return the nearest frame outside the standard library, above that of the replaced method."""
+    above = (frame for frame, _ in walk_stack(sys._getframe(2)))
+    return next((frame for frame in above if not of_standard_library(frame.f_code.co_filename)), None)

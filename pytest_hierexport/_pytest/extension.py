@@ -13,16 +13,13 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 from pytest_hierexport._files.atomic import write_atomically
 from pytest_hierexport._files.ownership import ForeignFileError
-from pytest_hierexport._pytest.ids import file_name
-from pytest_hierexport._pytest.snapshot_files import snapshot_folder
+from pytest_hierexport._pytest.ids import file_name, snapshot_folder
 from pytest_hierexport._snapshot import is_snapshot, text
 from pytest_hierexport._snapshot.diff import diff
 
 if TYPE_CHECKING:
     from syrupy.location import PyTestLocation
     from syrupy.types import SerializableData, SerializedData, SnapshotIndex
-
-__all__ = ["HierarchySnapshotExtension"]
 
 
 def hierarchy_text(data: object) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._cases import Case, Example
-from pytest_hierexport._cases.models import check_model
+from pytest_hierexport._cases.example import check_model
 from pytest_hierexport._errors import CrashError, HierexportError
 from pytest_hierexport._export.arguments import as_inputs
 from pytest_hierexport._pytest.ids import file_name
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion
 
     from pytest_hierexport._rules.base import ExportedCase
-
-__all__ = ["exported", "exporter", "snapshot"]
 
 
 def exported(config: pytest.Config, case: Case) -> ExportedCase:

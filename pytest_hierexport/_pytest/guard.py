@@ -23,16 +23,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from pytest_hierexport._pytest.crashes import Crash
-from pytest_hierexport._pytest.messages import error_message
-from pytest_hierexport._pytest.summary import mark
+from pytest_hierexport._pytest.summary import mark_crash
 from pytest_hierexport._pytest.watch import SIGNAL
 
 if TYPE_CHECKING:
-    from pytest_hierexport._pytest.hangs import Hang, WatchFiles
+    from pytest_hierexport._pytest.crashes import Hang, WatchFiles
     from pytest_hierexport._pytest.run import Run
     from pytest_hierexport._pytest.summary import Summary
-
-__all__ = ["GuardPlugin"]
 
 _INTERVAL = 0.5
 """The seconds between two looks."""
@@ -42,13 +39,7 @@ _REPORTS = "reports.jsonl"
 
 
 class GuardPlugin:
-    """Starts the guard, and tells it the reports.
-
-    Args:
-        run: The run.
-        summary: What the guard reports with; a fork has a copy.
-        clean_up: Removes the run folder.
-    """
+    """Starts the guard, which has a copy of the summary, and tells it the reports."""
 
     def __init__(self, run: Run, summary: Summary, clean_up: Callable[[], None]) -> None:
         self.run, self.summary, self._clean_up = run, summary, clean_up
@@ -134,11 +125,8 @@ class GuardPlugin:
         report = pytest.TestReport(hang.item, (hang.item, None, hang.item), {}, "failed", ending, "call")
         report.duration = hang.seconds
         if found is not None:
-            case, test, check = found
-            error = run.crash_error(case, Crash(case.name, test, run.watch.process, ending, hung=True))
-            message = error_message(run, case, test, error.ended, error)
-            report.longrepr = message.text
-            mark(report, case, check, message)
+            case, test, _ = found
+            mark_crash(run, report, found, Crash(case.name, test, run.watch.process, ending, hung=True))
         return report
 
 

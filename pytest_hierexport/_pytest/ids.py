@@ -1,12 +1,14 @@
-"""Turns names of models into parts of test ids and into file names."""
+"""Turns names of models into parts of test ids, into file names, and into the paths of their snapshots."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 import unicodedata
+from pathlib import Path
 
-__all__ = ["escape", "file_name"]
+SNAPSHOTS = "__hierexport__"
+"""The name of the folders of snapshots."""
 
 # Beside letters and digits: harmless in ids, in file names and within a shell's quotes.
 _KEPT = frozenset(" _-+,=@~.")
@@ -36,6 +38,16 @@ def file_name(name: str) -> str:
     stem = portable.encode()[:_LONGEST_STEM].decode("utf-8", "ignore")
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return f"{re.sub('%[0-9A-F]?$', '', stem)}#{digest}"
+
+
+def snapshot_file(anchor: Path, name: str) -> Path:
+    """Return the snapshot of the model of that name with that anchor."""
+    return snapshot_folder(anchor) / f"{file_name(name)}.txt"
+
+
+def snapshot_folder(anchor: Path) -> Path:
+    """Return the folder of the snapshots of an anchor's models."""
+    return (anchor if anchor.is_dir() else anchor.parent) / SNAPSHOTS
 
 
 def _without_edges(escaped: str) -> str:

@@ -15,8 +15,6 @@ from pytest_hierexport._files.paths import digest
 from pytest_hierexport._pytest.environment import variable_digest
 from pytest_hierexport._pytest.searches import modules_of
 
-__all__ = ["Inputs", "Signature", "signature"]
-
 Signature = tuple[int, ...]
 """Identity, size and times of a file, which change with its content: a thousandth of the cost of a digest."""
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from pytest_hierexport._cases import Case
     from pytest_hierexport._rules.base import Rule
 
-__all__ = ["ModelSuite", "export_before"]
-
 _NOT_EXPORTED = "could not be exported"
 _HANG: pytest.StashKey[HangError] = pytest.StashKey()
 """Where an item keeps that the export before it did not finish in time."""

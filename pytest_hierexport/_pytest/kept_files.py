@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from pytest_hierexport._cases import Case
     from pytest_hierexport._pytest.run import Run
 
-__all__ = ["FOLDER", "keep_files"]
-
 FOLDER = ".hierexport"
 
 

@@ -22,8 +22,6 @@ from typing import Any, Protocol
 
 from pytest_hierexport._files.paths import absolute
 
-__all__ = ["Listener", "executing", "file_of", "trimmed", "watch_loading"]
-
 _TRIMMED = ("<frozen importlib._bootstrap>", "_call_with_frames_removed")
 """The file and the function by which Python knows the frames of its own that tracebacks leave out."""
 

@@ -19,20 +19,12 @@ if TYPE_CHECKING:
     from pytest_hierexport._pytest.run import Run
     from pytest_hierexport._snapshot.diff import Difference
 
-__all__ = ["places"]
-
 _MOST = 5
 
 
 @unrecorded()
 def places(run: Run, case: Case, difference: Difference) -> list[str]:
-    """Return a line per changed module, of the first ones: `layers.0: Layer, my_model.py line 19`.
-
-    Args:
-        run: The run, which holds the export.
-        case: The model.
-        difference: What differs from the snapshot.
-    """
+    """Return a line per changed module, of the first ones: `layers.0: Layer, my_model.py line 19`."""
     from pytest_hierexport._onnx.storage import read
 
     outcome = run.store.known_outcome(case)

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pytest
 
-__all__ = ["quiet_torch_trace"]
-
 _TRACE = "torch.__trace"
 
 

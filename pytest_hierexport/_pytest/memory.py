@@ -21,8 +21,6 @@ from pathlib import PurePath
 from types import CodeType, FrameType, FunctionType, GeneratorType, ModuleType
 from typing import Any
 
-__all__ = ["fingerprint", "kept_by"]
-
 _MOST = 200_000
 """The number of objects beyond which a module's memory is not compared."""
 _OPAQUE = (CodeType, FrameType, GeneratorType, ModuleType, PurePath, logging.Logger, type(os.environ))
@@ -41,9 +39,7 @@ def kept_by(module: ModuleType) -> dict[str, object]:
 def fingerprint(kept: Mapping[str, object], is_project: Callable[[str], bool]) -> int | None:
     """Return a number for what names lead to; None where that is too much to compare.
 
-    Args:
-        kept: Objects by name.
-        is_project: Whether a file holds code of the project: functions and classes of other code are not entered.
+    Functions and classes of other code than the project are not entered.
     """
     found: list[int] = [hash(name) for name in kept]
     seen: set[int] = set()

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_hierexport._errors import HierexportError
-from pytest_hierexport._pytest.commands import repeat_command
 from pytest_hierexport._pytest.kept_files import keep_files
 from pytest_hierexport._report.failures import Failure, Finding
 from pytest_hierexport._report.results import item_name
@@ -30,16 +29,7 @@ if TYPE_CHECKING:
     from pytest_hierexport._pytest.plan import Plan
     from pytest_hierexport._pytest.run import Run
     from pytest_hierexport._rules.base import Rule, Violation
-
-__all__ = [
-    "CheckFailed",
-    "Ends",
-    "Message",
-    "RuleBroken",
-    "error_message",
-    "known_failure_message",
-    "rule_message",
-]
+    from pytest_hierexport._snapshot.diff import Difference
 
 
 @dataclass(frozen=True)
@@ -72,30 +62,28 @@ class RuleBroken(CheckFailed):
     __module__ = "builtins"
 
 
-@dataclass(frozen=True)
-class Ends:
-    """The ends of every message: the files that are kept and the command that repeats the item."""
-
-    kept: str
-    repeat: str
-
-    @classmethod
-    def of(cls, run: Run, case: Case, test: str) -> Ends:
-        """Keep the case's files, and return the ends of the message of one of its items."""
-        return cls(keep_files(run, case), repeat_command(run.plan, case, test))
-
-    def block(self, parts: Sequence[tuple[str, str]]) -> list[str]:
-        """Return the labelled lines of a message."""
-        return aligned([*parts, ("kept", self.kept), ("repeat", self.repeat)])
+def item_message(
+    run: Run,
+    case: Case,
+    test: str,
+    lines: Sequence[str],
+    findings: Sequence[Finding],
+    *,
+    headline: str,
+    difference: Difference | None = None,
+) -> Message:
+    """Keep the files of a failing case; return the message of its item, whose lines and findings say what failed."""
+    kept, repeat = keep_files(run, case), run.plan.repeat_command(case, test)
+    text = "\n".join([*lines, *aligned([("kept", kept), ("repeat", repeat)])])
+    return Message(text, Failure.of(findings, kept, repeat, difference), headline)
 
 
 def error_message(run: Run, case: Case, test: str, title: str, error: HierexportError) -> Message:
     """Return the message of an item whose check could not run."""
     parts = [("expected", error.expected), ("found", error.found), ("to do", error.do)]
-    shown, ends = [(label, one_line(text)) for label, text in parts], Ends.of(run, case, test)
-    text = "\n".join([one_line(f"{case.name}: {title}"), *ends.block(shown)])
-    failure = Failure.of([Finding(error.expected, error.found, error.do)], ends.kept, ends.repeat)
-    return Message(text, failure, f"{title}: {error.found}")
+    lines = [one_line(f"{case.name}: {title}"), *aligned([(label, one_line(text)) for label, text in parts])]
+    finding = Finding(error.expected, error.found, error.do)
+    return item_message(run, case, test, lines, [finding], headline=f"{title}: {error.found}")
 
 
 def rule_message(run: Run, case: Case, rule: Rule, violations: Sequence[Violation]) -> Message:
@@ -104,10 +92,8 @@ def rule_message(run: Run, case: Case, rule: Rule, violations: Sequence[Violatio
     known = case.known_failure(rule.id)
     if known is not None and known.expired:
         lines.append(f"  the known failure ({known.reason}) expired on {known.until}")
-    ends = Ends.of(run, case, item_name(rule.id))
     findings = [Finding(**asdict(violation)) for violation in violations]
-    failure = Failure.of(findings, ends.kept, ends.repeat)
-    return Message("\n".join([*lines, *ends.block([])]), failure, _headline(findings))
+    return item_message(run, case, item_name(rule.id), lines, findings, headline=_headline(findings))
 
 
 def _headline(findings: Sequence[Finding]) -> str:
@@ -122,6 +108,6 @@ def known_failure_message(plan: Plan, case: Case, known: KnownFailure) -> str:
         ("expected", f"{known.rule} to fail, as is known until {known.until}: {known.reason}"),
         ("found", "it holds"),
         ("to do", f"remove the known failure from {case.manifest}"),
-        ("repeat", repeat_command(plan, case, item_name(known.rule))),
+        ("repeat", plan.repeat_command(case, item_name(known.rule))),
     ]
     return "\n".join([one_line(f"{case.name}: the known failure of {known.rule} is over"), *aligned(parts)])

@@ -23,14 +23,12 @@ from pytest_hierexport._pytest.workers import is_worker
 from pytest_hierexport._report.results import SNAPSHOT
 from pytest_hierexport._rules.child import end_all
 from pytest_hierexport._stages import listening
-from pytest_hierexport._text import one_line, printable
+from pytest_hierexport._text import first_names, one_line, printable
 
 if TYPE_CHECKING:
     from pytest_hierexport._cases import Case
     from pytest_hierexport._pytest.run import Run
     from pytest_hierexport._rules.base import Rule
-
-__all__ = ["ModelsPlugin"]
 
 _TITLED = 8
 """The number of models that the header names."""
@@ -47,9 +45,7 @@ class ModelsPlugin:
 
     def pytest_report_header(self) -> str:
         """Name the models."""
-        names = [case.name for case in self.plan.cases]
-        more = f" and {len(names) - _TITLED} more" if len(names) > _TITLED else ""
-        return one_line(f"hierexport: {', '.join(names[:_TITLED])}{more}")
+        return one_line(f"hierexport: {first_names([case.name for case in self.plan.cases], _TITLED)}")
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
         """Collect the models of an anchor."""

@@ -10,7 +10,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from pytest_hierexport._pytest.shards import Shard
 
-__all__ = ["OPTIONS", "TIMEOUT", "Choices", "Settings", "read_settings"]
-
 TIMEOUT = 30 * 60.0
 """The seconds that a test of a model may take where nothing else is stated."""
 _REPORT_SUFFIXES = (".html", ".json", ".ctrf.json")
@@ -28,7 +26,7 @@ _REPORT_SUFFIXES = (".html", ".json", ".ctrf.json")
 
 @dataclass(frozen=True)
 class Option:
-    """An option `--hierexport-NAME` with its ini twin `hierexport_NAME`."""
+    """An option `--hierexport-NAME` with its ini twin `hierexport_NAME`; on the command line, hyphens divide words."""
 
     name: str
     help: str
@@ -43,9 +41,9 @@ class Option:
     """Writes a value for the command line in a folder, without what is secret."""
 
     @property
-    def key(self) -> str:
-        """The name as an identifier."""
-        return self.name.replace("-", "_")
+    def flag(self) -> str:
+        """The option as it is typed."""
+        return f"--hierexport-{self.name.replace('_', '-')}"
 
     def declare(self, parser: pytest.Parser, group: pytest.OptionGroup) -> None:
         """Add the option and its twin to pytest's parser."""
@@ -55,8 +53,8 @@ class Option:
             kind, type_ = {"default": False, "action": "store_true", "help": self.help}, "bool"
         elif self.repeatable:
             kind |= {"action": "append", "help": f"{self.help} (repeatable)"}
-        group.addoption(f"--hierexport-{self.name}", dest=f"hierexport_{self.key}", **kind)
-        parser.addini(f"hierexport_{self.key}", self.help, type=type_)
+        group.addoption(self.flag, dest=f"hierexport_{self.name}", **kind)
+        parser.addini(f"hierexport_{self.name}", self.help, type=type_)
 
     def parsed(self, value: Any, base: Path) -> Any:
         """Return the value for what pytest read, None where that is nothing."""
@@ -71,8 +69,8 @@ class Option:
         if value is None:
             return []
         if not self.metavar:
-            return [f"--hierexport-{self.name}"]
-        return [f"--hierexport-{self.name}={','.join(value) if self.repeatable else self.shown(value, here)}"]
+            return [self.flag]
+        return [f"{self.flag}={','.join(value) if self.repeatable else self.shown(value, here)}"]
 
 
 def _names(text: str, _: Path) -> tuple[str, ...]:
@@ -151,9 +149,17 @@ def _report(text: str, base: Path) -> tuple[Path]:
     return (path,)
 
 
-OPTIONS = (
-    Option(
-        "models",
+def _option(*about: Any, **more: Any) -> Any:
+    """Return the field of an :class:`Option`, given all but its name."""
+    return field(metadata={"named": lambda name: Option(name, *about, **more)})
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The options, and their values from one source: None for each that it does not set."""
+
+    # ruff: noqa: RUF009  # the calls make the fields
+    models: tuple[str, ...] | None = _option(
         "models to export and test, comma-separated: zoo names and globs, family:NAME, all, file.py::factory, "
         "file.py::*, package.module:factory, a manifest (models.toml), a model of it (models.toml::name), a "
         "checkpoint folder; NAME=SELECTOR names a model",
@@ -161,74 +167,56 @@ OPTIONS = (
         _names,
         repeatable=True,
         in_repeat=True,
-    ),
-    Option(
-        "rules",
-        "rules to run, comma-separated; the cardinal ones always run",
-        "IDS",
-        _names,
-        repeatable=True,
-        in_repeat=True,
-    ),
-    Option("fast", "run the snapshot and the rules that need no other run of the model, nor another export"),
-    Option("exporter", "the exporter; auto takes the first that can", "NAME", _exporter, in_repeat=True),
-    Option("opset", "the ONNX opset", "N", _opset, in_repeat=True),
-    Option(
-        "after",
+    )
+    rules: tuple[str, ...] | None = _option(
+        "rules to run, comma-separated; the cardinal ones always run", "IDS", _names, repeatable=True, in_repeat=True
+    )
+    fast: bool | None = _option(
+        "run the snapshot and the rules that need no other run of the model, nor another export"
+    )
+    exporter: str | None = _option("the exporter; auto takes the first that can", "NAME", _exporter, in_repeat=True)
+    opset: int | None = _option("the ONNX opset", "N", _opset, in_repeat=True)
+    after: tuple[str, ...] | None = _option(
         "steps from the exported file to the one that is shipped, comma-separated: onnxruntime:basic, "
         "onnxruntime:extended, onnxruntime:all, package.module:function; the result of each is tested too",
         "STEPS",
         _steps,
         repeatable=True,
         in_repeat=True,
-    ),
-    Option(
-        "cache",
+    )
+    cache: Path | str | None = _option(
         "keep exports and verdicts there from run to run; a URL (https://, s3://) names a cache that machines share",
         "FOLDER",
         _cache,
         in_repeat=True,
         shown=_shown_cache,
-    ),
-    Option("cache-size", "the size that the cache may have: 500MB, 2GB (default: 5GB)", "SIZE", _size),
-    Option("cache-push", "add results to the cache at a URL, which is only read otherwise"),
-    Option("shard", "run some of the models: 2/8 for the second of eight parts, auto on a CI system", "PART", _shard),
-    Option("durations", "the file of durations that shards are made even by (default: .test_durations)", "FILE", _path),
-    Option("store-durations", "write how long each test took into the file of durations"),
-    Option("timeout", "stop a test of a model after that time, 1800 by default; 0: never", "SECONDS", _seconds),
-    Option("report", "write a report: .html, .json or .ctrf.json", "FILE", _report, repeatable=True),
-    Option("summary", "write a summary in Markdown", "FILE", _path),
-    Option(
-        "strict", "fail where auto would fall back to an exporter that records one run of the model", in_repeat=True
-    ),
-    Option("details", "put output shapes, parameters and modules of torch.nn into snapshots, too", in_repeat=True),
-    Option("require-snapshots", "a missing snapshot fails, and so does one of a model that is gone"),
-)
+    )
+    cache_size: int | None = _option("the size that the cache may have: 500MB, 2GB (default: 5GB)", "SIZE", _size)
+    cache_push: bool | None = _option("add results to the cache at a URL, which is only read otherwise")
+    shard: Shard | None = _option(
+        "run some of the models: 2/8 for the second of eight parts, auto on a CI system", "PART", _shard
+    )
+    durations: Path | None = _option(
+        "the file of durations that shards are made even by (default: .test_durations)", "FILE", _path
+    )
+    store_durations: bool | None = _option("write how long each test took into the file of durations")
+    timeout: float | None = _option(
+        "stop a test of a model after that time, 1800 by default; 0: never", "SECONDS", _seconds
+    )
+    report: tuple[Path, ...] | None = _option(
+        "write a report: .html, .json or .ctrf.json", "FILE", _report, repeatable=True
+    )
+    summary: Path | None = _option("write a summary in Markdown", "FILE", _path)
+    strict: bool | None = _option(
+        "fail where auto would fall back to an exporter that records one run of the model", in_repeat=True
+    )
+    details: bool | None = _option(
+        "put output shapes, parameters and modules of torch.nn into snapshots, too", in_repeat=True
+    )
+    require_snapshots: bool | None = _option("a missing snapshot fails, and so does one of a model that is gone")
 
 
-@dataclass(frozen=True)
-class Choices:
-    """The values of the options from one source, None for each that it does not set."""
-
-    models: tuple[str, ...] | None
-    rules: tuple[str, ...] | None
-    fast: bool | None
-    exporter: str | None
-    opset: int | None
-    after: tuple[str, ...] | None
-    cache: Path | str | None
-    """A folder or a URL."""
-    cache_size: int | None
-    cache_push: bool | None
-    shard: Shard | None
-    durations: Path | None
-    store_durations: bool | None
-    report: tuple[Path, ...] | None
-    summary: Path | None
-    timeout: float | None
-    strict: bool | None
-    details: bool | None
-    require_snapshots: bool | None
+OPTIONS: tuple[Option, ...] = tuple(each.metadata["named"](each.name) for each in fields(Choices))
 
 
 @dataclass(frozen=True)
@@ -269,7 +257,9 @@ class Settings:
         """Return the options that repeat the run for these selectors, which the configuration file may state."""
         given = self.given if self.given.models is None else replace(self.given, models=tuple(selectors))
         repeated = (option for option in OPTIONS if option.in_repeat)
-        return [argument for option in repeated for argument in option.arguments(getattr(given, option.key), self.here)]
+        return [
+            argument for option in repeated for argument in option.arguments(getattr(given, option.name), self.here)
+        ]
 
 
 def read_settings(config: pytest.Config) -> Settings:
@@ -279,8 +269,8 @@ def read_settings(config: pytest.Config) -> Settings:
         UsageError: An option's value makes no sense.
     """
     here, home = config.invocation_params.dir, (config.inipath.parent if config.inipath else config.rootpath)
-    given = {each.key: each.parsed(config.getoption(f"hierexport_{each.key}"), here) for each in OPTIONS}
-    stated = {each.key: each.parsed(config.getini(f"hierexport_{each.key}"), home) for each in OPTIONS}
+    given = {each.name: each.parsed(config.getoption(f"hierexport_{each.name}"), here) for each in OPTIONS}
+    stated = {each.name: each.parsed(config.getini(f"hierexport_{each.name}"), home) for each in OPTIONS}
     chosen = {key: given[key] or stated[key] for key in given}
     base = home if given["models"] is None else here
     return Settings(Choices(**given), Choices(**stated), Choices(**chosen), base, home, here)

@@ -21,14 +21,13 @@ from typing import TYPE_CHECKING
 
 from pytest_hierexport._cases.selectors import EVERYTHING
 from pytest_hierexport._files import ownership
+from pytest_hierexport._pytest.ids import snapshot_file
 from pytest_hierexport._pytest.snapshots import is_updating
 from pytest_hierexport._report.results import SNAPSHOT, Results, Status
 
 if TYPE_CHECKING:
     from pytest_hierexport._cases import Case
     from pytest_hierexport._pytest.plan import Plan
-
-__all__ = ["Orphans", "find_orphans", "is_complete", "removes_orphans", "update_lists"]
 
 _CHECKED = frozenset({Status.PASSED, Status.FAILED})
 
@@ -67,12 +66,7 @@ def removes_orphans(plan: Plan, results: Results) -> bool:
 
 
 def update_lists(plan: Plan, results: Results, *, remove: bool) -> list[str]:
-    """List the snapshots that a run updated; remove orphans and return their names.
-
-    Args:
-        plan: The plan of the run.
-        results: The results of its checks: a snapshot that failed was not written.
-        remove: Whether to remove orphans.
+    """List the snapshots that a run updated, but for those that failed; remove orphans, if asked; return their names.
 
     Raises:
         OSError: A list cannot be written, or a snapshot not removed.
@@ -139,8 +133,6 @@ class _Folder:
 
 
 def _folders(plan: Plan, *, whole: bool) -> Iterator[_Folder]:
-    from pytest_hierexport._pytest.snapshot_files import snapshot_file
-
     by_file = {snapshot_file(plan.anchor(case), case.name): case for case in plan.cases}
     complete = _whole(plan) if whole else []
     beside = [snapshot_file(path, "any").parent for path in complete if isinstance(path, Path)]

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from pytest_hierexport._cases import Case, Example
     from pytest_hierexport._rules.base import ExportedCase
 
-__all__ = ["MODULES", "RECORD", "ExportOutcome", "deploy_into", "export_into", "from_fields", "from_record"]
-
 RECORD = "export.json"
 """The file in an export's folder that holds its outcome."""
 MODULES = "modules.json"

@@ -11,8 +11,6 @@ from pytest_hierexport._files.atomic import write_atomically
 from pytest_hierexport._files.ownership import GENERATOR, ForeignFileError
 from pytest_hierexport._files.paths import absolute, exists, is_folder
 
-__all__ = ["check_folder", "check_output", "write_output"]
-
 _MARK = re.compile(rf"\bgenerat(?:or|edBy)\W+(?:content\W+)?{GENERATOR}\b")
 _HEAD = 300
 """The number of characters at the beginning of a file that are searched for its mark."""

@@ -13,8 +13,6 @@ from urllib.request import Request, urlopen
 
 from pytest_hierexport._errors import UsageError
 
-__all__ = ["CHUNK", "Place", "Transfer", "place_at", "without_login"]
-
 CHUNK = 1 << 18
 """The bytes that are moved at once."""
 _SILENCE = 10.0

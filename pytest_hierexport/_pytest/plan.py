@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     import pytest
 
     from pytest_hierexport._rules.base import Rule
-
-__all__ = ["Plan", "planned", "selected_cases"]
 
 
 def selected_cases(settings: Settings, own: Mapping[str, Case] | None = None) -> tuple[Case, ...]:
@@ -160,6 +159,21 @@ class Plan:
         anchor = Path(os.path.relpath(self.anchor(case), start or self.config.rootpath))
         return f"{anchor.as_posix()}::{escape(case.name)}::{test}"
 
+    def repeat_command(self, case: Case, test: str, *more: str) -> str:
+        """Return the command that runs one item again, from the folder that pytest was started in."""
+        item = self.item_id(case, test, self.config.invocation_params.dir)
+        return shlex.join(["pytest", *more, *self._options([case.source]), item])
+
+    def update_command(self) -> str:
+        """Return the command that updates all models' snapshots, removes orphans and keeps other tests' snapshots."""
+        options = self._options(self.settings.selectors)
+        return shlex.join(["pytest", *options, "-m", "hierexport", "--snapshot-update"])
+
+    def _options(self, selectors: Sequence[str]) -> list[str]:
+        file, root = self.config.getoption("inifilename"), self.config.getoption("rootdir")
+        own = [*(["-c", str(file)] if file else []), *([f"--rootdir={root}"] if root else [])]
+        return [*own, *self.settings.arguments(selectors)]
+
     def check_of(self, item_id: str) -> tuple[Case, str, str] | None:
         """Return the case, the test and the check of an item's id; None where it is no item of this run."""
         return self._checks.get(item_id)
@@ -199,12 +213,7 @@ _RULES = "pytest_hierexport_rules", 'Rule("TEAM-1", "what holds", check)'
 
 
 def _checked(returned: object, kind: type[_Item], hook: tuple[str, str]) -> list[_Item]:
-    """Return the list that one implementation of a hook returned.
-
-    Args:
-        returned: What it returned.
-        kind: The class of the items.
-        hook: The name of the hook, and an item as code.
+    """Return the list that one implementation of a hook returned; a hook has a name and an item as code.
 
     Raises:
         UsageError: It returned no list of these.

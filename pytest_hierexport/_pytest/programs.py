@@ -14,9 +14,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
-
-__all__ = ["asks_for_a_version", "is_own_program", "looks_for_a_library", "program_of"]
+from traceback import walk_stack
 
 _OURS = ("pytest_hierexport.", f"{Path(__file__).parents[1]}{os.sep}")
 
@@ -38,10 +36,7 @@ def program_of(args: Sequence[object]) -> str | None:
 
 def looks_for_a_library() -> bool:
     """Whether `ctypes.util.find_library` starts the current program."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename != ctypes.util.__file__:
-        frame = frame.f_back
-    return frame is not None
+    return any(frame.f_code.co_filename == ctypes.util.__file__ for frame, _ in walk_stack(sys._getframe(1)))
 
 
 def _command(args: Sequence[object]) -> Sequence[object]:

@@ -24,8 +24,6 @@ from pytest_hierexport._text import one_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["PROGRESS", "ProgressPlugin", "progress_text", "shows_progress"]
-
 PROGRESS = "progress"
 """The folder, in the run folder, in which processes tell what they work on."""
 _INTERVAL = 0.5
@@ -55,12 +53,7 @@ def progress_text(running: Sequence[UnderWay], now: float, columns: int) -> str:
 
 
 class ProgressPlugin:
-    """Draws the text from a thread of its own, between the outputs of pytest.
-
-    Args:
-        config: The session's configuration.
-        folder: Where the processes tell what they work on.
-    """
+    """Draws the text from a thread of its own, between the outputs of pytest."""
 
     def __init__(self, config: pytest.Config, folder: Path) -> None:
         self.folder = folder

@@ -17,21 +17,11 @@ if TYPE_CHECKING:
     from pytest_hierexport._cases import Case
     from pytest_hierexport._pytest.run import Run
 
-__all__ = ["properties"]
-
 
 def properties(
     run: Run, case: Case, check: str, report: pytest.TestReport, stages: Mapping[str, float]
 ) -> Iterator[tuple[str, object]]:
-    """Yield the properties that a phase of a test adds, by name.
-
-    Args:
-        run: The run.
-        case: The model.
-        check: The id of the rule, or `snapshot`.
-        report: The report of the phase.
-        stages: The seconds of each stage in it.
-    """
+    """Yield the properties that a phase of a test adds, by name."""
     for stage, seconds in stages.items():
         yield f"seconds {stage}", round(seconds, 3)
     if report.when == "call":

@@ -23,11 +23,12 @@ from contextvars import ContextVar
 from functools import cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+from traceback import walk_stack
 from types import ModuleType
 
 import _pytest
 
-from pytest_hierexport._files.paths import absolute
+from pytest_hierexport._files.paths import absolute, of_standard_library
 from pytest_hierexport._pytest.attribution import COMMON, Logs
 from pytest_hierexport._pytest.environment import watch_environment
 from pytest_hierexport._pytest.inputs import Inputs, Signature, signature
@@ -35,8 +36,6 @@ from pytest_hierexport._pytest.loading import watch_loading
 from pytest_hierexport._pytest.programs import asks_for_a_version, is_own_program, looks_for_a_library, program_of
 from pytest_hierexport._pytest.scratch import RUN_FOLDER
 from pytest_hierexport._pytest.searches import FOLDER, nearest_importer, watch_searches
-
-__all__ = ["COMMON", "Reads", "is_installed", "unrecorded"]
 
 _FILE_EVENTS: Mapping[str, int] = {"open": 0, "import": 1, "ctypes.dlopen": 0, "sqlite3.connect": 0}
 """The audit events that name a file, with the position of its path."""
@@ -49,7 +48,6 @@ _EVENTS = frozenset({*_FILE_EVENTS, *_LISTING_EVENTS, *_TEMPORARY_EVENTS, *_PROG
 _NATIVE = "*.safetensors"
 """The files that native code opens without an audit event: those beside a recorded file count as read."""
 _CACHE_TAG = f".{sys.implementation.cache_tag}"
-_LIBRARY = f"{absolute(os.__file__).parent}{os.sep}"
 _BACKPORT = Path(sysconfig.get_paths()["purelib"], "importlib_metadata", "__init__.py")
 _OURS = f"{Path(__file__).parents[1]}{os.sep}"
 _FINDERS = tuple(
@@ -233,21 +231,14 @@ def _only_writes(args: Sequence[object]) -> bool:
 
 def _is_search() -> bool:
     """Whether the current listing of a folder is a search for modules, distributions or tests."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and _lists_for_others(frame.f_code.co_filename):
-        frame = frame.f_back
-    return _is_finder(frame.f_code.co_filename)
+    files = (frame.f_code.co_filename for frame, _ in walk_stack(sys._getframe(1)))
+    askers = (file for file in files if file != __file__ and (_is_finder(file) or not of_standard_library(file)))
+    # What lists for others, such as `os`, `pathlib` and `glob`, is passed over.
+    return _is_finder(next(askers, ""))
 
 
 def _is_finder(file: str) -> bool:
     return file.startswith(("<frozen importlib", *_FINDERS)) and not file.startswith(_RESOURCES)
-
-
-def _lists_for_others(file: str) -> bool:
-    """Whether a file is this one, or of the standard library and no finder: `os`, `pathlib`, `glob`."""
-    if file in {__file__, "<frozen os>"}:
-        return True
-    return file.startswith(_LIBRARY) and "site-packages" not in file and not _is_finder(file)
 
 
 def _source_of(path: Path) -> Path:

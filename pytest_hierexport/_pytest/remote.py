@@ -24,8 +24,6 @@ from pytest_hierexport._pytest.entries import PER_QUESTION, CachedResult
 from pytest_hierexport._pytest.places import Transfer, place_at
 from pytest_hierexport._pytest.reads import unrecorded
 
-__all__ = ["Remote"]
-
 _PATIENCE = 10.0
 """The seconds that a transfer may take, and more for what it moves."""
 _SLOWEST = 1 << 20

@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_hierexport._report.annotations import without_repeat
+from pytest_hierexport._report.results import without_repeat
 
 if TYPE_CHECKING:
     from pytest_hierexport._cases import Case
     from pytest_hierexport._pytest.messages import CheckFailed
-
-__all__ = ["RepeatedFailures"]
 
 _MARK = "hierexport_repeats"
 """The attribute of a report that names the first test; a worker sends it to the controller."""

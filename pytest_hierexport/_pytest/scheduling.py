@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from xdist.workermanage import WorkerController
 
-__all__ = ["ByModel", "ByScope", "scheduler"]
-
 
 class ByScope(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
     """Survives workers that die, which xdist 3.8 does not.

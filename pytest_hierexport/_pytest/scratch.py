@@ -14,8 +14,6 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["RUN_FOLDER", "RunFolder"]
-
 RUN_FOLDER = re.compile(r"hierexport-[0-9a-f]{32}(\.lock)?")
 """The name of a run folder and of its lock."""
 

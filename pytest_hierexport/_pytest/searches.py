@@ -21,18 +21,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.machinery import FileFinder, ModuleSpec
+from traceback import walk_stack
 from types import FrameType, ModuleType
 from typing import Protocol
 
 from pytest_hierexport._files.listings import names_in
+from pytest_hierexport._files.paths import of_standard_library
 from pytest_hierexport._pytest.loading import trimmed
-
-__all__ = ["FOLDER", "Listener", "modules_of", "nearest_importer", "watch_searches"]
 
 FOLDER = ""
 """Stands for the folder itself in place of a module's name."""
 _SUFFIXES = tuple(importlib.machinery.all_suffixes())
-_LIBRARY = f"{os.path.dirname(os.path.abspath(os.__file__))}{os.sep}"  # noqa: PTH100, PTH120  # compared with code's files
 
 
 class Listener(Protocol):
@@ -59,14 +58,9 @@ def watch_searches(listeners: Sequence[Listener]) -> None:
 def nearest_importer() -> str:
     """Return the file of the code for which a listener's module is looked for; empty where it is Python's."""
     # The frame above is the listener's.
-    frame: FrameType | None = sys._getframe(2)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        is_python_s = file.startswith("<frozen") or (file.startswith(_LIBRARY) and "site-packages" not in file)
-        if not is_python_s and not _is_asked_by_python(frame):
-            return file
-        frame = frame.f_back
-    return ""
+    above = ((frame, frame.f_code.co_filename) for frame, _ in walk_stack(sys._getframe(2)))
+    others = (file for frame, file in above if not of_standard_library(file) and not _is_asked_by_python(frame))
+    return next(others, "")
 
 
 def _is_asked_by_python(frame: FrameType) -> bool:

@@ -31,8 +31,6 @@ from pytest_hierexport._pytest.termination import TerminationPlugin
 from pytest_hierexport._pytest.watch import Watch
 from pytest_hierexport._pytest.workers import RUN_NAME, WorkersPlugin, is_worker, process_name
 
-__all__ = ["start"]
-
 
 def start(config: pytest.Config) -> None:
     """Select the models and take part in the session, if there are any to run.

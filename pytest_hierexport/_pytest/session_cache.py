@@ -17,20 +17,17 @@ from pytest_hierexport._files.paths import digest_of_all
 from pytest_hierexport._pytest.cache import SIZE, Cache
 from pytest_hierexport._pytest.kept_files import FOLDER as KEPT
 from pytest_hierexport._pytest.reads import Reads, is_installed
+from pytest_hierexport._text import first_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_hierexport._pytest.options import Settings
 
-__all__ = ["cache_of", "session_facts", "warnings", "watch"]
-
 _READS: pytest.StashKey[Reads] = pytest.StashKey()
 _EARLY: pytest.StashKey[list[str]] = pytest.StashKey()
 _NOT_KEPT = "results are not kept for later runs"
 _PROGRAM = "they started a program or connected to a machine, whose part cannot be seen"
-_SHOWN = 5
-"""The number of models that a warning names."""
 _FRONT = Path(KEPT, "cache")
 """The folder, in the root directory, that what comes from a URL is taken into."""
 _PACKAGE = Path(__file__).parents[1]
@@ -152,8 +149,7 @@ def warnings(scratch: Path) -> list[str]:
         found += [path.read_text(encoding="utf-8") for path in sorted(scratch.glob("cache-warning-*.txt"))]
         models = sorted(path.read_text(encoding="utf-8") for path in scratch.glob("cache-unkept-*.txt"))
         if models:
-            shown = ", ".join(models[:_SHOWN]) + f" and {len(models) - _SHOWN} others" * (len(models) > _SHOWN)
-            found.append(f"warning: results of {shown} are not kept for later runs: {_PROGRAM}")
+            found.append(f"warning: results of {first_names(models)} are not kept for later runs: {_PROGRAM}")
     return found
 
 

@@ -22,8 +22,6 @@ from pytest_hierexport._cases import Case
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._files.atomic import write_atomically
 
-__all__ = ["DURATIONS", "Shard", "in_shard", "parse_shard", "read_durations", "store_durations"]
-
 DURATIONS = ".test_durations"
 """The file that pytest-split keeps durations in."""
 _FORM = re.compile(r"(?P<index>\d+|auto)(?:/(?P<count>\d+))?")
@@ -88,13 +86,7 @@ def _refused(found: str, do: str) -> UsageError:
 
 
 def in_shard(cases: Sequence[Case], shard: Shard, seconds: Mapping[str, float]) -> tuple[Case, ...]:
-    """Return the cases of a shard in their order; the results of a model's steps stay with it.
-
-    Args:
-        cases: All cases of the run.
-        shard: The shard.
-        seconds: The duration of each case by name, of those that are known.
-    """
+    """Return the cases of a shard in their order; the results of a model's steps stay with it."""
     groups: dict[str, float] = {}
     mean = sum(seconds.values()) / len(seconds) if seconds else 1.0
     for case in cases:

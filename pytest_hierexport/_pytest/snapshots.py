@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._pytest.commands import repeat_command, update_command
-from pytest_hierexport._pytest.messages import CheckFailed, Ends, Message
+from pytest_hierexport._pytest.ids import snapshot_file
+from pytest_hierexport._pytest.messages import CheckFailed, item_message
 from pytest_hierexport._pytest.reads import unrecorded
-from pytest_hierexport._report.failures import Failure, Finding
+from pytest_hierexport._report.failures import Finding
 from pytest_hierexport._report.results import SNAPSHOT, item_name
 from pytest_hierexport._rules.messages import aligned
 from pytest_hierexport._text import one_line
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from pytest_hierexport._cases import Case
     from pytest_hierexport._pytest.run import Run
-
-__all__ = ["check_snapshot", "hierarchy_snapshot", "is_updating", "unused_ignored"]
 
 _TEST = item_name(SNAPSHOT)
 
@@ -79,15 +77,13 @@ def check_snapshot(request: pytest.FixtureRequest, run: Run, case: Case, text: s
         CheckFailed: There is no snapshot, or another.
         pytest.skip.Exception: There is no folder of snapshots yet.
     """
-    from pytest_hierexport._pytest.snapshot_files import snapshot_file
-
     plan = run.plan
     file = snapshot_file(plan.anchor(case), case.name)
     shown = os.path.relpath(file, plan.config.invocation_params.dir)
-    update = f"{repeat_command(plan, case, _TEST)} --snapshot-update"
+    update = f"{plan.repeat_command(case, _TEST)} --snapshot-update"
     if not file.exists() and not is_updating(plan.config):
         if not file.parent.exists() and not plan.settings.chosen.require_snapshots:
-            pytest.skip(f"there are no snapshots yet; to make them: {update_command(plan)}")
+            pytest.skip(f"there are no snapshots yet; to make them: {plan.update_command()}")
         found = [("expected", shown), ("found", "no such file")]
         raise _failed(run, case, f"{case.name} has no snapshot", found, f"write it: {update}")
     snapshot = hierarchy_snapshot(request)
@@ -108,10 +104,9 @@ def _failed(
 ) -> CheckFailed:
     """Return the failure of a snapshot, with the changes from one text to the other."""
     from pytest_hierexport._pytest.locating import places
-    from pytest_hierexport._snapshot.diff import compare, lines_of
-    from pytest_hierexport._snapshot.headline import headline
+    from pytest_hierexport._snapshot.diff import compare, headline, lines_of
 
-    difference, ends = compare(*texts), Ends.of(run, case, _TEST)
+    difference = compare(*texts)
     changed = lines_of(difference)
     where = [("where", "\n".join(places(run, case, difference)))] if changed else []
     shown = [
@@ -119,8 +114,8 @@ def _failed(
         *([""] if changed else []),
         *aligned([each for each in where if each[1]]),
     ]
-    lines = [one_line(title), *aligned(found), *shown, *ends.block([("to do", to_do)])]
+    lines = [one_line(title), *aligned(found), *shown, *aligned([("to do", to_do)])]
     (_, expected), (_, instead) = found
-    finding = Finding(expected, instead, to_do)
-    failure = Failure.of([finding], ends.kept, ends.repeat, difference)
-    return CheckFailed(Message("\n".join(lines), failure, headline(difference)))
+    findings = [Finding(expected, instead, to_do)]
+    told = item_message(run, case, _TEST, lines, findings, headline=headline(difference), difference=difference)
+    return CheckFailed(told)

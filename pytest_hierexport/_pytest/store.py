@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from pytest_hierexport._pytest.cache import Cache
     from pytest_hierexport._rules.base import ExportedCase, Rule, Violation
 
-__all__ = ["ExportStore"]
-
 
 @contextmanager
 def _disk_full_reported() -> Iterator[None]:

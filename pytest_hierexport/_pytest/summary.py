@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._cases.factories import line_of
 from pytest_hierexport._errors import HierexportError
-from pytest_hierexport._files.commits import commit
 from pytest_hierexport._files.ownership import LIST
-from pytest_hierexport._files.versions import installed_versions
-from pytest_hierexport._pytest.commands import update_command
-from pytest_hierexport._pytest.messages import Message
+from pytest_hierexport._files.versions import commit, installed_versions
+from pytest_hierexport._pytest.ids import snapshot_file
+from pytest_hierexport._pytest.messages import Message, error_message
 from pytest_hierexport._pytest.orphans import Orphans, find_orphans, is_complete, removes_orphans, update_lists
 from pytest_hierexport._pytest.outputs import write_output
 from pytest_hierexport._pytest.shards import store_durations
@@ -29,11 +28,10 @@ from pytest_hierexport._report.results import (
     Results,
     RuleText,
     Status,
-    first_names,
     slowest_stages,
     warnings_of,
 )
-from pytest_hierexport._text import one_line
+from pytest_hierexport._text import first_names, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -41,9 +39,8 @@ if TYPE_CHECKING:
     import pytest
 
     from pytest_hierexport._cases import Case
+    from pytest_hierexport._pytest.crashes import Crash
     from pytest_hierexport._pytest.run import Run
-
-__all__ = ["Summary", "mark"]
 
 _MARK = "hierexport"
 _DISTRIBUTIONS = (
@@ -59,6 +56,15 @@ def mark(
     """Write the check of a report on it, and the seconds of its stages, which a worker sends to the controller."""
     failure = None if message.failure is None else failure_to_json(message.failure)
     setattr(report, _MARK, [case.name, check, message.text, failure, dict(stages or {})])
+
+
+def mark_crash(run: Run, report: pytest.TestReport, item: tuple[Case, str, str], crash: Crash) -> None:
+    """Write on a report that the model of an item ended a process, or did not finish in time."""
+    case, test, check = item
+    error = run.crash_error(case, crash)
+    message = error_message(run, case, test, error.ended, error)
+    report.longrepr = message.text
+    mark(report, case, check, message)
 
 
 @dataclass
@@ -206,7 +212,7 @@ class Summary:
     def _orphans_to_do(self) -> Iterator[str]:
         plan = self.run.plan
         if self.orphans.listed:
-            yield f"where they are gone for good, remove their snapshots: {update_command(plan)}"
+            yield f"where they are gone for good, remove their snapshots: {plan.update_command()}"
         if self.orphans.unlisted:
             names = first_names([_relative(file, plan.config.rootpath) for file in self.orphans.unlisted])
             yield (
@@ -265,8 +271,6 @@ class Summary:
         check = self.checks.get(case.name, {}).get(SNAPSHOT)
         if check is None or check.status is not Status.FAILED:
             return ""
-        from pytest_hierexport._pytest.snapshot_files import snapshot_file
-
         with suppress(OSError, ValueError):
             return snapshot_file(self.run.plan.anchor(case), case.name).read_text(encoding="utf-8")
         return ""

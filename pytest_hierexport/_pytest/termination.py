@@ -9,8 +9,6 @@ from typing import NoReturn
 
 import pytest
 
-__all__ = ["Terminated", "TerminationPlugin"]
-
 
 class Terminated(KeyboardInterrupt):
     """The process was asked to end: no `except Exception` stops it, and pytest ends the session."""

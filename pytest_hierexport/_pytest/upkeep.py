@@ -22,8 +22,6 @@ from pytest_hierexport._errors import UsageError
 from pytest_hierexport._files.atomic import STAGED
 from pytest_hierexport._pytest.entries import PER_QUESTION, RECORD, entries, listed, read_entry, remove, used
 
-__all__ = ["Contents", "clear", "contents", "damages", "evict", "parse_size", "shown_size", "tidy"]
-
 _KEY = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}")
 _ABANDONED = 24 * 3600
 """The age in seconds from which a staged result or a lock is taken for one of a killed session."""

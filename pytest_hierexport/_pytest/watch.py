@@ -17,16 +17,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from traceback import walk_stack
 from types import FrameType
 from typing import IO, TYPE_CHECKING, Any
 
-from pytest_hierexport._pytest.hangs import Hang, WatchFiles
+from pytest_hierexport._pytest.crashes import Hang, WatchFiles
 from pytest_hierexport._stages import LOADING, Stages, listening
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-__all__ = ["SIGNAL", "TimedOut", "Watch"]
 
 SIGNAL = signal.SIGURG
 """Makes the process dump its stacks at once, in native code too. In the middle of Python code that can end the process
@@ -196,8 +195,4 @@ def _is_main_thread() -> bool:
 
 def _imports(frame: FrameType | None) -> bool:
     """Whether a stack is in an import."""
-    while frame is not None:
-        if frame.f_code.co_filename.startswith("<frozen importlib"):
-            return True
-        frame = frame.f_back
-    return False
+    return any(each.f_code.co_filename.startswith("<frozen importlib") for each, _ in walk_stack(frame))

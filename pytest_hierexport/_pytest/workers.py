@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_hierexport._pytest.crashes import Crash, ending
-from pytest_hierexport._pytest.hangs import WatchFiles
-from pytest_hierexport._pytest.messages import error_message
-from pytest_hierexport._pytest.summary import Summary, mark
+from pytest_hierexport._pytest.crashes import Crash, WatchFiles, ending
+from pytest_hierexport._pytest.summary import Summary, mark_crash
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,8 +17,6 @@ if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
     from pytest_hierexport._pytest.run import Run
-
-__all__ = ["RUN_NAME", "WorkersPlugin", "is_worker", "process_name"]
 
 RUN_NAME = "hierexport"
 """The key of the run folder's name in a worker's input."""
@@ -71,17 +67,14 @@ class WorkersPlugin:
         found = self.run.plan.check_of(crashitem)
         if found is None:
             return
-        case, test, check = found
+        case, test, _ = found
         node: WorkerController = report.node
         process = f"worker {node.gateway.id}"  # as the worker itself calls it
         code = _exit_code(node)
         hang = WatchFiles.of(self.run.watch.folder, process).crash(case.name, test, process)
         crash = hang or Crash(case.name, test, process, ending(code))
         self.run.crashes.add(crash)
-        error = self.run.crash_error(case, crash)
-        message = error_message(self.run, case, test, error.ended, error)
-        report.longrepr = message.text
-        mark(report, case, check, message)
+        mark_crash(self.run, report, found, crash)
 
     def terminate(self) -> None:
         """End the workers at once."""

@@ -6,23 +6,12 @@ from collections.abc import Iterator
 
 from pytest_hierexport._report.results import Results
 
-__all__ = ["error_commands", "without_repeat"]
-
 
 def error_commands(results: Results) -> Iterator[str]:
     """Yield an `::error …` line per failure; equal messages of a model give one line."""
-    shown: set[tuple[str, str]] = set()
-    for model, check, outcome in results.failures():
-        if (model.name, without_repeat(outcome.message)) in shown:
-            continue
-        shown.add((model.name, without_repeat(outcome.message)))
+    for model, (check, *_), message in results.distinct_failures():
         properties = f"file={_property(model.file)},line={model.line},title={_property(f'{model.name}: {check}')}"
-        yield f"::error {properties}::{_data(outcome.message)}"
-
-
-def without_repeat(message: str) -> str:
-    """Return a message without the command that repeats it, which differs from check to check."""
-    return "\n".join(line for line in message.splitlines() if not line.lstrip().startswith("repeat"))
+        yield f"::error {properties}::{_data(message)}"
 
 
 def _data(text: str) -> str:

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pytest_hierexport._report.results import Model, Results, Status
 from pytest_hierexport._snapshot.diff import diff
 
-__all__ = ["Comparison", "ModelChange", "compare"]
-
 _GOOD = frozenset({Status.PASSED, Status.KNOWN, Status.INAPPLICABLE})
 
 

@@ -7,8 +7,6 @@ import json
 from pytest_hierexport._files.ownership import GENERATOR
 from pytest_hierexport._report.results import Check, Model, Results, Status, item_name
 
-__all__ = ["as_ctrf"]
-
 _SPECIFICATION = "0.0.0"
 _STATUS = {
     Status.PASSED: "passed",

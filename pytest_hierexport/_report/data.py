@@ -15,8 +15,6 @@ from pytest_hierexport._files.schemas import schema_error
 from pytest_hierexport._report.failures import Failure, failure_from_json, failure_to_json
 from pytest_hierexport._report.results import Check, Model, Part, Results, RuleText, Status
 
-__all__ = ["as_json", "read_report"]
-
 _FORMAT = 1
 _OF_MODEL = ("name", "source", "anchor", "file", "line", "exporter", "notes", "warnings", "coverage", "hierarchy")
 _IN_SOME = ("committed",)

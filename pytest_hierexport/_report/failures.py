@@ -10,8 +10,6 @@ from pytest_hierexport._snapshot.diff import Change, Difference
 from pytest_hierexport._snapshot.renames import Move, Rename
 from pytest_hierexport._text import printable
 
-__all__ = ["Failure", "Finding", "failure_from_json", "failure_to_json"]
-
 _MOST_FINDINGS = 100
 _MOST_CHANGES = 2000
 
@@ -58,8 +56,8 @@ def failure_to_json(failure: Failure) -> dict[str, Any]:
         "repeat": printable(failure.repeat),
         "changes": [
             {"tag": printable(change.tag)}
-            | ({} if change.before is None else {"before": dict(change.before)})
-            | ({} if change.after is None else {"after": dict(change.after)})
+            | ({} if change.before is None else {"before": _counted(change.before)})
+            | ({} if change.after is None else {"after": _counted(change.after)})
             for change in failure.difference.changes
         ],
         "renames": [
@@ -69,6 +67,10 @@ def failure_to_json(failure: Failure) -> dict[str, Any]:
         "moves": [{**asdict(each), **_printable(each, "tag", "neighbour")} for each in failure.difference.moves],
         "more": failure.more,
     }
+
+
+def _counted(operators: Mapping[str, int]) -> dict[str, int]:
+    return {printable(operator): count for operator, count in operators.items()}
 
 
 def _printable(each: object, *names: str) -> dict[str, str]:

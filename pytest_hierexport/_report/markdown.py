@@ -6,13 +6,10 @@ import html
 from collections.abc import Iterator, Sequence
 
 from pytest_hierexport._files.ownership import GENERATOR
-from pytest_hierexport._report.annotations import without_repeat
 from pytest_hierexport._report.results import SNAPSHOT, Model, Results, Status, remarks_of, warnings_of
 from pytest_hierexport._report.table import cells_of
 from pytest_hierexport._snapshot.tree_diff import tree_diff
 from pytest_hierexport._text import PLAIN, inline_code, one_line, printable
-
-__all__ = ["as_markdown"]
 
 _SIGNS = {
     Status.PASSED: "✅",
@@ -79,16 +76,10 @@ def _row(cells: Sequence[str]) -> str:
 
 def _details(results: Results) -> Iterator[list[str]]:
     """Yield a collapsed block per failure, of those of a model with one message a single one, and per changed tree."""
-    for model in results.models:
-        equal: dict[str, list[str]] = {}
-        failed = [(name, model.checks[name]) for name in results.columns if model.status(name) is Status.FAILED]
-        for name, check in failed:
-            equal.setdefault(without_repeat(check.message), []).append(name)
-        messages = {without_repeat(check.message): check.message for _, check in reversed(failed)}
-        for key, names in equal.items():
-            yield _collapsed(f"{_html(model.name)}: {_html(', '.join(names))}", _fenced(_cut(messages[key])))
-            if SNAPSHOT in names and (tree := tree_diff(model.committed, model.hierarchy)):
-                yield _collapsed(f"{_html(model.name)}: changes as a tree", _fenced(_cut("\n".join(tree)), "diff"))
+    for model, names, message in results.distinct_failures():
+        yield _collapsed(f"{_html(model.name)}: {_html(', '.join(names))}", _fenced(_cut(message)))
+        if SNAPSHOT in names and (tree := tree_diff(model.committed, model.hierarchy)):
+            yield _collapsed(f"{_html(model.name)}: changes as a tree", _fenced(_cut("\n".join(tree)), "diff"))
 
 
 def _within(blocks: Sequence[list[str]], room: int) -> list[str]:

@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._report.results import Results
 
-__all__ = ["Merged", "merge"]
-
 
 @dataclass(frozen=True)
 class Merged:

@@ -9,40 +9,30 @@ module above that has one.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pytest_hierexport._calls.entries import ModuleEntry
-from pytest_hierexport._report.failures import Failure
-from pytest_hierexport._report.results import Check, Model, Results, Status, remarks_of, warnings_of
+from pytest_hierexport._report.failures import failure_to_json
+from pytest_hierexport._report.results import Model, Results, Status, remarks_of, warnings_of
 from pytest_hierexport._text import one_line, printable
-
-__all__ = ["packed"]
 
 _STATUSES = tuple(Status)
 
 
-class _Pool:
-    """Gives each of the values that it is shown a number, the same to equal ones."""
-
-    def __init__(self, *values: Any) -> None:
-        self._numbers: dict[Any, int] = {}
-        for value in values:
-            self.number(value)
-
-    def number(self, value: Any) -> int:
-        return self._numbers.setdefault(value, len(self._numbers))
-
-    def values(self) -> list[Any]:
-        return list(self._numbers)
+def _numbering(first: Any) -> defaultdict[Any, int]:
+    """Return a mapping that gives each value that it is asked for a number, 0 to the first."""
+    numbers: defaultdict[Any, int] = defaultdict(lambda: len(numbers), {first: 0})
+    return numbers
 
 
 class _Packer:
     """Packs the models of one page, which share their texts and profiles."""
 
     def __init__(self) -> None:
-        self.strings = _Pool("")
-        self.profiles = _Pool(((), (), ()))
+        self.strings = _numbering("")
+        self.profiles = _numbering(((), (), ()))
 
     def tree(self, entries: Sequence[ModuleEntry]) -> dict[str, list[int]]:
         """Pack the modules of a model; one whose module above is not listed goes below the first."""
@@ -62,7 +52,7 @@ class _Packer:
                 self._text(entry.cls),
                 self._text(_continued(entry.tag, known)),
                 entry.calls,
-                self.profiles.number(tuple(map(self._counts, (entry.operators, entry.evidence, entry.co_owned)))),
+                self.profiles[tuple(map(self._counts, (entry.operators, entry.evidence, entry.co_owned)))],
                 entry.parameters,
                 entry.bytes,
             )
@@ -71,7 +61,7 @@ class _Packer:
         return columns
 
     def _text(self, text: str) -> int:
-        return self.strings.number(one_line(text))
+        return self.strings[one_line(text)]
 
     def _counts(self, counts: Mapping[str, int]) -> tuple[int, ...]:
         return tuple(number for key, count in counts.items() for number in (self._text(key), count))
@@ -103,8 +93,8 @@ def packed(results: Results) -> dict[str, Any]:
             "remarks": [one_line(line) for line in remarks_of(results)],
         },
         "models": models,
-        "strings": packer.strings.values(),
-        "profiles": packer.profiles.values(),
+        "strings": list(packer.strings),
+        "profiles": list(packer.profiles),
     }
 
 
@@ -131,31 +121,5 @@ def _check(model: Model, column: str) -> list[Any]:
         return [status]
     check = model.checks[column]
     stated = [status, round(check.seconds, 3)]
-    return stated if check.status is Status.PASSED else [*stated, printable(check.message), _failure(check)]
-
-
-def _failure(check: Check) -> dict[str, Any] | None:
-    failure: Failure | None = check.failure
-    if failure is None:
-        return None
-    return {
-        "findings": [
-            [printable(text) for text in (finding.where, finding.expected, finding.found, finding.do)]
-            for finding in failure.findings
-        ],
-        "kept": one_line(failure.kept),
-        "repeat": one_line(failure.repeat),
-        "changes": [
-            [one_line(each.tag), _counted(each.before), _counted(each.after)] for each in failure.difference.changes
-        ],
-        "renames": [
-            [one_line(each.before), one_line(each.after), each.instances, list(map(one_line, each.tags))]
-            for each in failure.difference.renames
-        ],
-        "moves": [[one_line(each.tag), one_line(each.neighbour), each.last] for each in failure.difference.moves],
-        "more": failure.more,
-    }
-
-
-def _counted(operators: Mapping[str, int] | None) -> dict[str, int] | None:
-    return None if operators is None else {one_line(operator): count for operator, count in operators.items()}
+    failure = None if check.failure is None else failure_to_json(check.failure)
+    return stated if check.status is Status.PASSED else [*stated, printable(check.message), failure]

@@ -14,8 +14,6 @@ from pytest_hierexport._report.packing import packed
 from pytest_hierexport._report.results import Results, Status
 from pytest_hierexport._text import one_line
 
-__all__ = ["as_html"]
-
 _SCRIPTS = ("dom", "data", "overview", "failures", "tree", "icicle", "model", "main")
 """The scripts in `web`, each after those that it uses."""
 

@@ -9,30 +9,14 @@ from textwrap import shorten
 
 from pytest_hierexport._calls.entries import ModuleEntry
 from pytest_hierexport._report.failures import Failure
-
-__all__ = [
-    "SNAPSHOT",
-    "Check",
-    "Model",
-    "Part",
-    "Results",
-    "RuleText",
-    "Status",
-    "cardinal_line",
-    "first_names",
-    "is_item",
-    "item_name",
-    "remarks_of",
-    "slowest_stages",
-    "warnings_of",
-]
+from pytest_hierexport._text import first_names
 
 SNAPSHOT = "snapshot"
 """The name of the check that is no rule."""
 _SNAPSHOT_ITEM = "test_snapshot"
 _RULE_ITEM = "test_must"
-_MOST = 5
-"""How many names a line lists."""
+_MANY = 5
+"""The number of models beyond which all of them are not listed by name."""
 
 
 def item_name(check: str) -> str:
@@ -43,6 +27,11 @@ def item_name(check: str) -> str:
 def is_item(name: str) -> bool:
     """Whether :func:`item_name` gives this name."""
     return name == _SNAPSHOT_ITEM or (name.startswith(f"{_RULE_ITEM}[") and name.endswith("]"))
+
+
+def without_repeat(message: str) -> str:
+    """Return a message without the command that repeats it, which differs from check to check."""
+    return "\n".join(line for line in message.splitlines() if not line.lstrip().startswith("repeat"))
 
 
 class Status(str, Enum):
@@ -163,11 +152,6 @@ class Results:
         others = tuple(model.name for model in self.models if model.name not in names)
         return replace(self, models=kept, deselected=others)
 
-    @property
-    def began(self) -> bool:
-        """Whether any check ran at all."""
-        return any(model.checks for model in self.models)
-
     def cardinal_not_run(self) -> dict[str, list[str]]:
         """Return the cardinal rules that were left out, by model."""
         cardinal = [rule.id for rule in self.rules if rule.cardinal]
@@ -180,6 +164,14 @@ class Results:
         """Return the checks that failed, in the order of the columns, whatever ran first."""
         found = ((model, column) for model in self.models for column in self.columns)
         return [(model, name, model.checks[name]) for model, name in found if model.status(name) is Status.FAILED]
+
+    def distinct_failures(self) -> list[tuple[Model, list[str], str]]:
+        """Return the checks of each model that failed with one message, and the message of the first of them."""
+        equal: dict[tuple[str, str], tuple[Model, list[str], str]] = {}
+        for model, name, check in self.failures():
+            key = model.name, without_repeat(check.message)
+            equal.setdefault(key, (model, [], check.message))[1].append(name)
+        return list(equal.values())
 
     def count(self, status: Status) -> int:
         """Count the checks of that status."""
@@ -199,14 +191,9 @@ def cardinal_line(results: Results) -> str:
 
 
 def _listed(names: Sequence[str], total: int) -> str:
-    if len(names) == total and total > _MOST:
+    if len(names) == total and total > _MANY:
         return f"all {total} models"
     return first_names(names)
-
-
-def first_names(names: Sequence[str]) -> str:
-    """Return the first names, and how many more there are."""
-    return ", ".join(names[:_MOST]) + (f" and {len(names) - _MOST} more" if len(names) > _MOST else "")
 
 
 def remarks_of(results: Results) -> list[str]:
@@ -232,13 +219,7 @@ def warnings_of(results: Results) -> list[str]:
 
 
 def slowest_stages(results: Results, most: int, least: float) -> list[str]:
-    """Return lines with the stages that took longest.
-
-    Args:
-        results: The results.
-        most: How many there may be at most, 0 for any number.
-        least: The seconds from which a stage is shown.
-    """
+    """Return lines with the stages that took longest: at most so many (0: all), of at least so many seconds."""
     stages = [
         (seconds, model.name, stage)
         for model in results.models

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from pytest_hierexport._report.results import Model, Results, Status, remarks_of
 from pytest_hierexport._text import one_line
 
-__all__ = ["as_lines", "cells_of"]
-
 _WORDS = {
     Status.PASSED: "pass",
     Status.FAILED: "FAIL",

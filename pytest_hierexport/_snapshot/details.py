@@ -14,16 +14,9 @@ from collections.abc import Iterable, Iterator
 from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy, Module, Parameter
 from pytest_hierexport._calls.names import encode_operator, is_torch_nn
 
-__all__ = ["details"]
-
 
 def details(hierarchy: Hierarchy, modules: Iterable[Module]) -> dict[str, Counter[str]]:
-    """Return how often each thing is held, by the name of the first call of the module that it counts for.
-
-    Args:
-        hierarchy: The calls.
-        modules: Every module instance of the model, called or not.
-    """
+    """Return how often each thing is held, by the name of the first call of the module that it counts for."""
     held: dict[str, Counter[str]] = {}
     for module in modules:
         owner = _owner(hierarchy, module.path)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pytest_hierexport._snapshot.lines import LINE, count_members, members
 from pytest_hierexport._snapshot.renames import Move, Rename, moves, renamed
 
-__all__ = ["Change", "Difference", "changed_counts", "compare", "diff", "lines_of"]
-
 _MOST_MODULES = 50_000
+_ORDER = "+-~>="
+"""The signs of changes in the order in which they are counted."""
 
 
 @dataclass(frozen=True)
@@ -75,15 +76,42 @@ def diff(old: str, new: str, limit: int = 20) -> list[str]:
 def lines_of(difference: Difference, limit: int = 20) -> list[str]:
     """Return the changes, one line per module: `-` removed, `+` added, `~` other operators, `>` moved, `=` renamed.
 
-    Args:
-        difference: The difference.
-        limit: The number of changes that are shown; the rest are counted.
+    Those beyond the limit are counted.
     """
     lines = list(map(str, difference))
     shown = lines[:limit]
     if len(lines) > limit:
         shown.append(f"… and {len(lines) - limit} more changes")
     return shown
+
+
+def headline(difference: Difference) -> str:
+    """Return how many changes there are of each kind, and the first, its module by the last segment of its tag.
+
+    It is for the line of pytest's summary, which has room for few words:
+
+        ~ …/Layer.{0..2}: Mul 0 → 1          the only change
+        +1 ~2, + …/BertPooler: Gemm 1        how many there are of each kind, and the first
+    """
+    every = list(difference)
+    if not every:
+        return ""
+    signs = Counter(str(each)[0] for each in every)
+    counts = " ".join(f"{sign}{count}" for sign, count in sorted(signs.items(), key=lambda each: _ORDER.index(each[0])))
+    first = _short(every[0])
+    return first if len(every) == 1 else f"{counts}, {first}"
+
+
+def _short(each: Rename | Change | Move) -> str:
+    if isinstance(each, Rename):
+        return f"= {each.before} → {each.after}"
+    line = str(each).replace(each.tag, _end(each.tag), 1)
+    return line.replace(each.neighbour, _end(each.neighbour)) if isinstance(each, Move) else line
+
+
+def _end(tag: str) -> str:
+    above, _, segment = tag.rpartition("/")
+    return f"…/{segment}" if above else tag
 
 
 def _different(old: list[str], new: list[str]) -> tuple[dict[str, _Module], dict[str, _Module]]:

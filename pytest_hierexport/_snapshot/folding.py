@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 
 from pytest_hierexport._calls.names import call_name
 
-__all__ = ["Segment", "fold"]
-
 
 @dataclass(frozen=True)
 class Segment:

@@ -6,8 +6,6 @@ import itertools
 import re
 from collections.abc import Iterator
 
-__all__ = ["LINE", "count_members", "members", "tag_of"]
-
 LINE = re.compile(r"(?P<tag>.*?)(?: ×(?P<times>\d+))?(?:: (?P<operators>\S+ \d{1,18}(?:, \S+ \d{1,18})*))?")
 """A line: its `tag`, how many `times` it stands for, its `operators`."""
 _RUN = re.compile(r"(@?)\{(\d{1,18})\.\.(\d{1,18})\}")

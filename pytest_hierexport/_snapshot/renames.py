@@ -21,8 +21,6 @@ from dataclasses import dataclass
 
 from pytest_hierexport._snapshot.lines import count_members, tag_of
 
-__all__ = ["Move", "Rename", "moves", "renamed"]
-
 _MOST_CLASSES = 10
 """How many classes that are gone are compared with how many that are new: each pair takes a walk over the texts."""
 _MOST_TAGS = 100

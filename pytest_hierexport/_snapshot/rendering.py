@@ -7,7 +7,6 @@ The text has no node name, version, path or weight, so it changes only with the 
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -16,14 +15,12 @@ from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy
 from pytest_hierexport._errors import TagError
 from pytest_hierexport._snapshot.folding import Segment, fold
+from pytest_hierexport._snapshot.lines import LINE
 from pytest_hierexport._text import one_line
-
-__all__ = ["is_hierarchy", "is_snapshot", "text", "tree"]
 
 UNTAGGED = "(untagged)"
 # A snapshot with the conflict markers of a merge is one still: an update resolves the conflict.
 _LINE_STARTS = ("/", UNTAGGED, "<<<<<<< ", "||||||| ", "=======", ">>>>>>> ")
-_LINE = re.compile(r"(?P<tag>/.*?|\(untagged\))(?: ×\d+)?(?P<operators>: \S+ \d+(?:, \S+ \d+)*)?")
 
 _DEEPEST = 300
 """Folding is recursive. Modules nest no deeper than this: Python allows 1,000 frames, and each call takes three."""
@@ -44,10 +41,11 @@ def is_hierarchy(path: Path) -> bool:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError):
         return False
-    matches = [match for match in map(_LINE.fullmatch, lines) if match]
-    tags = {"", *(match["tag"] for match in matches)}
-    connected = all(match["tag"].rpartition("/")[0] in tags for match in matches)
-    return connected and len(matches) == len(lines) and any(match["operators"] for match in matches)
+    matches = [match for match in map(LINE.fullmatch, lines) if match]
+    tags = {match["tag"] for match in matches} - {UNTAGGED}
+    above = {"", *tags}
+    connected = all(tag.startswith("/") and tag.rpartition("/")[0] in above for tag in tags)
+    return connected and any(match["operators"] for match in matches)
 
 
 def text(

@@ -19,8 +19,7 @@ from itertools import groupby
 from pytest_hierexport._snapshot.lines import tag_of
 from pytest_hierexport._snapshot.renames import renamed
 
-__all__ = ["tree_diff"]
-
+_MOST_SHOWN = 100
 _MOST_LINES = 20_000
 """Lines of both texts together that are compared; the comparison is quadratic at worst."""
 
@@ -42,13 +41,10 @@ class _Entry:
         return f"{self.sign}{'  ' * depth}{self.line[len(self.parent) + 1 :] if depth else self.line}"
 
 
-def tree_diff(old: str, new: str, limit: int = 100) -> list[str]:
+def tree_diff(old: str, new: str) -> list[str]:
     """Return the lines of the tree, each with its sign; empty where the texts are equal, or too long to compare.
 
-    Args:
-        old: The text of the committed snapshot.
-        new: The text of the present model.
-        limit: The number of lines that are shown; the rest are counted.
+    Those beyond a hundred are counted.
     """
     if old == new or old.count("\n") + new.count("\n") > _MOST_LINES:
         return []
@@ -56,8 +52,8 @@ def tree_diff(old: str, new: str, limit: int = 100) -> list[str]:
     entries = list(_with_moves(list(_entries(old.splitlines(), new.splitlines()))))
     above = _above([entry for entry in entries if entry.sign != " "])
     shown = [*map(str, renames), *_drawn(entries, above)]
-    more = [f" … and {len(shown) - limit} more lines"] if len(shown) > limit else []
-    return [*shown[:limit], *more]
+    more = [f" … and {len(shown) - _MOST_SHOWN} more lines"] if len(shown) > _MOST_SHOWN else []
+    return [*shown[:_MOST_SHOWN], *more]
 
 
 def _entries(before: Sequence[str], after: Sequence[str]) -> Iterator[_Entry]:

@@ -6,7 +6,7 @@ import argparse
 import importlib
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import NoReturn
@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     command = commands.get(given[0]) if given else None
     failed, usage = (command.failed, command.wrong_usage) if command else (_FAILED, USAGE)
     try:
-        options = _parser(commands.values()).parse_args(given)
+        options = _parser(commands).parse_args(given)
         check_requirements()
         run: Command = options.command
         code = run.run(options) or 0
@@ -108,7 +108,7 @@ def _commands() -> dict[str, Command]:
     return {name: importlib.import_module(f"{__name__}.{name}").COMMAND for name in _COMMANDS}
 
 
-def _parser(listed: Iterable[Command]) -> argparse.ArgumentParser:
+def _parser(listed: Mapping[str, Command]) -> argparse.ArgumentParser:
     parser = _Parser(
         prog="hierexport",
         description="Export PyTorch models to ONNX with every node tagged.",
@@ -122,6 +122,6 @@ def _parser(listed: Iterable[Command]) -> argparse.ArgumentParser:
         help="print a completion script for a shell: source <(hierexport --print-completion bash)",
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in listed:
-        command.add_to(commands)
+    for name, command in listed.items():
+        command.add_to(commands, name)
     return parser

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -15,13 +14,11 @@ from pytest_hierexport._errors import UsageError
 from pytest_hierexport._text import one_line
 from pytest_hierexport.cli.command import Command, whole_number
 from pytest_hierexport.cli.files import add_file, load_file, shown_name
-from pytest_hierexport.cli.output import print_line, progress
+from pytest_hierexport.cli.output import print_json, print_lines, progress, terminal_width
 
 if TYPE_CHECKING:
     from pytest_hierexport._tools.analysis import Analysis
     from pytest_hierexport._tools.tagged_file import TaggedFile
-
-__all__ = ["COMMAND"]
 
 _LISTS = ("origins", "untagged", "contamination")
 
@@ -56,7 +53,7 @@ def _run(options: argparse.Namespace) -> None:
     lists = {name: _rows(name, file, selection, options) for name in asked}
     if options.format == "json":
         listed = {name: list(rows) for name, rows in lists.items()}
-        print(json.dumps(as_dict(analysis, options.depth) | listed, indent=1))  # noqa: T201
+        print_json(as_dict(analysis, options.depth) | listed)
     elif options.format == "csv":
         _print_csv(analysis, lists, options.depth)
     else:
@@ -98,20 +95,12 @@ def _print_text(analysis: Analysis, lists: dict[str, Iterator[dict[str, Any]]], 
     if options.format == "tree":
         lines = as_tree(analysis, name, options.depth)
     else:
-        # In a pipe or a file, names are printed whole, however long.
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        lines = as_lines(analysis, name, options.depth, width)
-    for line in lines:
-        print_line(line)
+        lines = as_lines(analysis, name, options.depth, terminal_width())
+    print_lines(lines)
     for title, rows in lists.items():
-        print_line("")
-        print_line(f"{title}:")
-        is_empty = True
-        for row in rows:
-            is_empty = False
-            print_line(f"  {_as_text(row)}")
-        if is_empty:
-            print_line("  none")
+        listed = (f"  {_as_text(row)}" for row in rows)
+        print_lines(["", f"{title}:", next(listed, "  none")])
+        print_lines(listed)
 
 
 def _as_text(row: dict[str, Any]) -> str:
@@ -124,7 +113,6 @@ def _as_text(row: dict[str, Any]) -> str:
 
 
 COMMAND = Command(
-    name="analyze",
     summary="show what a file holds",
     description="Show what a tagged ONNX file holds: modules with their nodes and parameters, and how each node was "
     "attributed.",

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport.cli.command import Command
-from pytest_hierexport.cli.output import print_line
+from pytest_hierexport.cli.output import print_line, print_lines
 
 if TYPE_CHECKING:
     from pytest_hierexport._pytest.upkeep import Contents
-
-__all__ = ["COMMAND"]
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,13 +31,10 @@ def _run(options: argparse.Namespace) -> int:
         print_line(f"removed results: {upkeep.clear(folder)}")
     elif options.action == "verify":
         damaged = list(upkeep.damages(folder))
-        for name in damaged:
-            print_line(f"damaged: {name}")
-        print_line(f"damaged files: {len(damaged)}")
+        print_lines([*(f"damaged: {name}" for name in damaged), f"damaged files: {len(damaged)}"])
         return int(bool(damaged))
     else:
-        for line in _as_lines(upkeep.contents(folder)):
-            print_line(line)
+        print_lines(_as_lines(upkeep.contents(folder)))
     return 0
 
 
@@ -55,7 +50,6 @@ def _as_lines(contents: Contents) -> Iterator[str]:
 
 
 COMMAND = Command(
-    name="cache",
     summary="show, check or remove what a cache holds",
     description="Look after the folder of --hierexport-cache: info shows what it holds, verify compares each file with "
     "its digest, clear removes what the cache wrote. Exit codes: 0 done, 1 verify found damage.",

@@ -17,8 +17,6 @@ from pytest_hierexport.cli.files import (
 )
 from pytest_hierexport.cli.output import print_line, print_warning, progress
 
-__all__ = ["COMMAND"]
-
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file(parser, help="the tagged ONNX file that the tool was given")
@@ -48,7 +46,6 @@ def _run(options: argparse.Namespace) -> None:
 
 
 COMMAND = Command(
-    name="carry",
     summary="take tags through a tool",
     description="Write the ONNX file that a tool made of a tagged one, with the tags carried to it, and its sidecar.",
     example="hierexport carry tower.onnx tower.optimized.onnx -o tower.tagged.onnx",

@@ -1,4 +1,4 @@
-"""Describes a command of `hierexport`: its names, its arguments, and the function that runs it."""
+"""Describes a command of `hierexport`: its help, its arguments, and the function that runs it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-
-__all__ = ["USAGE", "Command", "whole_number"]
 
 USAGE = 4
 """The exit code for a usage error."""
@@ -22,9 +20,8 @@ def whole_number(text: str) -> int:
 
 @dataclass(frozen=True)
 class Command:
-    """A command; each file of this folder that has one defines it as `COMMAND`."""
+    """A command; each file of this folder that has one defines it as `COMMAND`, and gives it its name."""
 
-    name: str
     summary: str
     """A few words for the list of commands, such as `export a model`."""
     description: str
@@ -38,10 +35,10 @@ class Command:
     """The exit code for an error that is no usage error."""
     wrong_usage: int = USAGE
 
-    def add_to(self, commands: argparse._SubParsersAction[Any]) -> None:
+    def add_to(self, commands: argparse._SubParsersAction[Any], name: str) -> None:
         """Add the command's parser to the program's."""
         parser = commands.add_parser(
-            self.name,
+            name,
             help=self.summary,
             description=self.description,
             epilog=f"example: {self.example}",

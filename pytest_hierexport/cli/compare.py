@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport.cli.command import Command
-from pytest_hierexport.cli.output import print_line
+from pytest_hierexport.cli.output import print_json, print_lines
 
 if TYPE_CHECKING:
     from pytest_hierexport._report.comparing import Comparison, ModelChange
-
-__all__ = ["COMMAND"]
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,10 +28,9 @@ def _run(options: argparse.Namespace) -> int:
 
     compared = compare(read_report(options.before), read_report(options.after))
     if options.json:
-        print(json.dumps({"format": 1, "worse": compared.is_worse, **asdict(compared)}, indent=1))  # noqa: T201
+        print_json({"format": 1, "worse": compared.is_worse, **asdict(compared)})
     else:
-        for line in _lines(compared):
-            print_line(line)
+        print_lines(_lines(compared))
     return int(compared.is_worse or (options.strict and compared.differs))
 
 
@@ -70,7 +66,6 @@ def _of_model(change: ModelChange) -> Iterator[str]:
 
 
 COMMAND = Command(
-    name="compare",
     summary="compare two reports",
     description="Tell what differs between the JSON reports of two runs, such as before and after an upgrade of torch; "
     "exit with 1 where a model newly fails, is no longer checked, or is gone.",

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from pytest_hierexport.cli.command import Command, whole_number
 from pytest_hierexport.cli.files import add_file, load_file, shown_name
-from pytest_hierexport.cli.output import print_line, progress
-
-__all__ = ["COMMAND"]
+from pytest_hierexport.cli.output import print_json, print_lines, progress
 
 _TROUBLE = 2
 
@@ -39,16 +36,14 @@ def _run(options: argparse.Namespace) -> int:
         comparison = compare(*files)
     names = shown_name(options.before), shown_name(options.after)
     if options.format == "json":
-        print(json.dumps(as_dict(comparison), indent=1))  # noqa: T201
+        print_json(as_dict(comparison))
     else:
         render = as_markdown if options.format == "markdown" else as_lines
-        for line in render(comparison, *names, options.limit):
-            print_line(line)
+        print_lines(render(comparison, *names, options.limit))
     return 0 if comparison.same else 1
 
 
 COMMAND = Command(
-    name="diff",
     summary="compare two files",
     description="Compare two tagged ONNX files: modules, then nodes, initializers and names. "
     f"Exit codes: 0 the same, 1 different, {_TROUBLE} trouble.",

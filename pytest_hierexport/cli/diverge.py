@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,12 +10,10 @@ from typing import TYPE_CHECKING, Any
 from pytest_hierexport._errors import ExportError, UsageError
 from pytest_hierexport.cli.command import Command, whole_number
 from pytest_hierexport.cli.files import add_file, load_arrays, load_file, load_proto
-from pytest_hierexport.cli.output import print_line, progress
+from pytest_hierexport.cli.output import print_json, print_lines, progress
 
 if TYPE_CHECKING:
     from pytest_hierexport._cases import Example
-
-__all__ = ["COMMAND"]
 
 _DIVERGED = 1
 
@@ -78,12 +75,11 @@ def _run(options: argparse.Namespace) -> int:
         names = [path.name for path in (options.file, options.other) if path is not None]
         _write(options.html, as_page(found, " and ".join(names)))
     if options.exclude is not None:
-        print(json.dumps([*getattr(found.exclusion(options.top), options.exclude)]))  # noqa: T201
+        print_json([*getattr(found.exclusion(options.top), options.exclude)], indent=None)
     elif options.json:
-        print(json.dumps(as_dict(found, options.top), indent=1))  # noqa: T201
+        print_json(as_dict(found, options.top))
     else:
-        for line in as_lines(found, options.top):
-            print_line(line)
+        print_lines(as_lines(found, options.top))
     return _DIVERGED if options.exit_code and found.first is not None else 0
 
 
@@ -128,7 +124,6 @@ def _example(selector: str) -> Example:
 
 
 COMMAND = Command(
-    name="diverge",
     summary="find where two graphs part",
     description="Find the first module call where a graph parts from its model or another graph, and what each adds.",
     example="hierexport diverge float.onnx int8.onnx --model my_model.py::build --html errors.html",

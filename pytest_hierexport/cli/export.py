@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from pytest_hierexport._cases import Case
     from pytest_hierexport._export.result import Export
 
-__all__ = ["COMMAND"]
-
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
@@ -134,7 +132,6 @@ def _show(exported: Export, path: Path) -> None:
 
 
 COMMAND = Command(
-    name="export",
     summary="export a model",
     description="Export one model to tagged ONNX.",
     example="hierexport export my_model.py::build -o tower.onnx",

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 
 from pytest_hierexport.cli.command import Command
 from pytest_hierexport.cli.files import add_file, add_output, check_output, is_standard, load_file, write_file
-from pytest_hierexport.cli.output import print_line, progress
+from pytest_hierexport.cli.output import print_json, print_line, progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_hierexport._cases import Example
-
-__all__ = ["COMMAND"]
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +25,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    import json
     from dataclasses import replace
 
     from onnx_ir import to_proto
@@ -51,7 +48,7 @@ def _run(options: argparse.Namespace) -> None:
         return
     shown = as_dict(made)
     if options.json:
-        print(json.dumps(shown, indent=1))  # noqa: T201
+        print_json(shown)
         return
     print_line(f"{options.output}: {shown['tag']}, {shown['nodes']:,} nodes, {shown['initializers']:,} initializers")
     for kind in ("inputs", "outputs"):
@@ -73,7 +70,6 @@ def _examples(selector: str) -> Iterator[Example]:
 
 
 COMMAND = Command(
-    name="extract",
     summary="write a module as a model of its own",
     description="Write one module call of a tagged ONNX file as a model of its own.",
     example="hierexport extract bert.onnx encoder.layer.0 -o layer.onnx",

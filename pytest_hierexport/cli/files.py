@@ -22,21 +22,6 @@ if TYPE_CHECKING:
     from pytest_hierexport._onnx.codec import Tags
     from pytest_hierexport._tools.tagged_file import TaggedFile
 
-__all__ = [
-    "add_file",
-    "add_output",
-    "as_path",
-    "check_json_output",
-    "check_output",
-    "is_standard",
-    "load_arrays",
-    "load_file",
-    "load_proto",
-    "shown_name",
-    "write_file",
-    "write_json",
-]
-
 _STANDARD = Path("-")
 _TORCH = (
     "tags from torch's metadata, unproven: where its optimizer merged nodes torch names one of their calls, and it "

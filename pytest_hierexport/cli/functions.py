@@ -6,9 +6,7 @@ import argparse
 
 from pytest_hierexport.cli.command import Command, whole_number
 from pytest_hierexport.cli.files import add_file, add_output, check_output, is_standard, load_file, write_file
-from pytest_hierexport.cli.output import print_line, progress
-
-__all__ = ["COMMAND"]
+from pytest_hierexport.cli.output import print_json, print_line, progress
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,8 +21,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    import json
-
     from onnx_ir import to_proto
 
     from pytest_hierexport._tools.modules.outlining import as_dict, modules_as_functions
@@ -41,7 +37,7 @@ def _run(options: argparse.Namespace) -> None:
     if is_standard(options.output):
         return
     if options.json:
-        print(json.dumps(as_dict(made), indent=1))  # noqa: T201
+        print_json(as_dict(made))
         return
     for function in made.functions:
         print_line(f"{function.name} ×{len(function.calls)}: {function.nodes:,} nodes")
@@ -52,7 +48,6 @@ def _run(options: argparse.Namespace) -> None:
 
 
 COMMAND = Command(
-    name="functions",
     summary="write modules as ONNX functions",
     description="Write a tagged ONNX file with its modules as ONNX functions; equal modules share one.",
     example="hierexport functions bert.onnx --module BertLayer -o layers.onnx",

@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._errors import CollectError, UsageError
+from pytest_hierexport._text import first_names
 from pytest_hierexport.cli.command import Command
-from pytest_hierexport.cli.output import print_line, progress
+from pytest_hierexport.cli.output import print_line, print_lines, progress
 
 if TYPE_CHECKING:
     from pytest_hierexport._report.results import Model, Results
-
-__all__ = ["COMMAND"]
 
 _LAST_LINES = 10
 _MOST_SHOWN = 8
@@ -37,7 +36,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from pytest_hierexport._cases import select
-    from pytest_hierexport._files.new import write_new
+    from pytest_hierexport._files.atomic import write_new
     from pytest_hierexport._tools.starting import MANIFEST, add_models, manifest_text, workflow_of
 
     here = Path.cwd()
@@ -45,10 +44,10 @@ def _run(options: argparse.Namespace) -> int:
     if not manifest.exists():
         models = _named(options.selectors, here) if options.selectors else _found(here)
         write_new(manifest, manifest_text(models))
-        print_line(f"wrote {MANIFEST}: {_listed(list(models))}")
+        print_line(f"wrote {MANIFEST}: {first_names(list(models), _MOST_SHOWN)}")
     elif more := _missing_in(manifest, options.selectors):
         add_models(manifest, more)
-        print_line(f"added to {MANIFEST}: {_listed(list(more))}")
+        print_line(f"added to {MANIFEST}: {first_names(list(more), _MOST_SHOWN)}")
     else:
         print_line(f"kept {MANIFEST}, which was there")
     failed = _snapshots([case.name for case in select([MANIFEST], here)], here)
@@ -106,7 +105,7 @@ def _found(root: Path) -> dict[str, str]:
     models = distinct_names(sources.factories())
     if models:
         return models
-    classes = f"; modules there: {_listed(sorted(sources.modules))}" if sources.modules else ""
+    classes = f"; modules there: {first_names(sorted(sources.modules), _MOST_SHOWN)}" if sources.modules else ""
     raise UsageError(
         "a function without arguments that returns (model, inputs)",
         found=f"none in {_count(len(sources.files), 'Python file')}{classes}",
@@ -116,16 +115,16 @@ def _found(root: Path) -> dict[str, str]:
 
 def _snapshots(names: Sequence[str], here: Path) -> bool:
     """Write the snapshots that are missing, and say of each model what came of it; return whether one failed."""
-    from pytest_hierexport._pytest.snapshot_files import FOLDER, snapshot_file
+    from pytest_hierexport._pytest.ids import SNAPSHOTS, snapshot_file
 
     missing = [name for name in names if not snapshot_file(here, name).exists()]
     kept = len(names) - len(missing)
     if kept:
-        print_line(f"kept {_count(kept, 'snapshot')} in {FOLDER}, which {'was' if kept == 1 else 'were'} there")
+        print_line(f"kept {_count(kept, 'snapshot')} in {SNAPSHOTS}, which {'was' if kept == 1 else 'were'} there")
     if not missing:
         return False
     with progress() as stage:
-        stage(f"export {_listed(missing)}")
+        stage(f"export {first_names(missing, _MOST_SHOWN)}")
         results = _export(missing, here)
         if not all(map(_is_written, _of(results, missing))):
             stage.drop()
@@ -172,8 +171,7 @@ def _say_of(model: Model) -> bool:
     if _is_written(model):
         print_line(f"wrote the snapshot of {model.name}: {_count(model.nodes, 'node')}, {model.exporter}")
         return True
-    for line in model.checks[SNAPSHOT].message.splitlines() if SNAPSHOT in model.checks else ["it did not run"]:
-        print_line(line)
+    print_lines(model.checks[SNAPSHOT].message.splitlines() if SNAPSHOT in model.checks else ["it did not run"])
     return False
 
 
@@ -186,9 +184,7 @@ def _say_next(files: Sequence[str], to_do: str, *, failed: bool) -> None:
         f"check every rule: pytest {manifest} --hierexport-models={manifest}",
         f"after a change that is meant: pytest {manifest} --hierexport-models={manifest} --snapshot-update",
     ]
-    print_line("next:")
-    for step in steps:
-        print_line(f"  {step}")
+    print_lines(["next:", *(f"  {step}" for step in steps)])
 
 
 def _count(number: int, thing: str) -> str:
@@ -199,13 +195,7 @@ def _shown(path: Path, here: Path) -> str:
     return path.relative_to(here).as_posix() if path.is_relative_to(here) else str(path)
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else ""
-    return ", ".join(names[:_MOST_SHOWN]) + more
-
-
 COMMAND = Command(
-    name="init",
     summary="start a project",
     description="Write a manifest of the project's models, their first snapshots and the workflow that checks them. "
     "Of the files that are there, none is changed but a manifest without the models that SELECTOR names.",

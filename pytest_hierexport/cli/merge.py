@@ -6,10 +6,9 @@ import argparse
 from pathlib import Path
 
 from pytest_hierexport._errors import UsageError
+from pytest_hierexport._text import first_names
 from pytest_hierexport.cli.command import Command
-from pytest_hierexport.cli.output import print_line, print_warning
-
-__all__ = ["COMMAND"]
+from pytest_hierexport.cli.output import print_lines, print_warning
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +29,6 @@ def _run(options: argparse.Namespace) -> int:
     from pytest_hierexport._report import FORMATS, as_lines, rendered
     from pytest_hierexport._report.data import read_report
     from pytest_hierexport._report.merging import merge
-    from pytest_hierexport._report.results import first_names
 
     for path in options.output:
         if not path.name.endswith(tuple(FORMATS)):
@@ -41,8 +39,7 @@ def _run(options: argparse.Namespace) -> int:
     merged = merge([read_report(path) for path in options.reports])
     for path in options.output:
         write_output(path, rendered(merged.results, path))
-    for line in as_lines(merged.results):
-        print_line(line)
+    print_lines(as_lines(merged.results))
     if merged.missing:
         print_warning(f"shards without a report: {', '.join(merged.missing)}")
     if merged.unreported:
@@ -51,7 +48,6 @@ def _run(options: argparse.Namespace) -> int:
 
 
 COMMAND = Command(
-    name="merge",
     summary="make one report of a run's shards",
     description="Make one report of the JSON reports of a run's shards; "
     "exit with 1 where a shard or a model is missing, or a check failed.",

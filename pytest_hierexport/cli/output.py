@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
@@ -12,12 +15,26 @@ from pytest_hierexport._text import one_line
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-__all__ = ["Stages", "print_line", "print_warning", "progress"]
-
 
 def print_line(line: str, file: TextIO | None = None) -> None:
     """Print text on one line, to standard output where no file is given."""
     print(one_line(line), file=file)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print texts, each on one line."""
+    for line in lines:
+        print_line(line)
+
+
+def print_json(document: object, *, indent: int | None = 1, file: TextIO | None = None) -> None:
+    """Print a document as JSON, to standard output where no file is given."""
+    print(json.dumps(document, indent=indent), file=file)
+
+
+def terminal_width() -> int | None:
+    """Return the width of the terminal; None in a pipe or a file, where names are printed whole, however long."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def print_warning(line: str, *, to_stderr: bool = False) -> None:

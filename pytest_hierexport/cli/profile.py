@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,14 +17,12 @@ from pytest_hierexport.cli.files import (
     load_file,
     write_json,
 )
-from pytest_hierexport.cli.output import print_line, progress
+from pytest_hierexport.cli.output import print_json, print_lines, progress, terminal_width
 
 if TYPE_CHECKING:
     from pytest_hierexport._tools.profiling.feeds import Array
     from pytest_hierexport._tools.profiling.figures import Profile
     from pytest_hierexport._tools.tagged_file import TaggedFile
-
-__all__ = ["COMMAND"]
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -125,15 +120,12 @@ def _show(options: argparse.Namespace, profile: Profile) -> None:
     from pytest_hierexport._tools.profiling.text import as_dict, as_lines
 
     if options.json:
-        print(json.dumps(as_dict(profile), indent=1))  # noqa: T201
+        print_json(as_dict(profile))
         return
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    for line in as_lines(profile, by_class=options.by == "class", depth=options.depth, width=width):
-        print_line(line)
+    print_lines(as_lines(profile, by_class=options.by == "class", depth=options.depth, width=terminal_width()))
 
 
 COMMAND = Command(
-    name="profile",
     summary="show where the time goes",
     description="Show where ONNX Runtime spends its time, by module call or class, on the optimized graph.",
     example="hierexport profile tower.onnx --by class --trace tower.trace.json",

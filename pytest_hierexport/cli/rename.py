@@ -8,8 +8,6 @@ from pytest_hierexport.cli.command import Command
 from pytest_hierexport.cli.files import add_file, add_output, is_standard, load_file, write_file
 from pytest_hierexport.cli.output import print_line
 
-__all__ = ["COMMAND"]
-
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file(parser)
@@ -29,7 +27,6 @@ def _run(options: argparse.Namespace) -> None:
 
 
 COMMAND = Command(
-    name="rename",
     summary="name nodes after their modules",
     description="Name the nodes of a tagged ONNX file after the modules that they come from. Nothing else changes.",
     example="hierexport rename tower.onnx -o tower.named.onnx",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,13 +10,11 @@ from typing import TYPE_CHECKING
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport.cli.command import Command
 from pytest_hierexport.cli.files import add_file, check_output, is_standard, load_file, write_file
-from pytest_hierexport.cli.output import print_line
+from pytest_hierexport.cli.output import print_json, print_lines
 
 if TYPE_CHECKING:
     from pytest_hierexport._tools.selection import OriginChoice, Selection
     from pytest_hierexport._tools.tagged_file import TaggedFile
-
-__all__ = ["COMMAND"]
 
 _LINES = ("names", "regex", "glob")
 _LISTS = ("nodes_to_exclude", "node_block_list")
@@ -70,33 +67,27 @@ def _place(options: argparse.Namespace, selection: Selection, source: TaggedFile
     from pytest_hierexport._tools.placement import annotated_placement, named_placement
 
     if options.format == "name_based":
-        _print_json(named_placement(selection, options.device))
+        print_json(named_placement(selection, options.device))
         return
     entry = annotated_placement(selection, options.device)
     write_file(source.proto, source.attribution, source, options.output)
-    _print_json(entry, to_stderr=is_standard(options.output))
+    print_json(entry, file=sys.stderr if is_standard(options.output) else None)
 
 
 def _print_names(options: argparse.Namespace, selection: Selection) -> None:
     from pytest_hierexport._tools.selection import CONSUMERS
 
     if options.format == "json":
-        _print_json(selection.as_dict())
+        print_json(selection.as_dict())
     elif options.format == "transformers":
-        _print_json({"nodes_to_exclude": CONSUMERS["nodes_to_exclude"](selection)})
+        print_json({"nodes_to_exclude": CONSUMERS["nodes_to_exclude"](selection)})
     elif options.format in _LISTS:
-        _print_json(CONSUMERS[options.format](selection))
+        print_json(CONSUMERS[options.format](selection))
     else:
-        for name in CONSUMERS[options.format](selection):
-            print_line(name)
-
-
-def _print_json(document: object, *, to_stderr: bool = False) -> None:
-    print(json.dumps(document, indent=1), file=sys.stderr if to_stderr else sys.stdout)
+        print_lines(CONSUMERS[options.format](selection))
 
 
 COMMAND = Command(
-    name="select",
     summary="list the nodes of modules for another tool",
     description="Print the names of the nodes of some modules, in the form that a quantizer or ONNX Runtime takes.",
     example="hierexport select tower.onnx encoder.layer.0 class:Pooler --format nodes_to_exclude",

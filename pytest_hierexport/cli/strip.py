@@ -10,8 +10,6 @@ from pytest_hierexport.cli.command import Command
 from pytest_hierexport.cli.files import add_file, add_output, is_standard, load_file, write_file
 from pytest_hierexport.cli.output import print_line
 
-__all__ = ["COMMAND"]
-
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file(parser)
@@ -38,7 +36,6 @@ def _run(options: argparse.Namespace) -> None:
 
 
 COMMAND = Command(
-    name="strip",
     summary="remove tags for a release",
     description="Remove the tags and the exporters' own metadata from an ONNX file. The sidecar beside the output "
     "keeps the tags; from there every command reads them, and `carry` puts them back.",

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from contextlib import ExitStack
 
 from pytest_hierexport.cli.command import Command, whole_number
 from pytest_hierexport.cli.files import add_file, as_path, shown_name
-from pytest_hierexport.cli.output import print_line, progress
-
-__all__ = ["COMMAND"]
+from pytest_hierexport.cli.output import print_json, print_lines, progress
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,15 +32,13 @@ def _run(options: argparse.Namespace) -> int:
         results = list(validate(path, allow_derived=options.allow_derived, starting=stage))
     document = as_dict(results, name)
     if options.json:
-        print(json.dumps(document, indent=1))  # noqa: T201
+        print_json(document)
     else:
-        for line in as_lines(results, name):
-            print_line(line)
+        print_lines(as_lines(results, name))
     return 0 if document["valid"] else 1
 
 
 COMMAND = Command(
-    name="validate",
     summary="check the rules on a file",
     description="Check every rule that needs no PyTorch model on an ONNX file and its sidecar. "
     "Exit codes: 0 no rule is broken, 1 a rule is broken.",

@@ -8,8 +8,6 @@ from pytest_hierexport._errors import UsageError, nearest
 from pytest_hierexport.cli.command import Command
 from pytest_hierexport.cli.output import print_line
 
-__all__ = ["COMMAND"]
-
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("family", nargs="?", metavar="FAMILY", help="only the models of this family")
@@ -30,7 +28,6 @@ def _run(options: argparse.Namespace) -> None:
 
 
 COMMAND = Command(
-    name="zoo",
     summary="list the built-in models",
     description="List the built-in models: the name, the family, and what is special about each.",
     example="hierexport zoo vision",

@@ -8,24 +8,6 @@ import torch
 
 from pytest_hierexport._cases import Example
 
-__all__ = [
-    "ENCODER_DECODER",
-    "LAYERS",
-    "LENGTH",
-    "PATCHES",
-    "SIZES",
-    "TEXT",
-    "VOCABULARY",
-    "cast",
-    "dynamic",
-    "images",
-    "masked",
-    "numbers",
-    "padding",
-    "tiny",
-    "tokens",
-]
-
 VOCABULARY = 100
 """Size of the embedding table of every text model."""
 LENGTH = 12
@@ -80,8 +62,9 @@ def masked(model: Any, **inputs: torch.Tensor) -> Example:
     return Example(model.eval(), kwargs={"input_ids": tokens(), "attention_mask": padding(), **inputs})
 
 
-def images(model: Any, size: int = PATCHES["image_size"], **inputs: torch.Tensor) -> Example:
+def images(model: Any, **inputs: torch.Tensor) -> Example:
     """Return a model with square images of three channels and further inputs."""
+    size = PATCHES["image_size"]
     return Example(model.eval(), kwargs={"pixel_values": numbers(_BATCH, 3, size, size), **inputs})
 
 

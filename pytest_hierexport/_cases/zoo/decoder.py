@@ -2,51 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import transformers
-from transformers import (
-    Gemma3ForCausalLM,
-    Gemma3TextConfig,
-    GPT2Config,
-    GPT2LMHeadModel,
-    LlamaConfig,
-    LlamaForCausalLM,
-    Qwen3Config,
-    Qwen3Model,
-)
 
 from pytest_hierexport._cases import Example
-from pytest_hierexport._cases.zoo._inputs import SIZES, VOCABULARY, cast, dynamic, masked, tiny
-
-_SPECIAL_TOKENS: dict[str, Any] = {"bos_token_id": 1, "eos_token_id": 2, "use_cache": False}
-_SIZES: dict[str, Any] = {**SIZES, **_SPECIAL_TOKENS, "num_key_value_heads": 2, "pad_token_id": 0}
+from pytest_hierexport._cases.zoo._inputs import SIZES, cast, dynamic, masked, tiny
 
 
 def gpt2() -> Example:
     """A joint projection that is split at once into query, key and value; a head tied to the embedding."""
-    config = GPT2Config(vocab_size=VOCABULARY, n_embd=32, n_layer=2, n_head=4, n_positions=64, **_SPECIAL_TOKENS)
-    return masked(GPT2LMHeadModel(config))
+    return masked(tiny(transformers.GPT2LMHeadModel, n_embd=32, n_layer=2, n_head=4, n_positions=64))
 
 
 def llama() -> Example:
     """Rotary tables computed under a disabled autocast and passed to every layer; grouped heads."""
-    return masked(LlamaForCausalLM(LlamaConfig(**_SIZES)))
+    return masked(tiny(transformers.LlamaForCausalLM))
 
 
 def qwen3() -> Example:
     """Norms inside the attention, heads wider than the hidden size implies; no head on top."""
-    return masked(Qwen3Model(Qwen3Config(**_SIZES, head_dim=16)))
+    return masked(tiny(transformers.Qwen3Model, head_dim=16))
 
 
 def gemma3() -> Example:
     """Attention in a sliding window, with its own mask; a scaled embedding."""
     # One kind alone: with several, the model's forward iterates over a set, whose order differs by process.
     kinds = ["sliding_attention"] * 3
-    sizes = {**_SIZES, "num_hidden_layers": len(kinds)}
-    config = Gemma3TextConfig(**sizes, head_dim=8, sliding_window=6, layer_types=kinds)
-    return masked(Gemma3ForCausalLM(config))
+    sizes = {"num_hidden_layers": len(kinds), "head_dim": 8, "sliding_window": 6}
+    return masked(tiny(transformers.Gemma3ForCausalLM, **sizes, layer_types=kinds))
 
 
 def llama_dynamic() -> Example:

@@ -5,21 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import transformers
-from transformers import MambaConfig, MambaModel
 
 from pytest_hierexport._cases import Example
-from pytest_hierexport._cases.zoo._inputs import VOCABULARY, masked, tiny, tokens
-
-
-def mamba() -> Example:
-    """A scan unrolled over the sequence: hundreds of similar operations in one module."""
-    config = MambaConfig(vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=2, state_size=4, use_cache=False)
-    return Example(MambaModel(config).eval(), kwargs={"input_ids": tokens(length=6)})
+from pytest_hierexport._cases.zoo._inputs import masked, tiny, tokens
 
 
 def _short(model_class: Any, **sizes: Any) -> Example:
     """Return a model with a few tokens: a scan is unrolled over them."""
     return Example(tiny(model_class, **sizes), kwargs={"input_ids": tokens(length=6)})
+
+
+def mamba() -> Example:
+    """A scan unrolled over the sequence: hundreds of similar operations in one module."""
+    return _short(transformers.MambaModel, state_size=4)
 
 
 def mamba2() -> Example:

@@ -108,9 +108,9 @@ const moduleOfPlace = (model, where) => {
 const placesOf = (model) => {
   const places = model.checks.filter(([status]) => status === FAILED).flatMap(([, , , failure]) => {
     if (!failure) return [];
-    const tags = [...failure.changes.map(([tag]) => tag), ...failure.renames.flatMap(([, , , tags]) => tags), ...failure.moves.map(([tag]) => tag)];
+    const tags = [...failure.changes.map(({ tag }) => tag), ...failure.renames.flatMap((each) => each.tags), ...failure.moves.map(({ tag }) => tag)];
     const changed = tags.flatMap((tag) => members(tag).map((each) => moduleOfTag(model, each)));
-    return [...failure.findings.map(([where]) => moduleOfPlace(model, where)), ...changed];
+    return [...failure.findings.map(({ where }) => moduleOfPlace(model, where)), ...changed];
   });
   return places.filter(Boolean);
 };

@@ -34,9 +34,9 @@ const diffTree = (model, { changes, renames, moves }) => {
     node.kind = kind;
     node.notes.push(note);
   };
-  for (const [before, , , tags] of renames) for (const tag of tags) noted(tag, "renamed", `was ${before}`);
-  for (const [tag, neighbour, last] of moves) noted(tag, "moved", `now ${last ? "last, after" : "before"} ${neighbour.slice(neighbour.lastIndexOf("/") + 1)}`);
-  for (const [tag, before, after] of changes) Object.assign(nodeOf(tag), { before, after, kind: before === null ? "new" : after === null ? "gone" : "changed" });
+  for (const { before, tags } of renames) for (const tag of tags) noted(tag, "renamed", `was ${before}`);
+  for (const { tag, neighbour, last } of moves) noted(tag, "moved", `now ${last ? "last, after" : "before"} ${neighbour.slice(neighbour.lastIndexOf("/") + 1)}`);
+  for (const { tag, before = null, after = null } of changes) Object.assign(nodeOf(tag), { before, after, kind: before === null ? "new" : after === null ? "gone" : "changed" });
   const list = (nodes, depth) => h("ul", {}, [...nodes.values()].map((node) => {
     const [sign, word] = KINDS[node.kind];
     const module = node.kind === "gone" ? null : moduleOfTag(model, node.tag);
@@ -50,7 +50,7 @@ const diffTree = (model, { changes, renames, moves }) => {
       node.below.size > 0 && list(node.below, depth + 1),
     ]);
   }));
-  const classes = renames.map(([before, after, instances]) => h("p", { class: "renames" }, `= renamed ${before} → ${after} (${plural(instances, "instance")})`));
+  const classes = renames.map(({ before, after, instances }) => h("p", { class: "renames" }, `= renamed ${before} → ${after} (${plural(instances, "instance")})`));
   return h("div", { class: "diff" }, classes, list(root.below, 0));
 };
 
@@ -62,7 +62,7 @@ const todoParts = (todo) => {
 
 const commandLine = (command, label) => h("div", { class: "command" }, label && h("span", { class: "dim" }, label), h("code", {}, command), copyButton("Copy", command));
 
-const findingBox = (model, [where, expected, found, todo], isDiff) => {
+const findingBox = (model, { where, expected, found, do: todo }, isDiff) => {
   const module = moduleOfPlace(model, where);
   return h("div", { class: "finding" }, [
     where && h("div", { class: "where" }, [

@@ -170,7 +170,7 @@ const whatFailed = (choose) => {
     const [, , message, failure] = model.checks[columns[0]];
     const changes = differences(failure) > 0 ? plural(differences(failure), "change") : "";
     const finding = failure?.findings[0];
-    const text = changes || (finding ? finding[0] || finding[2] : message.split("\n")[0]);
+    const text = changes || (finding ? finding.where || finding.found : message.split("\n")[0]);
     return h("li", {}, [
       h("b", {}, h("a", { href: link(model) }, model.name)),
       h("a", { href: link(model, undefined, data.columns[columns[0]]) }, columns.length > 1 ? plural(columns.length, "check") : data.columns[columns[0]]),
