@@ -34,20 +34,40 @@ _CHECKED = frozenset({Status.PASSED, Status.FAILED})
 
 @dataclass(frozen=True)
 class Orphans:
-    """The orphans of a complete run."""
+    """The orphans of a run; none are known where it was not complete."""
 
     listed: tuple[Path, ...] = ()
     """Those that an update removes."""
     unlisted: tuple[Path, ...] = ()
     """Those on no list, which only the user can assign to a selection or remove."""
+    removed: tuple[str, ...] = ()
+    """The names of those that the run removed."""
 
     @property
     def files(self) -> list[Path]:
-        """All of them, sorted."""
+        """All that are there, sorted."""
         return sorted((*self.listed, *self.unlisted))
 
 
-def is_complete(plan: Plan, results: Results) -> bool:
+def settle(plan: Plan, results: Results) -> Orphans:
+    """List the snapshots that a run updated, but for those that failed; remove orphans, or find them.
+
+    Raises:
+        OSError: A list cannot be written, or a snapshot not removed.
+    """
+    complete = _is_complete(plan, results)
+    removed: list[str] = []
+    if is_updating(plan.config):
+        passed = {model.name for model in results.models if model.status(SNAPSHOT) is Status.PASSED}
+        for folder in _folders(plan, whole=complete and _removes(plan, results)):
+            removed += folder.update(passed)
+    folders = list(_folders(plan, whole=True)) if complete else []
+    listed = sorted(file for folder in folders for file in folder.listed())
+    unlisted = sorted(file for folder in folders for file in folder.unlisted())
+    return Orphans(tuple(listed), tuple(unlisted), tuple(sorted(removed)))
+
+
+def _is_complete(plan: Plan, results: Results) -> bool:
     """Whether the run checked the snapshot of every model: none filtered, deselected, skipped or in another shard."""
     option = plan.config.getoption
     filtered = option("keyword") or option("markexpr") not in {"", "hierexport"} or option("lf", default=False)
@@ -58,31 +78,11 @@ def is_complete(plan: Plan, results: Results) -> bool:
     return bool(checked and unused and whole and not (filtered or ids))
 
 
-def removes_orphans(plan: Plan, results: Results) -> bool:
+def _removes(plan: Plan, results: Results) -> bool:
     """Whether a complete run removes orphans: it updates snapshots, and nothing failed."""
     option = plan.config.getoption
     updates = option("update_snapshots", default=False) and not option("no_cleanup", default=False)
     return bool(updates and not results.failures())
-
-
-def update_lists(plan: Plan, results: Results, *, remove: bool) -> list[str]:
-    """List the snapshots that a run updated, but for those that failed; remove orphans, if asked; return their names.
-
-    Raises:
-        OSError: A list cannot be written, or a snapshot not removed.
-    """
-    if not is_updating(plan.config):
-        return []
-    passed = {model.name for model in results.models if model.status(SNAPSHOT) is Status.PASSED}
-    folders = _folders(plan, whole=remove)
-    return sorted(name for folder in folders for name in folder.update(passed))
-
-
-def find_orphans(plan: Plan) -> Orphans:
-    """Return the orphans of a complete run."""
-    folders = list(_folders(plan, whole=True))
-    listed = sorted(file for folder in folders for file in folder.listed())
-    return Orphans(tuple(listed), tuple(sorted(file for folder in folders for file in folder.unlisted())))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from pytest_hierexport._files.ownership import LIST
 from pytest_hierexport._files.versions import commit, installed_versions
 from pytest_hierexport._pytest.ids import snapshot_file
 from pytest_hierexport._pytest.messages import Message, error_message
-from pytest_hierexport._pytest.orphans import Orphans, find_orphans, is_complete, removes_orphans, update_lists
+from pytest_hierexport._pytest.orphans import Orphans, settle
 from pytest_hierexport._pytest.outputs import write_output
 from pytest_hierexport._pytest.shards import store_durations
 from pytest_hierexport._report.failures import failure_from_json, failure_to_json
@@ -77,8 +77,7 @@ class Summary:
     checks: dict[str, dict[str, Check]] = field(default_factory=dict)
     """By model and check."""
     orphans: Orphans = field(default_factory=Orphans)
-    """The snapshots of models that are gone and were not removed."""
-    removed: list[str] = field(default_factory=list)
+    """The snapshots of models that are gone."""
     written: list[Path] = field(default_factory=list)
     durations: dict[str, float] = field(default_factory=dict)
     """The seconds of each test by its id."""
@@ -119,7 +118,10 @@ class Summary:
             return
         from pytest_hierexport._report import as_markdown, rendered
 
-        self._settle_snapshots(self._results())
+        try:
+            self.orphans = settle(plan, self._results())
+        except OSError as error:
+            self.warnings.append(f"the list of snapshots was not written: {error}")
         self._store_durations()
         results, chosen = self._results().without_deselected(self.collected), plan.settings.chosen
         if chosen.report:
@@ -128,15 +130,6 @@ class Summary:
                 self._write(path, rendered(reported, path))
         if chosen.summary is not None:
             self._write(chosen.summary, as_markdown(results))
-
-    def _settle_snapshots(self, results: Results) -> None:
-        plan = self.run.plan
-        complete = is_complete(plan, results)
-        try:
-            self.removed = update_lists(plan, results, remove=complete and removes_orphans(plan, results))
-            self.orphans = find_orphans(plan) if complete else Orphans()
-        except OSError as error:
-            self.warnings.append(f"the list of snapshots was not written: {error}")
 
     def _store_durations(self) -> None:
         settings = self.run.plan.settings
@@ -179,8 +172,8 @@ class Summary:
         for reason in sorted({check.message for check in snapshots if check and check.status is Status.SKIPPED}):
             yield reason, {}
         yield from ((line, {}) for line in self._slowest(results))
-        if self.removed:
-            yield f"removed snapshots of models that are no longer selected: {', '.join(self.removed)}", {}
+        if self.orphans.removed:
+            yield f"removed snapshots of models that are no longer selected: {', '.join(self.orphans.removed)}", {}
         for path in self.written:
             yield f"written: {path}", {}
         for line in (*self._expired(), *(f"warning: {warning}" for warning in self.warnings)):

@@ -7,7 +7,7 @@ from typing import Any
 import transformers
 
 from pytest_hierexport._cases import Example
-from pytest_hierexport._cases.zoo._inputs import ENCODER_DECODER, masked, padding, tiny, tokens
+from pytest_hierexport._cases.zoo._inputs import ENCODER_DECODER, VOCABULARY, masked, padding, tiny, tokens
 
 _TARGET_LENGTH = 7
 
@@ -22,9 +22,12 @@ def t5() -> Example:
 
 def bart() -> Example:
     """Masks of encoder and decoder that an optimizer merges; attention of one class for self and cross."""
-    example = _translating(transformers.BartModel)
-    example.kwargs["decoder_attention_mask"] = padding(_TARGET_LENGTH)
-    return example
+    sizes = {**ENCODER_DECODER, "vocab_size": VOCABULARY, "max_position_embeddings": 64}
+    targets = {
+        "decoder_input_ids": tokens(_TARGET_LENGTH, seed=1),
+        "decoder_attention_mask": padding(_TARGET_LENGTH),
+    }
+    return masked(transformers.BartModel(transformers.BartConfig(**sizes, use_cache=False)), **targets)
 
 
 def _translating(model_class: Any, **sizes: Any) -> Example:

@@ -12,6 +12,7 @@ from pytest_hierexport._cases.zoo._inputs import (
     VOCABULARY,
     images,
     masked,
+    numbers,
     padding,
     tiny,
     tokens,
@@ -21,7 +22,8 @@ from pytest_hierexport._cases.zoo._inputs import (
 def clip() -> Example:
     """Two towers whose layers share class and number, several inputs and outputs, outputs inside outputs."""
     model = tiny(transformers.CLIPModel, text_config=TEXT, vision_config=PATCHES, projection_dim=16)
-    return images(model, input_ids=tokens(), attention_mask=padding())
+    inputs = {"input_ids": tokens(), "pixel_values": numbers(2, 3, 32, 32), "attention_mask": padding()}
+    return Example(model, kwargs=inputs)
 
 
 def siglip() -> Example:

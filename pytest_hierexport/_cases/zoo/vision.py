@@ -28,16 +28,17 @@ def resnet() -> Example:
 
 def swin() -> Example:
     """Shifted windows: images rolled, cut and put together again, masks made from constants in every other layer."""
-    sizes = {
-        "patch_size": 2,
-        "embed_dim": 16,
-        "depths": [2, 2],
-        "num_heads": [2, 4],
-        "window_size": 4,
-        "mlp_ratio": 2.0,
-    }
-    # The fused attention's views cannot be decomposed.
-    return images(tiny(transformers.SwinModel, **sizes, attn_implementation="eager"))
+    config = transformers.SwinConfig(
+        image_size=32,
+        patch_size=2,
+        embed_dim=16,
+        depths=[2, 2],
+        num_heads=[2, 4],
+        window_size=4,
+        mlp_ratio=2.0,
+        attn_implementation="eager",  # the fused attention's views cannot be decomposed
+    )
+    return images(transformers.SwinModel(config))
 
 
 def vit_dynamic() -> Example:
