@@ -14,7 +14,6 @@ from pytest_hierexport._onnx import codec, storage
 from pytest_hierexport._onnx.external import check_data, locations
 from pytest_hierexport._onnx.models import Model, as_proto
 from pytest_hierexport._onnx.proto_tags import TaggedProto
-from pytest_hierexport._onnx.requests import check_attribution, check_graph
 from pytest_hierexport._onnx.saving import save_model, save_proto
 from pytest_hierexport._onnx.sidecar import Sidecar, compose
 from pytest_hierexport._onnx.torch_scopes import read_scopes
@@ -84,15 +83,12 @@ def described(model: Model, attribution: Attribution | None) -> tuple[Any, Attri
         TagError: The model has no tags.
         UsageError: There is no such file, it is not ONNX, or an argument is something else.
     """
-    if attribution is not None:
-        check_attribution(attribution)
     if isinstance(model, str | Path):
         if attribution is not None:
             return storage.load_proto(model), attribution, ()
         loaded = load_tagged(Path(model))
         return loaded.proto, loaded.attribution, loaded.modules
     if attribution is not None:
-        check_graph(model)
         return model, attribution, ()
     with as_proto(model) as (proto, _):
         return model, _tagged_file(TaggedProto(proto), "the model", None).attribution, ()

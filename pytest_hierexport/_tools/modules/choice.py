@@ -5,7 +5,6 @@ from __future__ import annotations
 from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy
 from pytest_hierexport._calls.patterns import matching_calls, similar_names
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._onnx.requests import check_text
 
 __all__ = ["chosen_calls", "named_call"]
 
@@ -16,7 +15,6 @@ def named_call(hierarchy: Hierarchy, module: str) -> str:
     Raises:
         UsageError: There is no such call.
     """
-    check_text(module, "the path or the tag of a module call", "pass it as text, such as encoder.layer.0")
     if module in hierarchy:
         return module
     try:
@@ -43,7 +41,6 @@ def chosen_calls(hierarchy: Hierarchy, *, depth: int | None = None, pattern: str
     if depth is not None and pattern is not None:
         raise UsageError("a depth or a pattern", found="both", do="leave out one of them")
     if pattern is not None:
-        check_text(pattern, "a pattern for modules", "pass it as text, such as encoder.layer.*")
         chosen = [name for name in matching_calls(hierarchy, pattern) if name != ROOT]
         expected, found = "modules below the root", f"{pattern!r}, which is the root"
     else:

@@ -25,7 +25,6 @@ from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.graph import inventory_ir, subgraphs_ir
 from pytest_hierexport._onnx.ir_tags import write
 from pytest_hierexport._onnx.operators import is_deterministic
-from pytest_hierexport._onnx.requests import check_attribution, check_example
 from pytest_hierexport._tools.modules.choice import named_call
 from pytest_hierexport._tools.modules.flattening import flatten
 from pytest_hierexport._tools.modules.region import (
@@ -99,9 +98,6 @@ def extract(model: Model, attribution: Attribution, module: str, example: Runnab
     Raises:
         UsageError: There is no such call, it has no node, or the type of an input is unknown.
     """
-    check_attribution(attribution)
-    if example is not None:
-        check_example(example)
     hierarchy = attribution.hierarchy
     call = named_call(hierarchy, module)
     whole = working_copy(model)
