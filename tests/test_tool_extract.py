@@ -224,7 +224,7 @@ class TestExtract:
 
     @pytest.mark.parametrize(("kind", "call"), [("chooser", "same"), ("twice", "block.2"), ("stack", "/Stack/Layer.7")])
     def test_call_without_nodes_is_an_error(self, kind: str, call: str) -> None:
-        with pytest.raises(UsageError, match=r"to do: (extract the call that made it: /|try )"):
+        with pytest.raises(UsageError, match=r"to do: (extract the call that made it: /|perhaps )"):
             extract(exported(kind).proto, exported(kind).attribution, call)
 
     def test_input_model_is_unchanged(self) -> None:
@@ -283,5 +283,5 @@ class TestCommand:
 
     def test_missing_call_is_a_usage_error(self, saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["extract", str(saved), "layers.7", "-o", str(saved.with_name("a.onnx"))]) == 4
-        assert "try layers.1, layers.0" in capsys.readouterr().err
+        assert "perhaps layers.1, layers.0" in capsys.readouterr().err
         assert not saved.with_name("a.onnx").exists()

@@ -22,7 +22,17 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = ["TORCH_METADATA", "Source", "TaggedFile", "load_tagged", "parse_tagged", "save_tagged", "tagged", "to_bytes"]
+__all__ = [
+    "TORCH_METADATA",
+    "Source",
+    "TaggedFile",
+    "load_tagged",
+    "module_tree",
+    "parse_tagged",
+    "save_tagged",
+    "tagged",
+    "to_bytes",
+]
 
 Source = Literal["file", "sidecar", "torch"]
 """Where the tags of a file were read: in it, in its sidecar, or in the scopes that torch writes, which are unproven."""
@@ -85,13 +95,19 @@ def described(model: Model, attribution: Attribution | None) -> tuple[Any, Attri
     """
     if isinstance(model, str | Path):
         if attribution is not None:
-            return storage.load_proto(model), attribution, ()
+            return storage.load_proto(model), attribution, module_tree(model)
         loaded = load_tagged(Path(model))
         return loaded.proto, loaded.attribution, loaded.modules
     if attribution is not None:
         return model, attribution, ()
     with as_proto(model) as (proto, _):
         return model, _tagged_file(TaggedProto(proto), "the model", None).attribution, ()
+
+
+def module_tree(model: Model) -> tuple[Module, ...]:
+    """Return the module tree of a file whose sidecar fits; else an empty one."""
+    beside = _sidecar(Path(model))[0] if isinstance(model, str | Path) else None
+    return () if beside is None else beside.modules
 
 
 def _tagged_file(parsed: TaggedProto, where: str, path: Path | None) -> TaggedFile:

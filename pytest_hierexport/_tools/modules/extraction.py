@@ -36,6 +36,7 @@ from pytest_hierexport._tools.modules.region import (
     origins_of,
 )
 from pytest_hierexport._tools.modules.working_copy import working_copy
+from pytest_hierexport._tools.tagged_file import module_tree
 
 if TYPE_CHECKING:
     from pytest_hierexport._onnx.models import Model
@@ -92,14 +93,14 @@ def extract(model: Model, attribution: Attribution, module: str, example: Runnab
     Args:
         model: A path, a protobuf message or an onnx_ir model.
         attribution: The origins of its nodes.
-        module: The name or the tag of a call, with `@k` from the second run on.
+        module: A pattern that names one module, as :func:`select_nodes` takes it, with `@k` from the second run on.
         example: The PyTorch model with its inputs, whose weights are those of the file.
 
     Raises:
-        UsageError: There is no such call, it has no node, or the type of an input is unknown.
+        UsageError: There is no such call or there are several, it has no node, or the type of an input is unknown.
     """
     hierarchy = attribution.hierarchy
-    call = named_call(hierarchy, module)
+    call = named_call(hierarchy, module, module_tree(model))
     whole = working_copy(model)
     flat = flatten(whole, attribution)
     boundary = _Boundary.of(whole, hierarchy, call)

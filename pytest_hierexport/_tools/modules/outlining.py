@@ -41,6 +41,7 @@ from pytest_hierexport._tools.modules.region import (
     united,
 )
 from pytest_hierexport._tools.modules.working_copy import working_copy
+from pytest_hierexport._tools.tagged_file import module_tree
 
 if TYPE_CHECKING:
     from pytest_hierexport._onnx.models import Model
@@ -91,7 +92,7 @@ def modules_as_functions(
     Raises:
         UsageError: No module fits, or the file is not ONNX.
     """
-    calls = chosen_calls(attribution.hierarchy, depth=depth, pattern=module)
+    calls = chosen_calls(attribution.hierarchy, module_tree(model), depth=depth, pattern=module)
     copied = working_copy(model)
     outliner = _Outliner(copied, attribution, frozenset(calls))
     for call in reversed(calls):
