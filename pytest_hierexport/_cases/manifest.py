@@ -19,7 +19,7 @@ from pytest_hierexport._errors import CollectError, HierexportError, UsageError,
 from pytest_hierexport._export.choices import check_opset
 from pytest_hierexport._files.schemas import load_schema
 
-__all__ = ["read_manifest", "read_selectors"]
+__all__ = ["parse_manifest", "read_manifest", "read_selectors"]
 
 Select = Callable[[Sequence[str], Path], list[Case]]
 _PLAIN = ("exporter", "opset", "weights", "randomise", "strict", "allow_derived", "timeout", "details")
@@ -64,16 +64,26 @@ def read_selectors(path: Path) -> dict[str, str]:
 
 
 def _load(path: Path) -> dict[str, Any]:
+    try:
+        return parse_manifest(path, path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise CollectError(f"{path} to be a readable UTF-8 file", found=str(error), do="name another file") from None
+
+
+def parse_manifest(path: Path, text: str) -> dict[str, Any]:
+    """Return what a manifest's text holds.
+
+    Raises:
+        CollectError: It is not TOML.
+    """
     if sys.version_info >= (3, 11):
         import tomllib
     else:
         import tomli as tomllib
     try:
-        loaded: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        loaded: dict[str, Any] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise CollectError(f"{path} to be TOML", found=str(error), do="correct that line") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise CollectError(f"{path} to be a readable UTF-8 file", found=str(error), do="name another file") from None
     return loaded
 
 
