@@ -67,7 +67,7 @@ def test_collecting_succeeds_with_snapshots_that_syrupy_would_call_unused(projec
     assert "1 snapshot unused" not in result.stdout.str()
 
 
-def test_names_of_the_projects_folder_and_of_ours_are_no_keywords(project: Project) -> None:
+def test_names_of_folders_above_a_model_are_no_keywords(project: Project) -> None:
     for keyword in (project.pytester.path.name, "models"):
         result = project.run("--hierexport-models=bert,vit", "--co", "-q", "-k", keyword)
         result.stdout.fnmatch_lines(["no tests collected (* deselected)*"])

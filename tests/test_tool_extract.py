@@ -17,10 +17,10 @@ import torch
 from torch import nn
 
 from pytest_hierexport import Attribution, UsageError, export, extract, modules_as_functions, read
-from pytest_hierexport._files.schemas import load_schema
 from pytest_hierexport._proof.session import run_graph
 from pytest_hierexport._proof.tensors import array_of
 from pytest_hierexport.cli import main
+from schemas import strict_schema
 
 
 class Layer(nn.Module):
@@ -263,7 +263,7 @@ class TestCommand:
     def test_json_follows_its_schema(self, saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["extract", str(saved), "layers.0", "-o", str(saved.with_name("a.onnx")), "--json"]) == 0
         shown = json.loads(capsys.readouterr().out)
-        schema = load_schema("extract")
+        schema = strict_schema("extract")
         jsonschema.validate(shown, schema)
         assert shown["tag"] == "/Stack/Layer.0"
 

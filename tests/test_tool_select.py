@@ -22,8 +22,8 @@ from named_models import tagged_model
 from pytest_hierexport import TagError, UsageError, carry, export, extract, read, select_nodes, walk
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._cases import select
-from pytest_hierexport._files.schemas import load_schema
 from pytest_hierexport.cli import main
+from schemas import strict_schema
 
 
 class Block(nn.Module):
@@ -140,7 +140,7 @@ def test_a_name_that_says_nothing_is_an_error(file: Path, name: str, capsys: pyt
 
 
 def test_json_fits_its_schema(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    schema = load_schema("select")
+    schema = strict_schema("select")
     document = json.loads(printed(capsys, file, "layer.1", "shared", "--format", "json", "--origins", "primary"))
     jsonschema.validate(document, schema)
     assert document["patterns"] == {"layer.1": ["layer.1", "layer.1@1"], "shared": ["shared"]}
