@@ -8,6 +8,7 @@ needs it.
 from __future__ import annotations
 
 import importlib
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -113,10 +114,17 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """Import the module that defines a public name."""
+    """Import the module that defines a public name; a function checks its arguments here, not where we call it."""
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    found = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    if isinstance(found, FunctionType):
+        from pytest_hierexport._requests import checked
+
+        found = checked(found)
+        # A function is pickled by the name of its module and its own.
+        found.__module__ = __name__
+    return globals().setdefault(name, found)
 
 
 def __dir__() -> list[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._errors import NoVerdictError
+from pytest_hierexport._requests import checked
 from pytest_hierexport._rules.messages import broken
 from pytest_hierexport._text import printable
 
@@ -32,6 +33,7 @@ __all__ = [
 ]
 
 
+@checked
 def assert_rule(exported: ExportedCase | str | Path, rule: str) -> None:
     """Assert that an export keeps a built-in rule.
 

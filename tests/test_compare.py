@@ -9,10 +9,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from pytest_hierexport._files.schemas import load_schema
 from pytest_hierexport._report import as_json
 from pytest_hierexport._report.results import Check, Model, Results, RuleText, Status
 from pytest_hierexport.cli import main
+from schemas import strict_schema
 
 TREE = "/Net\n/Net/Block.{0..1} ×2: Add 1, Gelu 1\n"
 MODEL = Model(
@@ -75,7 +75,7 @@ def test_missing_model_or_check_is_worse(tmp_path: Path, capsys: pytest.CaptureF
     unchecked = replace(MODEL, checks={"MUST-007": MODEL.checks["MUST-007"]})
     assert compared(tmp_path, replace(BEFORE, models=(unchecked, BEFORE.models[1])), "--json") == 1
     found = json.loads(capsys.readouterr().out)
-    jsonschema.validate(found, load_schema("compare"))
+    jsonschema.validate(found, strict_schema("compare"))
     assert found["worse"]
     assert found["changes"][0]["not_checked"] == ["MUST-002"]
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 import torch
 
@@ -136,3 +138,19 @@ def test_step_that_writes_no_onnx_is_an_error(tmp_path: Path, example: Example) 
     with pytest.raises(ExportError, match=r"the step test_deploying:write_text to write an ONNX file"):
         deploy(f"{__name__}:write_text", tmp_path / "in.onnx", tmp_path / "out.onnx")
     assert not (tmp_path / "out.onnx").exists()
+
+
+def test_onnx_runtime_plans_no_reuse_of_memory_for_a_step(
+    tmp_path: Path, example: Example, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = []
+
+    class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # it has no types
+        def __init__(self, path: Path, options: onnxruntime.SessionOptions, **more: Any) -> None:
+            planned.append(options.enable_mem_reuse)
+            super().__init__(path, options, **more)
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", Session)
+    export(example.model, example.args, path=tmp_path / "in.onnx")
+    deploy("onnxruntime:basic", tmp_path / "in.onnx", tmp_path / "out.onnx")
+    assert planned == [False]

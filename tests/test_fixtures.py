@@ -56,6 +56,21 @@ def test_failed_export_shows_only_the_line_of_the_test(project: Project) -> None
     assert "fixtures.py:" not in result.stdout.str()
 
 
+def test_wrong_argument_of_the_fixture_is_refused_in_words(project: Project) -> None:
+    project.write(
+        "test_own.py",
+        """
+        import torch
+
+        def test_it(hierexport):
+            hierexport(torch.nn.Linear(2, 2), torch.ones(1, 2), opset="x")
+        """,
+    )
+    result = project.run("test_own.py")
+    result.stdout.fnmatch_lines(["E *expected opset to be a whole number or None; found 'x'"])
+    assert "_requests.py:" not in result.stdout.str()
+
+
 def test_test_with_case_fixture_runs_once_per_model(project: Project) -> None:
     project.write(
         "test_own.py",

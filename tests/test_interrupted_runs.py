@@ -16,7 +16,7 @@ import pytest
 from jsonschema import Draft202012Validator, validators
 
 from processes import carrying, interruptible
-from pytest_hierexport._files.schemas import load_schema
+from schemas import strict_schema
 
 CONFTEST = """
 import os, pathlib
@@ -108,7 +108,7 @@ def interrupted(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 def read(interrupted: Path) -> dict[str, Any]:
     """Return the JSON report, after a look at every other one."""
     report = json.loads((interrupted / "report.json").read_text())
-    Draft202012Validator(load_schema("report")).validate(report)
+    Draft202012Validator(strict_schema("report")).validate(report)
     names = {model["name"] for model in report["models"]}
     ctrf = json.loads((interrupted / "report.ctrf.json").read_text())
     schema = json.loads(CTRF.read_text())

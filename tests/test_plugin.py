@@ -67,6 +67,14 @@ def test_collecting_succeeds_with_snapshots_that_syrupy_would_call_unused(projec
     assert "1 snapshot unused" not in result.stdout.str()
 
 
+def test_names_of_folders_above_a_model_are_no_keywords(project: Project) -> None:
+    for keyword in (project.pytester.path.name, "models"):
+        result = project.run("--hierexport-models=bert,vit", "--co", "-q", "-k", keyword)
+        result.stdout.fnmatch_lines(["no tests collected (* deselected)*"])
+    result = project.run("--hierexport-models=bert,vit", "--co", "-q", "-k", "vit and snapshot")
+    result.stdout.fnmatch_lines([".::vit::test_snapshot"])
+
+
 def test_keyword_picks_items_and_summary_lists_rules_not_run(project: Project) -> None:
     result = project.run(MODELS, "-k", "MUST-002")
     assert result.parseoutcomes()["passed"] == 1

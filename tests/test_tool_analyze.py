@@ -16,9 +16,9 @@ from onnx import TensorProto, helper
 
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
-from pytest_hierexport._files.schemas import load_schema
 from pytest_hierexport._onnx import storage
 from pytest_hierexport.cli import main
+from schemas import strict_schema
 
 MODEL = """
 import torch
@@ -88,7 +88,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> s
 def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
     """Return the JSON of a run, which follows the schema."""
     loaded = json.loads(run(capsys, *arguments, "--json"))
-    jsonschema.validate(loaded, load_schema("analyze"))
+    jsonschema.validate(loaded, strict_schema("analyze"))
     return loaded
 
 

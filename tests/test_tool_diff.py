@@ -16,12 +16,12 @@ from onnx import TensorProto, helper, numpy_helper
 
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
-from pytest_hierexport._files.schemas import load_schema
 from pytest_hierexport._onnx import storage
 from pytest_hierexport._onnx.graph import walk
 from pytest_hierexport._tools.comparing import Comparison, as_dict, as_lines, as_markdown, compare
 from pytest_hierexport._tools.tagged_file import load_tagged
 from pytest_hierexport.cli import main
+from schemas import strict_schema
 
 # Each module with its class and the nodes that it owns; a path's parent is the path without its last part.
 BEFORE: dict[str, tuple[str, list[str]]] = {
@@ -276,7 +276,7 @@ class TestCommand:
         save(after, changed, prefix="n", weight=3.0)
         assert main(["diff", str(before), str(after), "--format", "json", "--limit", "0"]) == 1
         document = json.loads(capsys.readouterr().out)
-        jsonschema.validate(document, load_schema("diff"))
+        jsonschema.validate(document, strict_schema("diff"))
         assert document == json.loads(json.dumps(as_dict(compared(before, after))))
         assert [each["tag"] for each in document["modules"]["added"]] == ["/Net/Block.c", "/Net/Top"]
         assert document["nodes"]

@@ -18,13 +18,13 @@ from onnx import numpy_helper
 from torch import nn
 
 from pytest_hierexport import Divergence, Example, Export, TagError, UsageError, diverge, export
-from pytest_hierexport._files.schemas import load_schema
 from pytest_hierexport._tools.divergence.arrays import Arrays
 from pytest_hierexport._tools.divergence.gaps import gap
 from pytest_hierexport._tools.divergence.page import as_page
 from pytest_hierexport._tools.divergence.results import Gap
 from pytest_hierexport._tools.divergence.text import as_dict, as_lines
 from pytest_hierexport.cli import main
+from schemas import strict_schema
 
 X = torch.randn(4, 8, generator=torch.Generator().manual_seed(0))
 
@@ -351,7 +351,7 @@ def test_arrays_beyond_the_bound_are_held_in_files(tmp_path: Path) -> None:
 def test_json_validates_and_the_page_escapes_names(net: Exported) -> None:
     other = net.changed("head.weight", lambda weight: np.full_like(weight, np.nan))
     found = diverge(net.path, other, net.example)
-    schema = load_schema("diverge")
+    schema = strict_schema("diverge")
     document = json.loads(json.dumps(as_dict(found, 3), allow_nan=False))
     jsonschema.validate(document, schema)
     assert document["first"] == "head"

@@ -33,13 +33,13 @@ from pytest_hierexport import (
 )
 from pytest_hierexport._calls.attribution import Origins
 from pytest_hierexport._cases import select
-from pytest_hierexport._files.schemas import load_schema
 from pytest_hierexport._onnx.graph import operators
 from pytest_hierexport._rules.registry import built_in
 from pytest_hierexport._snapshot import text
 from pytest_hierexport._tools.modules import outlining, region
 from pytest_hierexport._tools.modules.flattening import flatten
 from pytest_hierexport.cli import main
+from schemas import strict_schema
 from test_tool_extract import Exported, exported
 
 
@@ -267,7 +267,7 @@ class TestCommand:
         export(stack.example.model, stack.example.args, path=path, external_data=True)
         assert main(["functions", str(path), "-o", str(output), "--json"]) == 0
         shown = json.loads(capsys.readouterr().out)
-        schema = load_schema("functions")
+        schema = strict_schema("functions")
         jsonschema.validate(shown, schema)
         assert [function["calls"] for function in shown["functions"]] == [["layers.0", "layers.1"]]
         onnx.checker.check_model(str(output), full_check=True)

@@ -105,6 +105,21 @@ def test_named_model_is_added_to_the_manifest(folder: Path, capsys: pytest.Captu
 
 
 @pytest.mark.parametrize(
+    "kept", ["models = {mine = {model = 'my_model.py::build'}}\n", "[models]\nmine.model = 'm.py::b'\nx ="]
+)
+def test_manifest_that_takes_no_table_is_left_as_it_is(
+    kept: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "models.toml").write_text(kept)
+    (folder / "other.py").write_text("def make(): ...\n")
+    before = sorted(folder.rglob("*"))
+    assert main(["init", "other.py::make"]) == 4
+    assert "models.toml" in capsys.readouterr().err
+    assert (folder / "models.toml").read_text() == kept
+    assert sorted(folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
     ("stated", "installed"),
     [
         ({}, ""),

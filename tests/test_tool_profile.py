@@ -22,7 +22,6 @@ from projects import MODEL
 from pytest_hierexport import HierexportError, Profile, TagError, UsageError, export, profile, read
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
-from pytest_hierexport._files.schemas import load_schema
 from pytest_hierexport._onnx import storage
 from pytest_hierexport._onnx.graph import walk
 from pytest_hierexport._tools.profiling.events import read_runs
@@ -32,6 +31,7 @@ from pytest_hierexport._tools.profiling.running import Measured
 from pytest_hierexport._tools.profiling.text import as_dict, as_lines
 from pytest_hierexport._tools.profiling.viewers import node_data, trace
 from pytest_hierexport.cli import main
+from schemas import strict_schema
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -407,7 +407,7 @@ def test_impossible_options_are_usage_errors(nested: Path, options: dict[str, An
 
 
 def test_json_fits_its_schema(nested: Path) -> None:
-    schema = load_schema("profile")
+    schema = strict_schema("profile")
     jsonschema.Draft202012Validator.check_schema(schema)
     content = json.loads(json.dumps(as_dict(profile(nested, feeds(taken=True), runs=2))))
     jsonschema.validate(content, schema)

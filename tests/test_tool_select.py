@@ -19,11 +19,11 @@ from onnx import helper
 from torch import nn
 
 from named_models import tagged_model
-from pytest_hierexport import TagError, UsageError, carry, export, read, select_nodes, walk
+from pytest_hierexport import TagError, UsageError, carry, export, extract, read, select_nodes, walk
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._cases import select
-from pytest_hierexport._files.schemas import load_schema
 from pytest_hierexport.cli import main
+from schemas import strict_schema
 
 
 class Block(nn.Module):
@@ -140,7 +140,7 @@ def test_a_name_that_says_nothing_is_an_error(file: Path, name: str, capsys: pyt
 
 
 def test_json_fits_its_schema(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    schema = load_schema("select")
+    schema = strict_schema("select")
     document = json.loads(printed(capsys, file, "layer.1", "shared", "--format", "json", "--origins", "primary"))
     jsonschema.validate(document, schema)
     assert document["patterns"] == {"layer.1": ["layer.1", "layer.1@1"], "shared": ["shared"]}
@@ -289,6 +289,13 @@ def test_module_is_found_by_each_of_its_paths(tmp_path: Path, capsys: pytest.Cap
     assert capsys.readouterr().out.splitlines() == select_nodes(path, named)
     assert main(["analyze", str(path)]) == 0
     assert "modules of several paths: head is first, last is blocks.1" in capsys.readouterr().out
+    for command in (["analyze", "--tag"], ["functions", "-o", str(tmp_path / "f.onnx"), "--json", "--module"]):
+        assert main([*command, other, str(path)]) == main([*command, named, str(path)]) == 0
+        told = capsys.readouterr().out
+        assert told[: len(told) // 2] == told[len(told) // 2 :]
+    assert extract(path, exported.attribution, "last").call == "blocks.1"
+    assert main(["extract", str(path), other, "-o", str(tmp_path / "part.onnx"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["call"] == named
     path.with_suffix(".hierarchy.json").unlink()
     with pytest.raises(UsageError, match=f"{other!r}, which matches none"):
         select_nodes(path, other)

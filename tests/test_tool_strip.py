@@ -17,9 +17,9 @@ from torch import nn
 
 from pytest_hierexport import carry, export
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
-from pytest_hierexport._files.schemas import load_schema
 from pytest_hierexport._onnx import storage
 from pytest_hierexport.cli import main
+from schemas import strict_schema
 
 
 class Block(nn.Module):
@@ -48,7 +48,7 @@ def net(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 def follows(schema: str, text: str) -> Any:
     document = json.loads(text)
-    jsonschema.validate(document, load_schema(schema))
+    jsonschema.validate(document, strict_schema(schema))
     return document
 
 

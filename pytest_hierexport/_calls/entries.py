@@ -161,7 +161,7 @@ def is_entry(content: object) -> bool:
     """Whether a JSON value is such an entry, as `schema/report.json` describes it; a float is none of its numbers."""
     if not isinstance(content, dict) or not isinstance(content.get("path"), str):
         return False
-    return all(name in _FITS and _FITS[name](value) for name, value in content.items())
+    return all(fits(content[name]) for name, fits in _FITS.items() if name in content)
 
 
 def _is_count(value: object) -> bool:
@@ -181,4 +181,4 @@ _FITS: Mapping[str, Callable[[object], bool]] = {
 
 def entry_from_json(content: Mapping[str, Any]) -> ModuleEntry:
     """Undo :func:`entry_to_json`."""
-    return ModuleEntry(**{_NAMES.get(name, name): value for name, value in content.items()})
+    return ModuleEntry(**{_NAMES.get(name, name): content[name] for name in _FITS if name in content})

@@ -14,7 +14,6 @@ from pytest_hierexport._carry.leftover import attribute_leftover, initializer_or
 from pytest_hierexport._carry.match import Known, OriginsOf, attribute_matched, match
 from pytest_hierexport._carry.regions import attribute_regions
 from pytest_hierexport._onnx.models import as_ir
-from pytest_hierexport._onnx.requests import check_attribution
 
 if TYPE_CHECKING:
     from pytest_hierexport._onnx.models import Model
@@ -41,7 +40,6 @@ def carry(before: Model, attribution: Attribution, after: Model, *, primary: Pri
     Raises:
         UsageError: A path leads to no ONNX file, an argument is something else, or `primary` is none of these.
     """
-    check_attribution(attribution)
     flat = flat_copy(as_ir(before))
     nodes = {node: attribution.nodes.get(node.key, ()) for node in flat.nodes}
     known = Known(attribution.hierarchy, flat, nodes, attribution.initializers)

@@ -87,11 +87,10 @@ def _optimize(level: str, source: Path, target: Path, *, external: bool) -> None
     """Write the graph that ONNX Runtime makes of a file at an optimization level, on the CPU."""
     import onnxruntime as ort
 
-    options = ort.SessionOptions()
-    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, f"ORT_ENABLE_{level.upper()}")
+    from pytest_hierexport._onnx.loading import options_to_load
+
+    options = options_to_load(f"ENABLE_{level.upper()}")
     options.optimized_model_filepath = str(target)
-    # It warns that the graph of the highest level fits this machine alone: that is what was asked for.
-    options.log_severity_level = 3
     if external:
         options.add_session_config_entry(
             "session.optimized_model_external_initializers_file_name", f"{target.name}.data"

@@ -62,16 +62,26 @@ def read_selectors(path: Path) -> dict[str, str]:
 
 
 def _load(path: Path) -> dict[str, Any]:
+    try:
+        return parse_manifest(path, path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise CollectError(f"{path} to be a readable UTF-8 file", found=str(error), do="name another file") from None
+
+
+def parse_manifest(path: Path, text: str) -> dict[str, Any]:
+    """Return what a manifest's text holds.
+
+    Raises:
+        CollectError: It is not TOML.
+    """
     if sys.version_info >= (3, 11):
         import tomllib
     else:
         import tomli as tomllib
     try:
-        loaded: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        loaded: dict[str, Any] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise CollectError(f"{path} to be TOML", found=str(error), do="correct that line") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise CollectError(f"{path} to be a readable UTF-8 file", found=str(error), do="name another file") from None
     return loaded
 
 

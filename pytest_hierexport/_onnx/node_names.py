@@ -18,7 +18,6 @@ from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._calls.names import call_name, encode
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.graph import walk
-from pytest_hierexport._onnx.requests import check_attribution, check_graph
 
 if TYPE_CHECKING:
     import onnx
@@ -56,8 +55,6 @@ def rename_nodes(model: ir.Model | onnx.ModelProto, attribution: Attribution, st
         KeyError: An origin is no call of the attribution's hierarchy.
     """
     check_name_style(style)
-    check_graph(model)
-    check_attribution(attribution)
     place = _places(attribution.hierarchy, style)
     free = _FreeNames()
     for key, node in walk(model):

@@ -16,9 +16,9 @@ from pytest_hierexport._files.paths import exists
 from pytest_hierexport._onnx import ir_tags
 from pytest_hierexport._onnx.codec import PLACES, Tags
 from pytest_hierexport._onnx.proto_tags import TaggedProto
-from pytest_hierexport._onnx.requests import check_attribution, check_ir, check_path
 from pytest_hierexport._onnx.saving import save_model, save_proto
 from pytest_hierexport._onnx.sidecar import Sidecar, compose, read_sidecar, sidecar_path
+from pytest_hierexport._requests import check_argument
 
 if TYPE_CHECKING:
     import onnx
@@ -58,8 +58,6 @@ def attach(model: ir.Model, attribution: Attribution, tags: Tags = "both") -> No
         TagError: An origin is no call of the attribution's hierarchy; the model is unchanged.
     """
     check_tags(tags)
-    check_ir(model)
-    check_attribution(attribution)
     ir_tags.write(model, attribution, tags)
 
 
@@ -95,9 +93,6 @@ def save(
         ExportError: A file cannot be written; no partial file remains.
         UsageError: The model, the attribution or the path is something else.
     """
-    check_ir(model)
-    check_attribution(attribution)
-    check_path(path)
     path = Path(path)
     save_model(
         model,
@@ -128,12 +123,11 @@ def rewrite(
         UsageError: An option that does not exist, a file that is not ONNX, or a function that gives no attribution.
     """
     check_tags(tags)
-    check_path(path)
     path = Path(path)
     tagged = TaggedProto.load(path)
     known = read_sidecar(path) if exists(sidecar_path(path)) else None
     attribution = change(read_tagged(tagged, path, source))
-    check_attribution(attribution)
+    check_argument("what the function returns", attribution, "Attribution")
     tagged.write(attribution, tags)
     if known is None:
         save_proto(tagged.proto, path, None)
@@ -155,7 +149,6 @@ def read(path: str | Path, source: str = "auto") -> Attribution:
         UsageError: The source does not exist, or the file is not ONNX.
     """
     _check_choice("source", source, _SOURCES)
-    check_path(path)
     return read_tagged(TaggedProto.load(path), Path(path), source)
 
 

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._display import Shown, Table
 from pytest_hierexport._onnx.models import Model, as_proto
-from pytest_hierexport._onnx.requests import check_attribution, check_example
 from pytest_hierexport._proof.both_runs import BothRuns
 from pytest_hierexport._proof.candidates import find_candidates
 from pytest_hierexport._proof.choices import following_choices, has_choices
@@ -105,8 +104,6 @@ def prove(
         UsageError: The example's inputs do not fit those of the graph, or the graph or the model does not run on them;
             or the example or the model is something else.
     """
-    check_example(example)
-    check_attribution(attribution)
     with as_proto(model) as (message, folder):
         return _Case.of(example, message, attribution, folder, tolerances or {}).best_proof()
 

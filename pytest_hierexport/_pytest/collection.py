@@ -63,7 +63,9 @@ class Relay(pytest.Collector):
 
 def cases_file(parent: pytest.Collector, anchor: Path, cases: tuple[Case, ...]) -> CasesFile:
     """Return the collector of an anchor's cases."""
-    file = CasesFile.from_parent(parent, path=anchor)
+    # `-k` searches the names of an item's collectors: that of the project's own folder would select all models.
+    name = os.curdir if anchor == parent.config.rootpath else None
+    file = CasesFile.from_parent(parent, path=anchor, name=name)
     file.cases = cases
     return file
 

@@ -15,6 +15,7 @@ from pytest_hierexport._pytest.ids import file_name
 from pytest_hierexport._pytest.messages import CheckFailed, Message
 from pytest_hierexport._pytest.run import RUN
 from pytest_hierexport._pytest.snapshots import hierarchy_snapshot
+from pytest_hierexport._requests import checked
 
 if TYPE_CHECKING:
     import pytest
@@ -42,6 +43,7 @@ def exporter(request: pytest.FixtureRequest) -> Callable[..., ExportedCase]:
     """Return the function that exports models into the test's own temporary folder."""
     folder: Path = request.getfixturevalue("tmp_path")
 
+    @checked
     def hierexport(
         model: torch.nn.Module,
         args: Any = (),

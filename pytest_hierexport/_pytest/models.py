@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -51,7 +52,7 @@ class ModelsPlugin:
         """Collect the models of an anchor."""
         path = absolute(file_path)
         if path == self.plan.relay:
-            node = collection.Relay.from_parent(parent, name=path.name, path=path)
+            node = collection.Relay.from_parent(parent, name=os.curdir, path=path)
             node.anchors = self.relayed
             return node
         cases = self.plan.anchors.get(path)

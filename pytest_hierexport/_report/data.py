@@ -12,7 +12,7 @@ from pytest_hierexport._calls.entries import entry_from_json, entry_to_json, is_
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._files.ownership import GENERATOR
 from pytest_hierexport._files.schemas import schema_error
-from pytest_hierexport._report.failures import Failure, failure_from_json, failure_to_json
+from pytest_hierexport._report.failures import Failure, failure_from_json, failure_to_json, known
 from pytest_hierexport._report.results import Check, Model, Part, Results, RuleText, Status
 
 _FORMAT = 1
@@ -82,7 +82,7 @@ def read_report(path: Path) -> Results:
         raise _no_report(path, found)
     part = content["shard"]
     return Results(
-        rules=tuple(RuleText(**rule) for rule in content["rules"]),
+        rules=tuple(known(RuleText, rule) for rule in content["rules"]),
         models=tuple(map(_read_model, content["models"])),
         orphans=tuple(content["orphaned_snapshots"]),
         part=None if part is None else Part(part["index"], part["count"], tuple(part["selected"])),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from inspect import signature
+from typing import Any, TypeVar
 
 from pytest_hierexport._snapshot.diff import Change, Difference
 from pytest_hierexport._snapshot.renames import Move, Rename
 from pytest_hierexport._text import printable
 
+MadeT = TypeVar("MadeT")
 _MOST_FINDINGS = 100
 _MOST_CHANGES = 2000
 
@@ -77,16 +79,21 @@ def _printable(each: object, *names: str) -> dict[str, str]:
     return {name: printable(getattr(each, name)) for name in names}
 
 
+def known(cls: type[MadeT], content: Mapping[str, Any]) -> MadeT:
+    """Make a dataclass of a JSON object; keys of later releases are left out."""
+    return cls(**{name: content[name] for name in signature(cls).parameters if name in content})
+
+
 def failure_from_json(content: Mapping[str, Any]) -> Failure:
     """Undo :func:`failure_to_json`; older reports tell neither renames nor moves."""
     return Failure(
-        findings=tuple(Finding(**finding) for finding in content["findings"]),
+        findings=tuple(known(Finding, finding) for finding in content["findings"]),
         kept=content["kept"],
         repeat=content["repeat"],
         difference=Difference(
-            tuple(Rename(**{**each, "tags": tuple(each["tags"])}) for each in content.get("renames", ())),
+            tuple(known(Rename, {**each, "tags": tuple(each["tags"])}) for each in content.get("renames", ())),
             tuple(Change(each["tag"], each.get("before"), each.get("after")) for each in content["changes"]),
-            tuple(Move(**each) for each in content.get("moves", ())),
+            tuple(known(Move, each) for each in content.get("moves", ())),
         ),
         more=content["more"],
     )

@@ -51,12 +51,10 @@ def _runtime(exported: ExportedCase) -> str | None:
     import onnxruntime as ort
     from onnxruntime.capi import onnxruntime_pybind11_state as states
 
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
+    from pytest_hierexport._onnx.loading import options_to_load
+
     # What is asked is whether the graph loads, not what its optimizers make of it.
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    # It compares each value with all free buffers, which is quadratic: 37 minutes for 108,000 nodes. Nothing runs here.
-    options.enable_mem_reuse = False
+    options = options_to_load("DISABLE_ALL")
     try:
         ort.InferenceSession(_loadable(exported), options, providers=["CPUExecutionProvider"])
     except states.NotImplemented:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.models import Model
-from pytest_hierexport._onnx.requests import check_text
 from pytest_hierexport._tools.selection import OriginChoice, Selection, find_nodes
 from pytest_hierexport._tools.tagged_file import described
 
@@ -129,7 +128,6 @@ def _beginnings(name: str) -> Iterator[str]:
 
 def _check_writable(*texts: str) -> None:
     for text in texts:
-        check_text(text, "the name of a device", "pass it as text, such as cpu or CUDAExecutionProvider")
         if not text or text != text.strip() or text.startswith("=") or _SYNTAX.intersection(text):
             raise UsageError(
                 "names without ( ) , ; and without = or space at an end, which ONNX Runtime's setting cannot hold",

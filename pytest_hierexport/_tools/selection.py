@@ -19,7 +19,6 @@ from pytest_hierexport._calls.patterns import calls_below, matching_calls
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.graph import subgraphs_proto, walk
 from pytest_hierexport._onnx.models import Model
-from pytest_hierexport._onnx.requests import check_text
 from pytest_hierexport._tools.tagged_file import described
 
 __all__ = [
@@ -134,9 +133,7 @@ def find_nodes(
         UsageError: A pattern matches no module, or a module without nodes.
     """
     _check("origins", origins, ORIGINS)
-    wanted = [patterns] if isinstance(patterns, str) or not isinstance(patterns, Iterable) else list(patterns)
-    for pattern in wanted:
-        check_text(pattern, "a pattern for modules", "pass it as text, such as encoder.layer.*, or a list of texts")
+    wanted = [patterns] if isinstance(patterns, str) else list(patterns)
     if not wanted:
         raise UsageError("a pattern for modules", found="none", do="name one, such as encoder.layer.0")
     calls = {pattern: matching_calls(attribution.hierarchy, pattern, modules) for pattern in wanted}

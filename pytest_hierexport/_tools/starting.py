@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from pytest_hierexport._cases.manifest import parse_manifest
+from pytest_hierexport._errors import CollectError, UsageError
 from pytest_hierexport._files.atomic import write_atomically
 
 __all__ = ["MANIFEST", "Workflow", "add_models", "distinct_names", "manifest_text", "workflow_of"]
@@ -119,10 +121,20 @@ def add_models(manifest: Path, models: Mapping[str, str]) -> None:
 
     Raises:
         OSError: It cannot be written.
+        UsageError: No table can follow what is there; nothing is written.
     """
     text = manifest.read_bytes().decode()
     end = "" if text.endswith("\n") or not text else "\n"
-    write_atomically(manifest.resolve(), f"{text}{end}\n{manifest_text(models)}")
+    added = f"{text}{end}\n{manifest_text(models)}"
+    try:
+        parse_manifest(manifest, added)
+    except CollectError as error:
+        raise UsageError(
+            f"a {manifest.name} in which each model is a table [models.NAME]",
+            found=f"{error.found}, with the new models at its end",
+            do=f"add them by hand, or write its models as such tables: {', '.join(models)}",
+        ) from None
+    write_atomically(manifest.resolve(), added)
 
 
 def _key(name: str) -> str:

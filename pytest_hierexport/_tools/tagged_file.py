@@ -14,7 +14,6 @@ from pytest_hierexport._onnx import codec, storage
 from pytest_hierexport._onnx.external import check_data, locations
 from pytest_hierexport._onnx.models import Model, as_proto
 from pytest_hierexport._onnx.proto_tags import TaggedProto
-from pytest_hierexport._onnx.requests import check_attribution, check_graph
 from pytest_hierexport._onnx.saving import save_model, save_proto
 from pytest_hierexport._onnx.sidecar import Sidecar, compose
 from pytest_hierexport._onnx.torch_scopes import read_scopes
@@ -23,7 +22,17 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = ["TORCH_METADATA", "Source", "TaggedFile", "load_tagged", "parse_tagged", "save_tagged", "tagged", "to_bytes"]
+__all__ = [
+    "TORCH_METADATA",
+    "Source",
+    "TaggedFile",
+    "load_tagged",
+    "module_tree",
+    "parse_tagged",
+    "save_tagged",
+    "tagged",
+    "to_bytes",
+]
 
 Source = Literal["file", "sidecar", "torch"]
 """Where the tags of a file were read: in it, in its sidecar, or in the scopes that torch writes, which are unproven."""
@@ -84,18 +93,21 @@ def described(model: Model, attribution: Attribution | None) -> tuple[Any, Attri
         TagError: The model has no tags.
         UsageError: There is no such file, it is not ONNX, or an argument is something else.
     """
-    if attribution is not None:
-        check_attribution(attribution)
     if isinstance(model, str | Path):
         if attribution is not None:
-            return storage.load_proto(model), attribution, ()
+            return storage.load_proto(model), attribution, module_tree(model)
         loaded = load_tagged(Path(model))
         return loaded.proto, loaded.attribution, loaded.modules
     if attribution is not None:
-        check_graph(model)
         return model, attribution, ()
     with as_proto(model) as (proto, _):
         return model, _tagged_file(TaggedProto(proto), "the model", None).attribution, ()
+
+
+def module_tree(model: Model) -> tuple[Module, ...]:
+    """Return the module tree of a file whose sidecar fits; else an empty one."""
+    beside = _sidecar(Path(model))[0] if isinstance(model, str | Path) else None
+    return () if beside is None else beside.modules
 
 
 def _tagged_file(parsed: TaggedProto, where: str, path: Path | None) -> TaggedFile:

@@ -30,7 +30,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--format", choices=formats, default="table", help="how to print (default: %(default)s)")
     add("--json", action="store_const", const="json", dest="format", help="the same as --format json")
     add("--depth", type=whole_number, metavar="N", help="show N levels of modules below the root")
-    add("--tag", metavar="GLOB", help="only modules with this tag, or last segment of it, and those below")
+    add("--tag", metavar="GLOB", help="only modules with this tag, last segment of it or path, and those below")
     add("--class", metavar="GLOB", dest="cls", help="only modules of this class, and those below")
     add("--origins", action="store_true", help="list nodes and initializers with their calls and the evidence for each")
     add("--untagged", action="store_true", help="list the nodes without a tag")

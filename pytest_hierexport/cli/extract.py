@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file(parser)
     add = parser.add_argument
-    add("module", metavar="MODULE", help="the path or tag of a module call, with @k from the second run on")
+    add("module", metavar="MODULE", help="a path, tag or pattern of one module, with @k from the second run on")
     add_output(parser)
     add("--model", metavar="SELECTOR", help="the PyTorch model, whose forward names the inputs and outputs")
     add("--json", action="store_true", help="print JSON")

@@ -105,7 +105,7 @@ def analyze(file: TaggedFile, selection: Selection | None = None) -> Analysis:
     parameters = _declared(attribution.hierarchy, file.modules) if declared else _held(attribution, parts.initializers)
     figures = _figures(attribution, parameters)
     if selection is not None:
-        figures[None].prune(selection.choose(attribution.hierarchy, figures))
+        figures[None].prune(selection.choose(attribution.hierarchy, figures, file.modules))
     return Analysis(
         nodes=counted.total(),
         initializers=len(parts.initializers),

@@ -64,7 +64,7 @@ def listed_parts(file: TaggedFile, selection: Selection) -> Iterator[ListedPart]
     attribution, hierarchy = file.attribution, file.attribution.hierarchy
     check_height(hierarchy.height)
     of_call = instances(hierarchy)
-    chosen = selection.choose(hierarchy, of_call)
+    chosen = selection.choose(hierarchy, of_call, file.modules)
     tag = cache(hierarchy.tag)
     parts = inventory_proto(file.proto)
     nodes = ((key, encode_operator(node.domain, node.op_type), attribution.nodes.get(key)) for key, node in parts.nodes)

@@ -2,6 +2,7 @@
 
     /Net/Encoder/Layer.*   by the whole tag, segment by segment
     Layer.[02]             by the last segment
+    encoder.layer.0        by path, where no last segment is so; in each of its paths, where it has several
     m.Layer, Layer         by class, with or without its module
 
 What is below an instance that fits is selected too; with both patterns, what both select.
@@ -9,11 +10,12 @@ What is below an instance that fits is selected too; with both patterns, what bo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
-from pytest_hierexport._calls.hierarchy import Hierarchy
+from pytest_hierexport._calls.hierarchy import Hierarchy, Module
 from pytest_hierexport._calls.patterns import calls_below, calls_of_class, matching_calls
 from pytest_hierexport._errors import UsageError
 
@@ -29,19 +31,21 @@ class Selection:
     tag: str | None = None
     cls: str | None = None
 
-    def choose(self, hierarchy: Hierarchy, instances: Mapping[str | None, _Instance]) -> set[_Instance]:
+    def choose(
+        self, hierarchy: Hierarchy, instances: Mapping[str | None, _Instance], modules: Sequence[Module] = ()
+    ) -> set[_Instance]:
         """Return the selected instances, those below them included.
 
         Args:
             hierarchy: The calls.
             instances: The instance of each call that has a row of its own.
+            modules: The module tree, where it is known.
 
         Raises:
             UsageError: There are none.
         """
-        tag = self.tag if self.tag is None or self.tag.startswith("/") else f"/**/{self.tag}"
         chosen = set(instances.values())
-        by_tag = [matching_calls(hierarchy, tag)] if tag else []
+        by_tag = [_tagged(hierarchy, self.tag, modules)] if self.tag else []
         by_class = [calls_of_class(hierarchy, self.cls)] if self.cls else []
         for names in (*by_tag, *by_class):
             listed = [name for name in names if name in instances]
@@ -54,3 +58,10 @@ class Selection:
                 do="take a tag or class from the table of hierexport analyze",
             )
         return chosen
+
+
+def _tagged(hierarchy: Hierarchy, pattern: str, modules: Sequence[Module]) -> list[str]:
+    if not pattern.startswith("/"):
+        with suppress(UsageError):
+            return matching_calls(hierarchy, f"/**/{pattern}")
+    return matching_calls(hierarchy, pattern, modules)

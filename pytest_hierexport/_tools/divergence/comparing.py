@@ -12,7 +12,6 @@ from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import Hierarchy
 from pytest_hierexport._errors import TagError, UsageError
 from pytest_hierexport._files.temporary import temporary_folder
-from pytest_hierexport._onnx.requests import check_example
 from pytest_hierexport._proof.tolerance import Array
 from pytest_hierexport._tools.divergence.against_graph import compare_with_graph
 from pytest_hierexport._tools.divergence.against_model import compare_with_model
@@ -75,9 +74,6 @@ def diverge(
     several = inputs if isinstance(inputs, Sequence) else [] if inputs is None else [inputs]
     if not several:
         raise UsageError("inputs to run both graphs on", found="none", do="give their elements, or an example")
-    for each in several:
-        if not isinstance(each, Mapping):
-            check_example(each)
     graph = cast("Model", reference)
     origins = tagged(graph, attribution)[1], _attribution(other)
     return merged([_against_graph(graph, other, origins, each, settings) for each in several])

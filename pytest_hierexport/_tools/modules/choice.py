@@ -2,38 +2,49 @@
 
 from __future__ import annotations
 
-from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy
-from pytest_hierexport._calls.patterns import matching_calls, similar_names
+from collections.abc import Sequence
+from contextlib import suppress
+
+from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy, Module
+from pytest_hierexport._calls.patterns import matching_calls
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._onnx.requests import check_text
 
 __all__ = ["chosen_calls", "named_call"]
 
 
-def named_call(hierarchy: Hierarchy, module: str) -> str:
-    """Return the name of the call with this name (`encoder.layer.0@1`) or tag (`/Net/Layer.0@1`).
+def named_call(hierarchy: Hierarchy, module: str, modules: Sequence[Module] = ()) -> str:
+    """Return the name of the one call that a pattern names, of a module that runs several times the first.
+
+    Args:
+        hierarchy: The calls.
+        module: The pattern; a name or a tag is never one with wildcards.
+        modules: The module tree, where it is known.
 
     Raises:
-        UsageError: There is no such call.
+        UsageError: It names none, or several.
     """
-    check_text(module, "the path or the tag of a module call", "pass it as text, such as encoder.layer.0")
     if module in hierarchy:
         return module
-    try:
+    with suppress(KeyError):
         return hierarchy.resolve(module).name
-    except KeyError:
+    found = matching_calls(hierarchy, module, modules)
+    if len({hierarchy[name].path for name in found}) > 1:
         raise UsageError(
-            "the path or the tag of a module call, with @k from its second run on",
-            found=f"{module!r}",
-            do=f"try {similar_names(hierarchy, module)}; hierexport analyze lists the modules",
-        ) from None
+            "one module",
+            found=f"{module!r}, which names {len(found):,} calls: {', '.join([*found[:5], *['…'][: len(found) - 5]])}",
+            do="name one of them",
+        )
+    return found[0]
 
 
-def chosen_calls(hierarchy: Hierarchy, *, depth: int | None = None, pattern: str | None = None) -> list[str]:
+def chosen_calls(
+    hierarchy: Hierarchy, modules: Sequence[Module] = (), *, depth: int | None = None, pattern: str | None = None
+) -> list[str]:
     """Return the calls of a depth or a pattern, or else all with a segment, in execution order and without the root's.
 
     Args:
         hierarchy: The calls.
+        modules: The module tree, where it is known.
         depth: The number of segments in the tag, below the root's.
         pattern: Names calls, as in :mod:`pytest_hierexport._calls.patterns`.
 
@@ -43,8 +54,7 @@ def chosen_calls(hierarchy: Hierarchy, *, depth: int | None = None, pattern: str
     if depth is not None and pattern is not None:
         raise UsageError("a depth or a pattern", found="both", do="leave out one of them")
     if pattern is not None:
-        check_text(pattern, "a pattern for modules", "pass it as text, such as encoder.layer.*")
-        chosen = [name for name in matching_calls(hierarchy, pattern) if name != ROOT]
+        chosen = [name for name in matching_calls(hierarchy, pattern, modules) if name != ROOT]
         expected, found = "modules below the root", f"{pattern!r}, which is the root"
     else:
         levels = {name: _level(hierarchy, name) for name in hierarchy if name != ROOT and hierarchy.is_kept(name)}

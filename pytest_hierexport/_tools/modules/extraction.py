@@ -25,7 +25,6 @@ from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.graph import inventory_ir, subgraphs_ir
 from pytest_hierexport._onnx.ir_tags import write
 from pytest_hierexport._onnx.operators import is_deterministic
-from pytest_hierexport._onnx.requests import check_attribution, check_example
 from pytest_hierexport._tools.modules.choice import named_call
 from pytest_hierexport._tools.modules.flattening import flatten
 from pytest_hierexport._tools.modules.region import (
@@ -37,6 +36,7 @@ from pytest_hierexport._tools.modules.region import (
     origins_of,
 )
 from pytest_hierexport._tools.modules.working_copy import working_copy
+from pytest_hierexport._tools.tagged_file import module_tree
 
 if TYPE_CHECKING:
     from pytest_hierexport._onnx.models import Model
@@ -93,17 +93,14 @@ def extract(model: Model, attribution: Attribution, module: str, example: Runnab
     Args:
         model: A path, a protobuf message or an onnx_ir model.
         attribution: The origins of its nodes.
-        module: The name or the tag of a call, with `@k` from the second run on.
+        module: A pattern that names one module, as :func:`select_nodes` takes it, with `@k` from the second run on.
         example: The PyTorch model with its inputs, whose weights are those of the file.
 
     Raises:
-        UsageError: There is no such call, it has no node, or the type of an input is unknown.
+        UsageError: There is no such call or there are several, it has no node, or the type of an input is unknown.
     """
-    check_attribution(attribution)
-    if example is not None:
-        check_example(example)
     hierarchy = attribution.hierarchy
-    call = named_call(hierarchy, module)
+    call = named_call(hierarchy, module, module_tree(model))
     whole = working_copy(model)
     flat = flatten(whole, attribution)
     boundary = _Boundary.of(whole, hierarchy, call)

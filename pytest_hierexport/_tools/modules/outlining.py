@@ -28,7 +28,6 @@ from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, 
 from pytest_hierexport._calls.hierarchy import Hierarchy
 from pytest_hierexport._onnx.graph import subgraphs_ir, walk
 from pytest_hierexport._onnx.ir_tags import write
-from pytest_hierexport._onnx.requests import check_attribution
 from pytest_hierexport._tools.modules.body import DOMAIN, form_of, function_of
 from pytest_hierexport._tools.modules.choice import chosen_calls
 from pytest_hierexport._tools.modules.region import (
@@ -42,6 +41,7 @@ from pytest_hierexport._tools.modules.region import (
     united,
 )
 from pytest_hierexport._tools.modules.working_copy import working_copy
+from pytest_hierexport._tools.tagged_file import module_tree
 
 if TYPE_CHECKING:
     from pytest_hierexport._onnx.models import Model
@@ -92,8 +92,7 @@ def modules_as_functions(
     Raises:
         UsageError: No module fits, or the file is not ONNX.
     """
-    check_attribution(attribution)
-    calls = chosen_calls(attribution.hierarchy, depth=depth, pattern=module)
+    calls = chosen_calls(attribution.hierarchy, module_tree(model), depth=depth, pattern=module)
     copied = working_copy(model)
     outliner = _Outliner(copied, attribution, frozenset(calls))
     for call in reversed(calls):

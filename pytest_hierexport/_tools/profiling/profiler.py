@@ -16,7 +16,6 @@ from pytest_hierexport._carry import carry
 from pytest_hierexport._errors import ExportError
 from pytest_hierexport._files.temporary import temporary_folder
 from pytest_hierexport._onnx.graph import walk
-from pytest_hierexport._onnx.requests import check_path
 from pytest_hierexport._onnx.storage import load_proto
 from pytest_hierexport._tools.profiling import rollup
 from pytest_hierexport._tools.profiling.feeds import Array, check_feeds, random_feeds
@@ -58,7 +57,6 @@ def profile(
         TagError: The file has no tags, or tags that cannot be parsed.
         UsageError: The file is not ONNX, does not run on these inputs, or an option makes no sense.
     """
-    check_path(path)
     source = load_tagged(Path(path))
     feeds = random_feeds(source.proto, sizes or {}) if inputs is None else inputs
     options = RunOptions(runs, warmup, level, threads, tuple(providers))

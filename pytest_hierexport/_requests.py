@@ -1,0 +1,191 @@
+"""Checks what users pass to the public functions by the types in their signatures, and refuses in words what is wrong.
+
+The check comes before any work: a wrong object would fail on one of its attributes, halfway through it. Annotations are
+compared as text, because most of the types in them would have to be imported first.
+
+    annotation of `tolerances`    passed    told
+    Mapping[str, float] | None    3         expected tolerances to be a mapping of texts to numbers or None; found 3
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Integral, Real
+from pkgutil import resolve_name
+from typing import ParamSpec, TypeVar
+
+from pytest_hierexport._errors import UsageError
+
+__all__ = ["check_argument", "checked"]
+
+ParamsT = ParamSpec("ParamsT")
+ResultT = TypeVar("ResultT")
+_Fits = Callable[[object], bool]
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What one name in an annotation stands for."""
+
+    one: str
+    several: str
+    fits: _Fits
+    do: str = ""
+
+
+def _of(*places: str) -> _Fits:
+    """Return whether a value is of one of these classes, which are imported when a value is compared."""
+    return lambda value: any(isinstance(value, resolve_name(place)) for place in places)
+
+
+def _has(*names: str) -> _Fits:
+    return lambda value: not isinstance(value, type) and all(hasattr(value, name) for name in names)
+
+
+_KINDS = {
+    "None": _Kind("None", "None", lambda value: value is None),
+    "bool": _Kind("True or False", "True or False", lambda value: isinstance(value, bool)),
+    "str": _Kind("a text", "texts", lambda value: isinstance(value, str)),
+    "int": _Kind("a whole number", "whole numbers", lambda v: isinstance(v, Integral) and not isinstance(v, bool)),
+    "float": _Kind("a number", "numbers", lambda value: isinstance(value, Real) and not isinstance(value, bool)),
+    "Path": _Kind("a path", "paths", lambda value: isinstance(value, os.PathLike), "of an export, pass its `path`"),
+    "Callable": _Kind("a function", "functions", callable),
+    "Array": _Kind("an array of NumPy", "arrays of NumPy", _of("numpy:ndarray"), "make arrays by numpy.asarray(…)"),
+    "Attribution": _Kind(
+        "an Attribution",
+        "Attributions",
+        _of("pytest_hierexport._calls.attribution:Attribution"),
+        "pass what read() returns; of an export, its `attribution`",
+    ),
+    "Module": _Kind(
+        "a Module", "Modules", _of("pytest_hierexport._calls.hierarchy:Module"), "of an export, pass its `modules`"
+    ),
+    "ExportedCase": _Kind(
+        "an ExportedCase",
+        "ExportedCases",
+        _of("pytest_hierexport._rules.base:ExportedCase"),
+        "pass what the fixture hierexport(model, args) gives",
+    ),
+    "ir.Model": _Kind(
+        "an onnx_ir.Model",
+        "onnx_ir.Models",
+        _of("onnx_ir:Model"),
+        "pass what onnx_ir.load(path) gives; of an export, its `model`",
+    ),
+    "onnx.ModelProto": _Kind(
+        "an onnx.ModelProto", "onnx.ModelProtos", _of("onnx:ModelProto"), "pass what onnx.load(path) gives"
+    ),
+    "Runnable": _Kind(
+        "a model with the inputs to run it on",
+        "models with inputs",
+        _has("model", "args", "kwargs"),
+        "pass Example(model, args)",
+    ),
+}
+"""The names in annotations; what has another one fits all, and the function itself checks it."""
+_HOLDERS = {"Sequence": Collection, "tuple": Collection, "Iterable": Iterable, "Mapping": Mapping}
+_ALIASES = {
+    "Model": "str | Path | onnx.ModelProto | ir.Model",
+    "Inputs": "Mapping[str, Array] | Runnable",
+    "Primary": "str | Callable",
+    "Tags": "str",
+    "NameStyle": "str",
+    "OriginChoice": "str",
+    "Consumer": "str",
+}
+"""Types of this package that have a name, as annotations; which texts are taken is checked where they are used."""
+
+
+def checked(function: Callable[ParamsT, ResultT]) -> Callable[ParamsT, ResultT]:
+    """Return a function that refuses arguments which do not fit its annotations, and else calls the given one."""
+    annotations = {name: parameter.annotation for name, parameter in inspect.signature(function).parameters.items()}
+
+    @functools.wraps(function)
+    def call(*args: ParamsT.args, **kwargs: ParamsT.kwargs) -> ResultT:
+        __tracebackhide__ = True
+        for name, value in (*zip(annotations, args, strict=False), *kwargs.items()):
+            # Python itself refuses an argument that the function does not have.
+            if name in annotations:
+                check_argument(name, value, annotations[name])
+        return function(*args, **kwargs)
+
+    return call
+
+
+def check_argument(name: str, value: object, annotation: str) -> None:
+    """Check that a value fits an annotation.
+
+    Raises:
+        UsageError: It does not.
+    """
+    __tracebackhide__ = True
+    if not _fits(value, annotation):
+        known = [_KINDS[each] for each, _ in map(_opened, _parts(annotation)) if each in _KINDS]
+        hints = "; ".join(dict.fromkeys(kind.do for kind in known if kind.do))
+        expected = f"{name} to be {_words(annotation)}"
+        raise UsageError(expected, found=_found(value, annotation), do=hints or f"pass another {name}, or leave it out")
+
+
+def _fits(value: object, annotation: str) -> bool:
+    return any(_fits_part(value, *_opened(part)) for part in _parts(annotation))
+
+
+def _fits_part(value: object, name: str, inner: Sequence[str]) -> bool:
+    if name not in _HOLDERS:
+        return name not in _KINDS or _KINDS[name].fits(value)
+    if isinstance(value, str | bytes) or not isinstance(value, _HOLDERS[name]):
+        return False
+    if isinstance(value, Mapping):
+        return name == "Mapping" and all(_fits(one, inner[0]) and _fits(two, inner[1]) for one, two in value.items())
+    # What is no collection may be gone once it has been looked through.
+    return not isinstance(value, Collection) or all(_fits(each, inner[0]) for each in value)
+
+
+def _found(value: object, annotation: str) -> str:
+    is_holder = any(isinstance(value, _HOLDERS[name]) for name in _HOLDERS if name in annotation)
+    if is_holder or isinstance(value, str | bytes | Real | None):
+        return f"{value!r:.200}"
+    return f"an object of the class {type(value).__name__}"
+
+
+def _words(annotation: str, *, several: bool = False) -> str:
+    told = []
+    for name, inner in map(_opened, _parts(annotation)):
+        if name == "Mapping":
+            told.append(f"a mapping of {_words(inner[0], several=True)} to {_words(inner[1], several=True)}")
+        elif name in _HOLDERS:
+            told.append(f"a sequence of {_words(inner[0], several=True)}")
+        elif name in _KINDS:
+            told.append(_KINDS[name].several if several else _KINDS[name].one)
+        else:
+            told.append("anything")
+    return ", ".join([*told[:-2], " or ".join(told[-2:])])
+
+
+def _parts(annotation: str) -> list[str]:
+    """Return the alternatives of an annotation, aliases replaced by what they stand for."""
+    parts = _split(annotation, "|")
+    return [other for part in parts for other in (_parts(_ALIASES[part]) if part in _ALIASES else [part])]
+
+
+def _opened(part: str) -> tuple[str, Sequence[str]]:
+    """Return the name before the brackets, and what is between them."""
+    name, _, inner = part.partition("[")
+    return name, _split(inner.removesuffix("]"), ",")
+
+
+@functools.cache
+def _split(text: str, mark: str) -> tuple[str, ...]:
+    """Return what is between the marks that are in no brackets."""
+    found, depth = [""], 0
+    for character in text:
+        depth += (character == "[") - (character == "]")
+        if character == mark and not depth:
+            found.append("")
+        else:
+            found[-1] += character
+    return tuple(part.strip() for part in found)
