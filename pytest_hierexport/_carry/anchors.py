@@ -24,6 +24,7 @@ import onnx_ir as ir
 
 from pytest_hierexport._carry.flat import Node, Value, same_operator
 from pytest_hierexport._carry.match import Match
+from pytest_hierexport._carry.slices import backward_slice
 
 __all__ = ["Anchors", "find_anchors", "original"]
 
@@ -95,7 +96,7 @@ def _anchor(anchors: Anchors, node: Node) -> None:
     if found is None:
         found = _computed(anchors, node, operands) if len(operands) > 1 else _same(anchors, node, varying[0])
     if found is not None:
-        found = _last_taken_in(anchors, node, found)
+        found = _last_taken_in(anchors, node, _taking_again(anchors, [v for _, v in contained if v in varying], found))
     if found is not None and len(found.outputs) == len(node.outputs):
         anchors.anchored.update(zip(node.outputs, found.outputs, strict=True))
     else:
@@ -157,6 +158,21 @@ def _same(anchors: Anchors, node: Node, operand: Value) -> Node | None:
 def _has_same_name(one: Node, other: Node) -> bool:
     """Whether two operators have one name: a tool may put its own domain's in, as for another layout in memory."""
     return one.source.op_type == other.source.op_type
+
+
+def _taking_again(anchors: Anchors, taken: list[Value], found: Node) -> Node:
+    """Return the removed node behind `found` that takes what a new node takes once more often than `found` needs it.
+
+    ONNX Runtime puts `conv(x) + x` into one convolution that takes `x` twice.
+    """
+    before = anchors.match.before
+    needed = backward_slice(before, found.outputs, lambda value: value in taken)
+    for value in dict.fromkeys(taken):
+        uses = sum(operand is value for node in needed for operand in node.operands)
+        if taken.count(value) > uses > 0:
+            behind = next(_meeting(anchors, [*found.outputs, value]), None)
+            return behind if behind is not None and _is_removed(anchors, behind) else found
+    return found
 
 
 def _last_taken_in(anchors: Anchors, node: Node, found: Node) -> Node:
