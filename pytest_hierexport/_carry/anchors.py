@@ -90,8 +90,9 @@ def _anchor(anchors: Anchors, node: Node) -> None:
     varying = [value for value in operands if value.varying]
     if not varying:
         return
-    # A constant that several nodes consume says nothing about this one.
-    operands = [value for value in operands if value.varying or len(before.consumers.get(value, ())) == 1]
+    # A constant that several nodes consume says nothing about this one; nor does one that has the same numbers only.
+    unrelated = {found for value, found in contained if found and value.leaf and not _are_related(value, found)}
+    operands = [v for v in operands if v.varying or (len(before.consumers.get(v, ())) == 1 and v not in unrelated)]
     found = _named(anchors, node, [found for _, found in contained if found is not None])
     if found is None:
         found = _computed(anchors, node, operands) if len(operands) > 1 else _same(anchors, node, varying[0])
@@ -102,6 +103,11 @@ def _anchor(anchors: Anchors, node: Node) -> None:
     else:
         last = max(varying, key=lambda value: _position(anchors, value))
         anchors.forms.update(dict.fromkeys(node.outputs, last))
+
+
+def _are_related(constant: Value, other: Value) -> bool:
+    """Whether the name of one constant is in that of another."""
+    return constant.name in other.name or other.name in constant.name
 
 
 def _named(anchors: Anchors, node: Node, taken: list[Value]) -> Node | None:
