@@ -60,7 +60,8 @@ def find_anchors(match: Match) -> Anchors:
     constants = set(match.before.initializers.values())
     for value in match.after.initializers.values():
         # The scale of a value may have the value's name: `mul_5_scale` has nothing to do with a constant `mul`.
-        found = None if match.is_known(value) else original(value.name, match.before.named)
+        named = match.before.named
+        found = None if match.is_known(value) else named.get(value.name) or original(value.name, named)
         if found in constants:
             anchors.anchored[value] = found
     for node in match.after.nodes:

@@ -38,7 +38,7 @@ class Node:
 
     key: str
     operator: Hashable
-    attributes: Hashable
+    attributes: tuple[tuple[str, str], ...]
     inputs: tuple[Value | None, ...]
     outputs: tuple[Value, ...]
     outer: tuple[Value, ...]

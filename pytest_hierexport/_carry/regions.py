@@ -162,8 +162,11 @@ def _replaced(anchors: Anchors, region: list[Node]) -> list[Node]:
     if converted.issuperset(gives):
         found = [before.producer[value] for value in gives if value in before.producer]
     computing = [node for node in found if not _passes_through(node, numbering)]
-    # Constants are shared freely: the call that made one says nothing about the call that computes with it.
-    return [node for node in computing if any(output.varying for output in node.outputs)] or computing or found
+    # Constants are shared freely: the call that made one says nothing about the call that computes with it. Where all
+    # are constants, those that compute with what the region takes: the others were folded into a new one (DeBERTa).
+    moving = [node for node in computing if any(output.varying for output in node.outputs)]
+    reached = forward_slice(takes, before, numbering, computing)
+    return moving or [node for node in computing if node in reached] or computing or found
 
 
 def _same_work(match: Match, region: list[Node], replaced: list[Node]) -> list[Node]:
@@ -191,13 +194,14 @@ def _in_front_of(anchors: Anchors, region: list[Node], replaced: list[Node]) -> 
     if len(counterparts) != 1 or not all(value in anchors.forms for value in converted):
         return set()
     inside = set(replaced)
-    slice_ = backward_slice(before, counterparts[0].data_operands, lambda value: before.producer[value] not in inside)
-    return inside.intersection(slice_)
+    return inside.intersection(
+        backward_slice(before, counterparts[0].data_operands, lambda value: before.producer[value] not in inside)
+    )
 
 
 def _does_the_same(new: Node, old: Node) -> bool:
     """Whether a node has the operator's name of one before, and its attributes, perhaps among others."""
-    return new.source.op_type == old.source.op_type and {*old.attributes} <= {*new.attributes}
+    return new.source.op_type == old.source.op_type and set(old.attributes) <= set(new.attributes)
 
 
 def _is_counterpart(match: Match, before: Node, after: Node) -> bool:
