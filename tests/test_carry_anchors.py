@@ -145,6 +145,7 @@ def test_constant_that_was_folded_does_not_own_its_consumer() -> None:
         <float[2, 2] table = {1.0, 2.0, 3.0, 4.0}, float[2, 2] w = {5.0, 6.0, 7.0, 8.0}, float[2] bias = {9.0, 10.0}> {
         n = Exp(table) m = MatMul(n, w) h = Add(m, bias) y = Mul(x, h) }"""
     after = """g (float[2, 2] x) => (float[2, 2] y)
-        <float[2, 2] folded = {3.0, 7.0, 20.0, 55.0}, float[2, 2] w = {5.0, 6.0, 7.0, 8.0}, float[2] bias = {9.0, 10.0}> {
+        <float[2, 2] folded = {3.0, 7.0, 20.0, 55.0}, float[2, 2] w = {5.0, 6.0, 7.0, 8.0},
+        float[2] bias = {9.0, 10.0}> {
         h = Gemm(folded, w, bias) y = Mul(x, h) }"""
     assert carried(before, after, n="a", m="b", h="b", y="c")["h"] == [("b", "fused")]
