@@ -104,3 +104,48 @@ def test_pooling_in_another_layout_has_its_own_call() -> None:
         "n3": ["c"],
         "c": ["c"],
     }
+
+
+LAYOUTS = """g (float[1, 4, 4, 2] x) => (float[1, 2, 4, 4] y)
+    <float[2, 2, 1, 1] w = {1.0, 2.0, 3.0, 4.0}, float[2, 2, 1, 1] v = {5.0, 6.0, 7.0, 8.0}> {
+    t = Transpose<perm = [0, 3, 1, 2]>(x) h = Conv<kernel_shape = [1, 1]>(t, w)
+    p = Conv<kernel_shape = [1, 1]>(h, v) y = Add(p, h) }"""
+IN_BLOCKS = """g (float[1, 4, 4, 2] x) => (float[1, 2, 4, 4] y)
+    <float[2, 2, 1, 1] w_b = {1.0, 3.0, 2.0, 4.0}, float[2, 2, 1, 1] v_b = {5.0, 7.0, 6.0, 8.0}> {
+    x_b = local.ReorderInput<channels_last = 1>(x)
+    h_b = local.Conv<kernel_shape = [1, 1]>(x_b, w_b)
+    p_b = local.Conv<kernel_shape = [1, 1]>(h_b, v_b, h_b) y = local.ReorderOutput(p_b) }"""
+LAYOUT_CALLS = {"t": "a", "h": "b", "p": "c", "y": "d"}
+
+
+def test_convolution_does_not_belong_to_transpose_that_became_a_reorder() -> None:
+    found = carried(LAYOUTS, IN_BLOCKS, **LAYOUT_CALLS)
+    assert {call for call, _ in found["x_b"]} == {"a", "b"}
+    assert found["h_b"] == [("b", "fused")]
+
+
+def test_convolution_that_takes_its_input_again_computes_the_sum() -> None:
+    found = carried(LAYOUTS, IN_BLOCKS, **LAYOUT_CALLS)
+    assert {call for call, _ in found["p_b"]} == {"c", "d"}
+    assert found["y"] == [("d", "fused")]
+
+
+def test_equal_constant_of_another_name_anchors_nothing() -> None:
+    before = """g (float[2, 2] x) => (float[2, 2, 1] y) <int64[1] last = {-1}> {
+        s = Softmax(x) e = Exp(s) u = Unsqueeze(e, last) m = Neg(u) y = Relu(m) }"""
+    after = """g (float[2, 2] x) => (float[2, 2, 1] y) <int64[1] expanded_axes = {-1}> {
+        top = ReduceMax(x, expanded_axes) d = Sub(x, top) p = Exp(d) sum = ReduceSum(p, expanded_axes) s = Div(p, sum)
+        e = Exp(s) y = local.UnsqueezedRelu(e) }"""
+    found = carried(before, after, s="a", e="b", u="c", m="c", y="d")
+    assert all(found[key] == [("a", "fused")] for key in ("top", "d", "p", "sum", "s"))
+
+
+def test_constant_that_was_folded_does_not_own_its_consumer() -> None:
+    before = """g (float[2, 2] x) => (float[2, 2] y)
+        <float[2, 2] table = {1.0, 2.0, 3.0, 4.0}, float[2, 2] w = {5.0, 6.0, 7.0, 8.0}, float[2] bias = {9.0, 10.0}> {
+        n = Exp(table) m = MatMul(n, w) h = Add(m, bias) y = Mul(x, h) }"""
+    after = """g (float[2, 2] x) => (float[2, 2] y)
+        <float[2, 2] folded = {3.0, 7.0, 20.0, 55.0}, float[2, 2] w = {5.0, 6.0, 7.0, 8.0},
+        float[2] bias = {9.0, 10.0}> {
+        h = Gemm(folded, w, bias) y = Mul(x, h) }"""
+    assert carried(before, after, n="a", m="b", h="b", y="c")["h"] == [("b", "fused")]

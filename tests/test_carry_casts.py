@@ -72,3 +72,19 @@ def test_casts_inside_a_branch_belong_to_the_value_there() -> None:
     assert found["y/then_branch/u"] == [("b", "fused")]
     assert found["y/then_branch/u32"] == [("b", "traced")]
     assert found["y/else_branch/v"] == [("c", "traced")]
+
+
+def test_branches_of_renamed_condition_keep_their_calls() -> None:
+    before = """g (float[2] x, bool c) => (float[2] y) <float[2] w = {1.0, 2.0}, float[2] v = {3.0, 4.0}> { y = If(c) <
+        then_branch = t () => (float[2] scaled) { n = Neg(x) scaled = Mul(n, w) },
+        else_branch = e () => (float[2] moved) { m = Neg(x) moved = Mul(m, v) }> }"""
+    after = """g (float[2] x, bool c) => (float[2] y)
+        <float16[2] w = {15360, 16384}, float16[2] v = {16896, 17408}, float16[2] y16> {
+        x16 = Cast<to = 10>(x)
+        y16 = If(c) <
+            then_branch = t () => (float16[2] scaled) { n = Neg(x16) scaled = Mul(n, w) },
+            else_branch = e () => (float16[2] moved) { m = Neg(x16) moved = Mul(m, v) }>
+        y = Cast<to = 1>(y16) }"""
+    found = carried(before, after, n="a", scaled="a", m="b", moved="b")
+    assert {call for key in ("n", "scaled") for call, _ in found[f"y16/then_branch/{key}"]} == {"a"}
+    assert {call for key in ("m", "moved") for call, _ in found[f"y16/else_branch/{key}"]} == {"b"}

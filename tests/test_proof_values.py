@@ -191,3 +191,25 @@ def test_other_order_of_the_elements_is_not_found() -> None:
     values.add(fingerprint(first))
     assert values.find_rearranged(np.flip(first, 3)) == frozenset()
     assert values.find_rearranged(np.roll(first, 1, 3)) == frozenset()
+
+
+def test_transposition_of_a_large_value_is_found() -> None:
+    first = numbers(20, 30, 40)
+    values = Values()
+    number = values.add(fingerprint(first))
+    assert values.find_rearranged(first.transpose(2, 0, 1)) == {number}
+
+
+def test_arrangement_that_differs_in_a_sample_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = numbers(6, 4, 5, 8)
+    values = Values()
+    number = values.add(fingerprint(first))
+    compared = []
+
+    def counted(_: Values, array: Any) -> Any:
+        compared.append(array)
+        return fingerprint(array)
+
+    monkeypatch.setattr(Values, "fingerprint", counted)
+    assert values.find_rearranged(first.transpose(3, 0, 2, 1)) == {number}
+    assert len(compared) == 2  # the array itself, and the one arrangement

@@ -24,6 +24,7 @@ import onnx_ir as ir
 
 from pytest_hierexport._carry.flat import Node, Value, same_operator
 from pytest_hierexport._carry.match import Match
+from pytest_hierexport._carry.slices import backward_slice
 
 __all__ = ["Anchors", "find_anchors", "original"]
 
@@ -59,7 +60,8 @@ def find_anchors(match: Match) -> Anchors:
     constants = set(match.before.initializers.values())
     for value in match.after.initializers.values():
         # The scale of a value may have the value's name: `mul_5_scale` has nothing to do with a constant `mul`.
-        found = None if match.is_known(value) else original(value.name, match.before.named)
+        named = match.before.named
+        found = None if match.is_known(value) else named.get(value.name) or original(value.name, named)
         if found in constants:
             anchors.anchored[value] = found
     for node in match.after.nodes:
@@ -89,18 +91,24 @@ def _anchor(anchors: Anchors, node: Node) -> None:
     varying = [value for value in operands if value.varying]
     if not varying:
         return
-    # A constant that several nodes consume says nothing about this one.
-    operands = [value for value in operands if value.varying or len(before.consumers.get(value, ())) == 1]
+    # A constant that several nodes consume says nothing about this one; nor does one that has the same numbers only.
+    unrelated = {found for value, found in contained if found and value.leaf and not _are_related(value, found)}
+    operands = [v for v in operands if v.varying or (len(before.consumers.get(v, ())) == 1 and v not in unrelated)]
     found = _named(anchors, node, [found for _, found in contained if found is not None])
     if found is None:
         found = _computed(anchors, node, operands) if len(operands) > 1 else _same(anchors, node, varying[0])
     if found is not None:
-        found = _last_taken_in(anchors, node, found)
+        found = _last_taken_in(anchors, node, _taking_again(anchors, [v for _, v in contained if v in varying], found))
     if found is not None and len(found.outputs) == len(node.outputs):
         anchors.anchored.update(zip(node.outputs, found.outputs, strict=True))
     else:
         last = max(varying, key=lambda value: _position(anchors, value))
         anchors.forms.update(dict.fromkeys(node.outputs, last))
+
+
+def _are_related(constant: Value, other: Value) -> bool:
+    """Whether the name of one constant is in that of another."""
+    return constant.name in other.name or other.name in constant.name
 
 
 def _named(anchors: Anchors, node: Node, taken: list[Value]) -> Node | None:
@@ -157,6 +165,21 @@ def _same(anchors: Anchors, node: Node, operand: Value) -> Node | None:
 def _has_same_name(one: Node, other: Node) -> bool:
     """Whether two operators have one name: a tool may put its own domain's in, as for another layout in memory."""
     return one.source.op_type == other.source.op_type
+
+
+def _taking_again(anchors: Anchors, taken: list[Value], found: Node) -> Node:
+    """Return the removed node behind `found` that takes what a new node takes once more often than `found` needs it.
+
+    ONNX Runtime puts `conv(x) + x` into one convolution that takes `x` twice.
+    """
+    before = anchors.match.before
+    needed = backward_slice(before, found.outputs, lambda value: value in taken)
+    for value in dict.fromkeys(taken):
+        uses = sum(operand is value for node in needed for operand in node.operands)
+        if taken.count(value) > uses > 0:
+            behind = next(_meeting(anchors, [*found.outputs, value]), None)
+            return behind if behind is not None and _is_removed(anchors, behind) else found
+    return found
 
 
 def _last_taken_in(anchors: Anchors, node: Node, found: Node) -> Node:

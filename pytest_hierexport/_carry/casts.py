@@ -21,7 +21,7 @@ import onnx_ir as ir
 
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins, Primary, order_origins
 from pytest_hierexport._calls.hierarchy import ROOT
-from pytest_hierexport._carry.flat import Flat, Node, Value
+from pytest_hierexport._carry.flat import Flat, Node, Value, names_inside
 from pytest_hierexport._carry.match import Known, weakened
 from pytest_hierexport._onnx.operators import definition
 
@@ -123,7 +123,7 @@ def _without(flat: Flat, casts: Mapping[Node, Value], other: Flat) -> Contracted
     found = Flat(
         nodes=list(nodes.values()),
         producer={value: node for node in nodes.values() for value in node.outputs},
-        named={name: copied(value) for name, value in flat.named.items()},
+        named={known: copied(value) for name, value in flat.named.items() for known in (names.get(value, name), name)},
         initializers={name: copied(value) for name, value in flat.initializers.items()},
         leaves=list(map(copied, flat.leaves)),
         outputs=list(map(copied, flat.outputs)),
@@ -152,7 +152,7 @@ def _names(flat: Flat, sources: Mapping[Value, Value], other: Flat) -> dict[Valu
             known = next((each for each in fits if each in other.named and each not in flat.named), None)
             if known is not None:
                 names[value] = known
-    return names
+    return {**names_inside(flat, names), **names}
 
 
 def attribute_casts(attribution: Attribution, known: Known, after: Contracted, primary: Primary) -> Attribution:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 
 import numpy as np
@@ -16,7 +16,7 @@ from pytest_hierexport._onnx.operators import definition, is_deterministic
 __all__ = ["arity", "attributes", "is_pure"]
 
 
-def attributes(node: ir.Node, opsets: Mapping[str, int]) -> Hashable:
+def attributes(node: ir.Node, opsets: Mapping[str, int]) -> tuple[tuple[str, str], ...]:
     """Return the attributes in a comparable form, without those that have their default value: tools drop these."""
     defaults = _defaults(node.op_type, opsets.get(node.domain, 1), node.domain)
     stated = ((name, _attribute(value)) for name, value in node.attributes.items())

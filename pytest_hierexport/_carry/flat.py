@@ -13,7 +13,7 @@ from pytest_hierexport._onnx.operators import reads_elements
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Flat", "Node", "Value", "same_operator", "same_tensor", "same_type"]
+__all__ = ["Flat", "Node", "Value", "names_inside", "same_operator", "same_tensor", "same_type"]
 
 
 @dataclass(eq=False, slots=True)
@@ -38,7 +38,7 @@ class Node:
 
     key: str
     operator: Hashable
-    attributes: Hashable
+    attributes: tuple[tuple[str, str], ...]
     inputs: tuple[Value | None, ...]
     outputs: tuple[Value, ...]
     outer: tuple[Value, ...]
@@ -116,6 +116,18 @@ class Flat:
     def order(self) -> Mapping[Node, int]:
         """The position of every node."""
         return {node: i for i, node in enumerate(self.nodes)}
+
+
+def names_inside(flat: Flat, names: Mapping[Value, str]) -> dict[Value, str]:
+    """Return new names for the values in subgraphs: theirs begin with that of the first output of the node around."""
+    holders = {node.parent.outputs[0] for node in flat.nodes if node.parent is not None and node.parent.outputs}
+    starts = {f"{holder.name}/": f"{names[holder]}/" for holder in holders if holder in names}
+    return {
+        value: new + name.removeprefix(old)
+        for old, new in starts.items()
+        for name, value in flat.named.items()
+        if name.startswith(old)
+    }
 
 
 def same_operator(a: Node, b: Node) -> bool:

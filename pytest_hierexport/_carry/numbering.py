@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from pytest_hierexport._carry.constants import Constants
-from pytest_hierexport._carry.flat import Flat, Node, Value, same_operator, same_tensor, same_type
+from pytest_hierexport._carry.flat import Flat, Node, Value, names_inside, same_operator, same_tensor, same_type
 from pytest_hierexport._carry.tensors import TENSOR, tensor_key, tensor_sample
 
 __all__ = ["Expression", "Numbering", "Round", "share_knowledge"]
@@ -86,10 +86,11 @@ def share_knowledge(before: Flat, after: Flat) -> None:
 def _share_output_names(before: Flat, after: Flat) -> None:
     """Give each output that was renamed its old name: torch names outputs when it optimizes (d_fine)."""
     if len(before.outputs) == len(after.outputs):
-        for old, new in zip(before.outputs, after.outputs, strict=True):
-            if new.name not in before.named and old.name not in after.named:
-                new.name = old.name
-                after.named[old.name] = new
+        pairs = zip(before.outputs, after.outputs, strict=True)
+        names = {n: old.name for old, n in pairs if n.name not in before.named and old.name not in after.named}
+        for value, name in (names | names_inside(after, names)).items():
+            value.name = name
+            after.named[name] = value
 
 
 def _share_type(known: Value, value: Value) -> None:

@@ -12,27 +12,52 @@ the channels of an image in blocks. An order that no transposition explains, suc
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import permutations
+from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
 from pytest_hierexport._proof.tolerance import Array
 
-__all__ = ["arrangements"]
+__all__ = ["Arrangement", "arrangements", "sampled"]
 
 _RANK = 6
 """The number of axes longer than 1 up to which transpositions are listed."""
+_Shape = tuple[int, ...]
 
 
-def arrangements(array: Array, shape: Sequence[int]) -> Iterator[Array]:
-    """Yield the arrangements of an array's elements in a shape, the array itself first."""
-    array = array.squeeze()
-    for axes in _orders(array.shape):
-        yield array.transpose(axes).reshape(shape)
+class Arrangement(NamedTuple):
+    """A reshape, a transposition and another reshape."""
+
+    sizes: _Shape
+    axes: _Shape
+    shape: _Shape
+
+    def of(self, array: Array) -> Array:
+        """Return the elements of an array in this arrangement."""
+        return np.asarray(array.reshape(self.sizes).transpose(self.axes).reshape(self.shape))
+
+
+@lru_cache(maxsize=64)
+def arrangements(given: _Shape, shape: _Shape) -> tuple[Arrangement, ...]:
+    """Return the arrangements in a shape of an array of the given shape, the array itself first."""
+    return tuple(dict.fromkeys(_arrangements(tuple(size for size in given if size > 1), shape)))
+
+
+@lru_cache(maxsize=64)
+def sampled(given: _Shape, shape: _Shape, step: int) -> Array:
+    """Return which elements of an array each arrangement puts at every `step`-th place, in a row each."""
+    places = np.arange(prod(given))
+    return np.stack([each.of(places).ravel()[::step] for each in arrangements(given, shape)])
+
+
+def _arrangements(given: _Shape, shape: _Shape) -> Iterator[Arrangement]:
+    yield from (Arrangement(given, axes, shape) for axes in _orders(given))
     for sizes in _splits([size for size in shape if size > 1]):
         for axes in _orders(sizes):
-            turned = array.reshape([sizes[axis] for axis in axes])
-            yield turned.transpose(np.argsort(axes)).reshape(shape)
+            yield Arrangement(tuple(sizes[axis] for axis in axes), tuple(map(int, np.argsort(axes))), shape)
 
 
 def _splits(shape: Sequence[int]) -> Iterator[Sequence[int]]:

@@ -10,13 +10,14 @@ several of them within the tolerance of its dtype. The rest of the proof compare
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import compress
 from math import prod
 
 import numpy as np
 
-from pytest_hierexport._proof.arrangements import arrangements
+from pytest_hierexport._proof.arrangements import Arrangement, arrangements, sampled
 from pytest_hierexport._proof.directions import told_apart
 from pytest_hierexport._proof.fingerprints import Fingerprint, fingerprint
 from pytest_hierexport._proof.tolerance import Array, gaps, is_floating, scale, tolerance_of
@@ -49,9 +50,13 @@ class _Value:
 
     def distance(self, numbers: Array, step: int = 1) -> float:
         """Return how far the numbers of another tensor lie from these; of each `step` numbers the first counts."""
+        return float(self.distances(numbers[::step], step).max(initial=0.0))
+
+    def distances(self, sample: Array, step: int) -> Array:
+        """Return how far the numbers of samples, a sample in each row, lie from each `step`-th of these."""
         own = self.fingerprint.numbers
         assert own is not None, "floating tensors alone are compared by their numbers"  # noqa: S101
-        return float(gaps(own[::step], numbers[::step], self.scales[::step]).max(initial=0.0))
+        return gaps(own[::step], sample, self.scales[::step])
 
 
 @dataclass
@@ -122,23 +127,35 @@ class Values:
         if own.numbers is None:
             return found
         tolerance = max(inherited, self.tolerance(own.dtype))
-        waiting: dict[tuple[int, ...], set[int]] = defaultdict(set)
+        waiting: dict[tuple[int, ...], dict[int, float]] = defaultdict(dict)
         for value in self._values:
             other = value.fingerprint
             like = other.dtype == own.dtype and prod(other.shape) == array.size
-            within = _TIMES * max(tolerance, self.bounds.get(value.number, 0.0))
-            if like and value.number not in found and abs(other.power - own.power) <= within * other.power:
-                waiting[other.shape].add(value.number)
-        return found.union(*(self._arranged(array, shape, numbers, inherited) for shape, numbers in waiting.items()))
-
-    def _arranged(self, array: Array, shape: tuple[int, ...], numbers: set[int], inherited: float) -> frozenset[int]:
-        """Return those of some values of one shape that an arrangement of an array equals."""
-        found: frozenset[int] = frozenset()
-        for arranged in arrangements(array, shape):
-            found |= numbers & self.find(self.fingerprint(arranged), inherited)
-            if found == numbers:
-                break
+            within = max(tolerance, self.bounds.get(value.number, 0.0))
+            if like and value.number not in found and abs(other.power - own.power) <= _TIMES * within * other.power:
+                waiting[other.shape][value.number] = within
+        for shape, within_of in waiting.items():
+            left = set(within_of)
+            for arrangement in self._agreeing(own.numbers, array.shape, shape, within_of):
+                left -= self.find(self.fingerprint(arrangement.of(array)), inherited)
+                if not left:
+                    break
+            found |= within_of.keys() - left
         return found
+
+    def _agreeing(
+        self, numbers: Array, given: tuple[int, ...], shape: tuple[int, ...], within: Mapping[int, float]
+    ) -> Iterator[Arrangement]:
+        """Yield the arrangements of an array that agree with a value in a sample; all where its numbers are sums."""
+        listed = arrangements(given, shape)
+        if numbers.size != prod(given):
+            yield from listed
+            return
+        step = 1 + numbers.size // _SAMPLE
+        samples = numbers[sampled(given, shape, step)]
+        distances = {n: self._values[n].distances(samples, step).max(axis=1, initial=0.0) for n in within}
+        agrees = np.any([distances[n] <= most for n, most in within.items()], axis=0)
+        yield from compress(listed, agrees)
 
     def distance(self, found: Fingerprint, numbers: Iterable[int]) -> float:
         """Return how far a tensor lies from the nearest of these values; 0 where there are none."""
