@@ -1,4 +1,4 @@
-"""Looks at paths: makes them absolute, finds whether they exist, and digests the file at one."""
+"""Looks at paths: makes them absolute, finds whether they exist; digests files, and texts such as names."""
 
 from __future__ import annotations
 
@@ -50,7 +50,12 @@ def sha256(path: Path) -> str:
 def digest_of_all(folder: Path, files: Iterable[Path]) -> str:
     """Return one digest of files: of their paths below the folder and of their contents."""
     found = [(os.fsdecode(file.relative_to(folder)), digest(file)) for file in sorted(files)]
-    return hashlib.sha256(json.dumps(found).encode()).hexdigest()
+    return text_digest(json.dumps(found))
+
+
+def text_digest(text: str) -> str:
+    """Return the SHA-256 of a text in hexadecimal; names may hold lone surrogates, which UTF-8 cannot encode."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def digest(path: Path) -> str:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._files.atomic import staging
 from pytest_hierexport._files.ownership import make_folder
-from pytest_hierexport._files.paths import digest
+from pytest_hierexport._files.paths import digest, text_digest
 from pytest_hierexport._pytest.attribution import COMMON
 from pytest_hierexport._pytest.entries import RECORD, CachedResult, entries, read_entry, remove
 from pytest_hierexport._pytest.reads import Reads, unrecorded
@@ -256,8 +256,8 @@ def _is_whole(path: Path) -> bool:
 
 
 def _remote_key(name: str, about: str) -> str:
-    return hashlib.sha256(f"{name} {about}".encode()).hexdigest()
+    return text_digest(f"{name} {about}")
 
 
 def _short_digest(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+    return text_digest(json.dumps(value, sort_keys=True))[:16]

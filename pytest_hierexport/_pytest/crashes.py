@@ -9,7 +9,6 @@ limit, the stage), and faulthandler's dump of the stacks (the line of Python).
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import signal
@@ -20,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pytest_hierexport._files.atomic import write_atomically
+from pytest_hierexport._files.paths import text_digest
 
 _LIKELY = {
     "SIGABRT": "native code gave up",
@@ -68,7 +68,7 @@ class Crashes:
             return None
 
     def _file(self, model: str) -> Path:
-        return self.folder / f"{hashlib.sha256(model.encode('utf-8', 'surrogatepass')).hexdigest()}.json"
+        return self.folder / f"{text_digest(model)}.json"
 
 
 def ending(code: int | None) -> str:

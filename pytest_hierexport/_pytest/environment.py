@@ -13,7 +13,6 @@ No audit event tells of these reads. All of them end in two methods of the class
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +21,7 @@ from traceback import walk_stack
 from types import CodeType, FrameType
 from typing import Any
 
-from pytest_hierexport._files.paths import of_standard_library
+from pytest_hierexport._files.paths import of_standard_library, text_digest
 
 ALL = ""
 """Stands for the names of all variables."""
@@ -40,7 +39,7 @@ _OURS = ("pytest_hierexport._pytest.", "pytest_hierexport._files.")
 def variable_digest(name: str, values: Mapping[str, str]) -> str:
     """Return the SHA-256 of a variable's value, as it may be a secret; empty where it is not set."""
     value = "\0".join(sorted(values)) if name == ALL else values.get(name)
-    return "" if value is None else hashlib.sha256(f"{name}={value}".encode("utf-8", "surrogateescape")).hexdigest()
+    return "" if value is None else text_digest(f"{name}={value}")
 
 
 def watch_environment(record: Callable[[str, str], None], is_installed: Callable[[Path], bool]) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import unicodedata
 from pathlib import Path
+
+from pytest_hierexport._files.paths import text_digest
 
 SNAPSHOTS = "__hierexport__"
 """The name of the folders of snapshots."""
@@ -36,7 +37,7 @@ def file_name(name: str) -> str:
     if len(portable.encode()) <= _LONGEST and name == name.casefold() == unicodedata.normalize("NFKC", name):
         return portable
     stem = portable.encode()[:_LONGEST_STEM].decode("utf-8", "ignore")
-    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    digest = text_digest(name)[:16]
     return f"{re.sub('%[0-9A-F]?$', '', stem)}#{digest}"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 from collections.abc import Iterable, Mapping
@@ -11,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from pytest_hierexport._files.listings import names_in
-from pytest_hierexport._files.paths import digest
+from pytest_hierexport._files.paths import digest, text_digest
 from pytest_hierexport._pytest.environment import variable_digest
 from pytest_hierexport._pytest.searches import modules_of
 
@@ -83,4 +82,4 @@ def _counted(folder: str) -> list[str]:
 def _digest_of(names: Iterable[str]) -> str:
     """Return the digest of names, empty where there are none."""
     ordered = "\0".join(sorted(names))
-    return hashlib.sha256(ordered.encode("utf-8", "surrogateescape")).hexdigest() if ordered else ""
+    return text_digest(ordered) if ordered else ""

@@ -7,13 +7,13 @@ import platform
 import sys
 from contextlib import nullcontext, suppress
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_hierexport._files.paths import digest_of_all
+from pytest_hierexport._files.atomic import write_new
+from pytest_hierexport._files.paths import digest_of_all, text_digest
 from pytest_hierexport._pytest.cache import SIZE, Cache
 from pytest_hierexport._pytest.kept_files import FOLDER as KEPT
 from pytest_hierexport._pytest.reads import Reads, is_installed
@@ -154,19 +154,17 @@ def warnings(scratch: Path) -> list[str]:
 
 
 def _note_unkept(scratch: Path, model: str) -> None:
-    _write_new(scratch / f"cache-unkept-{sha256(model.encode()).hexdigest()[:8]}.txt", model)
+    _note(scratch, "unkept", model, model)
 
 
 def _warn(scratch: Path, what: str, reason: str) -> None:
-    name = f"cache-warning-{sha256(what.encode()).hexdigest()[:8]}.txt"
-    _write_new(scratch / name, f"warning: {what}: {reason}")
+    _note(scratch, "warning", what, f"warning: {what}: {reason}")
 
 
-def _write_new(file: Path, text: str) -> None:
+def _note(scratch: Path, kind: str, about: str, text: str) -> None:
+    """Leave a text for the process that prints it, unless there is one about the same."""
     with suppress(OSError):
-        file.parent.mkdir(exist_ok=True)
-        with file.open("x", encoding="utf-8") as opened:
-            opened.write(text)
+        write_new(scratch / f"cache-{kind}-{text_digest(about)[:8]}.txt", text)
 
 
 def _say(config: pytest.Config, text: str) -> None:

@@ -8,7 +8,6 @@ run that still holds replaces an export or the check of a rule.
 from __future__ import annotations
 
 import functools
-import hashlib
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +21,7 @@ from pytest_hierexport._cases.factories import find_module
 from pytest_hierexport._cases.steps import ONNXRUNTIME
 from pytest_hierexport._errors import CrashError, NoVerdictError, raise_if_disk_full
 from pytest_hierexport._export.choices import is_own
-from pytest_hierexport._files.paths import digest_of_all
+from pytest_hierexport._files.paths import digest_of_all, text_digest
 from pytest_hierexport._pytest import reads
 from pytest_hierexport._pytest.outcome import RECORD, ExportOutcome, deploy_into, export_into, from_fields, from_record
 from pytest_hierexport._pytest.reads import unrecorded
@@ -275,7 +274,7 @@ def _publish(path: Path, text: str) -> None:
 def _key(case: Case) -> str:
     """Return the digest of a case: of all that its export rests on, as stated, which names its factory, too."""
     stated = [repr(getattr(case, field.name)) for field in fields(case) if field.repr]
-    return hashlib.sha256("\0".join(stated).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return text_digest("\0".join(stated))[:32]
 
 
 def _exported_model(case: Case) -> str:
