@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
 from typing import Any
@@ -22,16 +22,8 @@ _MOST = 200_000_000
 """The number of parameters from which a model is not thin: numbers are proven in float32, several times over."""
 
 
-@dataclass(frozen=True)
-class _Found:
-    """How a thin model is made."""
-
-    make: Callable[[], Any]
-    inputs: Example
-
-
-_found: dict[str, _Found] = {}
-"""By the name and selector, in this process: to find it builds the real model, and takes a while."""
+_found: dict[str, tuple[Callable[[], Any], Example]] = {}
+"""What makes a thin model, and its inputs, by name and selector: to find it builds the real model, which takes long."""
 
 
 def of_same_structure(name: str, source: str, real: Example, thin_source: str, thin: Example) -> Example:
@@ -60,11 +52,11 @@ def cut_example(name: str, source: str, load: Callable[[], Example]) -> Example:
     key = f"{name} {source}"
     if key not in _found:
         real = load()
-        make = partial(type(real.model), _sizes(f"{name} ({source})", real).config)
-        _found[key] = _Found(make, replace(real, model=torch.nn.Identity()))
-    found = copy.deepcopy(_found[key])
+        built = partial(type(real.model), _sizes(f"{name} ({source})", real).config)
+        _found[key] = built, replace(real, model=torch.nn.Identity())
+    make, inputs = copy.deepcopy(_found[key])
     with torch.device("cpu"):
-        return replace(found.inputs, model=found.make().eval())
+        return replace(inputs, model=make().eval())
 
 
 def _sizes(shown: str, real: Example) -> Sizes:

@@ -28,24 +28,24 @@ _DEEPEST = 300
 
 def is_snapshot(path: Path) -> bool:
     """Whether a file holds a snapshot, perhaps cut, or is empty."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError):
-        return False
-    return all(line.startswith(_LINE_STARTS) for line in lines)
+    lines = _read(path)
+    return lines is not None and all(line.startswith(_LINE_STARTS) for line in lines)
 
 
 def is_hierarchy(path: Path) -> bool:
     """Whether a file holds a whole hierarchy: each module below the one that called it, at least one with operators."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError):
-        return False
-    matches = [match for match in map(LINE.fullmatch, lines) if match]
+    matches = [match for match in map(LINE.fullmatch, _read(path) or ()) if match]
     tags = {match["tag"] for match in matches} - {UNTAGGED}
     above = {"", *tags}
     connected = all(tag.startswith("/") and tag.rpartition("/")[0] in above for tag in tags)
     return connected and any(match["operators"] for match in matches)
+
+
+def _read(path: Path) -> list[str] | None:
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return None
 
 
 def text(
