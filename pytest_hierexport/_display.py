@@ -13,8 +13,6 @@ from pytest_hierexport._text import one_line
 if TYPE_CHECKING:
     import rich.console
 
-__all__ = ["Shown", "Table"]
-
 _MOST_ROWS = 100
 
 

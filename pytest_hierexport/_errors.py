@@ -16,27 +16,6 @@ from pathlib import Path
 
 from pytest_hierexport._text import one_line, without_colours
 
-__all__ = [
-    "CollectError",
-    "CrashError",
-    "DiskFullError",
-    "ExportError",
-    "HangError",
-    "HierexportError",
-    "NoVerdictError",
-    "TagError",
-    "UsageError",
-    "cause",
-    "chain",
-    "disk_full",
-    "first_told",
-    "gist",
-    "in_words",
-    "nearest",
-    "not_installed",
-    "raise_if_disk_full",
-]
-
 _LONGEST = 300
 _MOST_COMPARED = 500
 """Names whose similarity is computed, a millisecond each: those that share most of their beginning and end."""

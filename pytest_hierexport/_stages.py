@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["LOADING", "Stages", "listening", "load_torch", "stage"]
-
 LOADING = "importing torch"
 """The stage that is no work on a model."""
 Stages = tuple[str, ...]

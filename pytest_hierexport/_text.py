@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-__all__ = ["CONTROLS", "PLAIN", "first_names", "inline_code", "one_line", "printable", "without_colours"]
-
 # The C0 and C1 controls; line separators and direction marks; invisible characters except the joiners that scripts
 # need; lone surrogates, which UTF-8 cannot encode. Ranges, because `str.isprintable` changes with Python's Unicode
 # tables.
