@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from urllib.parse import unquote
 
 from pytest_hierexport._text import CONTROLS
 
 _UNSAFE = re.compile(f"[/.@%{CONTROLS}]")
 # The separators between operators in a snapshot, and between an operator and its domain.
 _UNSAFE_IN_OPERATOR = re.compile(rf"[\s,:%{CONTROLS}]")
-_ENCODED = re.compile("(?:%[0-9A-Fa-f]{2})+")
 # The modules where PyTorch defines the layers that every model uses.
 _BUILDING_BLOCKS = ("torch.nn.", "torch.ao.nn.", "torch._C.")
 
@@ -48,11 +48,7 @@ def decode(text: str) -> str:
     Raises:
         ValueError: `text` is not the encoding of any name.
     """
-    return _ENCODED.sub(_decode_run, text)
-
-
-def _decode_run(match: re.Match[str]) -> str:
-    return bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "surrogatepass")
+    return unquote(text, errors="surrogatepass")
 
 
 def join_path(parts: Iterable[str]) -> str:

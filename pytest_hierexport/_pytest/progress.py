@@ -79,10 +79,7 @@ class ProgressPlugin:
         """Make room for pytest's output."""
         self._erase()
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_logfinish(self) -> None:
-        """Make room for pytest's output."""
-        self._erase()
+    pytest_runtest_logfinish = pytest_runtest_logreport
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
