@@ -9,11 +9,10 @@ bert@onnxruntime:extended+project.tools:quantize        what the project's funct
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_hierexport._cases.case import Case, Step
+from pytest_hierexport._cases.case import Case
 from pytest_hierexport._cases.exporters import check_function
 from pytest_hierexport._errors import UsageError, nearest
 
@@ -60,8 +59,3 @@ def with_deployed(case: Case) -> list[Case]:
         )
         cases.append(deployed)
     return cases
-
-
-def named_steps(names: Iterable[str]) -> tuple[Step, ...]:
-    """Return steps of which nothing but the name is stated."""
-    return tuple(Step(name) for name in names)

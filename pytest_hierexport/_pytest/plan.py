@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from pytest_hierexport._cases import Case, select
-from pytest_hierexport._cases.steps import named_steps, with_deployed
+from pytest_hierexport._cases.case import Step
+from pytest_hierexport._cases.steps import with_deployed
 from pytest_hierexport._errors import UsageError, nearest
 from pytest_hierexport._pytest.ids import escape
 from pytest_hierexport._pytest.options import TIMEOUT, Settings
@@ -51,7 +52,7 @@ def _with_options(case: Case, settings: Settings) -> Case:
         opset=given.opset or case.opset or stated.opset,
         details=bool(given.details or (stated.details if case.details is None else case.details)),
         strict=bool(given.strict or (stated.strict if case.strict is None else case.strict)),
-        after=named_steps(given.after or ()) or case.after or named_steps(stated.after or ()),
+        after=tuple(map(Step, given.after or ())) or case.after or tuple(map(Step, stated.after or ())),
         timeout=next(limit for limit in (given.timeout, case.timeout, stated.timeout, TIMEOUT) if limit is not None),
     )
 
