@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from pytest_hierexport._carry.flat import Flat, Node
 
-__all__ = ["CannotCaptureError", "Capture", "Capturer", "Request"]
-
 
 @dataclass(frozen=True)
 class Request:

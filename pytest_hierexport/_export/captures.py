@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     import torch
 
-__all__ = ["CAPTURES", "Served", "capture_with"]
-
 CAPTURES: Mapping[str, Capturer] = {
     "dynamo": dynamo.capture,
     "transformers": transformers.capture,

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from pytest_hierexport._onnx.codec import Tags
     from pytest_hierexport._onnx.node_names import NameStyle
 
-__all__ = ["EXPORTERS", "ExportOptions", "check_opset", "is_own"]
-
 EXPORTERS = ("auto", "dynamo", "transformers", "torchscript")
 """The exporters of this package; `auto` takes the first of the others that can."""
 _OLDEST_OPSET = 7

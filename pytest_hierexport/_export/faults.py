@@ -21,8 +21,6 @@ from typing import Any, TypeVar
 
 from pytest_hierexport._errors import ExportError, chain, in_words
 
-__all__ = ["calls_on", "fault_in", "is_fault"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 _PACKAGE = __name__.partition(".")[0]

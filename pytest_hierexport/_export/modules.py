@@ -14,8 +14,6 @@ from pytest_hierexport._errors import UsageError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Instances", "class_of", "kept_classes", "module_tree"]
-
 
 def class_of(module: torch.nn.Module) -> str:
     """Return the qualified class of a module.

@@ -28,8 +28,6 @@ from pytest_hierexport._onnx import storage
 from pytest_hierexport._onnx.node_names import NameStyle, check_name_style, rename_nodes
 from pytest_hierexport._onnx.storage import Tags
 
-__all__ = ["export", "export_with"]
-
 
 def export(
     model: torch.nn.Module | torch.export.ExportedProgram,

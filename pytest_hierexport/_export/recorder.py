@@ -21,8 +21,6 @@ from pytest_hierexport._export.faults import calls_on
 from pytest_hierexport._export.modules import Instances
 from pytest_hierexport._export.state import replaced
 
-__all__ = ["CallRecorder", "Observer", "Tracer"]
-
 
 class Observer(Protocol):
     """Sees the calls as they happen."""

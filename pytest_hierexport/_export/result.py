@@ -15,8 +15,6 @@ from pytest_hierexport._text import one_line
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Export"]
-
 
 @dataclass(frozen=True)
 class Export(Shown):

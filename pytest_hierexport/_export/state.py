@@ -17,17 +17,6 @@ from torch.utils import _pytree as pytree
 
 from pytest_hierexport._errors import UsageError, gist
 
-__all__ = [
-    "ONE_AT_A_TIME",
-    "WAS_TRAINING",
-    "as_found",
-    "in_eval_mode",
-    "pytrees_as_found",
-    "replaced",
-    "weights_as_found",
-]
-
-
 ONE_AT_A_TIME = RLock()
 """Held while functions of torch are replaced: of two threads that did so at once, one would put back the other's."""
 

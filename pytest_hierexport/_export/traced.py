@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from pytest_hierexport._carry.flat import Flat, Node
     from pytest_hierexport._export.capture import Capture
 
-__all__ = ["attribute_before"]
-
 
 def attribute_before(capture: Capture, hierarchy: Hierarchy) -> Known:
     """Return the graph before optimization with the origins of its nodes and initializers."""

@@ -23,8 +23,6 @@ from pytest_hierexport._export.dynamo.capturer import Watch, quiet
 from pytest_hierexport._export.faults import calls_on
 from pytest_hierexport._export.state import pytrees_as_found, replaced
 
-__all__ = ["capture", "serves"]
-
 
 def serves(request: Request) -> bool:
     """Whether the request's model is one of transformers'; the library is not imported to find out."""

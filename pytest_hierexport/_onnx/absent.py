@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = ["fill_absent", "is_absent", "is_absent_proto", "lacks_data", "stored_bytes", "without_absent"]
-
 LOCATION = "#no-weights"
 
 

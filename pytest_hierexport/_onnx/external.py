@@ -12,8 +12,6 @@ from pytest_hierexport._files.paths import exists
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["check_data", "check_locations", "locations"]
-
 _KEY = "location"
 
 

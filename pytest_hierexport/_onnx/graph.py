@@ -24,21 +24,6 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = [
-    "Inventory",
-    "function_prefix",
-    "graph_inputs",
-    "initializer_bytes",
-    "inventory_ir",
-    "inventory_proto",
-    "may_hold_subgraphs",
-    "node_key",
-    "operators",
-    "subgraphs_ir",
-    "subgraphs_proto",
-    "walk",
-]
-
 NodeT = TypeVar("NodeT")
 InitializerT = TypeVar("InitializerT")
 GraphT = TypeVar("GraphT")

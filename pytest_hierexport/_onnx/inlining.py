@@ -5,8 +5,6 @@ from __future__ import annotations
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
-__all__ = ["inline_functions"]
-
 
 def inline_functions(model: ir.Model) -> bool:
     """Replace each call of a function by its body, in place; return whether there was any.

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from pytest_hierexport._calls.attribution import Attribution
 
-__all__ = ["write"]
-
 
 def write(model: ir.Model, attribution: Attribution, tags: codec.Tags, *, tensors: bool = True) -> None:
     """Replace all tags in a model, and the exporters' metadata, with the tags of an attribution.

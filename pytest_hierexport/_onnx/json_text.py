@@ -9,8 +9,6 @@ from typing import Any, NoReturn
 
 from pytest_hierexport._errors import TagError
 
-__all__ = ["compact", "parse_json", "refuse", "refusing_deep_json"]
-
 # ASCII alone: the name of a class's module may hold characters that UTF-8 cannot encode.
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = ["Model", "as_ir", "as_proto"]
-
 Model: TypeAlias = Union[str, Path, "onnx.ModelProto", "ir.Model"]
 """The path of an ONNX file, a protobuf message, or an onnx_ir model."""
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = ["NAME_STYLES", "NameStyle", "check_name_style", "rename_nodes"]
-
 NameStyle: TypeAlias = Literal["path", "tag"]
 NAME_STYLES = ("path", "tag")
 

@@ -8,8 +8,6 @@ from typing import Any
 
 import onnx
 
-__all__ = ["definition", "is_deterministic", "reads_elements"]
-
 _TYPE_ALONE = frozenset(
     [("Shape", 0), ("Size", 0), ("CastLike", 1), ("EyeLike", 0), ("RandomNormalLike", 0), ("RandomUniformLike", 0)]
 )

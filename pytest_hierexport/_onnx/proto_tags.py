@@ -17,8 +17,6 @@ from pytest_hierexport._onnx.external import check_locations
 from pytest_hierexport._onnx.graph import Inventory, inventory_proto, may_hold_subgraphs
 from pytest_hierexport._onnx.json_text import refusing_deep_json
 
-__all__ = ["TaggedProto"]
-
 
 class TaggedProto:
     """A protobuf message with its tags. The message's graph must not change while this object is in use."""

@@ -10,8 +10,6 @@ import os
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._errors import UsageError
 
-__all__ = ["check_attribution", "check_example", "check_graph", "check_ir", "check_path", "check_text"]
-
 
 def check_attribution(value: object) -> None:
     """Check that a value is an attribution.

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = ["save_model", "save_proto"]
-
 # Protobuf's limit is 2 GiB; torch's exporter uses external data from the same size on.
 _EXTERNAL_ABOVE = 1536 * 1024 * 1024
 # Smaller tensors stay in the model, as in onnx_ir's default.

@@ -27,8 +27,6 @@ from pytest_hierexport._onnx.json_text import compact, parse_json, refusing_deep
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["Sidecar", "check_fits", "compose", "parse", "read_sidecar", "sidecar_beside", "sidecar_path"]
-
 # The distributions whose version may change a file.
 _DISTRIBUTIONS = ("pytest-hierexport", "torch", "transformers", "onnx", "onnx-ir", "onnxscript")
 _SUFFIX = ".onnx"

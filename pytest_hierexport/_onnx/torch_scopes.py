@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from pytest_hierexport._onnx.proto_tags import TaggedProto
 
-__all__ = ["read_scopes"]
-
 _SCOPES = "pkg.torch.onnx.name_scopes"
 _CLASSES = "pkg.torch.onnx.class_hierarchy"
 _KIND = "pkg.torch.export.graph_signature.InputSpec.kind"

@@ -12,8 +12,6 @@ from pathlib import Path, PurePosixPath
 
 from pytest_hierexport._files.atomic import write_atomically
 
-__all__ = ["MANIFEST", "Workflow", "add_models", "distinct_names", "manifest_text", "workflow_of"]
-
 MANIFEST = "models.toml"
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _BUILT = re.compile(r"^\[build-system\]", re.MULTILINE)

@@ -34,8 +34,6 @@ from pytest_hierexport._onnx.absent import fill_absent
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Watch", "capture", "quiet", "take_out_fakes"]
-
 
 def capture(request: Request) -> Capture:
     """Export the request's model with torch's own exporter and watch what it does.

@@ -29,8 +29,6 @@ import torch
 from pytest_hierexport._export.dynamo.scopes import STACK, Stack
 from pytest_hierexport._export.dynamo.trial_run import contents_of, needed_for, size_of, tensors_of
 
-__all__ = ["noting_dropped", "stacks"]
-
 _CUSTOM = "custom"  # the one entry of a node's metadata that torch copies and leaves to others to fill
 _ALSO = "hierexport.also"
 

@@ -25,8 +25,6 @@ from pytest_hierexport._calls.hierarchy import ROOT, Call
 from pytest_hierexport._calls.names import join_path
 from pytest_hierexport._export.recorder import CallRecorder, Tracer
 
-__all__ = ["STACK", "Scopes", "Stack", "run_node_by_node"]
-
 Stack = Mapping[str, tuple[str, Any]]
 STACK = "nn_module_stack"
 """Where torch keeps the stack in a node's metadata."""

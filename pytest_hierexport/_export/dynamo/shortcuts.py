@@ -20,8 +20,6 @@ import pytest_hierexport
 from pytest_hierexport._export.faults import calls_on
 from pytest_hierexport._export.state import replaced
 
-__all__ = ["shortcuts"]
-
 
 @contextmanager
 def shortcuts() -> Iterator[None]:

@@ -13,8 +13,6 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
-__all__ = ["contents_of", "needed_for", "size_of", "tensors_of"]
-
 _MOST_NUMBERS = 1 << 28  # in all values of a graph together; a larger one is not run
 
 

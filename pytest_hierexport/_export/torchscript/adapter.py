@@ -17,8 +17,6 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-__all__ = ["Adapter"]
-
 _BORROWED = ("_modules", "_parameters", "_buffers", "_non_persistent_buffers_set", "training")
 
 

@@ -23,8 +23,6 @@ import onnx_ir as ir
 from pytest_hierexport._calls.hierarchy import ROOT
 from pytest_hierexport._export.torchscript.graph import Block, Graph, Operation
 
-__all__ = ["before"]
-
 Calls = tuple[str, ...]
 
 _BRANCHES: Mapping[str, Sequence[str]] = {"onnx::If": ("then_branch", "else_branch"), "onnx::Loop": ("body",)}

@@ -21,8 +21,6 @@ from pytest_hierexport._export.torchscript.graph import Graph, numbers
 from pytest_hierexport._export.torchscript.survey import number_of
 from pytest_hierexport._export.torchscript.trace import Origins, Trace
 
-__all__ = ["Conversion"]
-
 _FUNCTION = "prim::PythonOp"
 _INPUTS = "prim::Param"
 

@@ -29,8 +29,6 @@ from pytest_hierexport._export.torchscript.dynamic_axes import dynamic_axes
 from pytest_hierexport._export.torchscript.parts import in_parts
 from pytest_hierexport._files.temporary import temporary_folder
 
-__all__ = ["capture", "serves"]
-
 
 def serves(request: Request) -> bool:
     """Whether the request's model is a module, which can be run: a program that was exported before cannot."""

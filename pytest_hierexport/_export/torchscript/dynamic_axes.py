@@ -9,8 +9,6 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-__all__ = ["dynamic_axes"]
-
 
 def dynamic_axes(
     dynamic_shapes: Any, arguments: Sequence[tuple[str, Any]], names: Sequence[str]

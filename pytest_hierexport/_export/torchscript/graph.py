@@ -14,8 +14,6 @@ import onnx_ir as ir
 import torch
 from onnx_ir.tensor_adapters import TorchTensor, from_torch_dtype
 
-__all__ = ["Block", "Graph", "Operation", "numbers"]
-
 
 @dataclass(frozen=True)
 class Operation:

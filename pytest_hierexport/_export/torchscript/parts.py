@@ -17,8 +17,6 @@ from torch._decomp import decomposition_table
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.onnx.errors import UnsupportedOperatorError
 
-__all__ = ["in_parts"]
-
 T = TypeVar("T")
 
 _NAMESPACE = "aten"

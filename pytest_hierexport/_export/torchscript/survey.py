@@ -8,8 +8,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["CONSTANT", "Survey", "duplicates", "merged", "nodes_of", "number_of"]
-
 
 def number_of(node: Any) -> int:
     """Return the number by which a node is known: that of its first output, which torch gives once in a graph."""

@@ -24,8 +24,6 @@ import torch
 from pytest_hierexport._calls.hierarchy import ROOT, Call
 from pytest_hierexport._export.torchscript.survey import CONSTANT, Survey, duplicates, merged, nodes_of, number_of
 
-__all__ = ["Origins", "Trace"]
-
 Origins = tuple[str, ...]
 """The call that made a node, then those whose equal nodes torch dropped for it."""
 

@@ -7,8 +7,6 @@ from pytest_hierexport._calls.patterns import matching_calls, similar_names
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.requests import check_text
 
-__all__ = ["chosen_calls", "named_call"]
-
 
 def named_call(hierarchy: Hierarchy, module: str) -> str:
     """Return the name of the call with this name (`encoder.layer.0@1`) or tag (`/Net/Layer.0@1`).
