@@ -1,6 +1,7 @@
-"""Checks what users pass to the public functions, and refuses in words what is something else.
+"""Checks the types of arguments of the public functions.
 
-The check comes before any change: a wrong object would fail on one of its attributes, halfway through the work.
+The functions check before they change anything: without a check, a wrong object would fail halfway through the work,
+with an AttributeError.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ def check_text(value: object, expected: str, do: str) -> None:
 
     Args:
         value: What was passed.
-        expected: What the text stands for.
-        do: What to pass.
+        expected: For the error: the meaning of the text.
+        do: For the error: what to pass.
 
     Raises:
         UsageError: It is not.
