@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from pytest_hierexport._carry.flat import Flat, Node
 
-__all__ = ["CannotCaptureError", "Capture", "Capturer", "Request"]
-
 
 @dataclass(frozen=True)
 class Request:
@@ -30,35 +28,35 @@ class Request:
 
 @dataclass(frozen=True)
 class Capture:
-    """A graph as it was first captured, the calls behind it, and what the exporter made of it."""
+    """The graph before optimization with the call of each node, and the graph that the exporter wrote."""
 
     calls: tuple[Call, ...]
-    """Every call after the one that made it."""
+    """The calls of the forward pass, each after its parent."""
     before: Flat
-    """A copy of the graph as captured: nothing merged, folded or fused yet."""
+    """A copy of the graph before optimization: nothing is merged, folded or fused in it."""
     nodes: Mapping[Node, str | None]
-    """The call of every node of `before`; None where the capture does not know."""
+    """The call of every node of `before`; None where it is unknown."""
     owners: Mapping[str, tuple[str, ...]]
-    """The paths of the modules that own each initializer of `before` which is a parameter, buffer or constant."""
+    """By initializer of `before`: the paths of the modules that own it as a parameter, buffer or constant."""
     after: ir.Model
-    """The graph that the exporter underneath gives, with the very options of the request."""
+    """The graph that the exporter underneath gives with the options of the request."""
     also: Mapping[Node, tuple[str, ...]] = field(default_factory=dict)
-    """Further calls that computed the same as a node, and were dropped for it before there was a graph."""
+    """By node of `before`: the further calls that ran an equal operation, which was removed before this copy."""
     notes: tuple[str, ...] = ()
-    """What people should know of how the graph was captured."""
+    """What the user should know about the capture."""
 
 
 class CannotCaptureError(Exception):
-    """A capture that cannot serve a request says why; the next one is tried."""
+    """A capture cannot export the model, for the reason in the message; another capture may."""
 
 
 class Capturer(Protocol):
-    """A way to get an ONNX graph out of a model together with the call of every operation."""
+    """Exports a model to ONNX and finds the call of every node."""
 
     def __call__(self, request: Request) -> Capture:
-        """Capture the request's model and leave it as it was, whatever happens.
+        """Capture the request's model; leave the model as it was, also after an error.
 
         Raises:
-            CannotCaptureError: It cannot serve this request.
-            Exception: What the exporter underneath or the model raised.
+            CannotCaptureError: This capture cannot export the model.
+            Exception: Any error of the exporter underneath or of the model.
         """

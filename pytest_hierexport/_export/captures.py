@@ -1,4 +1,4 @@
-"""Chooses the capture that serves a request, and explains why none does."""
+"""Chooses the capture for a request, and explains why none can export the model."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     import torch
 
-__all__ = ["CAPTURES", "Served", "capture_with"]
-
 CAPTURES: Mapping[str, Capturer] = {
     "dynamo": dynamo.capture,
     "transformers": transformers.capture,
@@ -27,28 +25,28 @@ CAPTURES: Mapping[str, Capturer] = {
 }
 """Every capture by name, in the order in which `auto` tries them.
 
-A new one also goes into `choices.EXPORTERS`, which is read without torch, and into `PEERS` of `_rules/peer.py`. The
-tables below say what is special about it.
+Add a new one also to `choices.EXPORTERS`, which is imported without torch, to `PEERS` of `_rules/peer.py`, and to the
+tables below where they apply to it.
 """
 
 
 @dataclass(frozen=True)
 class Served:
-    """A capture, and what to say of how it came about."""
+    """A capture, and what the user is told about it."""
 
     capture: Capture
     exporter: str
-    """The capture that served."""
+    """The name of the capture."""
     notes: tuple[str, ...]
-    """The captures that failed before, then the capture's own notes."""
+    """Why earlier captures failed, then the notes of this capture."""
     warnings: tuple[str, ...] = ()
-    """Where it fell back to a capture that records one run: a line that says so; the capture's own notes are here."""
+    """After a fallback to a capture that records one run: a line that says so, then the notes of this capture."""
 
 
 def capture_with(request: Request) -> Served:
-    """Capture a request with the exporter that it names, or for `auto` with the first that can.
+    """Capture a request with the exporter that it names, or for `auto` with the first that succeeds.
 
-    If the ONNX checker refuses the graph of every capture that gave one, the first of them serves.
+    `auto` skips graphs that the ONNX checker refuses, unless there is no other: then it takes the first of them.
 
     Raises:
         UsageError: No exporter has this name.
@@ -61,7 +59,7 @@ def capture_with(request: Request) -> Served:
     try:
         return _first_to_serve(request, failures)
     finally:
-        # The frames that failed lead back to this one: a cycle that would keep all that they made.
+        # The errors refer to the frames that failed, and these to `failures`: a cycle that would keep their objects.
         failures.clear()
 
 
@@ -69,7 +67,7 @@ def _first_to_serve(request: Request, failures: dict[str, CannotCaptureError]) -
     exporter = request.options.exporter
     refused: Served | None = None
     for name in _suited(request) if exporter == "auto" else (exporter,):
-        if request.options.strict and failures and name in _ONE_RUN:
+        if request.options.strict and failures and name in _RECORDS_ONE_RUN:
             raise _error(request, failures, forbidden=name) from _first_cause(failures)
         try:
             capture = _captured(name, request)
@@ -88,11 +86,11 @@ def _first_to_serve(request: Request, failures: dict[str, CannotCaptureError]) -
 
 
 def _captured(name: str, request: Request) -> Capture:
-    """Return what one capture gives.
+    """Run one capture.
 
     Raises:
-        CannotCaptureError: Another capture may be tried.
-        HierexportError: None may be: the request is at fault, or this package.
+        CannotCaptureError: It failed; another capture may succeed.
+        HierexportError: The request or this package is at fault; no other capture shall be tried.
     """
     try:
         capture = CAPTURES[name](request)
@@ -109,7 +107,7 @@ def _captured(name: str, request: Request) -> Capture:
 
 def _served(capture: Capture, name: str, failures: Mapping[str, CannotCaptureError]) -> Served:
     others = tuple(f"{other} could not export the model: {why}" for other, why in failures.items())
-    if not failures or name not in _ONE_RUN:
+    if not failures or name not in _RECORDS_ONE_RUN:
         return Served(capture, name, (*others, *capture.notes))
     names = " and ".join(failures)
     fallback = f"{name} served in the place of {names}: it records one run, and what Python decides in it is fixed"
@@ -117,38 +115,38 @@ def _served(capture: Capture, name: str, failures: Mapping[str, CannotCaptureErr
 
 
 def _refusal(model: ir.Model) -> str | None:
-    """Return what the ONNX checker, which is not shown the tensors, says against a graph."""
+    """Return the ONNX checker's message on a graph without its tensors; None if it accepts the graph."""
     from onnx_ir.passes.common import CheckerPass
 
     try:
-        CheckerPass(full_check=True)(model.clone())  # it moves initializers about
+        CheckerPass(full_check=True)(model.clone())  # a clone: the pass moves initializers
     except Exception as error:  # noqa: BLE001 its error classes share no base of their own
         return cause(error)
     return None
 
 
 def _suited(request: Request) -> list[str]:
-    """Return the captures worth trying: first those that need not convert their graph to the opset asked for."""
-    suited = [name for name in CAPTURES if name not in _SERVES or _SERVES[name](request)]
+    """Return the captures that accept the model; those that write the requested opset without a conversion first."""
+    suited = [name for name in CAPTURES if name not in _ACCEPTS or _ACCEPTS[name](request)]
     opset = request.options.opset
-    return suited if opset is None else sorted(suited, key=lambda name: opset < _OLDEST.get(name, opset))
+    return suited if opset is None else sorted(suited, key=lambda name: opset < _OLDEST_OPSET.get(name, opset))
 
 
-_SERVES: Mapping[str, Callable[[Request], bool]] = {
+_ACCEPTS: Mapping[str, Callable[[Request], bool]] = {
     "transformers": transformers.serves,
     "torchscript": torchscript.serves,
 }
-"""What a capture that is for some models only asks of a request."""
+"""For each capture that works on some models only: whether it accepts the model of a request."""
 
-_OLDEST: Mapping[str, int] = {"dynamo": 18, "transformers": 18}
-"""The oldest opset in which a capture makes its graph; torch converts it further down where it can."""
+_OLDEST_OPSET: Mapping[str, int] = {"dynamo": 18, "transformers": 18}
+"""The oldest opset that a capture writes by itself; torch converts the graph to an older one where it can."""
 
-_ONE_RUN = frozenset({"torchscript"})
-"""The captures that record one run of the model: a branch that Python takes in it is the only one in the graph."""
+_RECORDS_ONE_RUN = frozenset({"torchscript"})
+"""The captures that record one run of the model: of a branch in Python, the graph has only the side that ran."""
 
 
 def _error(request: Request, failures: Mapping[str, CannotCaptureError], forbidden: str = "") -> ExportError:
-    """Return the error where no capture serves, or only one that `strict` forbids."""
+    """Return the error for a request that no capture can export, or only one that `strict` forbids."""
     expected = f"{type(request.model).__name__} to be captured as a graph"
     found = "; ".join(f"{name}: {why}" for name, why in failures.items())
     do = (
@@ -168,12 +166,12 @@ def _error(request: Request, failures: Mapping[str, CannotCaptureError], forbidd
 
 
 def _first_cause(failures: Mapping[str, CannotCaptureError]) -> BaseException | None:
-    """Return what the first capture raised: it tells most."""
+    """Return the error of the first capture that has one: it is the preferred capture, so its error tells most."""
     return next((failure.__cause__ for failure in failures.values() if failure.__cause__ is not None), None)
 
 
 def _compiled_parts(model: torch.nn.Module | torch.export.ExportedProgram) -> list[str]:
-    """Return the paths of the modules that TorchScript compiled, without those inside them."""
+    """Return the paths of the outermost modules that TorchScript compiled."""
     import torch
 
     if not isinstance(model, torch.nn.Module):

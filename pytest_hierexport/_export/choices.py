@@ -1,4 +1,4 @@
-"""Defines the options of an export, and checks some of them, before anything heavy is imported."""
+"""Defines the options of an export and checks some of them. Importing it imports neither torch nor onnx."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ if TYPE_CHECKING:
     from pytest_hierexport._onnx.codec import Tags
     from pytest_hierexport._onnx.node_names import NameStyle
 
-__all__ = ["EXPORTERS", "ExportOptions", "check_opset", "is_own"]
-
 EXPORTERS = ("auto", "dynamo", "transformers", "torchscript")
-"""The exporters of this package; `auto` takes the first of the others that can."""
+"""The exporters of this package; `auto` takes the first of the others that can export the model."""
 _OLDEST_OPSET = 7
-"""The first opset that torch's exporters write."""
+"""The oldest opset that torch's exporters write."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +38,15 @@ class ExportOptions:
 
 
 def is_own(exporter: str) -> bool:
-    """Whether an exporter is a function of the project's own, `package.module:function`."""
+    """Whether an exporter is a function of the user's project, `package.module:function`."""
     return ":" in exporter
 
 
 def check_opset(opset: int | None) -> int | None:
-    """Return an opset that may be asked for as it is; None stands for the exporter's own choice.
+    """Return a valid opset unchanged; None stands for the exporter's default.
 
     Raises:
-        UsageError: The installed onnx does not define it, or torch's exporters never wrote it.
+        UsageError: The installed onnx does not define the opset, or no exporter of torch writes it.
     """
     if opset is None:
         return None

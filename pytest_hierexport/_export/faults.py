@@ -1,13 +1,13 @@
-"""Tells a fault of this package from what torch, transformers or the model itself could not do.
+"""Distinguishes faults of this package from errors of torch, transformers or the model.
 
-The innermost frame of a traceback decides, those of the standard library left out but for what copies inputs:
+The innermost frame of the traceback decides. Frames of the standard library are ignored, except those that copy inputs.
 
     captures.py        ours    calls torch's exporter
     torch/onnx/...     torch   calls the model
-    my_model.py        model   raises: the model's, whatever called it
+    my_model.py        model   raises: so it is the model's error
 
-A function marked by :func:`calls_on` stands in for other code and calls it. What is raised in its own frame, by a
-builtin or for arguments that the callee does not take, is the callee's.
+A function marked by :func:`calls_on` replaces another function and calls it. An error in its own frame counts as the
+other function's: a builtin has no frame, and wrong arguments raise in the frame of the caller.
 """
 
 from __future__ import annotations
@@ -21,22 +21,20 @@ from typing import Any, TypeVar
 
 from pytest_hierexport._errors import ExportError, chain, in_words
 
-__all__ = ["calls_on", "fault_in", "is_fault"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 _PACKAGE = __name__.partition(".")[0]
 _MODELS = f"{_PACKAGE}._cases.zoo"
-"""Models that come with the package: what they raise is a model's."""
+"""The models of this package: their errors count as a model's."""
 _COPIES = ("copy", "pickle")
-"""What runs over the user's own objects: one that cannot be copied is no fault."""
+"""Modules of the standard library whose frames count: they raise where an object of the user cannot be copied."""
 _ENVIRONMENT = (OSError, MemoryError, RecursionError)
-"""What any code raises where the machine gives no more."""
+"""Errors that any code may raise because of the machine, such as a full disk; they are no faults."""
 _calling: set[CodeType] = set()
 
 
 def calls_on(function: F) -> F:
-    """Mark a function that calls other code in its place: see the module's text."""
+    """Mark a function that replaces another one and calls it: see the docstring of the module."""
     _calling.add(function.__code__)
     return function
 
@@ -47,11 +45,11 @@ def is_fault(error: BaseException) -> bool:
 
 
 def fault_in(error: Exception, task: str) -> ExportError | None:
-    """Return the error to raise where this package raised `error` or one of its causes; None where other code did.
+    """Return the error to raise if this package raised `error` or one of its causes; None if other code did.
 
     Args:
-        error: What came out of a capture.
-        task: What this package was doing: `to capture Tower by dynamo`.
+        error: The error of a capture.
+        task: The task that failed: `to capture Tower by dynamo`.
     """
     link = next(filter(_place, chain(error)), None)
     if link is None:
@@ -65,15 +63,15 @@ def fault_in(error: Exception, task: str) -> ExportError | None:
 
 
 def _place(error: BaseException) -> str:
-    """Return the line of ours that raised an error; the empty text where it is not ours."""
-    frames = [(frame, line) for frame, line in walk_tb(error.__traceback__) if not _is_of_python(frame)]
+    """Return the file and line of this package that raised an error; an empty text if other code raised it."""
+    frames = [(frame, line) for frame, line in walk_tb(error.__traceback__) if not _is_ignored(frame)]
     if isinstance(error, _ENVIRONMENT) or not frames or not _is_ours(frames[-1][0]):
         return ""
     frame, line = frames[-1]
     return f"{Path(frame.f_code.co_filename).name}, line {line}"
 
 
-def _is_of_python(frame: FrameType) -> bool:
+def _is_ignored(frame: FrameType) -> bool:
     package = _module(frame).partition(".")[0]
     return package in sys.stdlib_module_names and package not in _COPIES
 

@@ -14,34 +14,32 @@ from pytest_hierexport._errors import UsageError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Instances", "class_of", "kept_classes", "module_tree"]
-
 
 def class_of(module: torch.nn.Module) -> str:
     """Return the qualified class of a module.
 
     A class that parametrisation made on the fly stands for the first class in its MRO that it did not make.
     """
-    made = next(cls for cls in type(module).__mro__ if not _made_by_torch(cls))
-    return qualified_class(made.__module__, made.__qualname__, made.__name__)
+    written = next(cls for cls in type(module).__mro__ if not _is_made_by_torch(cls))
+    return qualified_class(written.__module__, written.__qualname__, written.__name__)
 
 
-def _made_by_torch(cls: type) -> bool:
-    """Whether a class claims to live in one of torch's modules that does not define it."""
+def _is_made_by_torch(cls: type) -> bool:
+    """Whether torch made the class on the fly: its `__module__` is one of torch.nn's, which does not define it."""
     home = cls.__module__
     if not is_torch_nn(f"{home}."):
         return False
-    found: object = sys.modules.get(home)
+    defined: object = sys.modules.get(home)
     for part in cls.__qualname__.split("."):
-        found = getattr(found, part, None)
-    return found is not cls
+        defined = getattr(defined, part, None)
+    return defined is not cls
 
 
 def kept_classes(names: Sequence[str]) -> frozenset[str]:
-    """Resolve the classes that a user wants to see in tags, given as `package.Class`, by importing them.
+    """Import classes of `torch.nn` that appear in tags, given as `package.Class`; return their qualified names.
 
     Raises:
-        UsageError: A name that imports to no class.
+        UsageError: A name cannot be imported, or is not a class.
     """
     return frozenset(_resolve_class(name) for name in names)
 
@@ -66,8 +64,8 @@ def _resolve_class(name: str) -> str:
 class Instances:
     """The module instances of a model and the paths under which each can be reached.
 
-    An instance is known by its attribute dictionary, which torch's tracing proxies share with the module that
-    they stand for.
+    An instance is identified by its attribute dictionary, which torch's tracing proxies share with the module that
+    they represent.
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
@@ -81,11 +79,11 @@ class Instances:
         self._by_identity = {str(id(module)): module for module in self._modules.values()}
 
     def paths(self, module: torch.nn.Module) -> list[str]:
-        """Return the paths of an instance, the first found first; none for a module that is not the model's."""
+        """Return the paths of an instance, in the order of `named_modules()`; none for a module of another model."""
         return self._paths.get(id(vars(module)), [])
 
     def class_of(self, module: torch.nn.Module) -> str:
-        """Return the qualified class of an instance, also where a tracing proxy stands for it."""
+        """Return the qualified class of an instance, given itself or a tracing proxy of it."""
         return class_of(self._modules[id(vars(module))])
 
     def classes(self) -> set[type]:
@@ -93,13 +91,13 @@ class Instances:
         return {cls for module in self._modules.values() for cls in type(module).__mro__}
 
     def by_identity(self, identity: str) -> torch.nn.Module | None:
-        """Return the instance whose `id` is given as text; None for anything that is not the model's."""
+        """Return the instance with this `id`, which is given as text; None if the model has none with it."""
         return self._by_identity.get(identity)
 
     def tensors(self) -> dict[str, tuple[str, ...]]:
-        """Return the paths of the modules that own each parameter and buffer, by every dotted name it goes by.
+        """Return, for every dotted name of each parameter and buffer, the paths of the modules that own the tensor.
 
-        The names are torch's own, not encoded. A tensor that several modules share has them all as owners.
+        The names are torch's, not encoded. All modules that share a tensor are its owners.
         """
         named: dict[str, torch.Tensor] = {}
         owners: dict[int, list[str]] = {}
@@ -116,46 +114,49 @@ class Instances:
 
 
 _MOST_PATHS = 10_000
-"""How many paths are listed before an instance that has one is given no other: names under names multiply."""
+"""After this many paths, an instance gets no second path: shared modules in shared modules multiply their number."""
 
 
 def _walk(root: torch.nn.Module) -> Iterator[tuple[tuple[str, ...], torch.nn.Module]]:
-    """Yield every path, not only the first to each instance; a module that holds itself ends its path."""
-    met: set[int] = set()
+    """Yield every path of every instance, not only the first; the walk stops at a module that contains itself."""
+    seen: set[int] = set()
     listed = 0
-    at: list[tuple[tuple[str, ...], torch.nn.Module, tuple[int, ...]]] = [((), root, ())]
-    while at:
-        parts, module, above = at.pop()
-        if id(module) in above or (id(module) in met and listed >= _MOST_PATHS):
+    pending: list[tuple[tuple[str, ...], torch.nn.Module, tuple[int, ...]]] = [((), root, ())]
+    while pending:
+        parts, module, above = pending.pop()
+        if id(module) in above or (id(module) in seen and listed >= _MOST_PATHS):
             continue
-        met.add(id(module))
+        seen.add(id(module))
         listed += 1
         yield parts, module
-        held = [(name, child) for name, child in module._modules.items() if child is not None]
-        at += [((*parts, name), child, (*above, id(module))) for name, child in reversed(held)]
+        children = [(name, child) for name, child in module._modules.items() if child is not None]
+        pending += [((*parts, name), child, (*above, id(module))) for name, child in reversed(children)]
 
 
 def module_tree(model: torch.nn.Module) -> tuple[Module, ...]:
     """Return every module instance of the model under every path, with the parameters and buffers that it owns.
 
-    An instance of several paths names the first of them in all others. So does a tensor that is declared more than
-    once, by tied parameters or by such an instance.
+    For an instance with several paths, the second and later entries give the first path in `shared`. It is the same
+    for a tensor with several names, because of tied parameters or of such an instance.
     """
     first: dict[int, str] = {}
     return tuple(_module(join_path(parts), module, first) for parts, module in _walk(model))
 
 
 def _module(path: str, module: torch.nn.Module, first: dict[int, str]) -> Module:
-    """Describe an instance under one path; `first` gains its path and its tensors' names, where they are new to it."""
+    """Describe an instance under one path.
+
+    `first` maps the `id` of instances and tensors to the first name of each; new ones are added to it.
+    """
     shared = first.setdefault(id(module), path)
     parameters = tuple(_parameters(path, module, first))
     return Module(path, class_of(module), parameters, None if shared == path else shared)
 
 
 def _parameters(path: str, module: torch.nn.Module, first: dict[int, str]) -> Iterator[Parameter]:
-    """Yield what a module declares; `first` gains the dotted name of each tensor that is new to it, by identity."""
-    for held, trainable in ((module._parameters, True), (module._buffers, False)):
-        for name, tensor in held.items():
+    """Yield a module's own parameters and buffers; `first` is that of :func:`_module`."""
+    for tensors, trainable in ((module._parameters, True), (module._buffers, False)):
+        for name, tensor in tensors.items():
             if tensor is not None:
                 full = f"{path}.{encode(name)}" if path else encode(name)
                 shared = first.setdefault(id(tensor), full)

@@ -1,7 +1,7 @@
 """Names the calls of a forward pass while the model runs.
 
-The same recorder serves a capture, where torch runs the model on fake tensors, and an eager run, so that both
-know a call by the same name.
+A capture, where torch runs the model on fake tensors, and an eager run use the same recorder. So a call has the same
+name in both.
 """
 
 from __future__ import annotations
@@ -21,50 +21,48 @@ from pytest_hierexport._export.faults import calls_on
 from pytest_hierexport._export.modules import Instances
 from pytest_hierexport._export.state import replaced
 
-__all__ = ["CallRecorder", "Observer", "Tracer"]
-
 
 class Observer(Protocol):
-    """Sees the calls as they happen."""
+    """Is told of each call."""
 
     def entered(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """See a call begin with these inputs."""
+        """Receive a call that begins, and its inputs."""
 
     def left(self, call: Call, output: Any) -> None:
-        """See a call end with this output; one that failed does not come here."""
+        """Receive a call that has returned, and its output; it is not called for a call that raised."""
 
 
 class Tracer:
-    """What a tracer knows of the modules that run under it; this one stands for none."""
+    """The interface to the tracer under which a model runs; this base class is for a run without a tracer."""
 
     def accessed(self, _module: torch.nn.Module) -> str | None:
-        """Return the path by which the caller reached the module that is being called, where that is known."""
+        """Return the path by which the caller reached the module that is being called; None where it is unknown."""
         return None
 
     def pushing(self, _module: torch.nn.Module) -> Callable[[Callable[[], Any]], Any] | None:
-        """Return what runs a call so that the tracer knows of its module; None where it knows."""
+        """Return a function that runs a call with its module on the tracer's stack; None where the module is on it."""
         return None
 
     def opened(self) -> None:
-        """Remember that a call begins."""
+        """Receive that a call begins."""
 
     def closed(self) -> None:
-        """Forget the call that began last."""
+        """Receive that the innermost call ends, also by an error."""
 
     def run_foreign(self, _module: torch.nn.Module, function: Callable[[], Any], _args: tuple[Any, ...]) -> Any:
-        """Run what a call of a module does that is not the model's."""
+        """Run the call of a module that is not part of the model: `function` is the call, with its arguments bound."""
         return function()
 
 
 @dataclass
 class CallRecorder:
-    """Names each call of a model that runs, from the moment its root is called."""
+    """Names each call of a model while it runs, from the call of its root on."""
 
     instances: Instances
     observer: Observer
     known: Hierarchy | None = None
-    """Calls recorded before: an instance that its caller holds under several names is given the name it had then.
-    Without them it gets its names in the order of its calls."""
+    """The calls of an earlier recording. An instance that its caller has under several names gets the name that it had
+    there; without `known` it gets its names in turn, one for each call."""
     tracer: Tracer = field(default_factory=Tracer)
     calls: dict[str, Call] = field(default_factory=dict)
     """The calls of the latest pass, by name, in execution order."""
@@ -74,11 +72,11 @@ class CallRecorder:
 
     @contextmanager
     def listening(self) -> Iterator[CallRecorder]:
-        """Listen to every module call of this process while the context lasts."""
+        """Observe every module call of this process while the context lasts."""
         with ExitStack() as stack:
-            # Every call of a module ends in this method, in an eager run and under torch's tracers, which replace
-            # `__call__` by their own; unlike torch's global hooks it sees keyword arguments, calls that fail and
-            # the output after the module's own hooks.
+            # Every call of a module runs this method: in an eager run, and under torch's tracers, which replace
+            # `__call__`. torch's global hooks would not do: they see no keyword arguments, no calls that fail, and the
+            # output before the module's own hooks.
             impl = self._observed(torch.nn.Module._call_impl, self._is_of_a_pass)
             stack.enter_context(replaced(torch.nn.Module, "_call_impl", impl))
             for cls in self.instances.classes():
@@ -91,13 +89,13 @@ class CallRecorder:
         return bool(self._open) or self.instances.is_root(module)
 
     def _is_run_by_forward(self, module: torch.nn.Module) -> bool:
-        """A module may be run by its `forward` instead of being called: that is a call of it all the same."""
+        """Whether `forward` was called directly, which counts as a call; not by the innermost open call itself."""
         return bool(self._open) and self._open[-1][1] != id(vars(module))
 
     def _observed(
         self, original: Callable[..., Any], concerns: Callable[[torch.nn.Module], bool]
     ) -> Callable[..., Any]:
-        # One frame and no more: torch notes the Python stack with every operation, and reads each frame's source.
+        # One frame only: torch records the Python stack of every operation, and reads each frame's source.
         @calls_on
         @functools.wraps(original)
         def observed(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
@@ -121,7 +119,7 @@ class CallRecorder:
 
     def _begin(self, module: torch.nn.Module) -> Call:
         if self.current is None:
-            # torch may run the model again after a first try.
+            # The root begins: torch may run the model again after a first attempt.
             self.calls.clear()
             self._runs.clear()
             self._positions.clear()
@@ -132,11 +130,11 @@ class CallRecorder:
 
     @property
     def current(self) -> Call | None:
-        """The innermost call that is open now."""
+        """The innermost open call."""
         return self._open[-1][0] if self._open else None
 
     def add(self, module: torch.nn.Module, caller: Call | None, accessed: str | None = None) -> Call:
-        """Record one more call of a module, made by `caller`, which reached it as `accessed`, where that is known."""
+        """Record a call of a module by `caller`; `accessed` is the path by which the caller reached it, if known."""
         path = self._path(module, caller, accessed)
         index = self._runs.get(path, 0)
         self._runs[path] = index + 1
@@ -158,7 +156,7 @@ class CallRecorder:
         return self._as_known(caller, paths, position) or held[position % len(held)]
 
     def _as_known(self, caller: Call, paths: list[str], position: int) -> str | None:
-        """Return the path that this caller's call at this position had when the calls were first recorded."""
+        """Return the path of the caller's call of this module at this position in `known`; None where it has none."""
         if self.known is None or caller.name not in self.known:
             return None
         made = (self.known[child].path for child in self.known.children[caller.name])

@@ -15,29 +15,27 @@ from pytest_hierexport._text import one_line
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Export"]
-
 
 @dataclass(frozen=True)
 class Export(Shown):
     """A tagged ONNX model."""
 
     model: ir.Model
-    """The graph, with its tags attached."""
+    """The graph with its tags."""
     attribution: Attribution
     """The origins of every node and initializer."""
     modules: tuple[Module, ...]
-    """The module tree, called or not, with parameters; empty for an ExportedProgram, which has none."""
+    """All module instances with their parameters, also those that were not called; empty for an ExportedProgram."""
     exporter: str
-    """The capture that served: `dynamo`, `transformers` or `torchscript`."""
+    """The capture that succeeded: `dynamo`, `transformers` or `torchscript`."""
     notes: tuple[str, ...] = ()
-    """What the user should know: a model exported in eval mode though it was training, captures that failed."""
+    """What the user should know: that the model was exported in eval mode, which captures failed."""
     tags: Tags = "both"
-    """Where the tags stand: `both`, `metadata`, `doc_string` or `none`."""
+    """Where the tags are written: `both`, `metadata`, `doc_string` or `none`."""
     warnings: tuple[str, ...] = ()
-    """What may make the graph another than the model: a fallback to an exporter that records one run of it."""
+    """Why the graph may compute something else than the model: a fallback to an exporter that records one run."""
     path: Path | None = None
-    """The file that it was exported to; None where there was none."""
+    """The file; None where none was written."""
 
     def __repr__(self) -> str:
         """Return the root's class, the exporter, the size of the graph and the file."""

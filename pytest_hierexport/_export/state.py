@@ -1,4 +1,4 @@
-"""Restores a model after an export or a proof to exactly the state in which it was found."""
+"""Restores a model, after an export or a proof, to exactly the state in which it was found."""
 
 from __future__ import annotations
 
@@ -17,39 +17,29 @@ from torch.utils import _pytree as pytree
 
 from pytest_hierexport._errors import UsageError, gist
 
-__all__ = [
-    "ONE_AT_A_TIME",
-    "WAS_TRAINING",
-    "as_found",
-    "in_eval_mode",
-    "pytrees_as_found",
-    "replaced",
-    "weights_as_found",
-]
-
-
 ONE_AT_A_TIME = RLock()
-"""Held while functions of torch are replaced: of two threads that did so at once, one would put back the other's."""
+"""Held while functions of torch are replaced: otherwise a thread could restore another thread's replacement."""
 
 WAS_TRAINING = "the model was in training mode; it was exported in eval mode"
-"""What the user is told of a model for which :func:`in_eval_mode` gives true."""
+"""The note for a model for which :func:`in_eval_mode` gives True."""
 
 
 @contextmanager
 def as_found(model: torch.nn.Module) -> Iterator[None]:
-    """Put back, when the context ends, also after an error, what a forward pass may store in the model or write to.
+    """Undo, when the context ends, also after an error, all changes that a forward pass made to the model.
 
-    That is every attribute of its modules, what the containers and objects among them hold, and the elements of its
-    buffers and other tensors. Under a tracer what is stored would be a tensor without storage, left in the user's
-    model. Parameters are not looked at: :func:`weights_as_found` is for who may change them.
+    Restored are the attributes of its modules, the contents of the containers and objects that they refer to, and the
+    elements of buffers and other tensors. A model that stores a value in its forward pass would otherwise keep one of
+    a tracer's tensors, which has no storage. A forward pass does not change parameters, so they are not restored; use
+    :func:`weights_as_found` around code that may change them.
     """
-    found = list(_holders(model))
-    tensors = [(tensor, tensor._version, tensor.detach().clone()) for tensor in _written_to(found)]
+    records = list(_records(model))
+    tensors = [(tensor, tensor._version, tensor.detach().clone()) for tensor in _writable_tensors(records)]
     try:
         yield
     finally:
-        for holder in found:
-            holder.restore()
+        for record in records:
+            record.restore()
         with torch.no_grad():
             for tensor, version, elements in tensors:
                 if tensor._version != version:
@@ -58,25 +48,25 @@ def as_found(model: torch.nn.Module) -> Iterator[None]:
 
 @contextmanager
 def weights_as_found(model: torch.nn.Module) -> Iterator[None]:
-    """Put every parameter back, and whether it wants a gradient; elements written in place stay as they are."""
-    found = [(parameter, parameter.data, parameter.requires_grad) for parameter in model.parameters()]
+    """Restore each parameter's tensor and `requires_grad`; elements that were written in place are not restored."""
+    originals = [(parameter, parameter.data, parameter.requires_grad) for parameter in model.parameters()]
     try:
         yield
     finally:
-        for parameter, data, wants_gradient in found:
+        for parameter, data, requires_grad in originals:
             parameter.data = data
-            parameter.requires_grad_(wants_gradient)
+            parameter.requires_grad_(requires_grad)
 
 
-class _Holder:
-    """Something that holds parts of the model, with what it held."""
+class _Record:
+    """The contents of a container or an object, so that they can be restored."""
 
     def __init__(self, read: Callable[[], list[Any]], write: Callable[[list[Any]], None]) -> None:
         self._read, self._write = read, write
         self.parts = read()
 
     def restore(self) -> None:
-        if not _same(self._read(), self.parts):
+        if not _are_identical(self._read(), self.parts):
             self._write(self.parts)
 
 
@@ -84,103 +74,104 @@ _BASES: tuple[Any, ...] = (OrderedDict, dict, list, set, deque, tuple, frozenset
 _MISSING = object()
 
 
-def _container(holder: Any) -> _Holder:
-    """Read and write by the methods of Python's own type: a subclass may refuse to be written to."""
-    base = next(base for base in _BASES if isinstance(holder, base))
+def _record_of_container(container: Any) -> _Record:
+    # The methods of the built-in type are called: those of a subclass may refuse to write.
+    base = next(base for base in _BASES if isinstance(container, base))
     is_mapping = issubclass(base, dict)
 
     def read() -> list[Any]:
-        return list(chain(*base.items(holder))) if is_mapping else list(base.__iter__(holder))
+        return list(chain(*base.items(container))) if is_mapping else list(base.__iter__(container))
 
     def write(parts: list[Any]) -> None:
-        base.clear(holder)
+        base.clear(container)
         if is_mapping:
             for key, value in zip(parts[::2], parts[1::2], strict=True):
-                base.__setitem__(holder, key, value)
+                base.__setitem__(container, key, value)
         else:
-            (base.update if base is set else base.extend)(holder, parts)
+            (base.update if base is set else base.extend)(container, parts)
 
-    return _Holder(read, write)
+    return _Record(read, write)
 
 
-def _slotted(holder: Any, names: Sequence[str]) -> _Holder:
+def _record_of_slots(instance: Any, names: Sequence[str]) -> _Record:
     def read() -> list[Any]:
-        return [getattr(holder, name, _MISSING) for name in names]
+        return [getattr(instance, name, _MISSING) for name in names]
 
     def write(parts: list[Any]) -> None:
         for name, was, now in zip(names, parts, read(), strict=True):
-            # What was not written may be read-only: a property over the slot.
+            # An unchanged slot is not written: a property of the same name may make it read-only.
             if was is now:
                 continue
             if was is not _MISSING:
-                object.__setattr__(holder, name, was)
+                object.__setattr__(instance, name, was)
             else:
-                object.__delattr__(holder, name)
+                object.__delattr__(instance, name)
 
-    return _Holder(read, write)
+    return _Record(read, write)
 
 
-def _same(now: list[Any], before: list[Any]) -> bool:
-    """Whether these are the very same objects; tensors have no plain equality."""
+def _are_identical(now: list[Any], before: list[Any]) -> bool:
+    """Compare by identity: `==` of two tensors gives a tensor."""
     return len(now) == len(before) and all(a is b for a, b in zip(now, before, strict=True))
 
 
-def _holders(model: torch.nn.Module) -> Iterator[_Holder]:
-    """Yield all that holds something of the model: its modules, then what is found in them, each once."""
-    at: list[Any] = list(model.modules())
+def _records(model: torch.nn.Module) -> Iterator[_Record]:
+    """Yield a record of each module, and of each container and object that can be reached from one."""
+    pending: list[Any] = list(model.modules())
     seen: set[int] = set()
-    while at:
-        thing = at.pop()
-        if id(thing) in seen or isinstance(thing, _HOLD_NOTHING):
+    while pending:
+        candidate = pending.pop()
+        if id(candidate) in seen or isinstance(candidate, _LEAF_TYPES):
             continue
-        seen.add(id(thing))
-        for holder in _held_by(thing):
-            yield holder
-            at += holder.parts
+        seen.add(id(candidate))
+        for record in _records_of(candidate):
+            yield record
+            pending += record.parts
 
 
-def _held_by(thing: Any) -> Iterator[_Holder]:
-    if isinstance(thing, _BASES):
-        yield _container(thing)
-    elif isinstance(thing, (torch.nn.Module, SimpleNamespace)) or not _is_of_python_or_torch(type(thing)):
-        attributes = getattr(thing, "__dict__", None)
+def _records_of(candidate: Any) -> Iterator[_Record]:
+    cls = type(candidate)
+    if isinstance(candidate, _BASES):
+        yield _record_of_container(candidate)
+    elif isinstance(candidate, (torch.nn.Module, SimpleNamespace)) or not _is_of_python_or_torch(cls):
+        attributes = getattr(candidate, "__dict__", None)
         if isinstance(attributes, dict):
-            yield _container(attributes)
-        if names := _slots(type(thing)):
-            yield _slotted(thing, names)
+            yield _record_of_container(attributes)
+        if names := _slots(cls):
+            yield _record_of_slots(candidate, names)
 
 
 def _is_of_python_or_torch(cls: type) -> bool:
-    """Whether a class is Python's own or torch's: a logger or a lock holds far more than the model, for others."""
+    """Whether a class belongs to Python or torch: a logger or a lock refers to state that is not the model's."""
     package = cls.__module__.partition(".")[0]
     return package == "torch" or package in sys.stdlib_module_names
 
 
 def _slots(cls: type) -> list[str]:
-    """Return the names of a class's slots, but for those that Python fills itself."""
+    """Return the names of a class's slots, without those that Python itself fills."""
     stated = (base.__dict__.get("__slots__", ()) for base in cls.__mro__)
     names = (name for slots in stated for name in ((slots,) if isinstance(slots, str) else slots))
     return [name for name in names if name not in ("__dict__", "__weakref__")]
 
 
-_HOLD_NOTHING = (
+_LEAF_TYPES = (
     *(str, bytes, int, float, complex, type(None), type, Enum, torch.Tensor, torch.dtype, torch.device),
     *(FunctionType, MethodType, BuiltinFunctionType, ModuleType),
 )
 
 
-def _written_to(holders: Iterable[_Holder]) -> Iterator[torch.Tensor]:
-    """Yield the tensors that a forward pass may write to and of which torch counts how often that was done."""
-    parts = {id(part): part for holder in holders for part in holder.parts if isinstance(part, torch.Tensor)}
+def _writable_tensors(records: Iterable[_Record]) -> Iterator[torch.Tensor]:
+    """Yield the tensors that a forward pass may write to; inference tensors have no version that would show it."""
+    parts = {id(part): part for record in records for part in record.parts if isinstance(part, torch.Tensor)}
     yield from (t for t in parts.values() if not isinstance(t, torch.nn.Parameter) and not t.is_inference())
 
 
 @contextmanager
 def in_eval_mode(model: torch.nn.Module) -> Iterator[bool]:
-    """Run in eval mode; gives whether any module was in training mode. :func:`as_found` puts the flags back.
+    """Run in eval mode; gives whether any module was in training mode. :func:`as_found` restores the flags.
 
     Raises:
-        UsageError: The model does not go into eval mode, as `ExportedProgram.module()` does not.
+        UsageError: The model's `eval()` fails, as that of `ExportedProgram.module()` does.
     """
     training = any(module.training for module in model.modules())
     try:
@@ -208,12 +199,12 @@ def replaced(holder: Any, name: str, value: Any) -> Iterator[None]:
 
 @contextmanager
 def pytrees_as_found() -> Iterator[None]:
-    """Forget the cache classes that transformers' exporter registers with torch's pytrees for good.
+    """Deregister, when the context ends, the cache classes that transformers' exporter registered as torch pytrees.
 
-    Otherwise what dynamo can export would depend on the models that the process exported before. A class that registers
-    itself when its module is imported stays registered.
+    Otherwise it would depend on the models that the process exported before which models dynamo can export. A class
+    that is registered by the import of its module stays registered: the module is not imported a second time.
     """
-    if pytree._cxx_pytree_imported:  # optree keeps what it was told: a second registration would be an error
+    if pytree._cxx_pytree_imported:  # optree keeps registrations, and a second one of the same class is an error
         yield
         return
     known, loaded = set(pytree.SUPPORTED_NODES), set(sys.modules)

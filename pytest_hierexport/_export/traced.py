@@ -1,8 +1,8 @@
 """Turns the calls of a capture into the origins of the graph before optimization.
 
-A node that the capture could place has its call as a `traced` origin. A node that it could not place is the root's
-(`traced`) where it computes from graph inputs alone. Any other gets the nearest common call of its neighbours:
-`derived`, which the rules count.
+call known to the capture               that call                                    traced
+unknown, depends on graph inputs alone  the root                                     traced
+unknown, any other                      the nearest common call of its neighbours    derived, which rules count
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from pytest_hierexport._carry.flat import Flat, Node
     from pytest_hierexport._export.capture import Capture
 
-__all__ = ["attribute_before"]
-
 
 def attribute_before(capture: Capture, hierarchy: Hierarchy) -> Known:
     """Return the graph before optimization with the origins of its nodes and initializers."""
@@ -32,7 +30,7 @@ def attribute_before(capture: Capture, hierarchy: Hierarchy) -> Known:
             also = (Origin(other, Evidence.MERGED) for other in _also(node, capture))
             nodes[node] = order_origins(hierarchy, (Origin(call, Evidence.TRACED), *also))
         elif _takes_inputs_alone(node, flat, of_inputs):
-            # It ran before the root made any call, for example to get a size.
+            # The root computed it before its first call, for example a size.
             of_inputs.add(node)
             nodes[node] = (Origin(ROOT, Evidence.TRACED),)
     for node in flat.nodes:
@@ -42,15 +40,15 @@ def attribute_before(capture: Capture, hierarchy: Hierarchy) -> Known:
 
 
 def _also(node: Node, capture: Capture) -> Iterator[str]:
-    """Yield the further calls of a node, and of the subgraphs and functions that it is in."""
-    at: Node | None = node
-    while at is not None:
-        yield from capture.also.get(at, ())
-        at = at.parent
+    """Yield the further calls of a node, and of the nodes that hold the subgraph or call the function it is in."""
+    current: Node | None = node
+    while current is not None:
+        yield from capture.also.get(current, ())
+        current = current.parent
 
 
 def _takes_inputs_alone(node: Node, flat: Flat, of_inputs: set[Node]) -> bool:
-    """Whether all varying operands are graph inputs, or come from nodes that take graph inputs alone."""
+    """Whether every varying operand of a node is a graph input or the output of a node in `of_inputs`."""
     producers = [flat.producer.get(value) for value in node.operands if value.varying]
     return bool(producers) and all(producer is None or producer in of_inputs for producer in producers)
 
@@ -59,7 +57,7 @@ def _call_of_neighbours(node: Node, flat: Flat, nodes: Mapping[Node, Origins], h
     """Return the nearest common call of all producers and consumers whose call is known."""
     near = [flat.producer[value] for value in node.operands if value in flat.producer]
     near += [consumer for output in node.outputs for consumer in flat.consumers.get(output, ())]
-    # Constants are shared: the call that made one says nothing about those that use it.
+    # Constants are shared: the call of a constant's producer says nothing about the calls of its consumers.
     varying = [other for other in near if any(output.varying for output in other.outputs)] or near
     return hierarchy.common({nodes[other][0].call for other in varying if other in nodes})
 
@@ -78,7 +76,7 @@ def _initializers(capture: Capture, hierarchy: Hierarchy, nodes: Mapping[Node, O
 
 
 def _owner(path: str, called: Mapping[str, str]) -> str:
-    """Return the first call of the module that owns a tensor, or of the nearest module above it that was called."""
+    """Return the first call of the module at a path, or of the nearest module above it that was called."""
     while path not in called and path != ROOT:
         path = path.rpartition(".")[0]
     return called.get(path, ROOT)

@@ -1,7 +1,7 @@
 """Captures models of transformers with its own ONNX exporter.
 
-Its patches get out what plain torch cannot: caches among the outputs, mixtures of experts, data-dependent masks. It
-runs torch's exporter underneath and is watched like it.
+That exporter patches the model, so it can export what torch's exporter cannot: caches among the outputs, mixtures of
+experts, data-dependent masks. It runs torch's exporter underneath, so the calls are found as in a dynamo capture.
 """
 
 from __future__ import annotations
@@ -23,22 +23,20 @@ from pytest_hierexport._export.dynamo.capturer import Watch, quiet
 from pytest_hierexport._export.faults import calls_on
 from pytest_hierexport._export.state import pytrees_as_found, replaced
 
-__all__ = ["capture", "serves"]
-
 
 def serves(request: Request) -> bool:
-    """Whether the request's model is one of transformers'; the library is not imported to find out."""
+    """Whether the model is one of transformers; if the library is not imported, it is not."""
     library = sys.modules.get("transformers.modeling_utils")
     return library is not None and isinstance(request.model, library.PreTrainedModel)
 
 
 def capture(request: Request) -> Capture:
-    """Export the request's model with transformers' exporter and watch what it does.
+    """Export the request's model with transformers' exporter, and record the call of each node.
 
     Raises:
-        ExportError: The model is none of theirs.
-        CannotCaptureError: This version of transformers has no ONNX exporter.
-        Exception: What the exporter raised; the model is left as it was.
+        ExportError: The model is not one of transformers.
+        CannotCaptureError: The installed transformers has no ONNX exporter.
+        Exception: Any error of the exporter; the model is left as it was.
     """
     if not serves(request):
         raise ExportError(
@@ -55,17 +53,17 @@ def capture(request: Request) -> Capture:
         dynamic_shapes=options.dynamic_shapes,
     )
     watch = Watch(request.model)
-    # It leaves torch's progress notes on, which go to standard output.
+    # The exporter does not turn off torch's progress messages, which go to standard output.
     with (
         quiet(),
         redirect_stdout(io.StringIO()),
         torch.no_grad(),
         watch.watching(),
-        _computing_what_it_can(),
+        _tolerating_failed_inputs(),
         pytrees_as_found(),
     ):
         exported = exporters.OnnxExporter().export(request.model, _by_name(request), config)
-    # Until 5.23 they returned torch's program as it is.
+    # Before transformers 5.23 the exporter returned torch's ONNXProgram.
     graph = exported.model if isinstance(exported, torch.onnx.ONNXProgram) else exported.program
     for values, names in ((graph.graph.inputs, options.input_names), (graph.graph.outputs, options.output_names)):
         for value, name in zip(values, names or (), strict=False):
@@ -82,30 +80,31 @@ def _exporters() -> Any:
 
 
 @contextmanager
-def _computing_what_it_can() -> Iterator[None]:
-    """Let transformers' exporter go on without inputs that it cannot compute beforehand: the model's forward may."""
+def _tolerating_failed_inputs() -> Iterator[None]:
+    """Let the exporter continue where it fails to compute further inputs in advance: `forward` may compute them."""
     utils: Any = importlib.import_module("transformers.exporters.utils")
-    original = getattr(utils, _BEFOREHAND, None)
-    with replaced(utils, _BEFOREHAND, functools.partial(_compute, original)) if original else nullcontext():
+    original = getattr(utils, _PRECOMPUTE, None)
+    with replaced(utils, _PRECOMPUTE, functools.partial(_precompute, original)) if original else nullcontext():
         yield
 
 
-_BEFOREHAND = "precompute_export_inputs"
+_PRECOMPUTE = "precompute_export_inputs"
+"""The function of transformers that adds inputs, in place."""
 
 
 @calls_on
-def _compute(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    if kwargs or len(args) != 2 or not isinstance(args[1], dict):  # the model and its inputs
+def _precompute(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    if kwargs or len(args) != 2 or not isinstance(args[1], dict):  # expected: the model and its inputs
         return original(*args, **kwargs)
     model, inputs = args
-    more = dict(inputs)
+    extended = dict(inputs)
     with suppress(Exception):
-        original(model, more)
-        inputs.update(more)
+        original(model, extended)
+        inputs.update(extended)
     return None
 
 
 def _by_name(request: Request) -> dict[str, Any]:
-    """Return the inputs by the names of the forward's parameters: the exporter takes nothing else."""
+    """Return all inputs by the names of `forward`'s parameters: the exporter takes keyword inputs only."""
     names = inspect.signature(request.model.forward).parameters  # type: ignore[union-attr]  # `serves` saw a module
     return {**dict(zip(names, request.args, strict=False)), **request.kwargs}

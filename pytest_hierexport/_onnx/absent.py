@@ -1,7 +1,7 @@
-"""Marks the tensors of a model that was built without weights: they have a type and a shape, and no data.
+"""Marks the tensors of a model that was built without weights: they have a type and a shape, but no data.
 
-Such a tensor is external data at a location that begins with `#`. onnx itself writes such locations for data that is in
-no file (`onnx.model_container`), so its checker does not look for one.
+A marked tensor is external data with a location that begins with `#`. onnx itself writes such locations for data that
+is in no file (`onnx.model_container`), so its checker does not look for a file.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
-
-__all__ = ["fill_absent", "is_absent", "is_absent_proto", "lacks_data", "stored_bytes", "without_absent"]
 
 LOCATION = "#no-weights"
 
@@ -29,35 +27,35 @@ def fill_absent(model: ir.Model) -> bool:
 
 
 def is_absent(tensor: Any) -> bool:
-    """Whether a tensor of a model in memory is marked."""
+    """Whether a tensor of an onnx_ir model is marked."""
     return str(getattr(tensor, "location", "")) == LOCATION
 
 
 def stored_bytes(tensor: ir.TensorProtocol | None) -> int:
-    """Return the bytes of a tensor that external data could hold; ONNX keeps strings in the model."""
+    """Return the size of a tensor that may be external data, else 0: strings are always in the model."""
     return 0 if tensor is None or tensor.dtype.name == "STRING" or is_absent(tensor) else tensor.nbytes
 
 
 def is_absent_proto(tensor: onnx.TensorProto) -> bool:
-    """Whether a tensor of a message is marked."""
+    """Whether a tensor of a protobuf message is marked."""
     return any(entry.key == "location" and entry.value == LOCATION for entry in tensor.external_data)
 
 
 def lacks_data(proto: onnx.ModelProto) -> bool:
-    """Whether a model was built without weights: a tensor of its graph is marked."""
+    """Whether a model was built without weights."""
     return any(map(is_absent_proto, proto.graph.initializer))
 
 
 def without_absent(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a copy in which the marked tensors are inputs of the graph: who loads it must not ask for their data."""
+    """Return a copy in which the marked tensors are graph inputs, so that it can be loaded without their data."""
     import onnx
 
     copied = onnx.ModelProto()
     copied.CopyFrom(proto)
     graph = copied.graph
-    given = {value.name for value in graph.input}
+    inputs = {value.name for value in graph.input}
     for tensor in filter(is_absent_proto, graph.initializer):
-        if tensor.name not in given:
+        if tensor.name not in inputs:
             graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
     kept = [tensor for tensor in graph.initializer if not is_absent_proto(tensor)]
     graph.ClearField("initializer")

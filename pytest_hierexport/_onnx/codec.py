@@ -1,4 +1,4 @@
-"""Encodes an attribution as text (metadata entries, doc strings, JSON), and decodes it. Knows no ONNX.
+"""Encodes an attribution as text (metadata entries, doc strings, JSON), and decodes it. It imports no onnx.
 
 The texts of a node with the origins (Origin("encoder.0", TRACED),):
 
@@ -34,7 +34,7 @@ NODE_KEYS = frozenset((TAG, ORIGINS, NAMESPACE))
 
 Tags = Literal["both", "metadata", "doc_string", "none"]
 PLACES: tuple[Tags, ...] = ("both", "metadata", "doc_string", "none")
-"""The choices for where tags are written."""
+"""Where tags are written."""
 WITH_METADATA = frozenset(("both", "metadata"))
 WITH_DOC_STRINGS = frozenset(("both", "doc_string"))
 
@@ -49,7 +49,7 @@ def is_replaced(key: str) -> bool:
 
 
 def is_replaced_on_node(key: str) -> bool:
-    """As :func:`is_replaced`, for the keys of nodes."""
+    """Whether a node's metadata key is replaced; nodes have one key more."""
     return key == NAMESPACE or is_replaced(key)
 
 
@@ -60,10 +60,10 @@ def is_our_doc(text: str) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Texts:
-    """What is written on a node or an initializer; empty for no origins. Equal if identical, which is fast."""
+    """The texts of a node or an initializer; empty for no origins. Two are compared by identity, which is fast."""
 
     entries: Mapping[str, str] = field(default_factory=dict)
-    """The metadata entries; an initializer has them without the namespace."""
+    """The metadata entries of a node; those of an initializer have no namespace."""
     doc_string: str = ""
 
 
@@ -79,11 +79,11 @@ class Writer:
     """
 
     def __init__(self, attribution: Attribution, tags: Tags = "both") -> None:
-        """Check all origins."""
+        """Compose the texts of all origins, so that an error is raised before anything is written."""
         self._attribution = attribution
         self._metadata = tags in WITH_METADATA
         self._doc_strings = tags in WITH_DOC_STRINGS
-        # By identity: hashing origins costs more than composing texts. A reference keeps the identity unique.
+        # By `id`: hashing origins takes longer than composing texts. The reference keeps the `id` from being reused.
         self._texts: dict[int, tuple[Origins, Texts]] = {}
         for origins in (*attribution.nodes.values(), *attribution.initializers.values()):
             self.texts(origins)
@@ -116,10 +116,10 @@ class Writer:
         return Texts(entries if self._metadata else {}, doc if self._doc_strings else "")
 
     def model_entries(self) -> dict[str, str]:
-        """Return the metadata entries of the model itself; none where nothing is written on nodes.
+        """Return the metadata entries of the model itself; none for `tags="none"`.
 
-        With doc strings they include the origins of initializers: the doc string of a tensor is part of the graph,
-        which tags must not change.
+        With doc strings they include the origins of initializers, which have no place of their own then: the doc
+        string of a tensor is part of the graph, which tags must not change.
         """
         if not (self._metadata or self._doc_strings):
             return {}
@@ -136,7 +136,7 @@ class Reader:
     """Parses texts of origins, once per text."""
 
     def __init__(self, hierarchy: Hierarchy) -> None:
-        """Read origins in the calls of this hierarchy."""
+        """Take the hierarchy that has the calls of the origins."""
         self.hierarchy = hierarchy
         self._entries: dict[tuple[str | None, str], Origins] = {}
 
@@ -153,7 +153,7 @@ class Reader:
         return known
 
     def doc_string(self, text: str) -> Origins:
-        """Read a node's doc string; one of another tool has no origins.
+        """Read a node's doc string; there are no origins in one that another tool wrote.
 
         Raises:
             TagError: The origins in it cannot be parsed, or its tags do not follow from them.
@@ -171,10 +171,10 @@ class Reader:
         return origins
 
     def from_json(self, pairs: Any, tag: str | None) -> Origins:
-        """Read a list of `[call name, evidence]` whose primary has this tag; the tag of no origins is None.
+        """Read a list of `[call name, evidence]`, and check that `tag` is the tag of the first; None for an empty list.
 
         Raises:
-            TagError: It is no such list, names an unknown call or evidence, or the tag does not follow from it.
+            TagError: It is not such a list, a call or evidence is unknown, or the tag is another.
         """
         origins = self.origins(pairs)
         expected = self.hierarchy.tag(origins[0].call) if origins else None
@@ -186,7 +186,7 @@ class Reader:
         """Read a list of `[call name, evidence]`.
 
         Raises:
-            TagError: It is no such list, or names an unknown call or evidence.
+            TagError: It is not such a list, or a call or evidence is unknown.
         """
         try:
             origins = tuple(Origin(call, _EVIDENCE[evidence]) for call, evidence in pairs)
@@ -225,10 +225,10 @@ def calls_to_json(hierarchy: Hierarchy) -> dict[str, list[str | None]]:
 
 
 def hierarchy_from_json(calls: Any, keep: Any) -> Hierarchy:
-    """Undo :func:`calls_to_json`.
+    """Decode the calls that :func:`calls_to_json` encoded, and the kept classes.
 
     Raises:
-        TagError: The calls cannot be those of a forward pass.
+        TagError: They are not in that form, or contradict each other.
     """
     if not isinstance(keep, list) or not all(isinstance(cls, str) for cls in keep):
         refuse("the kept classes as a list of qualified classes", compact(keep))
@@ -252,7 +252,7 @@ def hierarchy_from_entries(entries: Mapping[str, str]) -> Hierarchy:
     """Read the calls from the metadata entries of the model itself.
 
     Raises:
-        TagError: The entries are missing, of an unknown format, or broken.
+        TagError: The entries are missing, have an unknown format, or cannot be parsed.
     """
     if FORMAT not in entries:
         refuse(f"a model with the entry {FORMAT}", "none", "export the model with its tags, or read its sidecar")
@@ -263,10 +263,10 @@ def hierarchy_from_entries(entries: Mapping[str, str]) -> Hierarchy:
 
 
 def check_format(found: object) -> None:
-    """Check that this version reads a format, given as text or as a number.
+    """Check that this version of the package reads a format, given as text or as a number.
 
     Raises:
-        TagError: It is another format; the error names it.
+        TagError: It does not; the error names the format.
     """
     if str(found) != str(FORMAT_VERSION):
         refuse(

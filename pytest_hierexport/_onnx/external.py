@@ -1,4 +1,4 @@
-"""Checks where a model's external data is: in the folder of its file, or below it, and that it is there."""
+"""Checks that a model's external data is in the folder of its file or below it, and that it exists."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from pytest_hierexport._files.paths import exists
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["check_data", "check_locations", "locations"]
-
 _KEY = "location"
 
 
 def locations(proto: onnx.ModelProto) -> Iterator[tuple[str, str]]:
-    """Yield every tensor with external data by its name, and the location as the model states it."""
+    """Yield the name and the location of every tensor with external data."""
     for tensor in _tensors(proto):
         for entry in tensor.external_data:
             if entry.key == _KEY:
@@ -30,7 +28,7 @@ def check_locations(proto: onnx.ModelProto, content: bytes) -> None:
 
     Args:
         proto: The model.
-        content: The bytes that it was parsed from, which tell fast that a model has no external data.
+        content: The bytes that it was parsed from; a search in them is fast for a model without external data.
 
     Raises:
         UsageError: A location is absolute, or leads out of the folder.
@@ -65,7 +63,7 @@ def _leads_out(location: str) -> bool:
 
 
 def _tensors(message: Any) -> Iterator[Any]:
-    """Yield every tensor in a message: of initializers, attributes and subgraphs. Protobuf bounds the depth at 100."""
+    """Yield every tensor in a message: of initializers, attributes and subgraphs. Protobuf limits the depth to 100."""
     if message.DESCRIPTOR.name == "TensorProto":
         yield message
         return

@@ -1,9 +1,9 @@
-"""Lists every node and initializer of an ONNX model under a key, in memory (onnx_ir) or as a protobuf message.
+"""Lists every node and initializer of an ONNX model with its key; the model is an onnx_ir model or a protobuf message.
 
-A node's key is the name of its first output, which single assignment makes unique in its graph; in a subgraph the
-key of the node that holds it and the attribute's name come first, in a function the function's identity. Names in keys
-are percent-encoded, so that keys split back. An initializer's key is its plain name; in a subgraph it is encoded, with
-the same prefix as a node's.
+A node's key is the name of its first output, which is unique in its graph (single assignment). In a subgraph, it has
+the key of the holding node and the attribute's name as a prefix; in a function, the function's identity. Names in keys
+are percent-encoded, so that a key can be split into them. An initializer's key is its plain name; in a subgraph, its
+encoded name with the same prefix as a node's.
 
     y = If(c, then_branch: {t = Add(x, w)})     keys   y, y/then_branch/t, initializer y/then_branch/w
     z = my.Twice(y)                                    z
@@ -24,21 +24,6 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = [
-    "Inventory",
-    "function_prefix",
-    "graph_inputs",
-    "initializer_bytes",
-    "inventory_ir",
-    "inventory_proto",
-    "may_hold_subgraphs",
-    "node_key",
-    "operators",
-    "subgraphs_ir",
-    "subgraphs_proto",
-    "walk",
-]
-
 NodeT = TypeVar("NodeT")
 InitializerT = TypeVar("InitializerT")
 GraphT = TypeVar("GraphT")
@@ -46,13 +31,13 @@ GraphT = TypeVar("GraphT")
 # AttributeProto.AttributeType. Reading `type` is far cheaper than reading the fields.
 _GRAPH = 5
 _GRAPHS = 10
-# Field 20, `type`, with either of these values, as protobuf writes it.
+# The bytes that protobuf writes for field 20 (`type`) with one of these two values.
 _GRAPH_MARK = re.compile(rb"\xa0\x01[\x05\x0a]")
 
 
 @dataclass(slots=True)
 class Inventory(Generic[NodeT, InitializerT, GraphT]):
-    """The parts of a model, those of its subgraphs and functions included, in file order."""
+    """The parts of a model, its subgraphs and its functions, in file order."""
 
     nodes: list[tuple[str, NodeT]] = field(default_factory=list)
     """Every node with its key."""
@@ -65,10 +50,10 @@ class Inventory(Generic[NodeT, InitializerT, GraphT]):
 
 @dataclass(frozen=True)
 class _Form:
-    """Reads the parts of a graph in one of its two forms."""
+    """The functions that read the parts of a graph in one of its two forms, onnx_ir and protobuf."""
 
     nodes: Callable[[Any], Iterable[Any]]
-    """Of a graph or a function."""
+    """The nodes of a graph or a function."""
     output_names: Callable[[Any], Iterable[str]]
     subgraphs: Callable[[Any], Iterable[tuple[str, Any]]]
     initializers: Callable[[Any], Iterable[tuple[str, Any]]]
@@ -85,12 +70,12 @@ def walk(model: ir.Model | onnx.ModelProto) -> Iterator[tuple[str, Any]]:
 
 
 def operators(model: ir.Model | onnx.ModelProto) -> dict[str, str]:
-    """Return the operator of every node by node key, as text: `Add`, `com.microsoft::Gelu`."""
+    """Return the operator of every node, by node key: `Add`, `com.microsoft::Gelu`."""
     return {key: encode_operator(node.domain, node.op_type) for key, node in walk(model)}
 
 
 def shaped_operators(model: ir.Model) -> dict[str, str]:
-    """Return the operator of every node with the shape of its first output, by node key: `Add[2×16]`, `Shape[?]`."""
+    """Return the operator of every node and the shape of its first output, by node key: `Add[2×16]`, `Shape[?]`."""
     return {
         key: f"{encode_operator(node.domain, node.op_type)}[{_shape(node.outputs[:1])}]" for key, node in walk(model)
     }
@@ -105,13 +90,13 @@ def _shape(outputs: Sequence[ir.Value]) -> str:
 
 
 def initializer_bytes(model: ir.Model) -> dict[str, int]:
-    """Return the size in bytes of every initializer by its key; external data is not read."""
-    held = ((key, value.const_value) for key, value in inventory_ir(model).initializers)
-    return {key: 0 if tensor is None else tensor.nbytes for key, tensor in held}
+    """Return the size in bytes of every initializer, by its key; external data is not read."""
+    tensors = ((key, value.const_value) for key, value in inventory_ir(model).initializers)
+    return {key: 0 if tensor is None else tensor.nbytes for key, tensor in tensors}
 
 
 def inventory_ir(model: ir.Model) -> Inventory[ir.Node, ir.Value, ir.Graph]:
-    """List the parts of a model in memory; initializers as the values that hold them."""
+    """List the parts of an onnx_ir model; the initializers are values."""
     form = _Form(
         nodes=iter,
         output_names=lambda node: [output.name or "" for output in node.outputs],
@@ -124,11 +109,11 @@ def inventory_ir(model: ir.Model) -> Inventory[ir.Node, ir.Value, ir.Graph]:
 def inventory_proto(
     model: onnx.ModelProto, *, subgraphs: bool = True
 ) -> Inventory[onnx.NodeProto, onnx.TensorProto, onnx.GraphProto]:
-    """List the parts of a protobuf message, by the same keys.
+    """List the parts of a protobuf message, with the same keys.
 
     Args:
         model: The message.
-        subgraphs: False, for a model known to hold none, skips all attributes, which takes half of the time.
+        subgraphs: False for a model without subgraphs: attributes are not read, which takes half of the time.
     """
     form = _Form(
         nodes=attrgetter("node"),
@@ -162,7 +147,7 @@ def _add_nodes(found: Inventory[Any, Any, Any], form: _Form, graph: Any, prefix:
 
 
 def may_hold_subgraphs(content: bytes) -> bool:
-    """Whether a serialised model may hold a graph in a node's attribute; False is certain."""
+    """Whether a serialised model may have a subgraph. False is certain; True may be wrong."""
     return _GRAPH_MARK.search(content) is not None
 
 
@@ -171,12 +156,12 @@ def node_key(outputs: Iterable[str], position: int) -> str:
     for name in outputs:
         if name:
             return encode(name)
-    # A node without a named output is legal and unused; only its position identifies it.
+    # A node without a named output is valid ONNX, but unused; only its position identifies it.
     return f"@{position}"
 
 
 def subgraphs_ir(node: ir.Node) -> Iterator[tuple[str, ir.Graph]]:
-    """Yield the graphs in a node's attributes, each with its place in keys: the attribute, and the index in a list."""
+    """Yield the subgraphs of a node, each with its place for keys: the attribute's name, and the index in a list."""
     for attribute in node.attributes.values():
         if attribute.is_ref():
             continue
@@ -187,7 +172,7 @@ def subgraphs_ir(node: ir.Node) -> Iterator[tuple[str, ir.Graph]]:
 
 
 def subgraphs_proto(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:
-    """Yield what :func:`subgraphs_ir` yields, from a protobuf message."""
+    """Yield the same as :func:`subgraphs_ir`, for a node of a protobuf message."""
     for attribute in node.attribute:
         kind = attribute.type
         if kind == _GRAPH and attribute.HasField("g"):
@@ -197,11 +182,11 @@ def subgraphs_proto(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto
 
 
 def graph_inputs(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
-    """Return the inputs that a run must be given: an input that is an initializer too has a value."""
+    """Return the inputs that a run must be given: those that are not initializers as well."""
     constants = {tensor.name for tensor in graph.initializer}
     return [value for value in graph.input if value.name not in constants]
 
 
 def function_prefix(domain: str, name: str, overload: str) -> str:
-    """Return the prefix of the keys in a function."""
+    """Return the prefix of the keys of a function's nodes."""
     return "::".join(encode(part).replace(":", "%3A") for part in (domain, name, overload)) + "//"

@@ -1,30 +1,28 @@
-"""Inlines a model's functions, each call with a copy of the body."""
+"""Inlines the functions of a model."""
 
 from __future__ import annotations
 
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
-__all__ = ["inline_functions"]
-
 
 def inline_functions(model: ir.Model) -> bool:
-    """Replace each call of a function by its body, in place; return whether there was any.
+    """Replace each call of a function by a copy of its body, in place; return whether there was any.
 
-    A function written for other operator versions stays as it is. The nodes of a body get the metadata of the call
-    beside their own.
+    A function for other opset versions than the model's is not inlined. The nodes of a copy get the metadata of the
+    calling node in addition to their own.
     """
-    _keep_inputs_apart(model)
+    _copy_returned_inputs(model)
     return bool(InlinePass(lambda function: _fits(function, model))(model).modified)
 
 
 def _fits(function: ir.Function, model: ir.Model) -> bool:
-    """Whether a function is written for the operator versions of the model."""
+    """Whether a function has the opset versions of the model."""
     return all(model.opset_imports.get(domain, own) == own for domain, own in function.opset_imports.items())
 
 
-def _keep_inputs_apart(model: ir.Model) -> None:
-    """Copy each input that a function returns: the inliner would rename the value that the function is given."""
+def _copy_returned_inputs(model: ir.Model) -> None:
+    """Add an Identity for each input that a function returns: else the inliner would rename the caller's value."""
     for function in model.functions.values():
         for i, output in enumerate(function.outputs):
             if output.is_graph_input():

@@ -1,6 +1,6 @@
-"""Writes tags into a model in memory (onnx_ir).
+"""Writes tags into an onnx_ir model.
 
-onnx_ir is imported where it is needed: reading the tags of a file does without it, and without its 35 MB.
+onnx_ir takes 35 MB of memory, and reading the tags of a file does not need it. So it is imported in functions only.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from pytest_hierexport._calls.attribution import Attribution
 
-__all__ = ["write"]
-
 
 def write(model: ir.Model, attribution: Attribution, tags: codec.Tags, *, tensors: bool = True) -> None:
     """Replace all tags in a model, and the exporters' metadata, with the tags of an attribution.
@@ -27,7 +25,7 @@ def write(model: ir.Model, attribution: Attribution, tags: codec.Tags, *, tensor
         model: The model.
         attribution: The origins to write.
         tags: Where to write them.
-        tensors: False leaves the tensors of initializers as they are; a clone of a model shares them with it.
+        tensors: False: the tensors of initializers are not changed; a clone of a model shares them with the model.
 
     Raises:
         TagError: An origin is no call of the attribution's hierarchy; the model is unchanged.
@@ -42,15 +40,15 @@ def write(model: ir.Model, attribution: Attribution, tags: codec.Tags, *, tensor
     written: set[int] = set()
     for key, value in parts.initializers if tensors else ():
         _write_tensor(value, writer.texts(attribution.initializers.get(key, ())), written)
-    inside = chain.from_iterable(graph.inputs for graph in (*parts.graphs, *parts.functions))
-    computed = chain.from_iterable(node.outputs for _, node in parts.nodes)
-    for part in (*parts.graphs, *parts.functions, *(value for _, value in parts.initializers), *inside, *computed):
+    inputs = chain.from_iterable(graph.inputs for graph in (*parts.graphs, *parts.functions))
+    outputs = chain.from_iterable(node.outputs for _, node in parts.nodes)
+    for part in (*parts.graphs, *parts.functions, *(value for _, value in parts.initializers), *inputs, *outputs):
         _replace(part.metadata_props)
     _replace(model.metadata_props, writer.model_entries())
 
 
 def _write_tensor(value: ir.Value, texts: codec.Texts, written: set[int]) -> None:
-    """Write entries on the tensor of an initializer: entries on the value would add a value info to the graph."""
+    """Write entries on the tensor of an initializer; on its value, they would add a value info to the graph."""
     from onnx_ir import serde
 
     tensor = value.const_value
@@ -62,7 +60,7 @@ def _write_tensor(value: ir.Value, texts: codec.Texts, written: set[int]) -> Non
     written.add(id(tensor))
     _replace(tensor.metadata_props, entries)
     if isinstance(tensor, serde.TensorProtoTensor) and tensor.raw.metadata_props:
-        # onnx_ir writes the entries of the message that it read, and adds those of the tensor.
+        # onnx_ir serialises the entries of the message that it read as well as those of the tensor.
         del tensor.raw.metadata_props[:]
 
 

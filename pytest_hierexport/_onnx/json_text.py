@@ -1,4 +1,4 @@
-"""Encodes and parses the JSON of tags; text that cannot be parsed raises a TagError."""
+"""Encodes and parses the JSON of tags; a text that cannot be parsed raises a TagError."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from typing import Any, NoReturn
 
 from pytest_hierexport._errors import TagError
 
-__all__ = ["compact", "parse_json", "refuse", "refusing_deep_json"]
-
-# ASCII alone: the name of a class's module may hold characters that UTF-8 cannot encode.
+# ASCII only: the name of a class's module may contain characters that UTF-8 cannot encode.
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 def compact(value: object) -> str:
-    """Return JSON without spaces, keys in their given order."""
+    """Return JSON without spaces; keys stay in their order."""
     return _ENCODER.encode(value)
 
 
@@ -24,7 +22,7 @@ def parse_json(text: str, where: str) -> Any:
     """Parse JSON.
 
     Raises:
-        TagError: The text is not JSON; the error says where it was.
+        TagError: The text is not JSON; the error names `where`.
     """
     try:
         return json.loads(text)
@@ -34,10 +32,10 @@ def parse_json(text: str, where: str) -> Any:
 
 @contextmanager
 def refusing_deep_json(where: str) -> Iterator[None]:
-    """Refuse JSON that was parsed but nests too deeply for recursion; no part of the format does.
+    """Turn a RecursionError into a TagError: JSON may be nested too deeply, though it could be parsed.
 
     Raises:
-        TagError: It nests too deeply.
+        TagError: The JSON is nested too deeply; the format has no such part.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Converts an ONNX model, given as a path, a protobuf message or an onnx_ir model, to a message or an onnx_ir model."""
+"""Converts an ONNX model in any form (path, protobuf message, onnx_ir model) to a message or an onnx_ir model."""
 
 from __future__ import annotations
 
@@ -16,20 +16,18 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = ["Model", "as_ir", "as_proto"]
-
 Model: TypeAlias = Union[str, Path, "onnx.ModelProto", "ir.Model"]
 """The path of an ONNX file, a protobuf message, or an onnx_ir model."""
 
 _LARGE = 1 << 29
-"""From this many bytes of weights on, a model is converted through a file: a message is limited to 2 GiB."""
+"""With this many bytes of weights, or more, a model is converted through a file: a message is limited to 2 GiB."""
 
 
 def as_ir(model: Model) -> ir.Model:
-    """Return an onnx_ir model; external data is read when a tensor is.
+    """Return an onnx_ir model; external data is read when a tensor is used.
 
     Raises:
-        UsageError: There is no such file, or it is no ONNX model.
+        UsageError: There is no such file, or it is not an ONNX model.
     """
     import onnx_ir as ir
 
@@ -43,7 +41,7 @@ def as_ir(model: Model) -> ir.Model:
 
 
 def _message(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a message, if it is one.
+    """Check that a model is a protobuf message, and return it.
 
     Raises:
         UsageError: It is something else, such as a PyTorch model.
@@ -59,10 +57,10 @@ def _message(model: onnx.ModelProto) -> onnx.ModelProto:
 
 @contextmanager
 def as_proto(model: Model) -> Iterator[tuple[onnx.ModelProto, Path | None]]:
-    """Give a message that the caller may change, and the folder of its external data; None without external data.
+    """Give a message that the caller may change, and the folder of its external data; None if the message has all data.
 
     Raises:
-        UsageError: There is no such file, or it is no ONNX model.
+        UsageError: There is no such file, or it is not an ONNX model.
     """
     import onnx_ir as ir
 

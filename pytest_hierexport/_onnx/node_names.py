@@ -4,8 +4,8 @@
     node_linear     encoder.layer.0.dense        /encoder/layer.0/dense/Gemm   /Net/Encoder/Layer.0/Gemm
     node_linear_1   encoder.layer.0.dense@1      /encoder/layer.0/dense@1/Gemm /Net/Encoder/Layer.0/Gemm_1
 
-In style path each call on the way down is a segment: its path below its caller's, with the index of the call. A module
-that its caller does not hold gets `.` and its path from the root.
+In the style path, each call from the root to the node's gives a segment: its path relative to its caller's, and the
+index of the call. A module that is not below its caller gets `.` and its path from the root.
 """
 
 from __future__ import annotations
@@ -23,14 +23,12 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = ["NAME_STYLES", "NameStyle", "check_name_style", "rename_nodes"]
-
 NameStyle: TypeAlias = Literal["path", "tag"]
 NAME_STYLES = ("path", "tag")
 
 
 def check_name_style(style: str) -> None:
-    """Check that `style` is one in which nodes can be named.
+    """Check that `style` is one of the styles.
 
     Raises:
         UsageError: It is not.
@@ -42,8 +40,8 @@ def check_name_style(style: str) -> None:
 def rename_nodes(model: ir.Model | onnx.ModelProto, attribution: Attribution, style: NameStyle = "path") -> None:
     """Name every node after the call of its primary origin and its operator, in place; nothing else changes.
 
-    A name is unique over the graph, its subgraphs and functions. A node without origins keeps its name where that is
-    unique too.
+    Names are unique in the whole model, its subgraphs and functions included. A node without origins keeps its name,
+    with a number if the name is not unique.
 
     Args:
         model: The model of the attribution.
@@ -51,27 +49,27 @@ def rename_nodes(model: ir.Model | onnx.ModelProto, attribution: Attribution, st
         style: `path` (`/encoder/layer.0/attention/self/query/MatMul`) or `tag` (`/Net/Encoder/Layer.0/MatMul`).
 
     Raises:
-        UsageError: There is no such style, or the model or the attribution is something else.
-        KeyError: An origin is no call of the attribution's hierarchy.
+        UsageError: There is no such style, or the model or the attribution is of another type.
+        KeyError: An origin is not a call of the attribution's hierarchy.
     """
     check_name_style(style)
-    place = _places(attribution.hierarchy, style)
-    free = _FreeNames()
+    prefix = _prefixes(attribution.hierarchy, style)
+    names = _UniqueNames()
     for key, node in walk(model):
         origins = attribution.nodes.get(key, ())
         operator = encode(node.op_type)
-        node.name = free.take(place(origins[0].call) + operator if origins else node.name or operator)
+        node.name = names.unique(prefix(origins[0].call) + operator if origins else node.name or operator)
 
 
-class _FreeNames:
-    """Gives each name once: a second `MatMul` becomes `MatMul_1`."""
+class _UniqueNames:
+    """Makes names unique: a second `MatMul` becomes `MatMul_1`."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
         self._next: dict[str, int] = {}
 
-    def take(self, wanted: str) -> str:
-        """Return the name, or the first free one with a number behind it."""
+    def unique(self, wanted: str) -> str:
+        """Return the name, with the first free number appended if it is taken."""
         name, number = wanted, self._next.get(wanted, 1)
         while name in self._taken:
             name, number = f"{wanted}_{number}", number + 1
@@ -80,19 +78,19 @@ class _FreeNames:
         return name
 
 
-def _places(hierarchy: Hierarchy, style: NameStyle) -> Callable[[str], str]:
-    """Return the function that gives the prefix of names in a call, with a slash at its end."""
+def _prefixes(hierarchy: Hierarchy, style: NameStyle) -> Callable[[str], str]:
+    """Return a function from a call to the prefix of its nodes' names, which ends with a slash."""
     known: dict[str, str] = {}
 
-    def place(name: str) -> str:
+    def prefix(name: str) -> str:
         if name not in known:
-            known[name] = f"{hierarchy.tag(name).rstrip('/')}/" if style == "tag" else _path_place(hierarchy, name)
+            known[name] = f"{hierarchy.tag(name).rstrip('/')}/" if style == "tag" else _path_prefix(hierarchy, name)
         return known[name]
 
-    return place
+    return prefix
 
 
-def _path_place(hierarchy: Hierarchy, name: str) -> str:
+def _path_prefix(hierarchy: Hierarchy, name: str) -> str:
     segments = [_segment(hierarchy, hierarchy[call]) for call in hierarchy.lineage(name)]
     return "/".join(["", *(segment for segment in reversed(segments) if segment), ""])
 

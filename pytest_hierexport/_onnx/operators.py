@@ -1,4 +1,4 @@
-"""Looks up an operator in ONNX's definitions: its schema, and whether it is deterministic or takes elements."""
+"""Looks up an operator in ONNX's definitions: its schema, whether it is deterministic, which elements it uses."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from typing import Any
 
 import onnx
 
-__all__ = ["definition", "is_deterministic", "reads_elements"]
-
-_TYPE_ALONE = frozenset(
+_SHAPE_OR_TYPE_ONLY = frozenset(
     [("Shape", 0), ("Size", 0), ("CastLike", 1), ("EyeLike", 0), ("RandomNormalLike", 0), ("RandomUniformLike", 0)]
 )
-"""The operators, each with the position of an input of which it takes the shape or type and no element, by ONNX."""
+"""(operator, input): by ONNX's definition, the operator uses the shape or the type of this input, but no element."""
 
 
 def definition(op_type: str, opset: int, domain: str) -> Any:
-    """Return an operator's schema; None where ONNX defines no such operator.
+    """Return an operator's schema; None if ONNX does not define the operator.
 
-    The newest schema serves where the opset has none: torch sets the opset of a model at the end of its export.
+    If the opset does not have the operator, the newest schema is returned: during an export, a model may not state its
+    final opset yet, since torch sets it at the end.
     """
     own = "" if domain == "ai.onnx" else domain
     for version in (opset, onnx.defs.onnx_opset_version()):
@@ -30,13 +29,13 @@ def definition(op_type: str, opset: int, domain: str) -> Any:
 
 @lru_cache(maxsize=4096)
 def is_deterministic(op_type: str, opset: int, domain: str) -> bool:
-    """Whether an operator is a function of its inputs and attributes; True for one that ONNX does not define."""
-    found = definition(op_type, opset, domain)
-    return found is None or _is_deterministic(found)
+    """Whether an operator's outputs depend only on its inputs and attributes; True if ONNX does not define it."""
+    schema = definition(op_type, opset, domain)
+    return schema is None or _is_deterministic(schema)
 
 
 def _is_deterministic(schema: Any) -> bool:
-    """Whether a schema calls its operator deterministic; before onnx 1.20 schemas do not say it in so many words."""
+    """Whether a schema's operator is deterministic; schemas before onnx 1.20 do not state it, so it is inferred."""
     stated = getattr(schema, "node_determinism", None)
     if stated is not None:
         return bool(stated != onnx.defs.OpSchema.NodeDeterminism.NonDeterministic)
@@ -46,5 +45,5 @@ def _is_deterministic(schema: Any) -> bool:
 
 
 def reads_elements(domain: str, operator: str, position: int) -> bool:
-    """Whether an operator takes the elements of the input at a position, not its shape or type alone."""
-    return domain not in {"", "ai.onnx"} or (operator, position) not in _TYPE_ALONE
+    """Whether an operator uses the elements of the input at a position, not only its shape or type."""
+    return domain not in {"", "ai.onnx"} or (operator, position) not in _SHAPE_OR_TYPE_ONLY

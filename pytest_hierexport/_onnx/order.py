@@ -1,11 +1,9 @@
-"""Sorts nodes topologically, as ONNX requires. ONNX Runtime does not require it, and some tools write other orders."""
+"""Sorts nodes topologically. ONNX requires that order; ONNX Runtime does not, and some tools write other orders."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
-
-__all__ = ["topological_order"]
 
 NodeT = TypeVar("NodeT")
 
@@ -15,12 +13,12 @@ def topological_order(
     inputs: Callable[[NodeT], Iterable[Hashable]],
     outputs: Callable[[NodeT], Iterable[Hashable]],
 ) -> list[tuple[int, NodeT]]:
-    """Return nodes with their positions, each after the producers of its inputs; a sorted list keeps its order.
+    """Return nodes in topological order, each with its position in `nodes`; nodes in that order already stay in it.
 
     Args:
-        nodes: The nodes of a graph or function; those on a cycle are kept, in any order.
-        inputs: Gives the values that a node takes, those that its subgraphs capture included.
-        outputs: Gives the values that a node computes.
+        nodes: The nodes of a graph or function. Nodes on a cycle are returned too, in any order.
+        inputs: Returns the values that a node consumes, also in its subgraphs.
+        outputs: Returns the values that a node computes.
     """
     producer = {value: position for position, node in enumerate(nodes) for value in outputs(node)}
     ordered: dict[int, NodeT] = {}
@@ -28,11 +26,11 @@ def topological_order(
     for position in range(len(nodes)):
         stack = [position]
         while stack:
-            at = stack[-1]
-            producers = () if at in entered else (producer.get(value) for value in inputs(nodes[at]))
-            entered.add(at)
-            waiting = [other for other in producers if other is not None and other not in entered]
-            stack += waiting
-            if not waiting:
-                ordered.setdefault(stack.pop(), nodes[at])
+            top = stack[-1]
+            producers = () if top in entered else (producer.get(value) for value in inputs(nodes[top]))
+            entered.add(top)
+            missing = [other for other in producers if other is not None and other not in entered]
+            stack += missing
+            if not missing:
+                ordered.setdefault(stack.pop(), nodes[top])
     return list(ordered.items())

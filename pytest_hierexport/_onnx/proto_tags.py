@@ -1,4 +1,4 @@
-"""Reads, writes and removes the tags in a protobuf message; no tensor's data is touched."""
+"""Reads, writes and removes the tags in a protobuf message; the data of tensors is neither read nor written."""
 
 from __future__ import annotations
 
@@ -17,14 +17,12 @@ from pytest_hierexport._onnx.external import check_locations
 from pytest_hierexport._onnx.graph import Inventory, inventory_proto, may_hold_subgraphs
 from pytest_hierexport._onnx.json_text import refusing_deep_json
 
-__all__ = ["TaggedProto"]
-
 
 class TaggedProto:
-    """A protobuf message with its tags. The message's graph must not change while this object is in use."""
+    """Reads and writes the tags of a protobuf message, whose graph must not change while this object is in use."""
 
     def __init__(self, proto: onnx.ModelProto, *, subgraphs: bool = True) -> None:
-        """Take a message; `subgraphs` as in :func:`inventory_proto`."""
+        """Take a message; for `subgraphs` see :func:`inventory_proto`."""
         self.proto = proto
         self._subgraphs = subgraphs
 
@@ -54,7 +52,7 @@ class TaggedProto:
         except DecodeError:
             raise _not_onnx(where, "something else") from None
         if not proto.ir_version or not proto.HasField("graph"):
-            # Protobuf parses many short files of other formats as an empty message.
+            # Protobuf parses many short files of other formats without an error, as an empty message.
             raise _not_onnx(where, "a message without an IR version or a graph")
         check_locations(proto, content)
         return cls(proto, subgraphs=may_hold_subgraphs(content))
@@ -65,10 +63,10 @@ class TaggedProto:
         return inventory_proto(self.proto, subgraphs=self._subgraphs)
 
     def read(self, source: str) -> Attribution | None:
-        """Read the attribution from `metadata` or from `doc_string`; None where no node has any there.
+        """Read the attribution from `metadata` or from `doc_string`; None if there are no tags in this place.
 
         Raises:
-            TagError: The tags are of an unknown format, or broken.
+            TagError: The tags have an unknown format, or cannot be parsed.
         """
         with refusing_deep_json("the model's tags"):
             return self._read(source)
@@ -104,7 +102,7 @@ class TaggedProto:
         """Replace all tags, and the exporters' metadata, with the tags of an attribution.
 
         Raises:
-            TagError: An origin is no call of the attribution's hierarchy; the message is unchanged.
+            TagError: An origin is not a call of the attribution's hierarchy; the message is unchanged.
         """
         writer = codec.Writer(attribution, tags)
         known: dict[codec.Texts, _NodeFields] = {}
@@ -121,7 +119,7 @@ class TaggedProto:
         _add_entries(self.proto, writer.model_entries())
 
     def _others(self) -> Iterator[Any]:
-        """Yield every message with metadata entries that is not a node."""
+        """Yield every message, except nodes, that may have metadata entries."""
         yield self.proto
         yield from (tensor for _, tensor in self.parts.initializers)
         for graph in self.parts.graphs:
@@ -135,7 +133,7 @@ class TaggedProto:
 
 
 class _NodeFields:
-    """The texts of a node as protobuf fields."""
+    """The texts of a node, serialised as protobuf fields."""
 
     def __init__(self, texts: codec.Texts) -> None:
         entries = onnx.NodeProto()
@@ -147,8 +145,9 @@ class _NodeFields:
         self._all = bytes(doc.SerializeToString()) + self._entries
 
     def write(self, node: onnx.NodeProto) -> None:
-        """Replace the texts of a node, unless it has exactly these."""
-        # A serialised node ends with its entries; comparing that end takes a quarter of the time of comparing each.
+        """Replace the texts of a node, unless they are these already."""
+        # A serialised node ends with its metadata entries. Comparing bytes takes a quarter of the time of comparing
+        # the entries one by one.
         if (
             node.doc_string == self._doc_string
             and node.SerializeToString().endswith(self._entries)
@@ -156,7 +155,7 @@ class _NodeFields:
         ):
             return
         _clear_node(node, every_doc_string=bool(self._doc_string))
-        # One merge of serialised fields costs a fraction of setting the fields one by one.
+        # Merging serialised fields takes a fraction of the time of setting them one by one.
         node.MergeFromString(self._all)
 
 
@@ -175,7 +174,7 @@ def _add_entries(message: Any, entries: Mapping[str, str]) -> None:
 
 
 def _clear_entries(message: Any, replaced: Callable[[str], bool]) -> None:
-    """Remove the metadata entries whose keys are replaced."""
+    """Remove the metadata entries for whose key `replaced` returns True."""
     entries = message.metadata_props
     others = [(entry.key, entry.value) for entry in entries if not replaced(entry.key)]
     if len(others) == len(entries):

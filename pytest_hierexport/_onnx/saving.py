@@ -1,4 +1,4 @@
-"""Saves a model, its external data and its sidecar, each file atomically and the sidecar last."""
+"""Saves a model, its external data and its sidecar: each file atomically, the sidecar last."""
 
 from __future__ import annotations
 
@@ -16,11 +16,9 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = ["save_model", "save_proto"]
-
 # Protobuf's limit is 2 GiB; torch's exporter uses external data from the same size on.
 _EXTERNAL_ABOVE = 1536 * 1024 * 1024
-# Smaller tensors stay in the model, as in onnx_ir's default.
+# Tensors up to this size, in bytes, stay in the model; it is onnx_ir's default.
 _INLINE_UP_TO = 256
 
 Beside = Callable[["onnx.ModelProto", str], sidecar.Sidecar]
@@ -30,8 +28,8 @@ Beside = Callable[["onnx.ModelProto", str], sidecar.Sidecar]
 def save_model(model: ir.Model, path: Path, beside: Beside, *, external_data: bool | None) -> None:
     """Write a model in memory, its external data and its sidecar, each atomically and in this order.
 
-    Reading compares the sidecar with the model. A crash in between leaves all files old, or a sidecar that is found
-    not to fit.
+    After a crash in between, all files are the old ones, or the sidecar does not fit the model, which is an error when
+    it is read.
 
     Raises:
         ExportError: A file cannot be written, or a tensor's data cannot be read.
@@ -46,18 +44,18 @@ def save_model(model: ir.Model, path: Path, beside: Beside, *, external_data: bo
 
 
 def save_proto(proto: onnx.ModelProto, path: Path, beside: Beside | None) -> None:
-    """Write a message and its sidecar, if any, each atomically and in this order; external data is unchanged.
+    """Write a message and its sidecar, if it has one, each atomically and in this order; external data is unchanged.
 
     Raises:
         ExportError: A file cannot be written.
     """
     with staged(path) as stage:
-        extra = _stage(proto, stage.folder, path, beside)
-        stage.land([path.name, extra] if extra else [path.name])
+        sidecar_name = _stage(proto, stage.folder, path, beside)
+        stage.land([path.name, sidecar_name] if sidecar_name else [path.name])
 
 
 def _stage(proto: onnx.ModelProto, folder: Path, path: Path, beside: Beside | None) -> str:
-    """Write the message and its sidecar into a folder; return the sidecar's name, empty where there is none."""
+    """Write a message and its sidecar into a folder; return the sidecar's name, empty if there is none."""
     content = _to_bytes(proto)
     (folder / path.name).write_bytes(content)
     if beside is None:
@@ -78,7 +76,7 @@ def _to_bytes(proto: onnx.ModelProto) -> bytes:
 
 
 def _serialise(model: ir.Model, folder: Path, data: str | None) -> onnx.ModelProto:
-    """Return the model as a message, its tensors in it or in the file `data`; the model is unchanged."""
+    """Return the model as a message, its tensors inside or in the file `data`; the model itself is unchanged."""
     import onnx_ir as ir
 
     values = [
@@ -90,7 +88,7 @@ def _serialise(model: ir.Model, folder: Path, data: str | None) -> onnx.ModelPro
         return ir.to_proto(model)
     except OSError:
         raise
-    except Exception as error:  # a lazy tensor runs code outside this package, which may raise anything
+    except Exception as error:  # reading a lazy tensor runs code of others, which may raise any error
         raise _too_large(cause(error)) from error
     finally:
         for value, tensor in zip(values, tensors, strict=True):
@@ -98,7 +96,7 @@ def _serialise(model: ir.Model, folder: Path, data: str | None) -> onnx.ModelPro
 
 
 def _place(values: list[ir.Value], folder: Path, data: str | None) -> None:
-    """Move large tensors, and those in other external files, to the file `data`; the rest go into the model."""
+    """Move large tensors to the file `data`, if it is given; load all other external tensors into the model."""
     import onnx_ir as ir
 
     outside = [value for value in values if data is not None and stored_bytes(value.const_value) > _INLINE_UP_TO]
@@ -114,7 +112,7 @@ def _place(values: list[ir.Value], folder: Path, data: str | None) -> None:
 
 
 def _replace(value: ir.Value, tensor: ir.TensorProtocol) -> None:
-    """Give a value its tensor as another object, with the tags of the old one."""
+    """Replace the tensor of a value; the new one gets the tags of the old one."""
     if value.const_value is not None:
         tensor.metadata_props.update(value.const_value.metadata_props)
     value.const_value = tensor

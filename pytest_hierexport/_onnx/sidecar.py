@@ -27,9 +27,7 @@ from pytest_hierexport._onnx.json_text import compact, parse_json, refusing_deep
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["Sidecar", "check_fits", "compose", "parse", "read_sidecar", "sidecar_beside", "sidecar_path"]
-
-# The distributions whose version may change a file.
+# The distributions whose versions may change an export.
 _DISTRIBUTIONS = ("pytest-hierexport", "torch", "transformers", "onnx", "onnx-ir", "onnxscript")
 _SUFFIX = ".onnx"
 
@@ -44,15 +42,15 @@ class Sidecar:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     versions: Mapping[str, str]
-    """Distribution → version, for the packages that took part in the export."""
+    """Distribution → version, of the packages that the export used."""
     sha256: str
-    """Of the ONNX file, its external data left out, in lower-case hexadecimal."""
+    """The SHA-256 of the ONNX file, without its external data, in lower-case hexadecimal."""
     exporter: str
-    """The capture that succeeded; empty where it is not known."""
+    """The capture that succeeded; empty if it is unknown."""
 
 
 def sidecar_path(path: str | Path) -> Path:
-    """Return where the sidecar of an ONNX file is: `NAME.hierarchy.json` beside `NAME.onnx`."""
+    """Return the path of an ONNX file's sidecar: `NAME.hierarchy.json` beside `NAME.onnx`."""
     path = Path(path)
     name = path.name[: -len(_SUFFIX)] if path.name.lower().endswith(_SUFFIX) else path.name
     return path.with_name(f"{name}.hierarchy.json")
@@ -61,7 +59,7 @@ def sidecar_path(path: str | Path) -> Path:
 def compose(
     proto: onnx.ModelProto, sha256: str, attribution: Attribution, modules: Iterable[Module] = (), exporter: str = ""
 ) -> Sidecar:
-    """Return the sidecar of a model, given the SHA-256 of the file that holds it."""
+    """Return the sidecar of a model, given the SHA-256 of its file."""
     return Sidecar(
         attribution=attribution,
         modules=tuple(modules),
@@ -74,7 +72,7 @@ def compose(
 
 
 def to_text(sidecar: Sidecar) -> str:
-    """Return the sidecar's JSON, an entry per line; equal sidecars give equal text."""
+    """Return the sidecar as JSON, an entry per line; equal sidecars give equal texts."""
     attribution = sidecar.attribution
     document = {
         "format": FORMAT_VERSION,
@@ -94,7 +92,7 @@ def to_text(sidecar: Sidecar) -> str:
 
 
 def _lines(value: object) -> str:
-    """Return JSON with a line for each entry of a list or an object that is not empty."""
+    """Return JSON with a line for each entry of a list or object."""
     if isinstance(value, Mapping) and value:
         return "{\n" + ",\n".join(f"{compact(key)}: {compact(entry)}" for key, entry in value.items()) + "\n}"
     if isinstance(value, list) and value:
@@ -129,7 +127,7 @@ def read_sidecar(path: str | Path) -> Sidecar:
         path: The ONNX file; neither its tags nor its external data are read.
 
     Raises:
-        TagError: There is no sidecar, it belongs to another file, has an unknown format, or breaks its schema.
+        TagError: There is no sidecar, it belongs to another file, has an unknown format, or violates the schema.
     """
     sidecar = sidecar_beside(path)
     check_fits(path, sidecar)
@@ -137,10 +135,10 @@ def read_sidecar(path: str | Path) -> Sidecar:
 
 
 def sidecar_beside(path: str | Path) -> Sidecar:
-    """Read the sidecar of an ONNX file, without a check that it belongs to this version of the file.
+    """Read the sidecar of an ONNX file; it is not checked whether it belongs to this version of the file.
 
     Raises:
-        TagError: There is no sidecar, it has an unknown format, or breaks its schema.
+        TagError: There is no sidecar, it has an unknown format, or violates the schema.
     """
     beside = sidecar_path(path)
     try:
@@ -178,10 +176,10 @@ def _missing(path: str | Path, error: OSError) -> TagError:
 
 
 def parse(text: str, where: str = "the sidecar") -> Sidecar:
-    """Undo :func:`to_text`.
+    """Parse the text that :func:`to_text` returns.
 
     Raises:
-        TagError: The text is not JSON, has an unknown format, breaks the schema, or contradicts itself.
+        TagError: The text is not JSON, has an unknown format, violates the schema, or contradicts itself.
     """
     document = parse_json(text, where)
     with refusing_deep_json(where):
@@ -222,7 +220,7 @@ def _attribution(document: Mapping[str, Any], reader: Reader, where: str) -> Att
 
 
 def _parameter(parameter: Mapping[str, Any], where: str) -> Parameter:
-    # For JSON Schema, 2.0 and 1e300 are integers.
+    # JSON Schema also accepts 2.0 and 1e300 as integers.
     shape = tuple(int(dimension) for dimension in parameter["shape"])
     try:
         element_count(shape)

@@ -40,7 +40,7 @@ __all__ = [
     "sidecar_path",
 ]
 
-# Doc strings first: more tools keep them, and reading them takes a fifth of the time.
+# Doc strings first: more tools keep them, and reading them takes a fifth of the time of reading metadata.
 _IN_FILE = ("doc_string", "metadata")
 _SOURCES = ("auto", *_IN_FILE, "sidecar")
 
@@ -54,8 +54,8 @@ def attach(model: ir.Model, attribution: Attribution, tags: Tags = "both") -> No
         tags: `both`, `metadata`, `doc_string`, or `none`, which removes all tags.
 
     Raises:
-        UsageError: `tags` is none of these, or the model or the attribution is something else.
-        TagError: An origin is no call of the attribution's hierarchy; the model is unchanged.
+        UsageError: `tags` is none of these, or the model or the attribution is of another type.
+        TagError: An origin is not a call of the attribution's hierarchy; the model is unchanged.
     """
     check_tags(tags)
     ir_tags.write(model, attribution, tags)
@@ -91,7 +91,7 @@ def save(
 
     Raises:
         ExportError: A file cannot be written; no partial file remains.
-        UsageError: The model, the attribution or the path is something else.
+        UsageError: The model, the attribution or the path is of another type.
     """
     path = Path(path)
     save_model(
@@ -110,7 +110,7 @@ def rewrite(
 
     Args:
         path: The file; its external data is neither read nor written.
-        change: Maps the attribution that was read to the one to write.
+        change: Returns the attribution to write, given the one that was read.
         tags: Where to write: `both`, `metadata`, `doc_string` or `none`.
         source: Where to read: `auto`, `doc_string`, `metadata` or `sidecar`.
 
@@ -120,7 +120,7 @@ def rewrite(
     Raises:
         ExportError: A file cannot be written.
         TagError: The file has no tags there, or tags of an unknown format.
-        UsageError: An option that does not exist, a file that is not ONNX, or a function that gives no attribution.
+        UsageError: An option does not exist, the file is not ONNX, or the function does not return an attribution.
     """
     check_tags(tags)
     path = Path(path)
@@ -145,7 +145,7 @@ def read(path: str | Path, source: str = "auto") -> Attribution:
         source: `doc_string`, `metadata` or `sidecar`; `auto` takes the first of these that has tags.
 
     Raises:
-        TagError: There are no tags, or tags of an unknown format, or broken ones.
+        TagError: There are no tags, they have an unknown format, or they cannot be parsed.
         UsageError: The source does not exist, or the file is not ONNX.
     """
     _check_choice("source", source, _SOURCES)
@@ -167,13 +167,13 @@ def read_tagged(tagged: TaggedProto, path: Path, source: str = "auto") -> Attrib
 
 
 def read_in_file(tagged: TaggedProto, places: Sequence[str] = _IN_FILE) -> Attribution | None:
-    """Read the attribution in a loaded file itself; None where it has no tags.
+    """Read the attribution in a loaded file, but not in its sidecar; None if the file has no tags.
 
     Raises:
-        TagError: The tags are of an unknown format, or broken.
+        TagError: The tags have an unknown format, or cannot be parsed.
     """
-    found = (tagged.read(place) for place in places if place in _IN_FILE)
-    return next((attribution for attribution in found if attribution is not None), None)
+    attributions = (tagged.read(place) for place in places if place in _IN_FILE)
+    return next((attribution for attribution in attributions if attribution is not None), None)
 
 
 def load_proto(path: str | Path) -> onnx.ModelProto:

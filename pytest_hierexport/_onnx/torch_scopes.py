@@ -1,10 +1,10 @@
-"""Reads the attribution of a file that torch alone exported, from the scopes that torch writes on its nodes.
+"""Reads an attribution from the scopes that torch writes on nodes, for a file that torch exported without this package.
 
     pkg.torch.onnx.name_scopes      ['', 'encoder', 'encoder.act', 'relu']           call     encoder.act
     pkg.torch.onnx.class_hierarchy  ['m.Net', 'm.Block', 'torch.nn…ReLU', 'aten…']   classes  of the calls above it
 
-The last scope is the operation itself. What is read is unproven: torch names one call where its optimizer merged
-several nodes, and its scopes have no index, so the runs of one module under one caller read as one call.
+The last scope is the operation itself. The attribution may be wrong: for a node that torch's optimizer merged from
+several calls, torch names one of them; and scopes have no index, so the runs of a module under one caller count as one.
 """
 
 from __future__ import annotations
@@ -24,14 +24,12 @@ if TYPE_CHECKING:
 
     from pytest_hierexport._onnx.proto_tags import TaggedProto
 
-__all__ = ["read_scopes"]
-
 _SCOPES = "pkg.torch.onnx.name_scopes"
 _CLASSES = "pkg.torch.onnx.class_hierarchy"
 _KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
 _DECLARED = frozenset(("PARAMETER", "BUFFER"))
 _TEXT = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
-# Python's parser fails in many ways on nested input; a flat list of texts is safe.
+# Only a flat list of texts is parsed: on nested input, Python's parser may raise many kinds of errors.
 _LIST = re.compile(rf"\[{_TEXT}(?:, {_TEXT})*\]")
 
 Stack = tuple[tuple[str, str], ...]
@@ -39,21 +37,21 @@ Stack = tuple[tuple[str, str], ...]
 
 
 def read_scopes(tagged: TaggedProto) -> Attribution | None:
-    """Return the attribution that torch's scopes give; None where no node has any."""
+    """Return the attribution by torch's scopes; None if no node has scopes."""
     stacks = {key: _stack(node) for key, node in tagged.parts.nodes}
     calls = _Calls()
     nodes = {key: calls.origins(stack) for key, stack in stacks.items()}
     if not any(nodes.values()):
         return None
     initializers = {name: calls.of_path(owner) for name, owner in _declared(tagged.proto.graph)}
-    return Attribution(Hierarchy(calls.found.values()), nodes, initializers)
+    return Attribution(Hierarchy(calls.by_stack.values()), nodes, initializers)
 
 
 class _Calls:
-    """Names the calls of stacks: each stack is one call, and stacks of one path are its runs, in order."""
+    """Names a call for each stack; the stacks that end in the same path are numbered in order."""
 
     def __init__(self) -> None:
-        self.found: dict[Stack, Call] = {}
+        self.by_stack: dict[Stack, Call] = {}
         self._runs: dict[str, int] = {}
         self._first: dict[str, Call] = {}
 
@@ -66,15 +64,15 @@ class _Calls:
         return (Origin(parent.name, Evidence.TRACED),) if parent is not None else ()
 
     def _call(self, stack: Stack, parent: Call | None) -> Call:
-        if stack not in self.found:
+        if stack not in self.by_stack:
             path, cls = stack[-1]
             index = self._runs[path] = self._runs.get(path, -1) + 1
-            call = self.found[stack] = Call(path, index, cls, None if parent is None else parent.name)
+            call = self.by_stack[stack] = Call(path, index, cls, None if parent is None else parent.name)
             self._first.setdefault(path, call)
-        return self.found[stack]
+        return self.by_stack[stack]
 
     def of_path(self, path: str) -> Origins:
-        """Return the origin of a tensor that the module of a path declares: its first call."""
+        """Return the origin of a tensor that the module at a path owns: the module's first call."""
         call = self._first.get(path)
         return () if call is None else (Origin(call.name, Evidence.TRACED),)
 
@@ -89,7 +87,7 @@ def _stack(node: onnx.NodeProto) -> Stack:
 
 @lru_cache(maxsize=4096)
 def _texts(text: str) -> tuple[str, ...]:
-    """Return the texts of a list as Python writes it; none where it is anything else."""
+    """Parse a list of texts in Python's notation; return none if it is anything else."""
     try:
         return tuple(ast.literal_eval(text)) if _LIST.fullmatch(text) else ()
     except (SyntaxError, ValueError):
@@ -102,9 +100,9 @@ def _class(cls: str) -> str:
 
 
 def _declared(graph: onnx.GraphProto) -> Iterator[tuple[str, str]]:
-    """Yield the initializers that torch says are parameters or buffers, each with the path of its module."""
-    held = {tensor.name for tensor in graph.initializer}
+    """Yield each initializer that is a parameter or buffer by torch's metadata, with the path of its module."""
+    initializers = {tensor.name for tensor in graph.initializer}
     for value in (*graph.value_info, *graph.input):
         kinds = {entry.value for entry in value.metadata_props if entry.key == _KIND}
-        if value.name in held and not kinds.isdisjoint(_DECLARED):
+        if value.name in initializers and not kinds.isdisjoint(_DECLARED):
             yield value.name, join_path(value.name.split(".")[:-1])

@@ -17,8 +17,6 @@ from pytest_hierexport._tools.tagged_file import TaggedFile
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["carry_tags", "doubts"]
-
 _FEW = 0.2
 """The part of its weights that a file shares with one of which it is made: tools renamed three quarters at most."""
 

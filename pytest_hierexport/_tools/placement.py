@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from pytest_hierexport._calls.attribution import Attribution
 
-__all__ = ["annotate_nodes", "annotated_placement", "named_placement", "place_nodes"]
-
 _BY_NAME = "session.name_based_layer_assignment"
 _BY_ANNOTATION = "session.layer_assignment_settings"
 _ANNOTATION = "layer_ann"

@@ -21,17 +21,6 @@ from pytest_hierexport._onnx.graph import subgraphs_proto, walk
 from pytest_hierexport._onnx.models import Model
 from pytest_hierexport._tools.tagged_file import described
 
-__all__ = [
-    "CONSUMERS",
-    "ORIGINS",
-    "Consumer",
-    "OriginChoice",
-    "Selection",
-    "find_nodes",
-    "quantized_names",
-    "select_nodes",
-]
-
 OriginChoice: TypeAlias = Literal["any", "primary"]
 ORIGINS = ("any", "primary")
 Consumer: TypeAlias = Literal["names", "regex", "glob", "nodes_to_exclude", "node_block_list"]

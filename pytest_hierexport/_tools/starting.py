@@ -14,8 +14,6 @@ from pytest_hierexport._cases.manifest import parse_manifest
 from pytest_hierexport._errors import CollectError, UsageError
 from pytest_hierexport._files.atomic import write_atomically
 
-__all__ = ["MANIFEST", "Workflow", "add_models", "distinct_names", "manifest_text", "workflow_of"]
-
 MANIFEST = "models.toml"
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _BUILT = re.compile(r"^\[build-system\]", re.MULTILINE)

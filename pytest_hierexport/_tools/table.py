@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from pytest_hierexport._text import one_line
 
-__all__ = ["DEEPEST_INDENT", "indented", "table"]
-
 DEEPEST_INDENT = 40
 """Levels that are shown by indentation; below them the level is a number before the name."""
 _WIDEST_NAME = 100

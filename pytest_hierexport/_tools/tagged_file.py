@@ -22,18 +22,6 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = [
-    "TORCH_METADATA",
-    "Source",
-    "TaggedFile",
-    "load_tagged",
-    "module_tree",
-    "parse_tagged",
-    "save_tagged",
-    "tagged",
-    "to_bytes",
-]
-
 Source = Literal["file", "sidecar", "torch"]
 """Where the tags of a file were read: in it, in its sidecar, or in the scopes that torch writes, which are unproven."""
 TORCH_METADATA = "torch's metadata, unproven"

@@ -14,8 +14,6 @@ from pytest_hierexport._errors import ExportError
 from pytest_hierexport._snapshot import text
 from pytest_hierexport._snapshot.diff import diff
 
-__all__ = ["check_thin"]
-
 _SHOWN = 5
 """How many differences an error shows."""
 

@@ -13,8 +13,6 @@ from pytest_hierexport._rules.base import ExportedCase, Rule, Violation
 from pytest_hierexport._rules.messages import broken
 from pytest_hierexport._rules.registry import built_in
 
-__all__ = ["RuleResult", "as_dict", "as_lines", "validate"]
-
 _NEEDS_SIDECAR = "MUST-009"
 
 

@@ -1,8 +1,8 @@
 """The capture by `torch.export` and `torch.onnx.export(dynamo=True)`.
 
-torch's exporter runs as it always does, and is watched: a recorder names the calls while `torch.export` runs the
-model, and the ONNX graph is copied at the moment torch has made it, before it is converted or optimized. Every
-ONNX node is made for one fx node, whose module stack names its call.
+torch's exporter runs unchanged, with hooks in it. While `torch.export` runs the model, a recorder names the calls. When
+torch has built the ONNX graph, and before it converts or optimizes it, the graph is copied. torch builds each ONNX node
+for one fx node, and the module stack of the fx node gives the call.
 """
 
 from __future__ import annotations
@@ -34,14 +34,12 @@ from pytest_hierexport._onnx.absent import fill_absent
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Watch", "capture", "quiet", "take_out_fakes"]
-
 
 def capture(request: Request) -> Capture:
-    """Export the request's model with torch's own exporter and watch what it does.
+    """Export the request's model with torch's exporter, and record the call of each node.
 
     Raises:
-        Exception: What torch raised; the model is left as it was.
+        Exception: Any error of torch; the model is left as it was.
     """
     watch, options = Watch(request.model), request.options
     with quiet(), torch.no_grad(), watch.watching():
@@ -63,36 +61,33 @@ def capture(request: Request) -> Capture:
 
 
 def _positional(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return positional inputs as `torch.onnx.export` takes them.
-
-    A dictionary at their end, without keyword inputs behind it, would be taken for these.
-    """
+    """Return positional inputs for `torch.onnx.export`, which takes a dictionary at their end for keyword inputs."""
     return (*args, {}) if args and isinstance(args[-1], dict) and not kwargs else args
 
 
 class Watch:
-    """Sees the calls while torch exports, and the graph as torch first made it."""
+    """Records the calls while torch exports a model, and copies the graph before optimization."""
 
     def __init__(self, model: torch.nn.Module | torch.export.ExportedProgram) -> None:
-        """Prepare to watch the export of a model."""
+        """Take the model that will be exported."""
         self._model = model
         self._scopes = Scopes()
         self._before: Flat | None = None
         self._stacks: dict[Node, tuple[Stack, ...]] = {}
-        self._failed: list[Exception] = []  # what attempts of torch to run the model raised
+        self._failed: list[Exception] = []  # the errors of torch's attempts to run the model
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Watch whatever torch exports while the context lasts."""
+        """Watch the export that runs while the context lasts."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(shortcuts())
-            for holder, name, watch in (
-                (torch.onnx.ONNXProgram, "__init__", self._copying),
+            for holder, name, wrap in (
+                (torch.onnx.ONNXProgram, "__init__", self._copying_graph),
                 (torch.fx.Node, "replace_all_uses_with", _copying_stacks),
                 (torch.fx.Graph, "eliminate_dead_code", noting_dropped),
                 (higher_order, "_maybe_run_with_interpreter", lambda _: self._traceable),
             ):
-                stack.enter_context(replaced(holder, name, watch(getattr(holder, name))))
+                stack.enter_context(replaced(holder, name, wrap(getattr(holder, name))))
             if isinstance(self._model, torch.nn.Module):
                 stack.enter_context(replaced(torch.export, "export", self._keeping_stacks(torch.export.export)))
                 recorder = CallRecorder(Instances(self._model), observer=self._scopes, tracer=self._scopes)
@@ -103,17 +98,17 @@ class Watch:
             yield
         self._scopes.finish()
 
-    def _copying(self, original: Callable[..., None]) -> Callable[..., None]:
-        def made(program: torch.onnx.ONNXProgram, model: ir.Model, *args: Any, **kwargs: Any) -> None:
+    def _copying_graph(self, original: Callable[..., None]) -> Callable[..., None]:
+        def init(program: torch.onnx.ONNXProgram, model: ir.Model, *args: Any, **kwargs: Any) -> None:
             original(program, model, *args, **kwargs)
             take_out_fakes(model)
             self._before = flat_copy(model)
             self._stacks = {node: _stacks(node.source) for node in self._before.nodes}
 
-        return made
+        return init
 
     def _traceable(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what torch shall trace in place of a body (a branch of `cond`, a loop) that dynamo has captured."""
+        """Return the function that torch traces for a body (a branch of `cond`, a loop) that dynamo captured."""
         if isinstance(function, torch.fx.GraphModule):
             return functools.partial(self._scopes.run_graph, function)
         return function
@@ -131,10 +126,10 @@ class Watch:
         return export
 
     def capture(self, after: ir.Model) -> Capture:
-        """Return what was seen of an export that gave the graph `after`.
+        """Return the capture of the export that gave the graph `after`.
 
         Raises:
-            Exception: A fault of this package in an attempt of torch that failed; torch made another instead.
+            Exception: A fault of this package made an attempt of torch fail, and torch made another attempt.
         """
         for error in self._failed:
             if is_fault(error):
@@ -154,7 +149,7 @@ class Watch:
         # torch names an initializer by the attribute path of one of its owners.
         declared = self._scopes.recorder.instances.tensors() if self._scopes.recorder is not None else {}
         return Capture(
-            # After the loop: looking a stack up may add a call that was not recorded.
+            # After the loop: `call_of` may add calls that were not recorded.
             calls=tuple(self._scopes.calls.values()),
             before=before,
             nodes=nodes,
@@ -165,9 +160,9 @@ class Watch:
 
 
 def _copying_stacks(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a replacement of `replace_all_uses_with` that gives the new node the module stack of the old one.
+    """Wrap `replace_all_uses_with` so that the new node gets the module stack of the old one.
 
-    Few graph passes copy it. Some replace a node by a number, which has no stack.
+    Few graph passes of torch copy the stack. Some replace a node by a number, which has no stack.
     """
 
     @functools.wraps(original)
@@ -180,7 +175,7 @@ def _copying_stacks(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def take_out_fakes(model: ir.Model) -> None:
-    """Take the tensors without numbers out: torch's optimizer reads every tensor that it finds."""
+    """Remove the initializers' fake tensors, which have no elements: torch's optimizer reads all tensors."""
     for value in (value for graph in model.graphs() for value in graph.initializers.values()):
         if isinstance(getattr(value.const_value, "raw", None), FakeTensor):
             value.const_value = None
@@ -192,7 +187,10 @@ def _stacks(node: ir.Node) -> tuple[Stack, ...]:
 
 
 def _run_bodies_node_by_node(program: torch.export.ExportedProgram) -> list[torch.fx.GraphModule]:
-    """Make torch run the bodies that it inlines (`no_grad` and `autocast` regions) so that they keep their stacks."""
+    """Make the bodies that torch inlines (`no_grad` and `autocast` regions) run node by node; return them.
+
+    torch traces a body when it inlines it. Run node by node, the new nodes get the module stacks of the body's nodes.
+    """
     bodies = [body for body in program.graph_module.modules() if isinstance(body, torch.fx.GraphModule)]
     for body in bodies:
         if body is not program.graph_module:
@@ -202,13 +200,13 @@ def _run_bodies_node_by_node(program: torch.export.ExportedProgram) -> list[torc
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Keep torch's progress notes and deprecation warnings from the user, whom they do not concern."""
+    """Suppress torch's progress messages and deprecation warnings: they do not concern the user."""
     loggers = [logging.getLogger(name) for name in ("torch", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.CRITICAL)
     try:
-        # torch prints the graph of a failed export to the terminal, told to or not.
+        # torch prints the graph of a failed export to the terminal, whatever the log levels.
         with warnings.catch_warnings(), replaced(torch._C, "_jit_onnx_log", lambda *_: None):
             warnings.simplefilter("ignore")
             yield

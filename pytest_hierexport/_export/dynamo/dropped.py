@@ -1,18 +1,18 @@
-"""Notes the calls of fx nodes that dead code elimination (DCE) drops on kept nodes that give the same values.
+"""Keeps the calls of fx nodes that dead code elimination (DCE) drops: copies them to kept nodes with equal values.
 
-torch drops a call whose result is unused before there is an ONNX graph. Where another call computes the same, the
-value is in the graph, and both calls own it:
+torch drops unused nodes before it builds the ONNX graph. If a kept node of another call has the value of a dropped
+node, the value is in the graph, and both calls own it:
 
-    before DCE                       kept                     noted
-    a = linear(x)   # first                                   -
-    b = linear(x)   # second         b = linear(x)            first, on b
+    before DCE                       after DCE                calls of the kept node
+    a = linear(x)   # first
+    b = linear(x)   # second         b = linear(x)            second, first
     y = tanh(b)                      y = tanh(b)
 
 Equal values are found by a trial run on random numbers (:mod:`trial_run
-<pytest_hierexport._export.dynamo.trial_run>`), not by value numbering: random model trees drop nodes that equal kept
-ones only behind dropouts and copies, or on a transposed layout. The trial runs where a kept node has the type, shape
-and sources of a dropped one: in 52 of 183 random model trees that drop nodes, 3 of 28 types of transformers and 1 of
-19 zoo models.
+<pytest_hierexport._export.dynamo.trial_run>`). Value numbering does not find them: in random model trees, a dropped
+node and its equal have dropouts or copies between them and their common inputs, or a transposed layout. The trial run
+takes place only if a kept node has the type, shape and sources of a dropped one: in 52 of 183 random model trees that
+drop nodes, 3 of 28 types of transformers and 1 of 19 zoo models.
 """
 
 from __future__ import annotations
@@ -29,20 +29,18 @@ import torch
 from pytest_hierexport._export.dynamo.scopes import STACK, Stack
 from pytest_hierexport._export.dynamo.trial_run import contents_of, needed_for, size_of, tensors_of
 
-__all__ = ["noting_dropped", "stacks"]
-
-_CUSTOM = "custom"  # the one entry of a node's metadata that torch copies and leaves to others to fill
+_CUSTOM = "custom"  # the entry of a node's metadata that is meant for users of torch, and that torch's passes copy
 _ALSO = "hierexport.also"
 
 
 def stacks(node: torch.fx.Node) -> tuple[Stack, ...]:
-    """Return the module stack of a node, then those of what gave the same and was dropped."""
+    """Return the module stack of a node, then those of dropped nodes with an equal value."""
     own: Stack = node.meta.get(STACK) or {}
     return (own, *(node.meta.get(_CUSTOM) or {}).get(_ALSO, ()))
 
 
 def noting_dropped(original: Callable[..., bool]) -> Callable[..., bool]:
-    """Wrap `torch.fx.Graph.eliminate_dead_code` so that it notes what it drops."""
+    """Wrap `torch.fx.Graph.eliminate_dead_code` so that kept nodes get the stacks of equal dropped nodes."""
 
     @functools.wraps(original)
     def eliminate_dead_code(graph: torch.fx.Graph, *args: Any, **kwargs: Any) -> bool:
@@ -56,7 +54,7 @@ def noting_dropped(original: Callable[..., bool]) -> Callable[..., bool]:
 
 
 def _live(graph: torch.fx.Graph) -> set[torch.fx.Node]:
-    """The nodes that something kept depends on."""
+    """Return the graph's inputs and outputs, and the nodes that an output depends on."""
     live: set[torch.fx.Node] = set()
     for node in reversed(graph.nodes):
         if node.op in {"output", "placeholder"} or any(user in live for user in node.users):
@@ -65,20 +63,20 @@ def _live(graph: torch.fx.Graph) -> set[torch.fx.Node]:
 
 
 def _note(graph: torch.fx.Graph, dropped: list[torch.fx.Node], live: set[torch.fx.Node]) -> None:
-    kinds = {node: kind for node in dropped if (kind := _kind(node)) is not None}
-    if not kinds:
+    types = {node: types for node in dropped if (types := _types(node)) is not None}
+    if not types:
         return
     sources = _sources(graph)
-    wanted = {(sources[node], kind) for node, kind in kinds.items() if sources[node]}
-    rivals = {node: signature for node in live if (signature := (sources[node], _kind(node))) in wanted}
-    found = set(rivals.values())
-    lost = [node for node, kind in kinds.items() if (sources[node], kind) in found]
+    wanted = {(sources[node], of_node) for node, of_node in types.items() if sources[node]}
+    candidates = {node: signature for node in live if (signature := (sources[node], _types(node))) in wanted}
+    common = set(candidates.values())
+    lost = [node for node, of_node in types.items() if (sources[node], of_node) in common]
     if not lost:
         return
-    contents = contents_of(graph, {*lost, *rivals})
+    contents = contents_of(graph, {*lost, *candidates})
     survivors: dict[Hashable, torch.fx.Node] = {}
     for node in reversed(graph.nodes):
-        if node in rivals and node in contents:
+        if node in candidates and node in contents:
             survivors.update(dict.fromkeys(_keys(node, contents), node))
     noted: set[tuple[torch.fx.Node, torch.fx.Node]] = set()
     for node in (node for node in lost if node in contents):
@@ -94,13 +92,17 @@ def _survivor(
     contents: Mapping[torch.fx.Node, Hashable],
     survivors: Mapping[Hashable, torch.fx.Node],
 ) -> torch.fx.Node | None:
-    """Return the node that stays for a dropped one: the first of those with the closest key."""
+    """Return the kept node that equals a dropped one; None if there is none.
+
+    A node with the same operator and inputs is preferred to one with the same value alone. Of several, the first in the
+    graph is taken.
+    """
     keys = _keys(node, contents)
     if survivors.keys().isdisjoint(keys):
         return None
     above = needed_for(graph, {node}) - {node}
     if any(contents.get(other) == contents[node] for other in above):
-        # A pass-through: only a node with the same operator and inputs does the same.
+        # The node is a pass-through of a value above it: only a node with the same operator and inputs equals it.
         keys = keys[:1]
     survivor = next((survivors[key] for key in keys if key in survivors), None)
     return None if survivor in above else survivor
@@ -113,24 +115,25 @@ def _pairs(
     contents: Mapping[torch.fx.Node, Hashable],
     noted: set[tuple[torch.fx.Node, torch.fx.Node]],
 ) -> Iterator[tuple[torch.fx.Node, torch.fx.Node]]:
-    """Yield a dropped node with the one that stays for it, then the equal inputs of the two; note each pair, once.
+    """Yield a dropped node with its survivor, then their producers in pairs, as far as these are equal.
 
-    The nodes that a call is said to have computed must be connected: so the pairs follow the inputs.
+    So the nodes that the dropped node's call owns are connected. `noted` holds the pairs that were yielded before,
+    which are not yielded again.
     """
-    at = [(node, survivor)]
-    for lost, kept in at:
+    pairs = [(node, survivor)]
+    for lost, kept in pairs:
         if (lost, kept) in noted:
             continue
         noted.add((lost, kept))
         yield lost, kept
-        # Two nodes that take equal parts of lists: the nodes that give the lists are equal.
-        taken = lost.target is operator.getitem
-        for mine, other in zip(lost.all_input_nodes, kept.all_input_nodes, strict=False):
-            equal = taken or (mine in contents and contents[mine] == contents.get(other))
-            # A pass-through did not compute the value that it gives.
-            same = lost.target == kept.target and mine.target == other.target
-            if equal and same and mine not in live and other in live:
-                at.append((mine, other))
+        # Equal elements of two lists: the producers of the lists are equal.
+        is_element = lost.target is operator.getitem
+        for lost_input, kept_input in zip(lost.all_input_nodes, kept.all_input_nodes, strict=False):
+            equal = is_element or (lost_input in contents and contents[lost_input] == contents.get(kept_input))
+            # With other operators, one of the two may be a pass-through, which did not compute the value.
+            same = lost.target == kept.target and lost_input.target == kept_input.target
+            if equal and same and lost_input not in live and kept_input in live:
+                pairs.append((lost_input, kept_input))
 
 
 def _copy_stacks(node: torch.fx.Node, survivor: torch.fx.Node) -> None:
@@ -140,13 +143,16 @@ def _copy_stacks(node: torch.fx.Node, survivor: torch.fx.Node) -> None:
 
 
 def _keys(node: torch.fx.Node, contents: Mapping[torch.fx.Node, Hashable]) -> tuple[tuple[Hashable, ...], ...]:
-    """Return the keys that equal nodes share with a node: contents, operator and inputs; the contents alone."""
+    """Return two keys, the stricter first: contents, operator and inputs; contents alone."""
     inputs = tuple(contents.get(source) for source in node.all_input_nodes)
     return (contents[node], node.target, inputs), (contents[node],)
 
 
 def _sources(graph: torch.fx.Graph) -> Mapping[torch.fx.Node, int]:
-    """Return the inputs and parameters that each node depends on, as the bits of a number: equal values share them."""
+    """Return the graph inputs (parameters are inputs, too) that each node depends on, as the bits of a number.
+
+    Equal values depend on the same inputs.
+    """
     sources: dict[torch.fx.Node, int] = {}
     placeholders = 0
     for node in graph.nodes:
@@ -158,10 +164,10 @@ def _sources(graph: torch.fx.Graph) -> Mapping[torch.fx.Node, int]:
     return sources
 
 
-def _kind(node: torch.fx.Node) -> Hashable | None:
-    """Return the types and shapes of a call's tensors; None where equal numbers would prove nothing.
+def _types(node: torch.fx.Node) -> Hashable | None:
+    """Return the element types and shapes of a node's tensors.
 
-    That is so for Booleans and single numbers.
+    None for Booleans and single numbers, which may be equal by accident, and for nodes without a stack or a tensor.
     """
     if node.op != "call_function" or not node.meta.get(STACK):
         return None

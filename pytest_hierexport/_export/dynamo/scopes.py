@@ -1,14 +1,24 @@
-"""Finds the call of every fx node in the module stacks that torch keeps.
+"""Finds the call of every fx node by the module stack (`nn_module_stack`) that torch keeps on it.
 
-torch stamps each node that it traces with the stack of the modules that are open. The whole stack is looked up among
-those that were open when a call began. Where it is not there, its entries are followed from the root, each below the
-call of the entry before. An entry is `key: (path, class)`: the path is that by which the module was reached, and the
-key is the path with `@k` for a repeated call, or the `id` of the module in a graph of dynamo's.
+A stack lists the modules that were open when torch traced the node, the root first. The second run of `encoder.act`:
 
-Two things leave no such stack. A module that torch does not put there - one run by its `forward`, or compiled - is
-put there by us. A graph that dynamo makes of some of the model's code - a branch of `cond`, a loop, a compiled region -
-runs without the Python that would call modules; its nodes name them by `id`, so its calls are named from them, and it
-runs node by node, each with the stack of its own.
+    key                  path            class
+    ''                   ''              m.Net
+    'encoder'            'encoder'       m.Encoder
+    'encoder.act@1'      'encoder.act'   torch.nn...ReLU          -> call encoder.act@1
+
+The path is the one by which the caller reached the module. First, the whole stack is looked up among the stacks that
+were recorded when calls began. If it is not there, its entries are looked up one by one from the root, each as a call
+whose parent is the call of the entry before.
+
+torch's own stacks are incomplete in two cases:
+
+- torch does not put a module on the stack that is compiled, or that is run by `forward` instead of being called. This
+  module puts it there (`Scopes.pushing`).
+- dynamo makes graphs of parts of the model: a branch of `cond`, a loop, a compiled region. Such a graph runs without
+  the Python code that calls the modules, so no calls are recorded. But the stacks of its nodes have the `id` of each
+  module as the key. The calls are named from these, and the graph runs node by node, each node under its own stack
+  (`Scopes.run_graph`).
 """
 
 from __future__ import annotations
@@ -25,34 +35,32 @@ from pytest_hierexport._calls.hierarchy import ROOT, Call
 from pytest_hierexport._calls.names import join_path
 from pytest_hierexport._export.recorder import CallRecorder, Tracer
 
-__all__ = ["STACK", "Scopes", "Stack", "run_node_by_node"]
-
 Stack = Mapping[str, tuple[str, Any]]
 STACK = "nn_module_stack"
-"""Where torch keeps the stack in a node's metadata."""
+"""The key of the stack in the metadata of an fx node."""
 
 
 class Scopes(Tracer):
-    """Finds the call that a module stack ends in; sees the calls and follows the tracer while torch exports."""
+    """Maps module stacks to calls. Observes the calls, and is the recorder's interface to torch's tracer."""
 
     def __init__(self) -> None:
         """Begin without a call."""
         self.calls: dict[str, Call] = {}
         self.recorder: CallRecorder | None = None
-        # The call by caller, key and path; and by None, key and path, where the caller is not known.
+        # The call by (caller, key, path); also by (None, key, path), for a caller that is not known.
         self._by_entry: dict[tuple[str | None, str, str], str] = {}
-        # The call by the whole stack when it began: of two entries with one key, this alone tells which is meant.
+        # The call by the whole stack at its begin: it distinguishes calls whose last entries are equal.
         self._by_stack: dict[tuple[tuple[str, str, str], ...], str] = {}
-        self._root = ""  # what the tracer calls the model: torch wraps it while it traces
-        self._stacks: list[Stack] = []  # torch's stack in each call that is open
-        self._in_graphs: dict[str, Call] = {}  # the calls in dynamo's graphs
-        self._graphs = 0
-        self._running: int | None = None
+        self._root = ""  # the key of the model on torch's stacks; not empty where torch wraps the model to trace it
+        self._stacks: list[Stack] = []  # for each open call, torch's stack at its begin
+        self._in_graphs: dict[str, Call] = {}  # the calls in dynamo's graphs, by entry
+        self._graphs = 0  # how many outermost graphs of dynamo have run
+        self._running: int | None = None  # the number of the one that runs now
 
-    # the tracer, as the recorder asks for it
+    # the interface to the tracer
 
     def accessed(self, _module: torch.nn.Module) -> str | None:
-        """Return the path by which torch's tracer saw the caller reach the module."""
+        """Return the path by which, in torch's stack, the caller reached the module."""
         stack = _open_stack()
         if not stack:
             return None
@@ -60,7 +68,7 @@ class Scopes(Tracer):
         return _encoded(_below(self._root, path))
 
     def pushing(self, module: torch.nn.Module) -> Callable[[Callable[[], Any]], Any] | None:
-        """Return what puts the module on torch's stack for a call, where torch has not put it there itself."""
+        """Return a function that runs a call with its module on torch's stack; None where the module is on it."""
         mode = get_proxy_mode()
         stack = _open_stack()
         if mode is None or stack is None or not self._stacks or len(stack) > len(self._stacks[-1]):
@@ -69,62 +77,62 @@ class Scopes(Tracer):
         return lambda function: push(mode.tracer, module, function, (), {})
 
     def opened(self) -> None:
-        """Remember torch's stack in a call that begins."""
+        """Save torch's stack for the call that begins."""
         stack = _open_stack()
         self._stacks.append(dict(stack) if stack is not None else self._stacks[-1] if self._stacks else {})
 
     def closed(self) -> None:
-        """Forget the stack of the call that ends."""
+        """Remove the saved stack of the call that ends."""
         self._stacks.pop()
 
     def run_foreign(self, module: torch.nn.Module, function: Callable[[], Any], args: tuple[Any, ...]) -> Any:
-        """Run a graph of dynamo's below the call that is open now; any other module as it comes."""
+        """Run a module that is not part of the model: a graph of dynamo node by node, any other one unchanged."""
         if not isinstance(module, torch.fx.GraphModule) or not self._stacks:
             return function()
         return self.run_graph(module, *args)
 
     def run_graph(self, graph: torch.fx.GraphModule, *args: Any) -> Any:
-        """Run a graph that dynamo made node by node, its calls named and on each node's stack."""
+        """Run a graph of dynamo node by node, each node under a stack with the calls that are named here."""
         if not self._stacks or (self._running is None and not _open_stack()):
-            # Nothing of this run is recorded: torch is only finding out what the graph gives.
+            # torch runs the graph only to get the types of its outputs, and records no nodes.
             return run_node_by_node(graph, *args)
         outermost = self._running is None
         if outermost:
             self._graphs += 1
             self._running = self._graphs
-        stacks = {node: self._named(node.meta.get(STACK) or {}) for node in graph.graph.nodes}
+        stacks = {node: self._with_calls(node.meta.get(STACK) or {}) for node in graph.graph.nodes}
         try:
             with traceback.preserve_node_meta():
-                # dynamo watches while its graph runs: what runs it here is not the model's code.
+                # dynamo is active while its graph runs, and would trace the interpreter, which is not the model's code.
                 return torch.compiler.disable(_WithStacks(graph, stacks).run)(*args)
         finally:
             if outermost:
                 self._running = None
 
-    def _named(self, stack: Stack) -> Stack:
-        """Name the calls on a stack of dynamo's, and put them on torch's stack of the call that is open."""
+    def _with_calls(self, stack: Stack) -> Stack:
+        """Return torch's stack of the innermost open call, with an entry added for each call on a stack of dynamo."""
         if self._root in stack:
-            return stack  # a graph that torch traced of one of dynamo's: its calls are named
-        named = dict(self._stacks[-1])
+            return stack  # torch traced this graph from one of dynamo: its stacks have the calls already
+        extended = dict(self._stacks[-1])
         if self.recorder is None:
-            return named
+            return extended
         caller = self.recorder.current
         for key, (source, cls) in stack.items():
             module = self.recorder.instances.by_identity(key.partition("@")[0])
             if module is None:
                 break
-            entry = f"{self._running}:{key}:{source}"  # dynamo's source tells one branch from the other
+            entry = f"{self._running}:{key}:{source}"  # the source distinguishes the two branches of a `cond`
             if entry not in self._in_graphs:
                 self._in_graphs[entry] = self.recorder.add(module, caller)
             caller = self._in_graphs[entry]
             self._learn(caller, entry, caller.path)
-            named[entry] = (caller.path, cls)
-        return named
+            extended[entry] = (caller.path, cls)
+        return extended
 
     # the observer
 
     def entered(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:  # noqa: ARG002 a protocol
-        """Remember the entry by which torch knows the call."""
+        """Save torch's stack, which ends in the entry of the call that begins."""
         stack = _open_stack()
         if not stack:
             return
@@ -141,24 +149,24 @@ class Scopes(Tracer):
         self._by_entry.setdefault((None, key, path), call.name)
 
     def left(self, call: Call, output: Any) -> None:
-        """Need nothing from a call that ends."""
+        """Do nothing; the protocol requires the method."""
 
     def finish(self) -> None:
-        """Take over the calls of the recorder."""
+        """Take the calls of the recorder."""
         if self.recorder is not None:
             self.calls = self.recorder.calls
 
-    # the answers
+    # the calls of stacks
 
     def call_of(self, stack: Stack, holder: str | None) -> str | None:
-        """Return the call that a stack ends in: `holder` for an empty one, None for one not from the root.
+        """Return the innermost call of a module stack; None if the stack does not begin at the root.
 
         Args:
-            stack: What torch put on the node.
+            stack: The stack of the fx node.
             holder: The call of the node that holds the node's subgraph or calls its function; None in the main graph.
+                A node without a stack belongs to this call.
         """
         if not stack:
-            # What calls a function for its body has no stack of its own: it stands where its holder does.
             return holder
         start = _start(stack, self._root)
         if start != self._root and stack[start][0] != "":
@@ -166,18 +174,18 @@ class Scopes(Tracer):
         entries = self._entries(stack)
         if entries in self._by_stack:
             return self._by_stack[entries]
-        at: str | None = None
+        caller: str | None = None
         for key, path, cls in entries:
             if (None, key, path) not in self._by_entry:
-                self._add_unseen(key, path, cls, at)
-            at = self._by_entry.get((at, key, path)) or self._by_entry[None, key, path]
-        return at
+                self._add_unrecorded(key, path, cls, caller)
+            caller = self._by_entry.get((caller, key, path)) or self._by_entry[None, key, path]
+        return caller
 
     def _entries(self, stack: Stack) -> tuple[tuple[str, str, str], ...]:
-        """Return key, path and class of what is on a stack from the model on, named as below it.
+        """Return the key, path and class of each entry from the model on; keys and paths are relative to the model.
 
-        Below the model, as torch has it in the end, two entries may have one key (a module that is reached from outside
-        of the modules is called as it is from the one that holds it): then the first's place is the second's.
+        Two entries may have the same key then: a module that is reached from outside the model has the key that it has
+        when its parent calls it. The later entry replaces the earlier one, at the earlier place.
         """
         root = _start(stack, self._root)
         root_path = stack[root][0]
@@ -188,31 +196,31 @@ class Scopes(Tracer):
             entries[name] = name, _below(root_path, path), text
         return tuple(entries.values())
 
-    def _add_unseen(self, key: str, path: str, cls: str, parent: str | None) -> None:
-        """Add a call that no recorder saw: that of a program which torch exported earlier."""
+    def _add_unrecorded(self, key: str, path: str, cls: str, parent: str | None) -> None:
+        """Add a call of an ExportedProgram: torch exported it earlier, so no recorder observed its calls."""
         call = Call(_encoded(path), _index(key, path), cls, parent)
         self._learn(call, key, path)
         self.calls.setdefault(call.name, call)
 
 
 class _WithStacks(torch.fx.Interpreter):
-    """Runs each node under a module stack of ours."""
+    """Runs each node under the module stack given for it."""
 
     def __init__(self, graph: torch.fx.GraphModule, stacks: Mapping[torch.fx.Node, Stack]) -> None:
         super().__init__(graph)
         self._stacks = stacks
 
     def run_node(self, n: torch.fx.Node) -> Any:
-        found = n.meta.get(STACK)
+        original = n.meta.get(STACK)
         n.meta[STACK] = dict(self._stacks[n])
         try:
             return super().run_node(n)
         finally:
-            n.meta[STACK] = found
+            n.meta[STACK] = original
 
 
 def run_node_by_node(graph: torch.fx.GraphModule, *args: Any) -> Any:
-    """Run a graph so that what is traced of it keeps its nodes' stacks."""
+    """Run a graph so that the nodes that are traced from it keep its nodes' stacks."""
     with traceback.preserve_node_meta():
         return torch.fx.Interpreter(graph).run(*args)
 
@@ -223,7 +231,7 @@ def _open_stack() -> Stack | None:
 
 
 def _start(stack: Stack, root: str) -> str:
-    """Return the key of the model on a stack: its first, where the root that was traced is not there."""
+    """Return the key of the model on a stack: the key of the traced root, or the first one if that is not on it."""
     return root if root in stack else next(iter(stack))
 
 
@@ -236,6 +244,6 @@ def _encoded(path: str) -> str:
 
 
 def _index(key: str, path: str) -> int:
-    """Read the `@k` that torch appends to the key of a repeated call; a path may hold that mark itself."""
+    """Return the index of a call from its key: `@k` after the path; the path may contain `@k` itself."""
     tail = key.rpartition(path)[2] if path else ""
     return int(tail[1:]) if tail.startswith("@") else 0

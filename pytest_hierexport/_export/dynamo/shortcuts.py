@@ -1,7 +1,7 @@
-"""Leaves out work of torch's exporter that does not change the graph.
+"""Skips work of torch's exporter that does not change the graph.
 
-Where a release of torch or onnxscript has moved or changed what a shortcut builds on, that work is done again. MUST-005
-compares each graph with that of the plain exporter.
+If a release of torch or onnxscript moves or changes a function that a shortcut replaces, the original does the work.
+MUST-005 compares each graph with that of the plain exporter.
 """
 
 from __future__ import annotations
@@ -20,22 +20,20 @@ import pytest_hierexport
 from pytest_hierexport._export.faults import calls_on
 from pytest_hierexport._export.state import replaced
 
-__all__ = ["shortcuts"]
-
 
 @contextmanager
 def shortcuts() -> Iterator[None]:
-    """Leave this work out while the context lasts."""
+    """Skip this work while the context lasts."""
     with ExitStack() as stack:
         for (holder, name), shortcut in _SHORTCUTS.items():
             with suppress(ImportError, AttributeError):
-                found = resolve_name(holder)
-                stack.enter_context(replaced(found, name, shortcut(getattr(found, name))))
+                owner = resolve_name(holder)
+                stack.enter_context(replaced(owner, name, shortcut(getattr(owner, name))))
         yield
 
 
 class _Unparsed:
-    """Has the domain of a function of torch's library at hand; parses the function's source for all else."""
+    """Gives the domain of a function of torch's library without parsing its source; any other attribute parses it."""
 
     def __init__(self, parse: Callable[[Any], Any], function: Any) -> None:
         self._parse, self._function = parse, function
@@ -47,7 +45,7 @@ class _Unparsed:
 
 
 def _without_parsing(original: property) -> property:
-    """Return a replacement of `function_ir`: torch asks 500 functions for their domains whenever it exports."""
+    """Return a replacement of `function_ir`: each export reads the domains of 500 functions, and nothing else."""
     parse: Any = original.fget
 
     def function_ir(function: Any) -> Any:
@@ -59,13 +57,13 @@ def _without_parsing(original: property) -> property:
     return property(function_ir)
 
 
-def _where_the_root_fits(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a replacement of `try_rewrite`, which tries 20 rules on every node.
+def _root_first(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a replacement of `try_rewrite`, which tries 20 rules on every node, that tests the pattern's root first.
 
-    A pattern is matched from its first output node on. For one with several outputs, onnxscript lists all nodes of the
-    graph before it looks whether that node fits: the time grows with the square of the number of layers.
+    onnxscript matches a pattern from its first output node, the root. For a pattern with several outputs, it lists all
+    nodes of the graph before it tests the root: the time grows with the square of the number of layers.
     """
-    from_the_root = resolve_name("onnxscript.rewriter._matcher:SimplePatternMatcher")
+    matches_from_root = resolve_name("onnxscript.rewriter._matcher:SimplePatternMatcher")
 
     @calls_on
     @functools.wraps(original)
@@ -75,7 +73,7 @@ def _where_the_root_fits(original: Callable[..., Any]) -> Callable[..., Any]:
             root = rule._target_pattern.output_nodes[0]
             fits = root.op.matches(node.op_type) and root.domain.matches(node.domain)
             matcher = rule._matcher
-            if type(matcher) is from_the_root and not (fits and _first_output_fits(matcher, root, node)):
+            if type(matcher) is matches_from_root and not (fits and _first_output_fits(matcher, root, node)):
                 return None
         return original(*args, **options)
 
@@ -83,7 +81,7 @@ def _where_the_root_fits(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _first_output_fits(matcher: Any, root: Any, node: Any) -> bool:
-    """Whether a node fits the first output of a pattern with several outputs, as every match of it needs."""
+    """Whether a node matches the first output node of a pattern; True for a pattern with one output node."""
     if matcher.pattern.has_single_output_node:
         return True
     matcher._tracer, matcher._graph = None, node.graph
@@ -92,13 +90,15 @@ def _first_output_fits(matcher: Any, root: Any, node: Any) -> bool:
 
 
 _INNER = tuple(f"{Path(file).parent}{os.sep}" for file in (torch.__file__, pytest_hierexport.__file__))
+"""The folders of torch and of this package."""
 
 
-def _of_the_model(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Leave torch's frames and ours out of the Python stack that torch writes down for every operation.
+def _without_inner_frames(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a replacement of `_extract_symbolized_tb` without the frames of torch and of this package.
 
-    They are most of it, torch reads their source, and it is not kept. What is left tells where in the model's own code
-    a capture fails, but for a model of our zoo.
+    torch records the Python stack of every operation and reads the source of each frame. Most frames are of these two
+    packages, and the stacks do not get into the file. The frames of the model remain: they say in an error which line
+    of the model failed. (Frames of the zoo's models are lost: the zoo is in this package.)
     """
 
     @calls_on
@@ -114,6 +114,7 @@ def _of_the_model(original: Callable[..., Any]) -> Callable[..., Any]:
 
 _SHORTCUTS: Mapping[tuple[str, str], Callable[..., Any]] = {
     ("onnxscript._internal.values:TracedOnnxFunction", "function_ir"): _without_parsing,
-    ("onnxscript.rewriter._rewrite_rule:RewriteRule", "try_rewrite"): _where_the_root_fits,
-    ("torch.utils._traceback", "_extract_symbolized_tb"): _of_the_model,
+    ("onnxscript.rewriter._rewrite_rule:RewriteRule", "try_rewrite"): _root_first,
+    ("torch.utils._traceback", "_extract_symbolized_tb"): _without_inner_frames,
 }
+"""The replaced functions, as owner and attribute, each with the function that makes its replacement."""

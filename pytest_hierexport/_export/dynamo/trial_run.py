@@ -1,4 +1,12 @@
-"""Runs nodes of an fx graph on random numbers, to find those that give equal values."""
+"""Runs nodes of an fx graph on random numbers, to find nodes with equal values.
+
+    x  placeholder            random numbers
+    a = aten.linear(x, w)     computed       content of a: (float32, shape, SHA-256 of the elements)
+    b = aten.linear(x, w)     computed       content of b: equal to that of a
+
+An operator that fails on random numbers gets random numbers as its value too (a stand-in). They depend on the operator
+and its inputs alone, so equal nodes get equal stand-ins.
+"""
 
 from __future__ import annotations
 
@@ -13,23 +21,24 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
-__all__ = ["contents_of", "needed_for", "size_of", "tensors_of"]
-
-_MOST_NUMBERS = 1 << 28  # in all values of a graph together; a larger one is not run
+_MOST_ELEMENTS = 1 << 28  # of all values of a trial run together; a larger run is skipped
 
 
 def tensors_of(value: Any) -> tuple[torch.Tensor, ...]:
-    """Return a tensor, or the tensors of a list; nothing for anything else."""
+    """Return the tensors of a tensor or a list of tensors; none for any other value."""
     parts = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     return parts if all(isinstance(part, torch.Tensor) for part in parts) else ()
 
 
-def contents_of(graph: torch.fx.Graph, asked: set[torch.fx.Node]) -> Mapping[torch.fx.Node, Hashable]:
-    """Return what nodes give on random inputs: those asked for, and all that they are computed from."""
-    needed = needed_for(graph, asked)
+def contents_of(graph: torch.fx.Graph, nodes: set[torch.fx.Node]) -> Mapping[torch.fx.Node, Hashable]:
+    """Return the contents of nodes, and of the nodes that they depend on, on random inputs.
+
+    A node whose value cannot be computed, or says nothing, has no content.
+    """
+    needed = needed_for(graph, nodes)
     sizes = (size_of(tensor.numel()) for node in needed for tensor in tensors_of(node.meta.get("val")))
-    # A size that depends on the elements of another tensor is unknown yet; for small random numbers it is small.
-    if sum(size or 0 for size in sizes) > _MOST_NUMBERS:
+    # A size that depends on a tensor's elements is not known yet. It will be small: the random integers are.
+    if sum(size or 0 for size in sizes) > _MOST_ELEMENTS:
         return {}
     contents: dict[torch.fx.Node, Hashable] = {}
     with contextlib.ExitStack() as stack:
@@ -38,14 +47,14 @@ def contents_of(graph: torch.fx.Graph, asked: set[torch.fx.Node]) -> Mapping[tor
         stack.enter_context(torch.random.fork_rng(devices=[]))
         for node, value in _run([node for node in graph.nodes if node in needed]):
             tensors = tensors_of(value)
-            if tensors and all(map(_tells, tensors)):
+            if tensors and all(map(_is_distinctive, tensors)):
                 contents[node] = tuple(map(_content, tensors))
     return contents
 
 
 @contextlib.contextmanager
 def _memory_filled() -> Iterator[None]:
-    """Have torch fill memory that an operator leaves as it is (`new_empty`): else each run finds other contents."""
+    """Make torch fill uninitialised memory (`new_empty`), whose contents would differ from run to run."""
     mode = torch.get_deterministic_debug_mode()
     torch.set_deterministic_debug_mode("warn")
     try:
@@ -54,9 +63,9 @@ def _memory_filled() -> Iterator[None]:
         torch.set_deterministic_debug_mode(mode)
 
 
-def needed_for(graph: torch.fx.Graph, asked: set[torch.fx.Node]) -> set[torch.fx.Node]:
-    """Return nodes with all that they are computed from."""
-    needed = set(asked)
+def needed_for(graph: torch.fx.Graph, nodes: set[torch.fx.Node]) -> set[torch.fx.Node]:
+    """Return nodes, and all nodes that they depend on."""
+    needed = set(nodes)
     for node in reversed(graph.nodes):
         if node in needed:
             needed.update(node.all_input_nodes)
@@ -64,12 +73,12 @@ def needed_for(graph: torch.fx.Graph, asked: set[torch.fx.Node]) -> set[torch.fx
 
 
 def _run(nodes: Sequence[torch.fx.Node]) -> Iterator[tuple[torch.fx.Node, Any]]:
-    """Run nodes on plain numbers, one by one; a value is kept until its last consumer has run."""
+    """Run nodes in order and yield each with its value; a value is freed when its last consumer has run."""
     random = torch.Generator().manual_seed(0)
     values: dict[torch.fx.Node, Any] = {}
     last = {source: node for node in nodes for source in node.all_input_nodes}
     for node in nodes:
-        # What cannot be tried has no value: an export never fails for it.
+        # A node that fails has no value: a trial run must not make an export fail.
         with contextlib.suppress(Exception):
             values[node] = _value(node, values, random)
             yield node, values[node]
@@ -79,18 +88,22 @@ def _run(nodes: Sequence[torch.fx.Node]) -> Iterator[tuple[torch.fx.Node, Any]]:
 
 
 class _NoValueError(Exception):
-    """Nothing is known of what a node gives."""
+    """A node's value cannot be computed."""
 
 
 @dataclass(frozen=True)
 class _Unknown:
-    """What a node gives of which nothing is known: it equals itself alone."""
+    """The unknown value of a node; equal only to itself."""
 
     node: str
 
 
 def _value(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any], random: torch.Generator) -> Any:
-    """Return the value of a node, or stand-ins: the same ones for the same operation on the same values."""
+    """Return the value of a node, or stand-ins for it.
+
+    Raises:
+        _NoValueError: It has neither.
+    """
     if node.op == "placeholder":
         return _random(node.meta["val"], random)
     if node.op == "get_attr":
@@ -102,18 +115,18 @@ def _value(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any], random: tor
         (node.args, dict(node.kwargs)), lambda source: values.get(source, _Unknown(source.name))
     )
     try:
-        given = _computed(function, args, kwargs)
+        value = _computed(function, args, kwargs)
     except _NoValueError:
         raise
-    except Exception:  # noqa: BLE001 random numbers are no sizes, and what comes of them may fit nothing
+    except Exception:  # noqa: BLE001 a random number may be no valid index or size: any operator may refuse it
         return _stand_ins((function, args, kwargs), node.meta.get("val"))
-    if any(tensor.is_floating_point() and tensor.isnan().any() for tensor in tensors_of(given)):
-        given = pytree.tree_map(partial(_defined, (function, args, kwargs)), given)
-    return given
+    if any(tensor.is_floating_point() and tensor.isnan().any() for tensor in tensors_of(value)):
+        value = pytree.tree_map(partial(_without_nan, (function, args, kwargs)), value)
+    return value
 
 
 def _attribute(node: torch.fx.Node) -> Any:
-    """Return a constant of the graph; where torch holds it elsewhere by now, what stands for it."""
+    """Return a constant of the graph; a stand-in where the graph's module does not hold it any more."""
     try:
         return reduce(getattr, str(node.target).split("."), node.graph.owning_module)
     except AttributeError:
@@ -121,54 +134,58 @@ def _attribute(node: torch.fx.Node) -> Any:
 
 
 def _computed(function: Any, args: Any, kwargs: Any) -> Any:
-    # With the same strides, equal tensors give results that are equal to the last bit.
+    # Kernels differ by strides: with equal strides, equal tensors give results that are equal to the last bit.
     args, kwargs = pytree.tree_map_only(torch.Tensor, torch.Tensor.contiguous, (args, kwargs))
     if not isinstance(function, torch._ops.OpOverload):
         return function(*args, **kwargs)
     if function._schema.is_mutable:
-        return _changing_nothing(function, args, kwargs)
-    given = function(*args, **kwargs)
-    # A dropout in eval mode draws nothing.
-    if torch.Tag.nondeterministic_seeded in function.tags and not _equal(given, function(*args, **kwargs)):
+        return _computed_on_copies(function, args, kwargs)
+    value = function(*args, **kwargs)
+    # Two runs: a dropout has this tag also in eval mode, where it is deterministic.
+    if torch.Tag.nondeterministic_seeded in function.tags and not _equal(value, function(*args, **kwargs)):
         raise _NoValueError
-    return given
+    return value
 
 
-def _changing_nothing(function: Any, args: Any, kwargs: Any) -> Any:
-    """Return what an operator gives that may change its arguments, and leaves them as they are."""
+def _computed_on_copies(function: Any, args: Any, kwargs: Any) -> Any:
+    """Return the value of an operator that may write to its arguments.
+
+    Raises:
+        _NoValueError: It did write to one: the graph's later nodes would need the new elements.
+    """
     copied = pytree.tree_map_only(torch.Tensor, torch.Tensor.clone, (args, kwargs))
-    given = function(*copied[0], **copied[1])
+    value = function(*copied[0], **copied[1])
     pairs = zip(pytree.tree_leaves((args, kwargs)), pytree.tree_leaves(copied), strict=True)
     if not all(_equal(before, after) for before, after in pairs):
         raise _NoValueError
-    return given
+    return value
 
 
 def _is_operator(function: Any) -> bool:
-    """Whether it is one of torch's operators or of Python's, of which the arguments say all."""
+    """Whether a function is an operator of torch or Python: its value depends on its arguments alone."""
     return isinstance(function, torch._ops.OpOverload) or getattr(function, "__module__", None) == "_operator"
 
 
-def _defined(made_by: tuple[Any, ...], tensor: torch.Tensor) -> torch.Tensor:
-    """Put numbers where an operator was given what it is not defined for.
+def _without_nan(operation: tuple[Any, ...], tensor: torch.Tensor) -> torch.Tensor:
+    """Replace NaN by random numbers.
 
-    Random numbers are no variances: without this a batch norm would leave nothing to compare behind it.
+    A batch norm gives NaN for a random, negative variance; without this, no value after it could be compared.
     """
-    numbers = torch.randn(tensor.shape, generator=_seeded(made_by)).to(tensor.dtype)
+    numbers = torch.randn(tensor.shape, generator=_seeded(operation)).to(tensor.dtype)
     return torch.where(tensor.isnan(), numbers, tensor)
 
 
-def _stand_ins(made_by: tuple[Any, ...], like: Any) -> Any:
-    """Return random tensors of the types that a node gives."""
+def _stand_ins(operation: tuple[Any, ...], like: Any) -> Any:
+    """Return random tensors with the types and shapes of a node's fake tensors."""
     tensors = tensors_of(like)
     if not tensors or any(size_of(size) is None for tensor in tensors for size in tensor.shape):
         raise _NoValueError
-    return pytree.tree_map(partial(_random, random=_seeded(made_by)), like)
+    return pytree.tree_map(partial(_random, random=_seeded(operation)), like)
 
 
-def _seeded(made_by: tuple[Any, ...]) -> torch.Generator:
-    """Return a generator that depends only on the operation and the inputs of a value."""
-    leaves = pytree.tree_leaves(made_by)
+def _seeded(operation: tuple[Any, ...]) -> torch.Generator:
+    """Return a generator whose seed depends only on an operator and its inputs."""
+    leaves = pytree.tree_leaves(operation)
     parts = [_content(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
     digest = hashlib.sha256(repr(parts).encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
@@ -179,7 +196,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def _random(like: Any, random: torch.Generator) -> Any:
-    """Return random numbers of a tensor's type; small ones where they may count or choose something."""
+    """Return random numbers of a tensor's type and shape; integers are 0 or 1, since they may be indices or sizes."""
     if not isinstance(like, torch.Tensor):
         return size_of(like)
     shape = [size_of(size) for size in like.shape]
@@ -189,12 +206,12 @@ def _random(like: Any, random: torch.Generator) -> Any:
 
 
 def size_of(size: Any) -> Any:
-    """Return a size as a number: that of the example where it is a symbol, None where it has none."""
+    """Return a size as a number; for a symbolic size its value in the example, None if that is unknown."""
     return size.node.hint if isinstance(size, torch.SymInt) else size
 
 
-def _tells(value: torch.Tensor) -> bool:
-    """Whether the numbers differ among each other, so that equal tensors are no accident."""
+def _is_distinctive(value: torch.Tensor) -> bool:
+    """Whether the elements differ from each other, so that two tensors are not equal by accident."""
     if value.dtype == torch.bool or value.numel() == 0 or value.isnan().any():
         return False
     return bool((value != value.flatten()[0]).any())

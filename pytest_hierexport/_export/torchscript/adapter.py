@@ -1,8 +1,8 @@
-"""A model as `torch.onnx.export(dynamo=False)` takes it: tensors in, tensors out.
+"""Wraps a model for `torch.onnx.export(dynamo=False)`, which accepts only tensors as inputs and outputs.
 
-The adapter borrows the model's own tables of submodules, parameters and buffers, so that everything keeps its name:
-for a model that takes tensors by position and gives tensors, the graph is the one that torch makes of the model
-itself. Only torch is needed here; the plain peer of a TorchScript export is this adapter and torch alone.
+The adapter shares the model's dictionaries of submodules, parameters and buffers, so all names stay the same. For a
+model whose inputs are positional tensors and whose outputs are tensors, the graph is the one that torch makes of the
+model itself. This module imports only torch: the plain peer of a TorchScript export consists of it and torch.
 """
 
 from __future__ import annotations
@@ -17,29 +17,27 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-__all__ = ["Adapter"]
-
-_BORROWED = ("_modules", "_parameters", "_buffers", "_non_persistent_buffers_set", "training")
+_SHARED = ("_modules", "_parameters", "_buffers", "_non_persistent_buffers_set", "training")
 
 
 class Adapter(torch.nn.Module):
-    """Runs a model on the tensors among its inputs, and gives the tensors among its outputs."""
+    """Takes the tensors of a model's inputs, runs the model, and returns the tensors of its outputs."""
 
     places: tuple[str, ...]
-    """A name for each tensor among the inputs: the parameter of the model's forward, and the place within it."""
+    """For each tensor of the inputs, a unique name: the parameter of `forward` and the path in it (`cache.0.key`)."""
     arguments: Sequence[tuple[str, Any]]
-    """The inputs by the parameters of the model's forward, in order."""
+    """The inputs with the names of `forward`'s parameters, in order."""
     input_names: list[str] | None
-    """The names that the graph's inputs need; None where torch's own will do: plain tensors by position."""
+    """The names for the graph's inputs; None if all inputs are positional tensors, for which torch's names are used."""
     output_names: list[str]
-    """The names of the graph's outputs, filled while the model runs; empty where torch's own will do."""
+    """The names for the graph's outputs, set while the model runs; empty where torch's names are used."""
 
     def __init__(self, model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Take the inputs apart.
+        """Find the tensors in the inputs.
 
         Args:
             model: The model; it is not changed.
-            args: Its positional inputs. What is no tensor is a constant of the graph.
+            args: Its positional inputs. A part that is not a tensor becomes a constant of the graph.
             kwargs: Its keyword inputs.
         """
         super().__init__()
@@ -49,9 +47,9 @@ class Adapter(torch.nn.Module):
         held = [(leaf, list(_tensors(leaf, label))) for leaf, label in zip(leaves, labels, strict=True)]
         places = _unique([place for _, tensors in held for place, _ in tensors])
         plain = not kwargs and all(isinstance(value, torch.Tensor) for value in args)
-        # Not by setting attributes: the model may have a submodule of any name, and is none itself.
+        # `setattr` would register the model as a submodule, and could collide with the name of one.
         vars(self).update(
-            {name: vars(model)[name] for name in _BORROWED},
+            {name: vars(model)[name] for name in _SHARED},
             places=places,
             arguments=arguments,
             input_names=None if plain else list(places),
@@ -63,14 +61,14 @@ class Adapter(torch.nn.Module):
 
     @property
     def tensors(self) -> tuple[torch.Tensor, ...]:
-        """Copies of the tensors among the inputs, in order: the model may write to them."""
+        """Copies of the inputs' tensors, in order: the model may write to them."""
         return tuple(tensor.detach().clone() for _, tensors in vars(self)["_leaves"] for _, tensor in tensors)
 
     def forward(self, *tensors: torch.Tensor) -> Any:
         """Run the model."""
         own = vars(self)
         given = iter(tensors)
-        # A tensor stands in the memo for itself; an object that holds tensors is copied around the new ones.
+        # The memo makes `deepcopy` replace each example tensor by the tensor that is passed now.
         leaves = [copy.deepcopy(leaf, {id(tensor): next(given) for _, tensor in held}) for leaf, held in own["_leaves"]]
         args, kwargs = pytree.tree_unflatten(leaves, own["_tree"])
         output = own["_model"](*args, **kwargs)
@@ -82,7 +80,7 @@ class Adapter(torch.nn.Module):
 
 
 def _is_plain(output: Any) -> bool:
-    """Whether torch flattens and names an output well by itself: a tensor, or a tuple of different ones."""
+    """Whether torch itself flattens and names an output: a tensor, or a tuple or list of different tensors."""
     if isinstance(output, torch.Tensor):
         return True
     tensors = type(output) in (tuple, list) and all(isinstance(part, torch.Tensor) for part in output)
@@ -100,7 +98,7 @@ def _positional(model: torch.nn.Module, count: int) -> list[str]:
 
 
 def _paths(value: Any) -> Iterator[tuple[str, ...]]:
-    """Yield the path to each leaf of a value: keys, indices and attributes; a mere count where torch knows none."""
+    """Yield the path to each leaf of a value: keys, indices and attributes; the leaf's number if torch has no path."""
     try:
         leaves, _ = pytree.tree_flatten_with_path(value)
     except ValueError:
@@ -110,12 +108,12 @@ def _paths(value: Any) -> Iterator[tuple[str, ...]]:
 
 
 def _step(key: Any) -> str:
-    """Return the key, index or attribute that an entry of a path through torch's trees holds."""
+    """Return the key, index or attribute of one entry of a pytree path."""
     return str(getattr(key, fields(key)[0].name))
 
 
 def _unique(places: Sequence[str], taken: AbstractSet[str] = frozenset()) -> tuple[str, ...]:
-    """Return a name for each place that no other has; torch takes none that is a bare number."""
+    """Return a unique name for each place; one that begins with a digit gets a prefix: torch refuses a bare number."""
     names: list[str] = []
     for place in places:
         name = base = place if place and not place[0].isdecimal() else f"output.{place}".rstrip(".")
@@ -128,7 +126,7 @@ def _unique(places: Sequence[str], taken: AbstractSet[str] = frozenset()) -> tup
 
 
 def _tensors(holder: Any, place: str = "", seen: frozenset[int] = frozenset()) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield every tensor in a container or object with the place where it stands."""
+    """Yield every tensor in a container or object, with its path there."""
     if isinstance(holder, torch.Tensor):
         yield place, holder
     elif not isinstance(holder, (torch.nn.Module, type)) and id(holder) not in seen:

@@ -1,15 +1,15 @@
-"""Builds the ONNX graph as torch first converted it, with the names that its values have in the finished graph.
+"""Builds the ONNX graph as torch first converted it, with the names that its values have in the final graph.
 
-Nothing is merged, fused or folded in it, so origins can be carried from it:
+In this graph nothing is merged, fused or folded yet, so origins can be carried from it:
 
-    converted, by number        finished, by number         before
+    converted, by number        final, by number            before
     5 = MatMul(1, 2)                                        converted.5 = MatMul(x, w)
     6 = Add(5, 3)               9 = Gemm(1, 2, 3)  # "h"    h = Add(converted.5, b)
     7 = Relu(6)                 7 = Relu(9)        # "y"    y = Relu(h)
 
-A value keeps its number while torch changes the graph. A value that is gone gets the name of the value that its
-consumers take instead, where no other has this name. torch's own operators for lists and tuples, which ONNX cannot
-hold, are replaced by the nodes that torch made of them in the end.
+A value keeps its number while torch changes the graph. A value that torch removed gets the name of the value that its
+consumers take in the final graph, unless another value has that name. ONNX has no lists and tuples: torch's operators
+for them are replaced by the nodes that torch replaced them by.
 """
 
 from __future__ import annotations
@@ -23,38 +23,40 @@ import onnx_ir as ir
 from pytest_hierexport._calls.hierarchy import ROOT
 from pytest_hierexport._export.torchscript.graph import Block, Graph, Operation
 
-__all__ = ["before"]
-
 Calls = tuple[str, ...]
 
 _BRANCHES: Mapping[str, Sequence[str]] = {"onnx::If": ("then_branch", "else_branch"), "onnx::Loop": ("body",)}
-"""What ONNX calls the subgraphs of a node; torch's graph numbers them."""
+"""The names of a node's subgraphs in ONNX, in the order of torch's blocks, which have no names."""
 
 
 def before(
     converted: Graph, final: Graph, origins: Mapping[int, Calls], parameters: Mapping[str, ir.TensorProtocol]
 ) -> tuple[ir.Graph, dict[ir.Node, str | None]]:
-    """Return the graph before torch changed it, and the call of each node; None where it is not known.
+    """Return the graph before torch changed it, and the call of each node; None where it is unknown.
 
     Args:
-        converted: The graph as converted.
-        final: The graph as written, with the same numbers.
+        converted: torch's graph right after the conversion to ONNX operators.
+        final: torch's graph as written to the file, with the same numbers.
         origins: The calls of each node of `converted`.
-        parameters: By name: what the inputs of `converted` hold that are none of the user's, and those of `final`.
+        parameters: By name: the tensors of the parameters, buffers and constants that `converted` and `final` take as
+            inputs.
     """
     return _Builder(_Graft(converted, final, origins), converted, final, parameters).build()
 
 
 class _Graft:
-    """Replaces torch's lists and tuples by what torch made of them, and adds what it made of the graph's results."""
+    """Replaces the operators for lists and tuples in the converted graph by nodes of the final graph.
+
+    It also adds the nodes that torch added for the results of the graph.
+    """
 
     def __init__(self, converted: Graph, final: Graph, origins: Mapping[int, Calls]) -> None:
         self.origins = dict(origins)
         self._kept = {operation.key: operation for operation in final.block.all_operations()}
         self._final = _producers(final.block)
-        self._known = _producers(converted.block)
-        self._lists = {value: operation for value, operation in self._known.items() if not operation.is_onnx}
-        self._taken: set[int] = set()
+        self._converted = _producers(converted.block)
+        self._lists = {value: operation for value, operation in self._converted.items() if not operation.is_onnx}
+        self._added: set[int] = set()
         self.block = _without_unused_lists(self._grafted(converted.block, final.block, ROOT))
         self._place_additions(self.block, (ROOT,), {})
 
@@ -75,7 +77,7 @@ class _Graft:
         return Block(block.inputs, tuple(operations), outputs)
 
     def _rewired(self, operation: Operation, kept: Operation, operations: list[Operation]) -> Operation:
-        """Replace each list among the inputs of an operation by what it takes in the end."""
+        """Replace each list among the inputs of an operation by the value that it takes in the final graph."""
         lists = [self._lists[value] for value in operation.inputs if value in self._lists]
         if not lists:
             return operation
@@ -87,30 +89,37 @@ class _Graft:
         return replace(operation, inputs=inputs)
 
     def _result(self, was: int | None, now: int | None) -> int | None:
-        """Return a result of the graph: torch may put a copy in the place of a value that is a result already."""
+        """Return a result of the graph: the final one if torch added its producer, else the converted one.
+
+        torch adds a copy for a value that is a result twice.
+        """
         producer = None if now is None else self._final.get(now)
-        return now if producer is not None and producer.key not in self.origins and now not in self._known else was
+        is_added = producer is not None and producer.key not in self.origins and now not in self._converted
+        return now if is_added else was
 
     def _additions(self, values: Sequence[int | None], calls: Calls) -> list[Operation]:
-        """Return the operations that torch added to produce the values, and give them to the calls."""
+        """Return the operations that torch added to compute the values; they get `calls` as their origins."""
         added: list[Operation] = []
         for value in values:
             producer = None if value is None else self._final.get(value)
-            if producer is not None and value not in self._known and producer.key not in self._taken:
-                self._taken.add(producer.key)
+            if producer is not None and value not in self._converted and producer.key not in self._added:
+                self._added.add(producer.key)
                 self.origins[producer.key] = calls
                 added += [*self._additions(producer.inputs, calls), producer]
         return added
 
     def _place_additions(self, block: Block, holder: Calls, consumers: dict[int | None, set[Calls]]) -> None:
-        """Give an operation of no call, as torch puts in front of another for its input, to the call of that one."""
+        """Give each operation without a call to the call of its consumers, if they have one in common.
+
+        torch inserts such operations to prepare the input of another one.
+        """
         for value in block.outputs:
             consumers.setdefault(value, set()).add(holder)
         for operation in reversed(block.operations):
             if not self.origins.get(operation.key):
-                found = {calls[:1] for value in operation.outputs for calls in consumers.get(value, ())}
-                if len(found) == 1:
-                    self.origins[operation.key] = found.pop()
+                calls = {origins[:1] for value in operation.outputs for origins in consumers.get(value, ())}
+                if len(calls) == 1:
+                    self.origins[operation.key] = calls.pop()
             origins = self.origins.get(operation.key, ())
             for value in operation.inputs:
                 consumers.setdefault(value, set()).add(origins)
@@ -158,7 +167,7 @@ class _Builder:
         return graph, self._calls
 
     def _parameter(self, number: int) -> ir.Value | None:
-        """Return the initializer that an input of torch's graph stands for; None for an input of the user's."""
+        """Return the initializer for a parameter among the inputs of torch's graph; None for an input of the model."""
         known = self._converted if number in self._converted.names else self._final
         tensor = self._parameters.get(known.names[number])
         if tensor is None:
@@ -176,7 +185,7 @@ class _Builder:
     def _name(self, number: int) -> str:
         name = self._names.get(number)
         if name is None:
-            # The value is gone in the end. Its name must belong to no other.
+            # The final graph does not have the value. Its name must not be that of another value.
             name = f"converted.{number}"
             while name in self._taken:
                 name += "."
@@ -187,7 +196,7 @@ class _Builder:
             first, *others = self._graft.origins.get(operation.key) or (None,)
             yield self._node(operation, [self._value(number) for number in operation.outputs], first)
             for call in others:
-                # torch dropped this call's equal operation: here it is beside the one that was kept.
+                # torch removed an equal operation of this call: it is put beside the kept one.
                 yield self._node(operation, [ir.Value(name=None) for _ in operation.outputs], call)
 
     def _node(self, operation: Operation, outputs: list[ir.Value], call: str | None) -> ir.Node:
@@ -207,7 +216,7 @@ class _Builder:
 
 
 def _names(block: Block, final: Graph) -> dict[int, str]:
-    """Return the final names of values: of those that are left, their own; of others, the one of the module's text."""
+    """Return the names of values in the final graph, as the docstring of the module says."""
     pairs = list(_consumed_instead(block, final.block))
     names = {was: final.names[was] for was, now in pairs if was == now}
     claimed = set(names)
@@ -215,12 +224,12 @@ def _names(block: Block, final: Graph) -> dict[int, str]:
         if was not in names and now not in claimed and now in final.names:
             names[was] = final.names[now]
             claimed.add(now)
-    # A value that is produced and not consumed any more keeps its own name.
+    # A value that is still computed, but unused, keeps its own name.
     return {number: name for number, name in final.names.items() if number not in claimed} | names
 
 
 def _consumed_instead(block: Block, final: Block) -> Iterator[tuple[int, int]]:
-    """Yield every consumed value, with the value that is consumed in its place in the end."""
+    """Yield every consumed value of the block, with the value that its consumer takes in the final block."""
     kept = {operation.key: operation for operation in final.all_operations()}
 
     def pairs(was: Sequence[int | None], now: Sequence[int | None]) -> Iterator[tuple[int, int]]:

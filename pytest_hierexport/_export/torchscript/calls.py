@@ -1,7 +1,7 @@
-"""Finds the call of every node of the ONNX graph that torch makes of a trace.
+"""Finds the call of every node of the ONNX graph that torch converts a trace to.
 
-The conversion is followed node by node: what stands at the end of the growing graph after a node of the trace was
-converted was made of that node.
+torch converts the trace node by node and appends the ONNX nodes to a new graph. So the nodes at the end of that graph,
+after a node of the trace was converted, belong to the call of that node.
 """
 
 from __future__ import annotations
@@ -21,33 +21,35 @@ from pytest_hierexport._export.torchscript.graph import Graph, numbers
 from pytest_hierexport._export.torchscript.survey import number_of
 from pytest_hierexport._export.torchscript.trace import Origins, Trace
 
-__all__ = ["Conversion"]
-
 _FUNCTION = "prim::PythonOp"
 _INPUTS = "prim::Param"
 
 
 @dataclass
 class Conversion:
-    """Follows the conversion: wraps each of torch's functions that changes the graph."""
+    """Follows the conversion of a trace: wraps each function of torch that changes the graph."""
 
     trace: Trace = field(default_factory=Trace)
-    """The observer of the calls."""
+    """Gives the calls of each node of the trace."""
     origins: dict[int, Origins] = field(default_factory=dict)
     """The calls of each ONNX node, by its number."""
     _converted: Graph | None = None
     _final: Graph | None = None
     _last: Origins = ()
+    """The calls of the node that was converted last."""
     _within: Origins = ()
+    """The calls of the node that is being converted."""
     _functions: list[Any] = field(default_factory=list)
+    """The nodes of the trace that run an autograd function, and are not converted yet."""
     _renumbered: dict[int, int] = field(default_factory=dict)
+    """The number in `_converted` of each value, by its present number."""
 
     @property
     def graphs(self) -> tuple[Graph, Graph]:
-        """The graph as converted, before anything was fused or folded, and as written, under the same numbers.
+        """The graph right after the conversion, and the graph as written to the file; values have the same numbers.
 
         Raises:
-            HierexportError: Nothing was converted while this followed.
+            HierexportError: torch converted no trace.
         """
         if self._converted is None or self._final is None:
             raise HierexportError("torch to convert its trace", found="it did not", do="report the versions in use")
@@ -55,9 +57,9 @@ class Conversion:
 
     @contextlib.contextmanager
     def following(self) -> Iterator[None]:
-        """Follow whatever torch converts while the context lasts."""
+        """Follow the conversion that runs while the context lasts."""
         with contextlib.ExitStack() as stack:
-            for holder, name, follow in (
+            for holder, name, wrap in (
                 (torch._C, "_jit_pass_onnx_function_substitution", self.trace.beginning),
                 (torch._C, "_jit_pass_cse", self.trace.merging),
                 (torch._C, "_jit_pass_onnx_preprocess_caffe2", self.trace.sweeping),
@@ -68,7 +70,7 @@ class Conversion:
                 (torch._C, "_jit_pass_canonicalize", self._renumbering),
                 (torch._C, "_jit_pass_onnx_assign_scoped_names_for_node_and_value", self._naming),
             ):
-                stack.enter_context(replaced(holder, name, follow(_torchs(getattr(holder, name)))))
+                stack.enter_context(replaced(holder, name, wrap(_with_frame(getattr(holder, name)))))
             yield
 
     def _converting(self, original: Callable[..., torch._C.Graph]) -> Callable[..., torch._C.Graph]:
@@ -81,7 +83,7 @@ class Conversion:
 
     def _converting_node(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def run(graph: torch._C.Graph, block: Any, node: Any, *args: Any) -> Any:
-            # A node there that has no call yet is a copy that torch made of the node before.
+            # New nodes without a call are copies that torch made for the previous node of the trace.
             self._settle(graph, self._last)
             outer, self._within = self._within, self._origins(node)
             result = original(graph, block, node, *args)
@@ -92,7 +94,7 @@ class Conversion:
         return run
 
     def _converting_function(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Follow functions of the user that state their own conversion: torch passes the name alone, in graph order."""
+        """Follow autograd functions with a `symbolic` method; torch passes only their name, in graph order."""
 
         def run(graph: torch._C.Graph, name: str, *args: Any) -> Any:
             self._settle(graph, self._last)
@@ -105,17 +107,17 @@ class Conversion:
         return run
 
     def _origins(self, node: Any) -> Origins:
-        """Return the calls of a node; of one that torch makes while it converts another, those of the other."""
+        """Return the calls of a node; for a node that torch creates during the conversion of another, the other's."""
         return self.trace.origins.get(number_of(node), self._within) if node.outputsSize() else self._within
 
     def _settle(self, graph: torch._C.Graph, origins: Origins) -> None:
-        """Give the nodes at the end of the growing graph to these calls, back to the first that has any."""
+        """Give these calls to the nodes at the end of the new graph, up to the last node that has calls already."""
         self._last = origins
-        at = graph.insertPoint().prev()
-        while at.kind() != _INPUTS and (not at.outputsSize() or number_of(at) not in self.origins):
-            if at.outputsSize():
-                self.origins[number_of(at)] = origins
-            at = at.prev()
+        node = graph.insertPoint().prev()
+        while node.kind() != _INPUTS and (not node.outputsSize() or number_of(node) not in self.origins):
+            if node.outputsSize():
+                self.origins[number_of(node)] = origins
+            node = node.prev()
 
     def _optimizing(self, original: Callable[..., None]) -> Callable[..., None]:
         def run(graph: torch._C.Graph, *args: Any) -> None:
@@ -126,13 +128,13 @@ class Conversion:
         return run
 
     def _renumbering(self, original: Callable[..., torch._C.Graph]) -> Callable[..., torch._C.Graph]:
-        """Torch copies the graph once on its way: the copy has the same values in the same order."""
+        """Map the numbers of the copy that torch makes of the graph; it has the same values in the same order."""
 
         def run(graph: torch._C.Graph, *args: Any) -> torch._C.Graph:
-            found = list(numbers(graph))
+            before = list(numbers(graph))
             copied = original(graph, *args)
             known = self._renumbered
-            pairs = zip(numbers(copied), found, strict=True)
+            pairs = zip(numbers(copied), before, strict=True)
             self._renumbered = {new: known[old] for new, old in pairs if old in known}
             return copied
 
@@ -146,8 +148,8 @@ class Conversion:
         return run
 
 
-def _torchs(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of torch's behind a frame, where it has none: most are builtins."""
+def _with_frame(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function of torch in one with a frame: most are builtins, whose errors would read as ours."""
 
     @calls_on
     def call(*args: Any) -> Any:

@@ -1,6 +1,6 @@
-"""The capture by `torch.onnx.export(dynamo=False)`: torch traces the model, and ONNX is made of the trace.
+"""The capture by `torch.onnx.export(dynamo=False)`: torch traces the model and converts the trace to ONNX.
 
-For opsets that the newer exporter cannot give, and for models that `torch.export` cannot capture.
+It is for opsets that the dynamo exporter cannot write, and for models that `torch.export` cannot capture.
 """
 
 from __future__ import annotations
@@ -29,21 +29,19 @@ from pytest_hierexport._export.torchscript.dynamic_axes import dynamic_axes
 from pytest_hierexport._export.torchscript.parts import in_parts
 from pytest_hierexport._files.temporary import temporary_folder
 
-__all__ = ["capture", "serves"]
-
 
 def serves(request: Request) -> bool:
-    """Whether the request's model is a module, which can be run: a program that was exported before cannot."""
+    """Whether the model is a module: an ExportedProgram cannot be traced."""
     return isinstance(request.model, torch.nn.Module)
 
 
 def capture(request: Request) -> Capture:
-    """Export the request's model with torch's TorchScript exporter and watch what it does.
+    """Export the request's model with torch's TorchScript exporter, and record the call of each node.
 
     Raises:
-        ExportError: The model is no module.
+        ExportError: The model is not a module.
         CannotCaptureError: The opset is too new.
-        Exception: What torch raised; the model is left as it was.
+        Exception: Any error of torch; the model is left as it was.
     """
     if not isinstance(request.model, torch.nn.Module):
         raise ExportError(
@@ -53,14 +51,14 @@ def capture(request: Request) -> Capture:
         )
     options = request.options
     if options.opset is not None and options.opset > NEWEST_OPSET:
-        # torch would write that opset over operators as an older one defines them.
+        # torch would state the newer opset, but write operators as the older one defines them.
         raise CannotCaptureError(f"opset {NEWEST_OPSET} is the newest that its operators are known for")
     instances = Instances(request.model)
     adapter = Adapter(request.model, request.args, request.kwargs)
     names = options.input_names or adapter.input_names or (adapter.places if options.dynamic_shapes else None)
     capture = in_parts(partial(_capture, request, adapter, instances, names))
     if names is None and len(capture.after.graph.inputs) < len(adapter.places):
-        # torch drops an unused input, and its own names do not say which.
+        # torch removed an unused input, and its default names do not tell which one.
         capture = in_parts(partial(_capture, request, adapter, instances, adapter.places))
     return capture
 
@@ -68,7 +66,7 @@ def capture(request: Request) -> Capture:
 def _capture(request: Request, adapter: Adapter, instances: Instances, names: Sequence[str] | None) -> Capture:
     conversion = Conversion()
     recorder = CallRecorder(instances, observer=conversion.trace)
-    # torch's attention takes a way of its own where no gradient is asked for, and that way cannot be exported.
+    # With gradients: without them, torch's attention runs a fast path that cannot be exported.
     with quiet(), _values_read() as places, torch.enable_grad(), recorder.listening(), conversion.following():
         after = _export(request, adapter, names)
     graph, calls = before(*conversion.graphs, conversion.origins, _tensors(adapter, after))
@@ -87,24 +85,25 @@ def _capture(request: Request, adapter: Adapter, instances: Instances, names: Se
 
 @contextlib.contextmanager
 def _values_read() -> Iterator[list[str]]:
-    """Collect the places where Python takes a tensor's value while it is traced, of which torch warns."""
+    """Collect the lines where Python code reads the value of a traced tensor: torch warns of each."""
     places: list[str] = []
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as recorded:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", torch.jit._trace.TracerWarning)
         yield places
-    # Of one file several lines say more than one line several times.
-    places += dict.fromkeys(f"{Path(warning.filename).name}:{warning.lineno}" for warning in told)
+    # Each line once.
+    places += dict.fromkeys(f"{Path(warning.filename).name}:{warning.lineno}" for warning in recorded)
 
 
 def _fixed(places: Sequence[str]) -> tuple[str, ...]:
     if not places:
         return ()
-    shown = ", ".join(places[:_PLACES]) + (f" and {len(places) - _PLACES} more places" if places[_PLACES:] else "")
+    more = f" and {len(places) - _MOST_PLACES} more places" if places[_MOST_PLACES:] else ""
+    shown = ", ".join(places[:_MOST_PLACES]) + more
     return (f"the graph holds for inputs like these: Python read traced values, which are fixed in it, at {shown}",)
 
 
-_PLACES = 3
+_MOST_PLACES = 3
 """How many places a note shows."""
 
 
@@ -121,7 +120,7 @@ def _export(request: Request, adapter: Adapter, names: Sequence[str] | None) -> 
             dynamo=False,
             opset_version=options.opset,
             input_names=None if names is None else list(names),
-            # Filled while the model runs, before torch asks for them.
+            # The adapter fills this list while the model runs, before torch reads it.
             output_names=adapter.output_names if options.output_names is None else list(options.output_names),
             dynamic_axes=axes,
         )
@@ -131,8 +130,8 @@ def _export(request: Request, adapter: Adapter, names: Sequence[str] | None) -> 
 
 
 def _tensors(adapter: Adapter, after: ir.Model) -> dict[str, ir.TensorProtocol]:
-    """Return the parameters and buffers of the model, and what the finished graph holds, by their names there."""
-    held = adapter.state_dict(keep_vars=True)
-    tensors: dict[str, ir.TensorProtocol] = {name: TorchTensor(tensor, name=name) for name, tensor in held.items()}
-    finished = after.graph.initializers.items()
-    return tensors | {name: value.const_value for name, value in finished if value.const_value is not None}
+    """Return the parameters and buffers of the model and the initializers of the final graph, by name."""
+    state = adapter.state_dict(keep_vars=True)
+    tensors: dict[str, ir.TensorProtocol] = {name: TorchTensor(tensor, name=name) for name, tensor in state.items()}
+    final = after.graph.initializers.items()
+    return tensors | {name: value.const_value for name, value in final if value.const_value is not None}

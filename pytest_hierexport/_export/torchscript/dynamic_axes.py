@@ -1,4 +1,10 @@
-"""Dynamic shapes as `torch.export` takes them, for an exporter that knows axes by the names of its inputs."""
+"""Converts `dynamic_shapes`, as `torch.export` takes them, to `dynamic_axes` of the TorchScript exporter.
+
+arguments       [("x", tensor), ("cache", [tensor, tensor])]
+dynamic_shapes  {"x": {0: "batch"}, "cache": [{1: Dim("length")}, None]}
+names           ["x", "cache.0", "cache.1"]
+dynamic_axes    {"x": {0: "batch"}, "cache.0": {1: "length"}}
+"""
 
 from __future__ import annotations
 
@@ -9,19 +15,17 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-__all__ = ["dynamic_axes"]
-
 
 def dynamic_axes(
     dynamic_shapes: Any, arguments: Sequence[tuple[str, Any]], names: Sequence[str]
 ) -> dict[str, dict[int, str]]:
-    """Return the name of every dynamic axis, by the name of the input and the axis.
+    """Return the name of every dynamic axis, by input and axis.
 
     Args:
         dynamic_shapes: By parameter name or in order, nested like the inputs: for each tensor a mapping from axes to
-            dimensions or a sequence of dimensions. A dimension is a `Dim`, a name, or one of torch's hints; None, a
-            number or the hint that it is static leave the axis as it is.
-        arguments: The inputs by parameter name, in order.
+            dimensions, or a sequence of dimensions. A dimension is a `Dim`, a name, or one of torch's hints. None, a
+            number and the hint `STATIC` stand for a static axis.
+        arguments: The inputs with their parameter names, in order.
         names: The name of every tensor among them, in order.
     """
     axes: dict[str, dict[int, str]] = {}
@@ -30,14 +34,14 @@ def dynamic_axes(
     )
     for name, spec in zip(names, specs, strict=True):
         dims = spec.items() if isinstance(spec, Mapping) else enumerate(spec or ())
-        found = {axis: label for axis, dim in dims if (label := _label(dim, f"{name}_dim_{axis}")) is not None}
-        if found:
-            axes[name] = found
+        labels = {axis: label for axis, dim in dims if (label := _label(dim, f"{name}_dim_{axis}")) is not None}
+        if labels:
+            axes[name] = labels
     return axes
 
 
 def _given(dynamic_shapes: Any, name: str, position: int) -> Any:
-    """Return what is said of one argument; `xs.1` is the second of those that the parameter `*xs` took."""
+    """Return the entry for one argument; `xs.1` is the second argument of the parameter `*xs`."""
     if isinstance(dynamic_shapes, Mapping):
         base, _, index = name.partition(".")
         given = dynamic_shapes.get(base)
@@ -46,7 +50,7 @@ def _given(dynamic_shapes: Any, name: str, position: int) -> Any:
 
 
 def _specs(spec: Any, value: Any) -> Iterator[Any]:
-    """Yield what is said of each tensor in a value."""
+    """Yield the entry for each tensor in a value."""
     if isinstance(value, torch.Tensor):
         yield spec
         return

@@ -1,6 +1,7 @@
-"""A torch graph as plain data, taken at one moment: torch's passes change and destroy its nodes in place.
+"""Copies a torch graph into plain data: torch's passes change and destroy its nodes in place.
 
-A value is known by the number that torch gives it, which it keeps while the graph lives; a node by its first output.
+A value is identified by torch's number for it, which is constant while the graph exists; a node by the number of its
+first output.
 """
 
 from __future__ import annotations
@@ -14,15 +15,13 @@ import onnx_ir as ir
 import torch
 from onnx_ir.tensor_adapters import TorchTensor, from_torch_dtype
 
-__all__ = ["Block", "Graph", "Operation", "numbers"]
-
 
 @dataclass(frozen=True)
 class Operation:
     """A node of torch's graph."""
 
     kind: str
-    """The operator behind its domain: `onnx::Gemm`."""
+    """The domain and the operator: `onnx::Gemm`."""
     attributes: tuple[ir.Attr, ...]
     inputs: tuple[int | None, ...]
     outputs: tuple[int, ...]
@@ -35,20 +34,20 @@ class Operation:
 
     @property
     def is_onnx(self) -> bool:
-        """Whether ONNX can hold it; torch's own operators for lists and tuples are on their way out."""
+        """Whether ONNX has the operator; it has none of torch's operators for lists and tuples, which torch removes."""
         return not self.kind.startswith("prim::")
 
 
 @dataclass(frozen=True)
 class Block:
-    """The graph itself, or a branch or body in it."""
+    """The main graph, a branch or a loop body."""
 
     inputs: tuple[int, ...]
     operations: tuple[Operation, ...]
     outputs: tuple[int | None, ...]
 
     def all_operations(self) -> Iterator[Operation]:
-        """Yield every operation, those of the blocks in it after the one that holds them."""
+        """Yield every operation, each followed by the operations of its blocks."""
         for operation in self.operations:
             yield operation
             for block in operation.blocks:
@@ -56,14 +55,14 @@ class Block:
 
 
 class Graph:
-    """A graph with what is known of its values, by number."""
+    """A graph, with the types and names of its values by number."""
 
     def __init__(self, graph: torch._C.Graph, numbers: Mapping[int, int] | None = None) -> None:
-        """Copy a graph of torch's.
+        """Copy a torch graph.
 
         Args:
             graph: The graph.
-            numbers: The numbers to know its values by instead; a value that has none gets one below zero.
+            numbers: Other numbers for its values, by torch's; a value that is not in it gets a negative number.
         """
         self._numbers = numbers
         self._none: set[int] = set()
@@ -79,7 +78,7 @@ class Graph:
     def _operation(self, node: Any) -> Operation | None:
         outputs = tuple(self._defined(value) for value in node.outputs())
         if node.mustBeNone():
-            # It stands for an input that is left out.
+            # Its output stands for an optional input that is not given.
             self._none.update(outputs)
             return None
         if not outputs:
@@ -112,14 +111,14 @@ def _type(kind: Any) -> tuple[ir.DataType | None, ir.Shape | None]:
 
 def _attribute(node: Any, name: str) -> ir.Attr | None:
     kind = node.kindOf(name)
-    if name == "onnx_name" or kind not in _ATTRIBUTES:  # where torch keeps the name of a node until it writes it
+    if name == "onnx_name" or kind not in _ATTRIBUTES:  # `onnx_name` is no attribute in ONNX, but the node's name
         return None
     attribute: ir.Attr = _ATTRIBUTES[kind](name, getattr(node, kind)(name))
     return attribute
 
 
 def _float(value: float) -> float:
-    """Round as an ONNX file does."""
+    """Round to float32, the type of float attributes in ONNX."""
     return float(np.float32(value))
 
 

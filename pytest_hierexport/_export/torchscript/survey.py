@@ -8,17 +8,15 @@ from typing import Any
 
 import torch
 
-__all__ = ["CONSTANT", "Survey", "duplicates", "merged", "nodes_of", "number_of"]
-
 
 def number_of(node: Any) -> int:
-    """Return the number by which a node is known: that of its first output, which torch gives once in a graph."""
+    """Return the number that identifies a node: torch's number for its first output, which is unique in a graph."""
     number: int = node.outputsAt(0).unique()
     return number
 
 
 def nodes_of(block: Any) -> Iterator[Any]:
-    """Yield every node of a graph or block, those of its blocks after the one that holds them."""
+    """Yield every node of a graph or block, each followed by the nodes of its blocks."""
     for node in block.nodes():
         yield node
         for inner in node.blocks():
@@ -27,18 +25,18 @@ def nodes_of(block: Any) -> Iterator[Any]:
 
 @dataclass
 class Survey:
-    """The inputs and outputs of a graph's nodes, in their order."""
+    """The inputs and outputs of a graph's nodes, in graph order; nodes and values by their numbers."""
 
     inputs: dict[int, list[int]] = field(default_factory=dict)
     outputs: dict[int, list[int]] = field(default_factory=dict)
     results: list[int] = field(default_factory=list)
     """The results of the graph and its blocks, and the inputs of nodes without outputs."""
     silent: list[tuple[int, Any]] = field(default_factory=list)
-    """Every node without outputs, behind the count of the others before it."""
+    """Every node without outputs, with the number of nodes with outputs before it."""
 
     @classmethod
     def of(cls, graph: Any) -> Survey:
-        """Go through a graph once: asking torch is what takes time."""
+        """Read a graph in one pass: calls into torch take most of the time."""
         survey = cls()
         survey._visit(graph)
         return survey
@@ -58,9 +56,15 @@ class Survey:
 
 
 def merged(before: Survey, after: Survey) -> list[tuple[int, int]]:
-    """Return each node that a pass dropped for an equal one, after that one, in graph order.
+    """Return the pairs (kept node, removed node) of a pass that removed duplicates, in graph order.
 
-    The consumers of the dropped node take the other node's value now; the inputs of the two are equal in the same way.
+        before           after          pairs
+        4 = relu(1)      4 = relu(1)    (4, 5): consumers of 5 take 4
+        5 = relu(1)
+        6 = neg(5)       6 = neg(4)
+
+    The inputs of the two nodes of a pair are paired too: their producers may be duplicates, of which the pass removed
+    one.
     """
     now = {old: new for old, new in zip(before.results, after.results, strict=True) if old != new}
     for number, inputs in after.inputs.items():
@@ -77,27 +81,28 @@ def merged(before: Survey, after: Survey) -> list[tuple[int, int]]:
 
 
 def duplicates(graph: Any) -> list[list[int]]:
-    """Return the groups of nodes that compute the same, in order; none where an operation may change a value."""
+    """Return the groups of duplicate nodes, by value numbering; none if an operation writes to its input in place."""
     values: dict[int, int] = {}
-    found: dict[Hashable, list[Any]] = {}
+    groups: dict[Hashable, list[Any]] = {}
     for node in nodes_of(graph):
         kind = node.kind()
         if kind.endswith("_") and not kind.endswith("__"):
             return []
         if not node.outputsSize():
             continue
-        form: Hashable = (kind, _constant(node), tuple(values.get(v.unique(), v.unique()) for v in node.inputs()))
+        inputs = tuple(values.get(value.unique(), value.unique()) for value in node.inputs())
+        expression: Hashable = (kind, _attributes(node), inputs)
         if node.isNondeterministic() or any(True for _ in node.blocks()):
-            form = number_of(node)
-        same = found.setdefault(form, [])
-        same.append(node)
-        outputs = zip(node.outputs(), same[0].outputs(), strict=True)
+            expression = number_of(node)
+        group = groups.setdefault(expression, [])
+        group.append(node)
+        outputs = zip(node.outputs(), group[0].outputs(), strict=True)
         values.update((value.unique(), first.unique()) for value, first in outputs)
-    return [[number_of(node) for node in nodes] for nodes in found.values() if len(nodes) > 1]
+    return [[number_of(node) for node in nodes] for nodes in groups.values() if len(nodes) > 1]
 
 
-def _constant(node: Any) -> Hashable:
-    """Return what a node holds: a small tensor by its content, a large one by its identity."""
+def _attributes(node: Any) -> Hashable:
+    """Return a key of a node's attributes; of a constant, its value: a large tensor by its address in memory."""
     if node.kind() != CONSTANT:
         return tuple((name, str(getattr(node, node.kindOf(name))(name))) for name in node.attributeNames())
     value = node.output().toIValue()

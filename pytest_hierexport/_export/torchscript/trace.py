@@ -1,7 +1,7 @@
 """Finds the calls of every node of a trace by marks between the nodes.
 
-torch's own scopes do not distinguish the runs of a module, and have no entry for a call of its `forward`. So a mark is
-put into the trace where a call begins and where it ends:
+torch's own scopes do not distinguish the runs of a module, and lack direct calls of `forward`. So a mark is inserted
+into the trace where a call begins and where it ends:
 
     prim::Enter[hierexport=0]   # the root begins
     %3 = aten::relu(%1)         # the root's
@@ -9,8 +9,8 @@ put into the trace where a call begins and where it ends:
     %4 = aten::linear(%3, %2)   # layer's
     prim::Enter[hierexport=2]   # it ends: the root's again
 
-Nodes that torch's passes insert between two marks belong to the same call. The marks are removed before the trace is
-converted to ONNX, and the graph is the one that torch gives without them.
+A node belongs to the call of the nearest mark before it, also a node that a pass of torch inserts later. The marks are
+removed before the trace is converted to ONNX, so the ONNX graph is the one that torch gives without them.
 """
 
 from __future__ import annotations
@@ -24,23 +24,27 @@ import torch
 from pytest_hierexport._calls.hierarchy import ROOT, Call
 from pytest_hierexport._export.torchscript.survey import CONSTANT, Survey, duplicates, merged, nodes_of, number_of
 
-__all__ = ["Origins", "Trace"]
-
 Origins = tuple[str, ...]
-"""The call that made a node, then those whose equal nodes torch dropped for it."""
+"""The call of a node, then the calls whose duplicates of the node torch removed."""
 
-# torch's own operator for the beginning of a region: it stays though it has no output, and no pass for ONNX knows it.
+# torch's operator for the begin of a `with` block: it is not removed, though it has no output, and torch's passes for
+# ONNX ignore it.
 _MARK = "prim::Enter"
 _MARKED = "hierexport"
+"""The attribute of a mark with its position in the list of marks."""
 
 
 @dataclass
 class Trace:
-    """Marks where calls begin and end while the model is traced; then finds each node's call by the marks."""
+    """Inserts marks while the model is traced, keeps them through torch's passes, and reads each node's calls.
+
+    After a pass has removed duplicates, the marks are inserted anew.
+    """
 
     origins: dict[int, Origins] = field(default_factory=dict)
-    """The calls of each node, by its number, when the trace is about to be converted."""
+    """The calls of each node, by its number; set right before the trace is converted."""
     _marks: list[Origins] = field(default_factory=list)
+    """For each mark, the calls of the nodes after it."""
 
     # the observer
 
@@ -51,7 +55,7 @@ class Trace:
             state.graph().insertNode(self._new_mark(state.graph(), (call.name,)))
 
     def left(self, call: Call, output: Any) -> None:  # noqa: ARG002
-        """Mark where a call ends and its caller goes on."""
+        """Mark where a call ends and its caller continues."""
         state = torch._C._get_tracing_state()
         if state is not None:
             graph = state.graph()
@@ -66,9 +70,9 @@ class Trace:
         return mark
 
     def _consume_unused(self, mark: Any, graph: Any) -> None:
-        """Have a mark consume the unused results of calls below the root, so that torch does not drop them yet.
+        """Make a mark consume the unused values of calls below the root, so that torch does not remove them yet.
 
-        Such a call may have computed the same as another.
+        Such a value may be a duplicate of a used one, which both calls own then.
         """
         current: Origins = (ROOT,)
         for node in nodes_of(graph):
@@ -77,14 +81,14 @@ class Trace:
             elif current != (ROOT,) and not node.hasUses() and node.kind() != CONSTANT:
                 for value in node.outputs():
                     kind = value.type()
-                    # A size is no call's result.
+                    # A tensor without dimensions is a size, not the result of a call.
                     if isinstance(kind, torch._C.TensorType) and kind.dim() != 0:
                         mark.addInput(value)
 
-    # torch's passes: what stands in for each and follows it
+    # the wrappers of torch's passes
 
     def beginning(self, original: Callable[..., None]) -> Callable[..., None]:
-        """Before the first pass, remove unused nodes; the call of a removed duplicate co-owns the node that stays."""
+        """Before the first pass, remove unused nodes; the call of a removed duplicate co-owns the node that is kept."""
 
         def run(graph: Any) -> None:
             marks = list(filter(_is_mark, graph.findAllNodes(_MARK, recurse=True)))
@@ -109,7 +113,7 @@ class Trace:
         return run
 
     def merging(self, original: Callable[..., bool]) -> Callable[..., bool]:
-        """Have the node that stays of equal ones belong to the calls of all."""
+        """Wrap CSE: the node that it keeps of several duplicates gets the calls of all of them."""
 
         def run(graph: Any) -> bool:
             before = Survey.of(graph)
@@ -124,14 +128,14 @@ class Trace:
         return run
 
     def _join(self, graph: Any, survey: Survey, origins: dict[int, Origins], pairs: list[tuple[int, int]]) -> None:
-        """Have each node that stays belong to the calls of the equal node that is gone too, and mark that."""
+        """Add to the calls of each kept node those of the removed node of its pair, and insert the marks anew."""
         for survivor, number in pairs:
             origins[survivor] = tuple(dict.fromkeys((*origins[survivor], *origins[number])))
         self._lift(survey)
         self._mark_all(graph, origins)
 
     def sweeping(self, original: Callable[..., None]) -> Callable[..., None]:
-        """Keep the marks through a pass that drops unused nodes."""
+        """Wrap a pass that removes unused nodes: take the marks out before it, and insert them again after it."""
 
         def run(graph: Any) -> None:
             origins = self._lift(Survey.of(graph))
@@ -141,7 +145,7 @@ class Trace:
         return run
 
     def end(self, graph: Any) -> None:
-        """Take the marks out of the graph, which is about to be converted."""
+        """Remove the marks from the graph, which is converted next."""
         self.origins = self._lift(Survey.of(graph))
 
     # the marks
@@ -158,7 +162,7 @@ class Trace:
         return origins
 
     def _lift(self, survey: Survey) -> dict[int, Origins]:
-        """Take the marks away and return what they said."""
+        """Remove the marks; return the calls of each node."""
         origins = self._read(survey)
         for _, node in survey.silent:
             if _is_mark(node):
@@ -166,7 +170,7 @@ class Trace:
         return origins
 
     def _mark_all(self, graph: Any, origins: Mapping[int, Origins]) -> None:
-        """Mark every place from which on nodes belong to other calls."""
+        """Insert a mark before every node whose calls differ from those of the node before it."""
         current: Origins = (ROOT,)
         for node in list(nodes_of(graph)):
             if node.outputsSize() and origins.get(number_of(node), current) != current:

@@ -11,8 +11,6 @@ from pytest_hierexport._onnx.graph import operators
 if TYPE_CHECKING:
     from pytest_hierexport._tools.tagged_file import TaggedFile
 
-__all__ = ["ContaminatedNode", "contaminated_nodes"]
-
 
 @dataclass(frozen=True)
 class ContaminatedNode:

@@ -18,8 +18,6 @@ from pytest_hierexport._tools.tagged_file import TaggedFile
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["Analysis", "ModuleFigures", "analyze", "instances"]
-
 
 @dataclass(eq=False)
 class ModuleFigures:

@@ -14,8 +14,6 @@ from pytest_hierexport._tools.analysis.figures import instances
 from pytest_hierexport._tools.analysis.selection import Selection
 from pytest_hierexport._tools.tagged_file import TaggedFile
 
-__all__ = ["DEEPEST", "ListedOrigin", "ListedPart", "UntaggedNode", "check_height", "listed_parts", "untagged_nodes"]
-
 DEEPEST = 200
 """Levels of modules where each row has its whole tag; of deeper files that would take quadratic memory."""
 

@@ -18,8 +18,6 @@ from pytest_hierexport._tools.table import DEEPEST_INDENT, indented, table
 if TYPE_CHECKING:
     from pytest_hierexport._tools.analysis.figures import Analysis, ModuleFigures
 
-__all__ = ["as_csv", "as_dict", "as_lines", "as_tree", "coverage_line"]
-
 _COLUMNS = ("level", "tag", "path", "class", "calls", "nodes", "own_nodes", "parameters")
 
 _UNTAGGED = "(untagged)"

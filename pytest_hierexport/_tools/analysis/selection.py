@@ -19,8 +19,6 @@ from pytest_hierexport._calls.hierarchy import Hierarchy, Module
 from pytest_hierexport._calls.patterns import calls_below, calls_of_class, matching_calls
 from pytest_hierexport._errors import UsageError
 
-__all__ = ["Selection"]
-
 _Instance = TypeVar("_Instance")
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from pytest_hierexport._tools.tagged_file import TaggedFile
 
-__all__ = ["Comparison", "NodeChange", "Renamed", "TensorChange", "compare"]
-
 _LONGEST = 100
 _NONE = "none"
 

@@ -13,8 +13,6 @@ from pytest_hierexport._onnx.graph import function_prefix, node_key, subgraphs_p
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["FlatGraph", "FlatNode", "FlatValue"]
-
 Place = tuple[object, ...]
 """Where a graph stands: the attributes that hold it, or a function's name; empty for the main graph."""
 

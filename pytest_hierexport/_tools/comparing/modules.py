@@ -21,8 +21,6 @@ from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import ROOT
 from pytest_hierexport._errors import UsageError
 
-__all__ = ["Instance", "ModuleChanges", "Tree", "compare_modules"]
-
 _DEEPEST = 300
 """Levels of modules. Each difference names its tag, so deeper files would give texts of quadratic size."""
 

@@ -22,8 +22,6 @@ from pytest_hierexport._onnx.order import topological_order
 from pytest_hierexport._tools.comparing.graphs import FlatGraph, FlatNode, FlatValue
 from pytest_hierexport._tools.comparing.tensors import Data
 
-__all__ = ["Pairs", "attribute_content", "pair"]
-
 Label = Callable[[FlatNode], object]
 """Gives a node its module, equal for modules that are paired."""
 _OUTPUTS = 1 << 40

@@ -12,8 +12,6 @@ from pytest_hierexport._text import inline_code
 from pytest_hierexport._tools.comparing.comparison import Comparison
 from pytest_hierexport._tools.comparing.modules import Instance
 
-__all__ = ["as_dict", "as_lines", "as_markdown"]
-
 _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 _MOST_TAGS = 3
 

@@ -12,8 +12,6 @@ from pytest_hierexport._errors import UsageError
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["Data", "Store"]
-
 
 @dataclass(frozen=True)
 class Store:

@@ -19,8 +19,6 @@ from pytest_hierexport._tools.divergence.pairs import (
 )
 from pytest_hierexport._tools.divergence.sides import Side
 
-__all__ = ["compare_with_graph"]
-
 
 def compare_with_graph(reference: Side, other: Side, spill: Path, depth: int | None, measure: Measure) -> Compared[str]:
     """Compare each value that leaves the own nodes of a call of the reference.

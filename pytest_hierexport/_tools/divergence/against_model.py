@@ -23,8 +23,6 @@ from pytest_hierexport._tools.divergence.sides import Side
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["compare_with_model"]
-
 
 def compare_with_model(
     example: Runnable, side: Side, spill: Path, depth: int | None, measure: Measure

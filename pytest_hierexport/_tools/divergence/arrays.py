@@ -11,8 +11,6 @@ import numpy as np
 from pytest_hierexport._proof.session import BUDGET
 from pytest_hierexport._proof.tolerance import Array
 
-__all__ = ["Arrays"]
-
 KeyT = TypeVar("KeyT")
 
 

@@ -14,8 +14,6 @@ from functools import cached_property
 
 from pytest_hierexport._proof.owners import Graph, Node
 
-__all__ = ["Boundaries", "Boundary"]
-
 
 @dataclass(frozen=True)
 class Boundary:

@@ -11,8 +11,6 @@ from pytest_hierexport._tools.divergence.arrays import Arrays
 from pytest_hierexport._tools.divergence.boundaries import Boundary
 from pytest_hierexport._tools.divergence.pairs import Pair
 
-__all__ = ["Compared", "Row", "with_includes"]
-
 KeyT = TypeVar("KeyT")
 
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from pytest_hierexport._onnx.models import Model
     from pytest_hierexport._proof.eager import Runnable
 
-__all__ = ["diverge"]
-
 KeyT = TypeVar("KeyT")
 
 

@@ -18,8 +18,6 @@ from pytest_hierexport._proof.session import BUDGET, run_graph
 from pytest_hierexport._proof.tolerance import Array
 from pytest_hierexport._tools.divergence.sides import Side
 
-__all__ = ["run_parts", "unused_ending"]
-
 
 def run_parts(side: Side, known: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
     """Yield each known value as its part of the graph computes it from the known ones.

@@ -7,8 +7,6 @@ import numpy as np
 from pytest_hierexport._proof.tolerance import Array, distances, tolerance_of
 from pytest_hierexport._tools.divergence.results import Gap
 
-__all__ = ["gap", "nearness"]
-
 _MASKED = 1e30
 """The magnitude from which on a number is a mask's: squared, one would hide all others."""
 

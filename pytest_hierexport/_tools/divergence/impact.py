@@ -21,8 +21,6 @@ from pytest_hierexport._tools.divergence.gaps import gap
 from pytest_hierexport._tools.divergence.results import Gap
 from pytest_hierexport._tools.divergence.sides import Side
 
-__all__ = ["impacts"]
-
 _ADDABLE = ("float16", "float32", "float64")
 """The dtypes that ONNX Runtime adds on every machine."""
 

@@ -16,8 +16,6 @@ import numpy as np
 
 from pytest_hierexport._tools.divergence.results import CallGap, Divergence, Gap, ValueGap
 
-__all__ = ["merged"]
-
 
 def merged(runs: Sequence[Divergence]) -> Divergence:
     """Return the calls of all inputs, those of the first input first, each with its errors over all of them."""

@@ -11,8 +11,6 @@ from pytest_hierexport._text import one_line
 from pytest_hierexport._tools.divergence.results import CallGap, Divergence, Gap
 from pytest_hierexport._tools.divergence.text import call_label, number
 
-__all__ = ["as_page"]
-
 _HEIGHT = 360
 _MARGIN = 48
 _STEP = 14

@@ -22,8 +22,6 @@ from pytest_hierexport._tools.divergence.results import Gap
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Measure", "Pair", "nearest_pair", "same_values", "without_false", "without_rivals"]
-
 KeyT = TypeVar("KeyT")
 Measure = Callable[[str, Array, Array], Gap]
 """Measures how far a value lies, by its name in the graph, the reference's tensor and its own."""

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-__all__ = ["CallGap", "Divergence", "Exclusion", "Gap", "ValueGap"]
-
 
 @dataclass(frozen=True)
 class Gap:

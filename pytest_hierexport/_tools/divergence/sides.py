@@ -27,8 +27,6 @@ from pytest_hierexport._proof.tolerance import Array, tolerance_of
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Inputs", "Side", "open_side"]
-
 Inputs = Mapping[str, Array] | Runnable
 
 

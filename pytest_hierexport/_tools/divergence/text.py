@@ -10,8 +10,6 @@ from pytest_hierexport._text import one_line
 from pytest_hierexport._tools.divergence.results import CallGap, Divergence, Gap, ValueGap
 from pytest_hierexport._tools.table import table
 
-__all__ = ["as_dict", "as_lines", "call_label", "number"]
-
 FORMAT = 1
 """The version of the JSON."""
 _TITLES = ("module call", "accumulated dB", "added dB", "output dB", "cosine", "max abs", "")

@@ -17,8 +17,6 @@ from pytest_hierexport._carry.tensors import tensor_key
 from pytest_hierexport._onnx.graph import subgraphs_ir
 from pytest_hierexport._tools.modules.region import Region, nodes_inside
 
-__all__ = ["DOMAIN", "form_of", "function_of"]
-
 DOMAIN = "hierexport"
 """The domain of the functions that are made of modules."""
 

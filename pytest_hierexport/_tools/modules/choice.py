@@ -9,8 +9,6 @@ from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy, Module
 from pytest_hierexport._calls.patterns import matching_calls
 from pytest_hierexport._errors import UsageError
 
-__all__ = ["chosen_calls", "named_call"]
-
 
 def named_call(hierarchy: Hierarchy, module: str, modules: Sequence[Module] = ()) -> str:
     """Return the name of the one call that a pattern names, of a module that runs several times the first.

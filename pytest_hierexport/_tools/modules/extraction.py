@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from pytest_hierexport._onnx.models import Model
     from pytest_hierexport._proof.eager import Runnable
 
-__all__ = ["ExtractedModule", "as_dict", "extract", "modules_below"]
-
 
 @dataclass(frozen=True)
 class ExtractedModule:

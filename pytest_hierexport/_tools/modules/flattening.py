@@ -20,8 +20,6 @@ from pytest_hierexport._tools.modules.region import attribution_on, keep_origins
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["flatten"]
-
 _MARK = "hierexport.call "
 
 

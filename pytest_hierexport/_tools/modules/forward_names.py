@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from pytest_hierexport._proof.eager import Runnable
 
-__all__ = ["forward_names"]
-
 _ARGUMENT = re.compile(r"\[0\]\[(\d+)\](.*)", re.DOTALL)
 _KEYWORD = re.compile(r"\[1\](\['.*)", re.DOTALL)
 

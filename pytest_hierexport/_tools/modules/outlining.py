@@ -46,8 +46,6 @@ from pytest_hierexport._tools.tagged_file import module_tree
 if TYPE_CHECKING:
     from pytest_hierexport._onnx.models import Model
 
-__all__ = ["ModelWithFunctions", "ModuleFunction", "as_dict", "modules_as_functions"]
-
 
 @dataclass
 class ModuleFunction:

@@ -20,18 +20,6 @@ from pytest_hierexport._calls.attribution import Attribution, Origins, order_ori
 from pytest_hierexport._onnx.graph import inventory_ir, subgraphs_ir
 from pytest_hierexport._onnx.order import topological_order
 
-__all__ = [
-    "Region",
-    "attribution_on",
-    "holders",
-    "keep_origins",
-    "nodes_inside",
-    "note_origins",
-    "operands",
-    "origins_of",
-    "united",
-]
-
 _ORIGINS = "hierexport.origins"
 
 

@@ -13,8 +13,6 @@ from pytest_hierexport._onnx.models import as_ir
 if TYPE_CHECKING:
     from pytest_hierexport._onnx.models import Model
 
-__all__ = ["working_copy"]
-
 
 def working_copy(model: Model) -> ir.Model:
     """Return a copy with topologically sorted nodes; it shares the tensors.

@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
-__all__ = ["Kernel", "Run", "read_runs", "walk_kernels"]
-
 _KERNEL = "_kernel_time"
 _GRAPH_RUN = "SequentialExecutor::Execute"
 _MODEL_RUN = "model_run"

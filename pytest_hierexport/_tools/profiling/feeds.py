@@ -15,8 +15,6 @@ from pytest_hierexport._onnx.graph import graph_inputs
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Array", "check_feeds", "ort_value", "random_feeds"]
-
 Array: TypeAlias = "NDArray[Any]"
 _MOST_BYTES = 1 << 32
 """What random inputs may take: a mistyped dimension must not fill the memory."""

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from pytest_hierexport._calls.hierarchy import Hierarchy
 
-__all__ = ["CallProfile", "ClassProfile", "KernelSlice", "NodeProfile", "Profile"]
-
 
 @dataclass(frozen=True)
 class NodeProfile:

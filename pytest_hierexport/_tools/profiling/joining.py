@@ -18,8 +18,6 @@ from pytest_hierexport._tools.profiling.events import Kernel
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["Joined", "join", "name_all_nodes"]
-
 _Label = tuple[str, str]
 
 

@@ -24,8 +24,6 @@ from pytest_hierexport._tools.profiling.joining import join, name_all_nodes
 from pytest_hierexport._tools.profiling.running import Measured, RunOptions, measure
 from pytest_hierexport._tools.tagged_file import TaggedFile, load_tagged, save_tagged
 
-__all__ = ["profile", "profile_file"]
-
 
 def profile(
     path: str | Path,

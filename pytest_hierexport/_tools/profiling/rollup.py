@@ -19,8 +19,6 @@ from pytest_hierexport._tools.profiling.joining import Joined
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["call_profiles", "class_profiles", "median_run", "node_profiles", "timeline", "unmatched_time"]
-
 
 def node_profiles(
     runs: Sequence[Sequence[Joined]], nodes: Iterable[tuple[str, onnx.NodeProto]], attribution: Attribution

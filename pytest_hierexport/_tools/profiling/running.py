@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import onnx
     import onnxruntime
 
-__all__ = ["LEVELS", "Measured", "RunOptions", "measure"]
-
 LEVELS = {
     "none": "ORT_DISABLE_ALL",
     "basic": "ORT_ENABLE_BASIC",

@@ -14,8 +14,6 @@ from pytest_hierexport._tools.table import indented, table
 if TYPE_CHECKING:
     from pytest_hierexport._tools.profiling.figures import CallProfile, Profile
 
-__all__ = ["as_dict", "as_lines"]
-
 _NOT_IN_JSON = frozenset({"hierarchy", "timeline"})
 
 

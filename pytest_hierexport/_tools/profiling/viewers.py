@@ -12,8 +12,6 @@ from pytest_hierexport._calls.hierarchy import Hierarchy
 if TYPE_CHECKING:
     from pytest_hierexport._tools.profiling.figures import KernelSlice, Profile
 
-__all__ = ["node_data", "trace"]
-
 _MOST_TRACKS = 64
 """Deeper calls have no track: their time is on those of the calls above them."""
 _PROCESS = 1
