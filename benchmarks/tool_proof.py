@@ -3,13 +3,14 @@
 A quantized graph computes every value with an error, and errors add up until no value equals the model's. So each node
 is given what the graph before computes under the names of its inputs, where it has them: what is left is the error of a
 few nodes, and a tolerance covers it. A value that lies out of it, or has a name that the graph before does not know, is
-not compared: a call whose outputs are such counts as dissolved. A graph in half precision that ONNX Runtime does not
-load is computed in single precision.
+not compared: a call whose outputs are such counts as dissolved. A quantized value is taken for the one that it was
+quantized from, by its name, its scale and its zero point. A graph in half precision that ONNX Runtime does not load is
+computed in single precision.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,6 +33,7 @@ from pytest_hierexport._proof.inlining import inlined
 from pytest_hierexport._proof.owners import Graph
 from pytest_hierexport._proof.prove import _Case
 from pytest_hierexport._proof.session import run_graph
+from pytest_hierexport._proof.tolerance import distances, is_floating
 from pytest_hierexport._proof.values import Values
 
 __all__ = ["TOLERANCES", "prove_tool"]
@@ -68,16 +70,27 @@ class _ByNode(_Case):
     """A graph whose values differ from the model's: what lies out of tolerance is not compared."""
 
     exact: Mapping[str, Any] = field(default_factory=dict)
+    """What the graph before computes under the names of this graph, and what its quantized values stand for."""
+    quantized: AbstractSet[str] = frozenset()
 
     def both_runs(self, mode: Mode, values: Values) -> BothRuns:
         runs = super().both_runs(mode, values)
         found = {name: values.find(fingerprint(array)) for name, array in self.exact.items()}
-        near = {name for name, numbers in found.items() if runs.is_among(name, numbers)}
+        names = {_DECODED + name if name in self.quantized else name: name for name in self.exact}
+        computed = run_graph(self.proto, self.feeds, [*names], self.folder)
+        near = {names[each.name] for each in computed if _is_near(self.exact[names[each.name]], each.arrays[0], values)}
         compared = {name: parts for name, parts in runs.candidates.items() if name in self.feeds}
         elsewhere = {number for name in near for number in found[name]}
         lost = {call: _inexact(runs, call, found, near) & elsewhere for call in runs.calls}
         calls = {call: _without(seen, lost[call]) for call, seen in runs.calls.items()}
         return replace(runs, calls=calls, candidates={**compared, **{name: (found[name],) for name in near}})
+
+
+def _is_near(exact: Any, array: Any, values: Values) -> bool:
+    """Whether a value lies within its tolerance, also one that no call of the model has."""
+    if exact.shape != array.shape or not is_floating(exact.dtype.name):
+        return np.array_equal(exact, array)
+    return bool(distances(exact, array).max(initial=0.0) <= values.tolerance(exact.dtype.name))
 
 
 def _inexact(runs: BothRuns, call: str, found: Mapping[str, AbstractSet[int]], near: AbstractSet[str]) -> set[int]:
@@ -103,33 +116,71 @@ def _prove_each_node(
     with as_proto(after) as (message, folder):
         feeds = feeds_of(example, message)
         flat, proto = inlined(message, folder, lambda proto, names: run_graph(proto, feeds, names, folder))
-        exact = _exact(before, proto, feeds)
-        case = _ByNode(example, Graph(flat, attribution), _given(proto, exact), feeds, folder, tolerances, exact)
+        codes = _codes(proto)
+        exact = _exact(before, proto, codes, feeds)
+        codes = {name: code for name, code in codes.items() if name in exact}
+        given = _given(proto, exact, codes)
+        case = _ByNode(example, Graph(flat, attribution), given, feeds, folder, tolerances, exact, codes.keys())
         return case.best_proof()
 
 
 _EXACT = "exact:"
+_DECODED = "decoded:"
+_QUANTIZED = "_quantized"
+"""What ONNX Runtime's quantizers add to the name of a value."""
+_BYTES = (TensorProto.INT8, TensorProto.UINT8)
+_Code = tuple[str, str]
+"""The names of a scale and a zero point."""
 
 
-def _exact(before: Path, after: onnx.ModelProto, feeds: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the graph before computes under the names of the graph after, as constants."""
+def _codes(proto: onnx.ModelProto) -> dict[str, _Code]:
+    """Return the code of each quantized value, stated behind it where a node takes it, or the one of its layouts."""
+    held = {each.name: each.data_type for each in proto.graph.initializer if np.prod(each.dims) == 1}
+    computed = {name for node in proto.graph.node for name in node.output}
+    found: dict[str, _Code] = {}
+    for node in reversed(proto.graph.node):
+        if node.op_type == "QuantizeLinear":
+            continue
+        for value, scale, zero in zip(node.input, node.input[1:], node.input[2:], strict=False):
+            is_code = held.get(scale) == TensorProto.FLOAT and held.get(zero) in _BYTES
+            if value in computed and is_code:
+                found[value] = scale, zero
+        if node.input and node.input[0] in computed and node.output[0] in found:
+            found.setdefault(node.input[0], found[node.output[0]])
+    return {name: code for name, code in found.items() if name.endswith(_QUANTIZED)}
+
+
+def _exact(before: Path, after: onnx.ModelProto, codes: Iterable[str], feeds: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the graph before computes under the names of the graph after and of what these stand for."""
     # Functions and branches inlined, as in the graph after: their values have names then.
     _, message = inlined(onnx.load(before), before.parent, lambda proto, names: run_graph(proto, feeds, names))
-    computed = {name for node in after.graph.node for name in node.output if name}
-    shared = [name for node in message.graph.node for name in node.output if name in computed]
-    found = {value.name: value.arrays for value in run_graph(message, feeds, shared)}
-    return {name: arrays[0] for name, arrays in found.items() if len(arrays) == 1}
+    origin = {name: name for node in after.graph.node for name in node.output if name}
+    origin.update({name: name.removesuffix(_QUANTIZED) for name in codes})
+    wanted = set(origin.values())
+    shared = [name for node in message.graph.node for name in node.output if name in wanted]
+    found = {value.name: value.arrays[0] for value in run_graph(message, feeds, shared) if len(value.arrays) == 1}
+    return {name: found[known] for name, known in origin.items() if known in found}
 
 
-def _given(proto: onnx.ModelProto, exact: Mapping[str, Any]) -> onnx.ModelProto:
-    """Return the graph with each consumer of such a value taking the constant."""
+def _given(proto: onnx.ModelProto, exact: Mapping[str, Any], codes: Mapping[str, _Code]) -> onnx.ModelProto:
+    """Return the graph with each consumer of such a value taking the constant, and with quantized values decoded."""
     given = onnx.ModelProto()
     given.CopyFrom(proto)
     for node in given.graph.node:
         node.input[:] = [_EXACT + name if name in exact else name for name in node.input]
+    tensors = {each.name: numpy_helper.to_array(each) for each in proto.graph.initializer}
     for name, array in exact.items():
-        given.graph.initializer.append(numpy_helper.from_array(array, _EXACT + name))
+        code = codes.get(name, ())
+        encoded = _encoded(array, *(tensors[each].reshape(()) for each in code)) if code else array
+        given.graph.initializer.append(numpy_helper.from_array(encoded, _EXACT + name))
+        if code:
+            given.graph.node.append(onnx.helper.make_node("DequantizeLinear", [name, *code], [_DECODED + name]))
     return given
+
+
+def _encoded(array: Any, scale: Any, zero: Any) -> Any:
+    limits = np.iinfo(zero.dtype)
+    return np.clip(np.rint(array / scale) + zero, limits.min, limits.max).astype(zero.dtype)
 
 
 def _widened(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -18,6 +18,8 @@ from onnx import numpy_helper
 from torch import nn
 
 from pytest_hierexport import Divergence, Example, Export, TagError, UsageError, diverge, export
+from pytest_hierexport._carry.aliases import number_values
+from pytest_hierexport._tools.divergence import pairs
 from pytest_hierexport._tools.divergence.arrays import Arrays
 from pytest_hierexport._tools.divergence.gaps import gap
 from pytest_hierexport._tools.divergence.page import as_page
@@ -307,6 +309,32 @@ def test_several_inputs_average_noise_and_keep_the_worst(net: Exported, tmp_path
     assert any(found and found.sqnr < 60 for found in merged.values())
     with pytest.raises(UsageError, match="inputs to run both graphs on"):
         diverge(net.path, other, [])
+
+
+class Switch(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.positive, self.negative = nn.Linear(8, 8), nn.Tanh()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        chosen: torch.Tensor = torch.cond(x.sum() > 0, self.positive, self.negative, (x,))
+        return chosen
+
+
+def test_graphs_are_matched_once_for_each_branch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "switch.onnx"
+    export(Switch(), (X,), path=path)
+    matched: list[object] = []
+
+    def counted(*graphs: Any) -> Any:
+        matched.append(graphs)
+        return number_values(*graphs)
+
+    monkeypatch.setattr(pairs, "number_values", counted)
+    inputs = [{"x": sign * np.ones((4, 8), np.float32)} for sign in (1, -1, 2, -2)]
+    found = diverge(path, path, inputs)
+    assert len(matched) == 2
+    assert {"positive", "negative"} <= {call.call for call in found.calls if call.values}
 
 
 def test_tags_match_graphs_that_share_no_names(net: Exported, tmp_path: Path) -> None:

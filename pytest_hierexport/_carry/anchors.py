@@ -98,7 +98,9 @@ def _anchor(anchors: Anchors, node: Node) -> None:
     if found is None:
         found = _computed(anchors, node, operands) if len(operands) > 1 else _same(anchors, node, varying[0])
     if found is not None:
-        found = _last_taken_in(anchors, node, _taking_again(anchors, [v for _, v in contained if v in varying], found))
+        _anchor_operands(anchors, node, found)
+        taken = [v for v in map(anchors.contains, node.operands) if v is not None and v.varying]
+        found = _last_taken_in(anchors, node, _taking_again(anchors, taken, found))
     if found is not None and len(found.outputs) == len(node.outputs):
         anchors.anchored.update(zip(node.outputs, found.outputs, strict=True))
     else:
@@ -165,6 +167,22 @@ def _same(anchors: Anchors, node: Node, operand: Value) -> Node | None:
 def _has_same_name(one: Node, other: Node) -> bool:
     """Whether two operators have one name: a tool may put its own domain's in, as for another layout in memory."""
     return one.source.op_type == other.source.op_type
+
+
+def _anchor_operands(anchors: Anchors, node: Node, found: Node) -> None:
+    """Let what a node takes stand for what its counterpart before took, where both do the same work.
+
+    A `Transpose` in front of a convolution became the `ReorderInput` in front of ONNX Runtime's own (ConvNeXt); an
+    activation of two nodes became one, of which no name is left.
+    """
+    if not (_has_same_name(node, found) and set(found.attributes) <= set(node.attributes)):
+        return
+    for new, old in zip(node.inputs, found.inputs, strict=False):
+        if new is None or old is None or new not in anchors.forms or not old.varying:
+            continue
+        if anchors.forms[new] is not old and not anchors.match.is_alive(old):
+            del anchors.forms[new]
+            anchors.anchored[new] = old
 
 
 def _taking_again(anchors: Anchors, taken: list[Value], found: Node) -> Node:

@@ -32,11 +32,9 @@ def attribute_regions(match: Match, origins: OriginsOf) -> None:
         if end in left and _gives_known(anchors, end) and not _is_new_constant(match, end):
             region = _region(anchors, end, left)
             left.difference_update(region)
-            replaced = _same_work(match, region, _replaced(anchors, region))
-            in_front = _in_front_of(anchors, region, replaced)
-            origins[end] += weakened(Evidence.FUSED, _origins(match, [n for n in replaced if n not in in_front]))
-            for node in region[1:]:
-                origins[node] += weakened(Evidence.FUSED, _origins(match, replaced))
+            fused = _origins(match, _same_work(match, region, _replaced(anchors, region)))
+            for node in region:
+                origins[node] += weakened(Evidence.FUSED, fused)
 
 
 def _origins(match: Match, replaced: list[Node]) -> list[Origin]:
@@ -180,28 +178,6 @@ def _same_work(match: Match, region: list[Node], replaced: list[Node]) -> list[N
         return replaced
     counterparts = list(dict.fromkeys(each for (each,) in found))
     return counterparts if len(counterparts) == len(region) else replaced
-
-
-def _in_front_of(anchors: Anchors, region: list[Node], replaced: list[Node]) -> set[Node]:
-    """Return the replaced nodes whose work a region's other nodes do, which convert the inputs of its end.
-
-    An operation with the name and the attributes that it had took nothing in: a `Transpose` in front of a convolution
-    became the `ReorderInput` in front of ONNX Runtime's own (ConvNeXt).
-    """
-    end, before = region[0], anchors.match.before
-    counterparts = [each for each in replaced if _does_the_same(end, each)]
-    converted = [value for value in end.operands if value.varying]
-    if len(counterparts) != 1 or not all(value in anchors.forms for value in converted):
-        return set()
-    inside = set(replaced)
-    return inside.intersection(
-        backward_slice(before, counterparts[0].data_operands, lambda value: before.producer[value] not in inside)
-    )
-
-
-def _does_the_same(new: Node, old: Node) -> bool:
-    """Whether a node has the operator's name of one before, and its attributes, perhaps among others."""
-    return new.source.op_type == old.source.op_type and set(old.attributes) <= set(new.attributes)
 
 
 def _is_counterpart(match: Match, before: Node, after: Node) -> bool:

@@ -10,17 +10,19 @@ from pytest_hierexport._tools.divergence.arrays import Arrays
 from pytest_hierexport._tools.divergence.boundaries import Boundaries, Boundary
 from pytest_hierexport._tools.divergence.compared import Compared, Row, with_includes
 from pytest_hierexport._tools.divergence.pairs import (
+    Matching,
     Measure,
     Pair,
     nearest_pair,
-    same_values,
     without_false,
     without_rivals,
 )
 from pytest_hierexport._tools.divergence.sides import Side
 
 
-def compare_with_graph(reference: Side, other: Side, spill: Path, depth: int | None, measure: Measure) -> Compared[str]:
+def compare_with_graph(
+    reference: Side, other: Side, spill: Path, depth: int | None, measure: Measure, *, matching: Matching
+) -> Compared[str]:
     """Compare each value that leaves the own nodes of a call of the reference.
 
     Values are matched as carry matches both graphs. What that leaves open is matched by tags, where the other graph has
@@ -32,13 +34,14 @@ def compare_with_graph(reference: Side, other: Side, spill: Path, depth: int | N
         spill: A folder for tensors that exceed memory's bound.
         depth: The deepest level of calls.
         measure: Measures how far two tensors lie apart.
+        matching: Matches the values of both graphs.
     """
     wanted = Boundaries(reference.graph, depth).values
     arrays = Arrays[str](spill)
     for name, array in reference.fetch(wanted):
         arrays.add(name, array)
     known: dict[str, list[str]] = {}
-    for name, value in same_values(reference.graph.model, other.graph.model, wanted).items():
+    for name, value in matching.same_values(reference.graph.model, other.graph.model, wanted).items():
         known.setdefault(value, []).append(name)
     lost = wanted.keys() - {name for names in known.values() for name in names}
     by_tag = _candidates([wanted[name] for name in lost], Boundaries(other.graph, depth).values.values(), known)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard, TypeVar, cast
 
@@ -22,7 +22,7 @@ from pytest_hierexport._tools.divergence.cutting import run_parts
 from pytest_hierexport._tools.divergence.gaps import gap
 from pytest_hierexport._tools.divergence.impact import impacts
 from pytest_hierexport._tools.divergence.merging import merged
-from pytest_hierexport._tools.divergence.pairs import Measure
+from pytest_hierexport._tools.divergence.pairs import Matching, Measure
 from pytest_hierexport._tools.divergence.results import CallGap, Divergence, Gap, ValueGap
 from pytest_hierexport._tools.divergence.sides import Inputs, Side, open_side
 from pytest_hierexport._tools.selection import quantized_names
@@ -82,6 +82,8 @@ class _Settings:
     tolerance: float | None
     depth: int | None
     added: bool
+    matching: Matching = field(default_factory=Matching)
+    """Of both graphs, kept over the inputs."""
 
     def measure(self, side: Side) -> Measure:
         return lambda value, one, two: gap(one, two, self.tolerance, side.inherited.get(value, 0.0))
@@ -104,7 +106,7 @@ def _against_graph(
         open_side(other, inputs, origins[1]) as side,
     ):
         spill, measure = Path(folder), settings.measure(side)
-        compared = compare_with_graph(first, side, spill, settings.depth, measure)
+        compared = compare_with_graph(first, side, spill, settings.depth, measure, matching=settings.matching)
         parts = _parts(side, compared, spill) if settings.added else {}
         found = _impacts(first, compared, parts, settings.tolerance) if parts else {}
         return _result(compared, _added(compared, parts, measure), found)

@@ -91,12 +91,32 @@ def _dependents(value: ir.Value) -> Iterator[str | None]:
                 yield output.name
 
 
-def same_values(before: ir.Model, after: ir.Model, wanted: Iterable[str]) -> dict[str, str]:
-    """Return the names that values have in another graph, as carry matches both; lost values are left out.
+class Matching:
+    """Matches the values of two graphs, once for all inputs on which both take the same branches."""
 
-    Raises:
-        UsageError: External data is missing or damaged.
-    """
+    def __init__(self) -> None:
+        """Match nothing yet."""
+        self._known: dict[tuple[str | None, ...], dict[str, str]] = {}
+
+    def same_values(self, before: ir.Model, after: ir.Model, wanted: Iterable[str]) -> dict[str, str]:
+        """Return the names that values have in another graph, as carry matches both; lost values are left out.
+
+        Args:
+            before: The one graph, functions and taken branches inlined.
+            after: The other graph, inlined too.
+            wanted: The names of the values, the same for the same branches.
+
+        Raises:
+            UsageError: External data is missing or damaged.
+        """
+        # A value of a branch has the branch in its name.
+        branches = tuple(value.name for model in (before, after) for node in model.graph for value in node.outputs)
+        if branches not in self._known:
+            self._known[branches] = _same_values(before, after, wanted)
+        return self._known[branches]
+
+
+def _same_values(before: ir.Model, after: ir.Model, wanted: Iterable[str]) -> dict[str, str]:
     try:
         one, two = flat_copy(before), flat_copy(after)
         names = _names(one), _names(two)  # matching may rename outputs
