@@ -56,14 +56,16 @@ class SumsByName(Plain):
     """A model with an attribute of an operator that depends on a name."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.block(x).softmax(dim=0 if "block" in dict(self.named_children()) else 1)
+        summed: torch.Tensor = self.block(x).softmax(dim=0 if "block" in dict(self.named_children()) else 1)
+        return summed
 
 
 class ScalesByName(Plain):
     """A model with a constant that depends on a name."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.block(x) * (2.5 if "block" in dict(self.named_children()) else 3.5)
+        scaled: torch.Tensor = self.block(x) * (2.5 if "block" in dict(self.named_children()) else 3.5)
+        return scaled
 
 
 class Chooses(nn.Module):
