@@ -239,4 +239,28 @@ PAIRS = [
             return [n for n in proto.graph.node if n.input[1] == 'value']
         """,
     ),
+    Pair(
+        "an item of a recorded list, counted from its end",
+        """
+        import ast
+        def is_layer(node):
+            return ast.literal_eval(node.metadata_props['pkg.torch.onnx.name_scopes'])[-2].startswith('encoder.layer')
+        """,
+        """
+        import ast
+        def is_root(node):
+            return ast.literal_eval(node.metadata_props['pkg.torch.onnx.name_scopes'])[-2] == ''
+        """,
+    ),
+    Pair(
+        "a target of an exported program",
+        """
+        def scales(program):
+            return [s for s in program.graph_signature.input_specs if s.target and s.target.split('.')[-1] == 'scale']
+        """,
+        """
+        def parameters(program):
+            return [s for s in program.graph_signature.input_specs if s.target and s.kind.name == 'PARAMETER']
+        """,
+    ),
 ]

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ from exporters import ASKING
 from hardcoded import PAIRS
 from innocent import INNOCENT
 from pairs import Pair, source
-from pytest_hierexport import Export, export
+from pytest_hierexport import Export, export, walk
 from pytest_hierexport._calls.attribution import Attribution, Origin
 from pytest_hierexport._calls.hierarchy import Call
 from pytest_hierexport._cases import Case, Example, select
@@ -73,6 +74,16 @@ def test_the_forbidden_words_are_those_of_the_model_under_test(tmp_path: Path) -
     assert "'gate', which spells gate, a module or parameter of the model, in `'gate' in path`" in violation.found
 
 
+def test_the_type_of_a_configuration_is_a_name_of_its_model(tmp_path: Path) -> None:
+    path = tmp_path / "exporter.py"
+    path.write_text("def depth(model):\n    return {'page_reader': 2}.get(model.config.model_type, 9)\n")
+    model = toy_models.BertModel()
+    assert not list(violations((path,), words_of(model)))
+    vars(model)["config"] = SimpleNamespace(model_type="page_reader")
+    (violation,) = violations((path,), words_of(model))
+    assert "'page_reader', which spells page_reader, the type of the model" in violation.found
+
+
 def move_tags(chosen: Callable[[Call], bool]) -> Exporter:
     """Make an exporter that gives the nodes of chosen calls to the parent of the call."""
 
@@ -115,6 +126,31 @@ class TestBehaviour:
     def test_exporter_that_depends_on_a_list_index_passes(self, tmp_path: Path) -> None:
         case = exported(tmp_path, exporter=move_tags(lambda call: call.path.endswith(".1")))
         assert not in_behaviour(case)
+
+
+def note(value: Callable[[Call], str]) -> Exporter:
+    """Make an exporter that writes something about the call of each node into its metadata."""
+
+    def noted(case: Case, example: Example, path: Path) -> Export:
+        made = export(example.model, example.args, example.kwargs, exporter=case.exporter)
+        for key, node in walk(made.model):
+            node.metadata_props["note"] = value(made.attribution.hierarchy[made.attribution.nodes[key][0].call])
+        made.save(path)
+        return made
+
+    return noted
+
+
+class TestMetadataOfTheExportersOwn:
+    def test_that_only_named_modules_have_is_found(self, tmp_path: Path) -> None:
+        case = exported(tmp_path, exporter=note(lambda call: "4" if call.path.endswith("attention") else "8"))
+        assert "note = '4' under other names as well" in breaks("MUST-001", case)[0].expected
+
+    def test_that_is_a_name_is_not(self, tmp_path: Path) -> None:
+        assert not in_behaviour(exported(tmp_path, exporter=note(lambda call: call.path.rpartition(".")[2])))
+
+    def test_that_is_computed_from_any_name_is_not(self, tmp_path: Path) -> None:
+        assert not in_behaviour(exported(tmp_path, exporter=note(lambda call: str(sum(map(ord, call.path)) % 5))))
 
 
 EXPORTER = """

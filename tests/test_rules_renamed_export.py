@@ -52,6 +52,22 @@ class FindsPartsByName(Plain):
         return x
 
 
+class SumsByName(Plain):
+    """A model with an attribute of an operator that depends on a name."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        summed: torch.Tensor = self.block(x).softmax(dim=0 if "block" in dict(self.named_children()) else 1)
+        return summed
+
+
+class ScalesByName(Plain):
+    """A model with a constant that depends on a name."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scaled: torch.Tensor = self.block(x) * (2.5 if "block" in dict(self.named_children()) else 3.5)
+        return scaled
+
+
 class Chooses(nn.Module):
     """A model whose branches torch compiles, modules and all."""
 
@@ -106,6 +122,16 @@ def test_modules_in_compiled_branches_show_no_difference(tmp_path: Path) -> None
 def test_model_that_finds_parts_by_name_gives_another_graph(tmp_path: Path) -> None:
     ((_, what),) = found(tmp_path, FindsPartsByName())
     assert "Neg(" in what
+
+
+def test_other_attributes_of_an_operator_are_found(tmp_path: Path) -> None:
+    ((_, what),) = found(tmp_path, SumsByName())
+    assert what == "Softmax with others"
+
+
+def test_another_constant_is_found(tmp_path: Path) -> None:
+    ((where, _),) = found(tmp_path, ScalesByName())
+    assert where.startswith("initializer ")
 
 
 def test_lookup_by_the_printed_class_shows_no_difference(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pytest_hierexport._calls.attribution import Origin, Origins
 from pytest_hierexport._errors import HierexportError, raise_if_disk_full
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["renaming_violations"]
 
+_Pairs: TypeAlias = "Sequence[tuple[tuple[str, Any], tuple[str, Any]]]"
+"""The nodes or initializers of both graphs, in order, each with its key."""
 _DO = "find what looks at the names: the exporter, or code of the model's own that finds its parts by name"
 
 
@@ -86,12 +88,21 @@ def _compare(before: ExportedCase, after: ExportedCase, renaming: Renaming) -> I
             found = "no node" if b is None else f"{b.op_type}({', '.join(b.input)})"
             expected = "no node" if a is None else f"{a.op_type} as before"
             raise _ChangedError(Violation(before.node(key), f"{expected}, for only names were changed", found, _DO))
-    nodes = [(a, b) for (a, _), (b, _) in zip(old.nodes, new.nodes, strict=True)]
-    tensors = [(a, b) for (a, _), (b, _) in zip(old.initializers, new.initializers, strict=True)]
+        if _numbers(a) != _numbers(b):
+            expected = "the same attributes, for only names were changed"
+            raise _ChangedError(Violation(before.node(key), expected, f"{b.op_type} with others", _DO))
+    nodes = list(zip(old.nodes, new.nodes, strict=True))
+    tensors = list(zip(old.initializers, new.initializers, strict=True))
+    for (key, a), (_, b) in tensors:
+        if (a.data_type, a.dims, a.raw_data) != (b.data_type, b.dims, b.raw_data):
+            violation = Violation(f"initializer {key}", "the same tensor, for only names were changed", "another", _DO)
+            raise _ChangedError(violation)
     pair = _Pair(before, after, renaming)
     yield from pair.compare("node", nodes, before.attribution.nodes, after.attribution.nodes)
     yield from pair.compare("initializer", tensors, before.attribution.initializers, after.attribution.initializers)
     yield from pair.calls()
+    yield from pair.entries("node", nodes)
+    yield from pair.entries("initializer", tensors)
 
 
 def _is_same_node(a: onnx.NodeProto, b: onnx.NodeProto, same: dict[str, str]) -> bool:
@@ -100,6 +111,12 @@ def _is_same_node(a: onnx.NodeProto, b: onnx.NodeProto, same: dict[str, str]) ->
         return False
     values = zip((*a.input, *a.output), (*b.input, *b.output), strict=True)
     return all(same.setdefault(x, y) == y for x, y in values)
+
+
+def _numbers(node: onnx.NodeProto) -> list[tuple[object, ...]]:
+    """Return the attributes of a node but texts, which may spell names, and graphs, whose nodes are compared anyway."""
+    held = (a for a in node.attribute if not (a.s or a.strings or a.graphs or a.HasField("g") or a.t.string_data))
+    return sorted((a.name, a.i, str(a.f), a.ints, str(a.floats), a.t.dims, a.t.raw_data) for a in held)
 
 
 class _Pair:
@@ -112,17 +129,17 @@ class _Pair:
         self._found = after.attribution.hierarchy
 
     def compare(
-        self, kind: str, keys: list[tuple[str, str]], before: Mapping[str, Origins], after: Mapping[str, Origins]
+        self, kind: str, pairs: _Pairs, before: Mapping[str, Origins], after: Mapping[str, Origins]
     ) -> Iterator[Violation]:
         """Yield each node or initializer whose origins are not those of before, renamed."""
-        for old, new in keys:
+        for (old, _), (new, _) in pairs:
             was, found = before.get(old, ()), after.get(new, ())
             expected = tuple(Origin(self._renaming.call_name(origin.call), origin.evidence) for origin in was)
             if _tagged(expected, self._expected) != _tagged(found, self._found):
                 # Two calls may have one tag, as modules of torch.nn share that of the module around them.
                 text = _text if _text(expected, self._expected) != _text(found, self._found) else _text_of_calls
                 yield Violation(
-                    f"{kind} {self._case.node(old) if kind == 'node' else old}",
+                    self._where(kind, old),
                     f"under other names {text(expected, self._expected)}, for {text(was, self._old)}",
                     f"{text(found, self._found)}{self._once(found, text)}",
                     "make the exporter take classes and modules as they come, whatever they are called",
@@ -138,12 +155,37 @@ class _Pair:
             return ""
         return f", for {text([Origin(renaming.call_name(o.call), o.evidence) for o in found], hierarchy)}"
 
+    def entries(self, kind: str, pairs: _Pairs) -> Iterator[Violation]:
+        """Yield the metadata of the exporter's own that some elements have only under the model's names.
+
+        An entry may hold a name, or what is computed from all names, such as a position in their order. A decision
+        shows where elements lose an entry under other names, or all take one value that others have.
+        """
+        ours = ("hierexport.", "pkg.")
+        found = [(key, _entries(a), _entries(b)) for (key, a), (_, b) in pairs]
+        for entry in sorted({name for _, a, b in found for name in (*a, *b) if not name.startswith(ours)}):
+            values = [(key, a.get(entry), b.get(entry)) for key, a, b in found]
+            changed = [each for each in values if each[1] != each[2]]
+            taken = {value for _, _, value in changed}
+            if len(taken) == 1 and (None in taken or any(a == b and b in taken for _, a, b in values)):
+                key, expected, other = changed[0]
+                yield Violation(
+                    self._where(kind, key), f"{entry} = {expected!r} under other names as well", f"{other!r}", _DO
+                )
+
+    def _where(self, kind: str, key: str) -> str:
+        return f"{kind} {self._case.node(key) if kind == 'node' else key}"
+
     def calls(self) -> Iterator[Violation]:
         """Yield the calls that are not those of the original under other names."""
         for name in dict.fromkeys((*self._expected, *self._found)):
             expected, found = self._expected.get(name), self._found.get(name)
             if expected != found:
                 yield Violation(f"call {name!r} of the model under other names", _shown(expected), _shown(found), _DO)
+
+
+def _entries(element: onnx.NodeProto | onnx.TensorProto) -> dict[str, str]:
+    return {entry.key: entry.value for entry in element.metadata_props}
 
 
 def _tagged(origins: Sequence[Origin], hierarchy: Hierarchy) -> list[tuple[Origin, str | None]]:

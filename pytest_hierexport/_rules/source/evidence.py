@@ -64,6 +64,9 @@ ATTRIBUTES = {
     "attribution": _ATTRIBUTION,
     **_named("node nodes initializer", fact.listed(_NODE)),
     "initializers": _map(_NAME, _NODE),
+    # What `torch.export` takes as inputs.
+    "input_specs": fact.listed(_fields(target=_NAME)),
+    **_named("inputs_to_parameters inputs_to_buffers", _map(NOTHING, _NAME)),
     "metadata_props": fact.listed(_fields(value=_UNKNOWN, key=NOTHING)) | fact.below(VALUE, _NAME),
     "nn_module_stack": _map(_NAME, fact.below(0, _NAME) | fact.below(1, _CLASS | _NAME)),
     **_named("class_hierarchy name_scopes base_model_prefix", _NAME),

@@ -55,7 +55,7 @@ def _subscript(node: ast.Subscript, scope: Scope) -> Facts:
     position = getattr(node.slice, "value", None)
     if isinstance(position, int) and (found := fact.at(base, position)):
         return found
-    if isinstance(position, int):
+    if isinstance(position, int) or isinstance(node.slice, ast.UnaryOp):
         return fact.items(base) | fact.at(base, VALUE)
     return run(Operation(scope, node, (base, key)), "getitem")
 

@@ -246,7 +246,7 @@ OPERATIONS: dict[str, _Handler] = {
     "filter": _filter,
     "enumerate": lambda op: fact.listed(NOTHING, fact.items(op.arg(0))),
     "zip": lambda op: fact.listed(*map(fact.items, op.args), NOTHING),
-    "chain": lambda op: fact.join(op.args),
+    **_named("chain ChainMap", lambda op: fact.join(op.args)),
     "type": lambda op: (
         fact.of(*(atom.cls for atom in fact.atoms(op.arg(0)) if isinstance(atom, Instance))) or fact.of(Kind.CLASS)
     ),

@@ -32,7 +32,7 @@ class Spelled:
     constant: str
     name: str
     kind: str
-    """`a class`, `a module or parameter`, `a path` or `a node`."""
+    """`a class`, `a module or parameter`, `a path`, `a node` or `the type`."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,8 @@ class Words:
     """Names of ONNX nodes and initializers."""
     of_torch: frozenset[str] = frozenset()
     """Names within modules of `torch.nn`, which are the same in every model."""
+    types: frozenset[str] = frozenset()
+    """What its configuration calls the model."""
 
     @cached_property
     def _class_names(self) -> Words:
@@ -77,6 +79,8 @@ class Words:
             found = self._in_doubt(constant, check)
         if found is None and Kind.CLASS_NAME in kinds:
             found = self._class_names._in_name(constant.casefold(), check, is_piece=is_piece)
+        if found is None and Kind.MODEL_TYPE in kinds:
+            found = self._of_type(constant.casefold(), check)
         return self._in_home(constant.casefold(), check) if found is None and Kind.HOME in kinds else found
 
     def _in_name(self, text: str, check: Check, *, is_piece: bool) -> _Found:
@@ -173,6 +177,12 @@ class Words:
                 return cls, "the module of a class"
         return None
 
+    def _of_type(self, text: str, check: Check) -> _Found:
+        """A type, or a part of one that is tested for."""
+        parts = check is not Check.EQUAL and len(text) > 2
+        named = (name for name in sorted(self.types) if text == name.casefold() or (parts and text in name.casefold()))
+        return _first((name, "the type") for name in named)
+
     def _class(self, dotted: str) -> _Found:
         ends = (dotted.partition(".")[0], dotted.rpartition(".")[2])
         own = (cls for cls in sorted(self.classes) if not is_torch_nn(cls))
@@ -221,4 +231,6 @@ def words_of(model: torch.nn.Module, graph: onnx.GraphProto | None = None) -> Wo
     elements = () if graph is None else (*graph.node, *graph.initializer)
     # One word, `sqrt`, is an operator's, not the model's.
     nodes = {element.name for element in elements if re.search(r"\W|\d", element.name)} - attributes
-    return Words(*map(frozenset, (classes, attributes, paths, nodes, of_torch)))
+    configs = (getattr(module, "config", None) for module in model.modules())
+    types = {name for config in configs if isinstance(name := getattr(config, "model_type", None), str)}
+    return Words(*map(frozenset, (classes, attributes, paths, nodes, of_torch, types)))
