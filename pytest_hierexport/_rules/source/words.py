@@ -134,11 +134,6 @@ class Words:
 
     def _in_template(self, text: str, *, only_paths: bool) -> _Found:
         """The constant parts of a text with gaps: paths, whole names, or a word before a gap."""
-        if only_paths and len(re.findall(r"[^\W\d]{3,}", text)) > 1:
-            shape = re.compile(".*".join(map(re.escape, text.replace("/", ".").strip(".").split(GAP))))
-            found = _first((path, "a path") for path in sorted(self.paths) if shape.fullmatch(path.casefold()))
-            if found is not None:
-                return found
         # What follows a gap at once is the end of some longer name.
         for part in re.split(f"(?<={GAP})", re.sub(rf"(?<={GAP})\w+", "", text)):
             bare = part.strip(f"{GAP}_")
