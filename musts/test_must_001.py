@@ -74,7 +74,7 @@ def test_the_forbidden_words_are_those_of_the_model_under_test(tmp_path: Path) -
     assert "'gate', which spells gate, a module or parameter of the model, in `'gate' in path`" in violation.found
 
 
-def test_the_type_of_a_configuration_is_a_name_of_its_model(tmp_path: Path) -> None:
+def test_model_type_of_a_configuration_is_a_name(tmp_path: Path) -> None:
     path = tmp_path / "exporter.py"
     path.write_text("def depth(model):\n    return {'page_reader': 2}.get(model.config.model_type, 9)\n")
     model = toy_models.BertModel()

@@ -91,10 +91,7 @@ def _by_name(op: Operation, base: Facts, attr: str) -> Facts:
 
 def _member(atom: object, attr: str) -> Facts:
     if isinstance(atom, External):
-        homes = atom.name.split(".")[:-1]
-        # What a class has, such as a method, is of no class any more.
-        is_end = len(homes) >= _MOST_DOTS or any(home[0].isupper() for home in homes if home)
-        return NOTHING if is_end else fact.of(External(f"{atom.name}.{attr}"))
+        return fact.of(External(f"{atom.name}.{attr}")) if atom.name.count(".") < _MOST_DOTS else NOTHING
     if isinstance(atom, Instance):
         found = fact.of(atom.cls) if attr == "__class__" else atom.cls.member(attr)
         getters = [

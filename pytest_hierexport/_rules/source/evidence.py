@@ -151,23 +151,11 @@ def of_parameter(arg: ast.arg, function: ast.AST, *, has_default: bool) -> Facts
 
 def _annotated(annotation: ast.expr, found: Facts) -> Facts:
     """Return what an annotation leaves room for; nothing where it is of a type that holds no text."""
-    if isinstance(annotation, ast.Constant):
-        try:
-            annotation = ast.parse(str(annotation.value), mode="eval").body
-        except SyntaxError:
-            return NOTHING
-    if isinstance(annotation, ast.BinOp):
-        annotation = annotation.left
-    wanted, inner = last_name(annotation), getattr(annotation, "slice", None)
-    if wanted in _TEXTS:
-        return found or (_TEXT if wanted == "str" else _UNKNOWN)
-    if wanted == "Optional" and inner is not None:
-        return _annotated(inner, found)
-    if not _COLLECTIONS.fullmatch(wanted):
-        return _TYPES.get(wanted, NOTHING)
-    held = inner.elts[0] if isinstance(inner, ast.Tuple) and inner.elts else inner
-    each = fact.at(found, ITEM) if not fact.is_name(found) else fact.items(found)
-    return fact.listed(each or _UNKNOWN) if held is None or last_name(held) in _TEXTS else NOTHING
+    words = re.findall(r"\w+", ast.unparse(annotation))
+    if "Callable" in words or not _TEXTS.intersection(words):
+        return fact.join(_TYPES.get(word, NOTHING) for word in words)
+    unknown = fact.listed(_UNKNOWN) if any(map(_COLLECTIONS.fullmatch, words)) else _UNKNOWN
+    return found or (_TEXT if words == ["str"] else unknown)
 
 
 def _is_file(name: str, function: ast.AST) -> bool:

@@ -99,12 +99,6 @@ def _binary(node: ast.BinOp, scope: Scope) -> Facts:
         return run(Operation(scope, node, (left, right)), _OPERATORS[type(node.op)])
     if isinstance(node.op, ast.Add) and not any(path for path, _ in left | right):
         return fact.compose((left, right)) if left or right else NOTHING
-    if isinstance(node.op, ast.Add) and fact.at(left, *range(_LONGEST_ROW)) and not fact.at(left, ITEM):
-        row = 1 + max(path[0] for path, _ in left if path and isinstance(path[0], int))
-        right = fact.join(
-            fact.below(row + place if row + place < _LONGEST_ROW else ITEM, fact.at(right, place))
-            for place in range(_LONGEST_ROW)
-        ) | fact.below(ITEM, fact.at(right, ITEM))
     return left | right if isinstance(node.op, (ast.Add, ast.BitOr)) else NOTHING
 
 

@@ -14,7 +14,7 @@ from itertools import zip_longest
 from typing import TypeAlias
 
 from pytest_hierexport._rules.source import evidence, fact
-from pytest_hierexport._rules.source.calls import Operation, attribute, call, call_back, grow, unknown
+from pytest_hierexport._rules.source.calls import Operation, attribute, call_back, grow
 from pytest_hierexport._rules.source.fact import COMPUTED, GAP, ITEM, NOTHING, PATTERN, VALUE, Facts, Kind
 from pytest_hierexport._rules.source.program import Check, Class, Instance, Scope
 
@@ -121,12 +121,6 @@ def _match(op: Operation) -> Facts:
     return fact.join(map(fact.piece, given))
 
 
-def _attrgetter(op: Operation) -> Facts:
-    """A dotted path is one of modules; a single attribute may be any object's."""
-    op.decide(Check.ATTRIBUTE, fact.of(Kind.NAME), fact.of(*(path for path in fact.literals(op.arg(0)) if "." in path)))
-    return unknown(op, "attrgetter")
-
-
 def _glob(op: Operation) -> Facts:
     op.decide(Check.PATTERN, op.arg(0), op.arg(1, "pat"))
     return NOTHING
@@ -199,11 +193,6 @@ def _import(op: Operation) -> Facts:
     return NOTHING
 
 
-def _reduced(op: Operation) -> Facts:
-    """`functools.reduce(function, items, first)`."""
-    return call(replace(op, args=[op.arg(2), fact.items(op.arg(1))]), op.arg(0))
-
-
 def _named(text: str, handler: _Handler) -> dict[str, _Handler]:
     return dict.fromkeys(text.split(), handler)
 
@@ -234,7 +223,6 @@ OPERATIONS: dict[str, _Handler] = {
     "%": _filled(r"%(?:\(\w+\))?[-#0 +]*\d*(?:\.\d+)?[a-zA-Z]"),
     "format": _filled(r"\{[^{}]*\}"),
     "join": _joined,
-    "attrgetter": _attrgetter,
     "setdefault": lambda op: (
         _adds(lambda op: fact.below(ITEM, op.arg(1)) | fact.below(VALUE, op.arg(2)))(op) | _look_up(op)
     ),
@@ -253,5 +241,4 @@ OPERATIONS: dict[str, _Handler] = {
     "cast": lambda op: op.arg(1),
     "partial": lambda op: op.partial(op.arg(0), op.args[1:]),
     "defaultdict": lambda op: _mapping(replace(op, args=op.args[1:])),
-    "reduce": _reduced,
 }

@@ -72,7 +72,6 @@ class Scope:
     function: Function | None = None
     own: frozenset[str] | None = None
     """The variables that an assignment binds here; all of them if None."""
-    elsewhere: set[str] = field(default_factory=set)  # the variables that are declared global or nonlocal
     variables: dict[str, Facts] = field(default_factory=dict)
 
     def get(self, name: str) -> Facts | None:
@@ -100,7 +99,7 @@ class Scope:
     def bind(self, name: str, facts: Facts) -> None:
         """Add what a variable may be to the scope that an assignment binds it in."""
         scope = self
-        while scope.outer and (name in scope.elsewhere or (scope.own is not None and name not in scope.own)):
+        while scope.outer and scope.own is not None and name not in scope.own:
             scope = scope.outer
         scope.learn(name, facts)
 
@@ -180,13 +179,8 @@ class Function:
         self.bound = NOTHING
         """What the first parameter of a method is."""
         if isinstance(self.scope, Class) and self.positional and not self.decorated("staticmethod"):
-            self.bound = fact.of(self.scope if self.is_of_class else Instance(self.scope))
+            self.bound = fact.of(self.scope if self.decorated("classmethod") else Instance(self.scope))
             del self.positional[0]
-
-    @property
-    def is_of_class(self) -> bool:
-        """Whether its first parameter is the class."""
-        return self.decorated("classmethod") or getattr(self.node, "name", "") in {"__init_subclass__", "__new__"}
 
     def decorated(self, *wanted: str) -> bool:
         """Return whether it has a decorator of one of these names."""

@@ -107,8 +107,6 @@ def _class(node: ast.ClassDef, scope: Scope) -> Facts:
     for base in fact.atoms(fact.join(scope.read(base) for base in node.bases)):
         if isinstance(base, Class) and base is not cls:
             cls.bases[base] = base.derived[cls] = None
-            keywords = {keyword.arg or "**": scope.read(keyword.value) for keyword in node.keywords}
-            call(Operation(scope, node, keywords=keywords), base.member("__init_subclass__"))
     _read_all(node.body, cls)
     targets = [s.targets[0] if isinstance(s, ast.Assign) else getattr(s, "target", None) for s in node.body]
     cls.fields = [target.id for target in targets if isinstance(target, ast.Name)]
@@ -146,11 +144,6 @@ def _pattern(pattern: ast.pattern, subject: Facts, scope: Scope) -> None:
         scope.bind(pattern.name, subject)
 
 
-def _elsewhere(node: ast.Global | ast.Nonlocal, scope: Scope) -> Facts:
-    scope.elsewhere.update(node.names)
-    return NOTHING
-
-
 STATEMENTS: dict[type, Callable[[Any, Scope], Facts]] = {
     ast.Lambda: _function,
     **dict.fromkeys((ast.Assign, ast.AnnAssign, ast.NamedExpr), _assignment),
@@ -159,7 +152,6 @@ STATEMENTS: dict[type, Callable[[Any, Scope], Facts]] = {
     **dict.fromkeys((ast.Return, ast.Yield, ast.YieldFrom), _return),
     ast.Import: _import,
     ast.ImportFrom: _import_from,
-    **dict.fromkeys((ast.Global, ast.Nonlocal), _elsewhere),
     **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef), _function),
     ast.ClassDef: _class,
     ast.Match: _match,

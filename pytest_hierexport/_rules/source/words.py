@@ -80,7 +80,7 @@ class Words:
         if found is None and Kind.CLASS_NAME in kinds:
             found = self._class_names._in_name(constant.casefold(), check, is_piece=is_piece)
         if found is None and Kind.MODEL_TYPE in kinds:
-            found = self._of_type(constant.casefold(), check)
+            found = _of_type(self.types, constant.casefold(), check)
         return self._in_home(constant.casefold(), check) if found is None and Kind.HOME in kinds else found
 
     def _in_name(self, text: str, check: Check, *, is_piece: bool) -> _Found:
@@ -134,11 +134,6 @@ class Words:
 
     def _in_template(self, text: str, *, only_paths: bool) -> _Found:
         """The constant parts of a text with gaps: paths, whole names, or a word before a gap."""
-        if only_paths and len(re.findall(r"[^\W\d]{3,}", text)) > 1:
-            shape = re.compile(".*".join(map(re.escape, text.replace("/", ".").strip(".").split(GAP))))
-            found = _first((path, "a path") for path in sorted(self.paths) if shape.fullmatch(path.casefold()))
-            if found is not None:
-                return found
         # What follows a gap at once is the end of some longer name.
         for part in re.split(f"(?<={GAP})", re.sub(rf"(?<={GAP})\w+", "", text)):
             bare = part.strip(f"{GAP}_")
@@ -177,12 +172,6 @@ class Words:
                 return cls, "the module of a class"
         return None
 
-    def _of_type(self, text: str, check: Check) -> _Found:
-        """A type, or a part of one that is tested for."""
-        parts = check is not Check.EQUAL and len(text) > 2
-        named = (name for name in sorted(self.types) if text == name.casefold() or (parts and text in name.casefold()))
-        return _first((name, "the type") for name in named)
-
     def _class(self, dotted: str) -> _Found:
         ends = (dotted.partition(".")[0], dotted.rpartition(".")[2])
         own = (cls for cls in sorted(self.classes) if not is_torch_nn(cls))
@@ -210,6 +199,13 @@ class Words:
         return {
             word: (name, kind) for word, name, kind in reversed(list(found)) if len(word) > 3 and not is_torch_nn(name)
         }
+
+
+def _of_type(types: frozenset[str], text: str, check: Check) -> _Found:
+    """What a configuration calls the model, or a part of that which is tested for."""
+    parts = check is not Check.EQUAL and len(text) > 2
+    named = (name for name in sorted(types) if text == name.casefold() or (parts and text in name.casefold()))
+    return _first((name, "the type") for name in named)
 
 
 def _first(found: Iterable[_Found]) -> _Found:
