@@ -92,6 +92,18 @@ def test_value_with_the_name_of_dropped_output_keeps_its_call() -> None:
     assert carried(before, after, u="a", y="b")["y"] == [("a", "traced")]
 
 
+def test_convolution_that_lost_its_bias_owns_no_producer() -> None:
+    before = """g (float[1, 2, 4, 4] x) => (float[1, 1, 4, 4] y)
+        <float[1, 1, 1, 1] w = {2.0}, int64[1] zero = {0}, int64 first = {0}> {
+        parts = SplitToSequence<axis = 1>(x) part = SequenceAt(parts, first) bias = CastLike(zero, part)
+        c = Conv(part, w, bias) y = Relu(c) }"""
+    after = """g (float[1, 2, 4, 4] x) => (float[1, 1, 4, 4] y) <float[1, 1, 1, 1] w = {2.0}> {
+        one, other = Split<axis = 1, num_outputs = 2>(x) c = Conv(one, w) y = Relu(c) }"""
+    found = carried(before, after, parts="a", part="a", bias="b", c="b", y="c")
+    assert found["one"] == [("a", "fused")]
+    assert found["c"] == [("b", "fused")]
+
+
 def test_fusion_belongs_to_all_fused_calls() -> None:
     before = "g (float[2, 2] x, float[2, 2] w, float[2] t) => (float[2, 2] y) { m = MatMul(x, w) y = Add(m, t) }"
     after = "g (float[2, 2] x, float[2, 2] w, float[2] t) => (float[2, 2] y) { y = Gemm(x, w, t) }"

@@ -16,8 +16,9 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from pytest_hierexport._carry.constants import Constants
-from pytest_hierexport._carry.flat import Flat, Node, Value, same_operator, same_type
+from pytest_hierexport._carry.flat import Flat, Node, Value, same_type
 from pytest_hierexport._carry.numbering import Numbering, Round, share_knowledge
+from pytest_hierexport._carry.slices import backward_slice
 
 __all__ = ["namesake", "number_values"]
 
@@ -68,15 +69,28 @@ def _dropped(before: Flat, after: Flat, numbering: Numbering) -> Iterator[Alias]
                 source = _ancestor(before, numbering, named, numbering.after[new])
                 if source is not None:
                     yield named, source
-        if not same_operator(node, twin):
+        if not _has_its_operator(before, node, twin):
             continue
-        pairs = zip(node.inputs, twin.inputs, strict=True)
+        pairs = zip(node.inputs, twin.inputs, strict=False)
         changed = [(new, old) for new, old in pairs if not _is_equal(numbering, new, old)]
         found = [_bypassed(before, numbering, new, old) for new, old in changed if new and old]
         aliases = [alias for alias in found if alias is not None]
         # One input that is no alias makes the node another operation: a fusion.
         if len(aliases) == len(changed) and not _went_into_a_constant(before, changed):
             yield from aliases
+
+
+def _has_its_operator(before: Flat, node: Node, twin: Node) -> bool:
+    """Whether a node has the operator, attributes and inputs of one before, but for constants at the end.
+
+    An optimizer drops a bias of zeros, even where these have the type of a value that is computed (FocalNet).
+    """
+    if (node.operator, node.attributes) != (twin.operator, twin.attributes) or len(node.inputs) > len(twin.inputs):
+        return False
+    dropped = [value for value in twin.inputs[len(node.inputs) :] if value]
+    computing = backward_slice(before, dropped, lambda value: not value.varying)
+    leaves = {*dropped, *(operand for each in computing for operand in each.data_operands)} - before.producer.keys()
+    return not any(leaf.varying for leaf in leaves)
 
 
 def _went_into_a_constant(before: Flat, changed: Iterable[tuple[Value | None, Value | None]]) -> bool:
