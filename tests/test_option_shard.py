@@ -161,6 +161,13 @@ def test_durations_are_stored_beside_those_of_other_tests(three: Project) -> Non
     result.stdout.fnmatch_lines(["two *"])
 
 
+def test_durations_that_cannot_be_written_are_named_by_their_file(three: Project) -> None:
+    options = ("--hierexport-store-durations", "--hierexport-durations=gone/d.json")
+    result = three.run("--hierexport-models=my_model.py::one", "-k", "MUST-002", *options)
+    result.stdout.fnmatch_lines(["*durations were not written: */gone/d.json: No such file or directory"])
+    assert result.ret == 0
+
+
 def test_file_of_something_else_is_no_durations(three: Project) -> None:
     three.write(".test_durations", '["two"]')
     result = three.run(MODELS, "--hierexport-shard=1/2")

@@ -227,3 +227,8 @@ def test_hang_in_a_rule_keeps_the_verdicts_before(runs: Runs) -> None:
     assert "(checking OWN-1, conftest.py line 7) in test_must[OWN-1]" in outcome.text
     checks = outcome.checks("lives")
     assert (checks["MUST-002"], checks["OWN-1"], checks["MUST-001"]) == ("passed", "failed", "not run")
+
+
+def test_limit_that_no_timer_takes_is_none(project: Project) -> None:
+    result = project.run("--hierexport-models=my_model.py::build", "--hierexport-timeout=1e12", "-k", "MUST-002")
+    result.assert_outcomes(passed=1, deselected=10)

@@ -112,6 +112,25 @@ def test_name_before_a_selector_tells_equal_factories_apart(tmp_path: Path) -> N
         select(["two=be[ir]t"], tmp_path)
 
 
+def test_name_that_is_proposed_for_a_manifest_works(tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text("def build(): ...\n")
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.toml").write_text("[models.a]\nmodel = 'm.py::build'\n")
+    with pytest.raises(UsageError, match=r"give one of them a name: other=two\.toml::a"):
+        select(["one.toml", "two.toml"], tmp_path)
+    assert [case.name for case in select(["one.toml", "other=two.toml::a"], tmp_path)] == ["a", "other"]
+
+
+@pytest.mark.parametrize(
+    ("selector", "do"),
+    [("::build", "name a Python file in it"), ("bert.onnx", "hierexport validate bert.onnx checks the file by itself")],
+)
+def test_folder_or_onnx_file_is_no_model(selector: str, do: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as error:
+        select([selector], tmp_path)
+    assert do in error.value.do
+
+
 def test_path_with_an_equals_sign_is_a_path(tmp_path: Path) -> None:
     (tmp_path / "lr=1.py").write_text("def build(): ...\n")
     assert names(tmp_path, "lr=1.py::build", "x=lr=1.py::build") == ["build", "x"]

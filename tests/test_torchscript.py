@@ -357,3 +357,9 @@ class TestParts:
         shown = ExportedCase(case, tmp_path / "model.onnx", example, "torchscript")
         with pytest.raises(NoVerdictError, match="no plain peer: UnsupportedOperatorError"):
             must_005.RULE.violations(shown)
+
+
+@pytest.mark.parametrize("shapes", [5, {"input": 5}, [[{0: object()}]]])
+def test_dynamic_shapes_of_another_form_are_the_users_error(shapes: Any) -> None:
+    with pytest.raises(ExportError, match="dynamic_shapes are not nested like the inputs"):
+        export(nn.Linear(4, 4).eval(), (X,), exporter="torchscript", dynamic_shapes=shapes)

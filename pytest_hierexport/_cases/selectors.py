@@ -22,6 +22,7 @@ _GLOB = frozenset("*?[")
 _NAMED = re.compile(r"(?P<name>[^=:/\\]+)=(?P<selector>.+)", re.DOTALL)
 _MANIFEST = ".toml"
 EVERYTHING = "all"
+_ONNX = ".onnx"
 _FAMILY = "family:"
 
 
@@ -57,9 +58,14 @@ def select(selectors: Sequence[str], root: Path, own: Mapping[str, Case] | None 
             raise UsageError(
                 "a different name for each selected model",
                 found=f"two models named {case.name}: {known.source} and {case.source}",
-                do=f"give one of them a name: other={case.source}, or name the models in a manifest (models.toml)",
+                do=f"give one of them a name: other={_single(case)}, or name the models in a manifest (models.toml)",
             )
     return list(cases.values())
+
+
+def _single(case: Case) -> str:
+    """Return a selector of a case alone."""
+    return case.source if case.manifest is None or "::" in case.source else f"{case.source}::{case.name}"
 
 
 def select_one(selector: str) -> Case:
@@ -121,6 +127,8 @@ def _file_factories(selector: str, root: Path) -> list[Case]:
 
     file, _, name = selector.rpartition("::") if "::" in selector else (selector, "", "")
     path = _existing(file, root, "a Python file")
+    if is_folder(path):
+        raise UsageError("file.py::factory", found=f"{selector}, whose file is a folder", do="name a Python file in it")
     if not name:
         raise UsageError(
             "file.py::factory",
@@ -193,6 +201,12 @@ def _unknown(selector: str) -> UsageError:
     is_family, named = selector.startswith(_FAMILY), {**ZOO, **EXTRAS}
     known = {entry.family for entry in named.values()} if is_family else set(named)
     wanted = selector.removeprefix(_FAMILY)
+    if selector.endswith(_ONNX):
+        return UsageError(
+            "a PyTorch model",
+            found=f"{selector}, the name of an ONNX file",
+            do=f"name the model that it was exported from; hierexport validate {selector} checks the file by itself",
+        )
     return UsageError(
         "a family of the zoo" if is_family else "a model of the zoo, file.py::factory, a manifest or a checkpoint",
         found=f"no {wanted!r}",

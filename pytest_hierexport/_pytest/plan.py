@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shlex
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -141,7 +142,8 @@ class Plan:
     def limit(self, case: Case) -> float:
         """Return the seconds that a test of a case may take; infinite in a session that may stop in a debugger."""
         option = self.config.option
-        return math.inf if option.usepdb or option.trace else case.timeout or math.inf
+        seconds = math.inf if option.usepdb or option.trace else case.timeout or math.inf
+        return seconds if seconds < _LONGEST else math.inf
 
     def _check_known_failures(self, known_rules: Sequence[Rule]) -> None:
         """Check that each known failure names a rule of the case: else it would excuse nothing, unnoticed."""
@@ -209,6 +211,8 @@ def _own_cases(config: pytest.Config) -> dict[str, Case]:
 
 
 _Item = TypeVar("_Item")
+_LONGEST = threading.TIMEOUT_MAX / 2
+"""Seconds from which on a limit is none: timers take no more, and the watchdog adds to it."""
 _MODELS = "pytest_hierexport_models", 'Case("tower", make_tower)'
 _RULES = "pytest_hierexport_rules", 'Rule("TEAM-1", "what holds", check)'
 

@@ -137,8 +137,11 @@ class Summary:
             return
         try:
             store_durations(settings.durations, self.durations)
-        except (OSError, HierexportError) as error:
+        except HierexportError as error:
             self.warnings.append(f"the durations were not written: {error}")
+        except OSError as error:
+            # Its file name may be one that is made first, and moved.
+            self.warnings.append(f"the durations were not written: {settings.durations}: {error.strerror or error}")
         else:
             self.written.append(settings.durations)
 

@@ -110,7 +110,11 @@ _MOST_PLACES = 3
 def _export(request: Request, adapter: Adapter, names: Sequence[str] | None) -> ir.Model:
     options, axes = request.options, None
     if options.dynamic_shapes is not None and names is not None:
-        axes = dynamic_axes(options.dynamic_shapes, adapter.arguments, names)
+        try:
+            axes = dynamic_axes(options.dynamic_shapes, adapter.arguments, names)
+        except (AttributeError, LookupError, TypeError, ValueError):
+            # They are the user's, of any form; dynamo's message, where it was asked too, names the place.
+            raise CannotCaptureError("dynamic_shapes are not nested like the inputs") from None
     with temporary_folder() as folder:
         path = Path(folder) / "model.onnx"
         torch.onnx.export(
