@@ -1,4 +1,4 @@
-"""Carries the tags of a file to another that a tool made of it."""
+"""Carries the tags of a file to the file that a tool made of it."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from pytest_hierexport._tools.tagged_file import TaggedFile
 if TYPE_CHECKING:
     import onnx
 
-_FEW = 0.2
-"""The part of its weights that a file shares with one of which it is made: tools renamed three quarters at most."""
+_FEWEST_SHARED = 0.2
+"""The least part of weights whose names are in both files: tools that were tried rename three quarters at most."""
 
 
 def carry_tags(tagged: TaggedFile, proto: onnx.ModelProto, path: Path | None) -> TaggedFile:
-    """Return a model that a tool made of a tagged one with the attribution carried to it.
+    """Carry the attribution of a tagged model to the model that a tool made of it; return that model with it.
 
     Args:
         tagged: The model before, with its tags.
-        proto: The model after, external data left out.
-        path: Its file; None for a model from standard input.
+        proto: The model after, without its external data.
+        path: The file of the model after; None for a model from standard input.
 
     Raises:
-        UsageError: A file with external data is missing, or no value of the one model is in the other.
+        UsageError: A file with external data is missing, or the two models have no value in common.
     """
     other = replace(tagged, proto=proto, path=path)
     try:
         attribution = carry(tagged.to_ir(), tagged.attribution, other.to_ir())
     except HierexportError:
         raise
-    # Each package that opens external data raises errors of its own.
+    # Any error: each package that reads external data raises its own classes.
     except Exception as error:
         raise UsageError(
             "two models with all their data, the second made of the first",
@@ -55,19 +55,19 @@ def carry_tags(tagged: TaggedFile, proto: onnx.ModelProto, path: Path | None) ->
 
 
 def doubts(tagged: TaggedFile, carried: TaggedFile) -> Iterator[str]:
-    """Yield what speaks against one file being made of another, in sentences."""
+    """Yield, as sentences, the reasons to doubt that one file was made of the other."""
     nodes = len(carried.attribution.nodes)
     if derived := carried.attribution.coverage()["derived"]:
         yield f"{derived:,} of {nodes:,} nodes are derived: their neighbours alone tell their call"
     before, after = (_sizes(file.proto) for file in (tagged, carried))
     names = {name: name for name in before}
-    found = {name: names.get(name) or original(name, names) for name in after}
-    shared = sum(after[name] for name, known in found.items() if known)
-    kept = sum(before[name] for name in set(found.values()) if name)
-    if before and after and max(shared / sum(after.values()), kept / sum(before.values())) < _FEW:
+    originals = {name: names.get(name) or original(name, names) for name in after}
+    shared = sum(after[name] for name, known in originals.items() if known)
+    kept = sum(before[name] for name in set(originals.values()) if name)
+    if before and after and max(shared / sum(after.values()), kept / sum(before.values())) < _FEWEST_SHARED:
         yield "by their names, few of its weights are those of the tagged file: it was probably made of another"
 
 
 def _sizes(proto: onnx.ModelProto) -> dict[str, int]:
-    """Return the elements of each initializer with a dimension."""
+    """Return the number of elements of each initializer, without scalars."""
     return {tensor.name: max(1, prod(tensor.dims)) for _, tensor in inventory_proto(proto).initializers if tensor.dims}

@@ -1,7 +1,9 @@
-"""Assigns the nodes of modules to a device, by the two ways that ONNX Runtime has.
+"""Assigns the nodes of modules to a device, in the two ways that ONNX Runtime has.
 
-By name, a node goes to the device of the longest pattern that is part of its name; the model is not changed. By
-annotation, it goes to the device of the rule for its metadata `layer_ann`. A session takes one of the two settings.
+- By name: a node goes to the device of the longest pattern that is a part of its name. The model is not changed.
+- By annotation: a node goes to the device of the rule for its metadata entry `layer_ann`.
+
+A session takes one of the two settings.
 """
 
 from __future__ import annotations
@@ -23,10 +25,10 @@ if TYPE_CHECKING:
 _BY_NAME = "session.name_based_layer_assignment"
 _BY_ANNOTATION = "session.layer_assignment_settings"
 _ANNOTATION = "layer_ann"
-_LONGEST = 8192
-"""Bytes of a session's configuration value."""
+_MOST_BYTES = 8192
+"""ONNX Runtime's limit for a configuration value of a session."""
 _SYNTAX = frozenset("(),;")
-"""The characters between which ONNX Runtime splits a setting."""
+"""The characters at which ONNX Runtime splits a setting."""
 
 
 def place_nodes(
@@ -44,11 +46,11 @@ def place_nodes(
         patterns: The modules; see :func:`select_nodes`.
         device: `cpu`, `gpu`, `npu`, … or an execution provider's name.
         attribution: The origins of the nodes; None reads the tags in the model.
-        origins: As for :func:`select_nodes`; by default the primary alone counts, for a node runs in one place, and two
-            selections must not both claim it.
+        origins: As for :func:`select_nodes`. By default only the primary counts: a node runs on one device, so two
+            selections must not share it.
 
     Raises:
-        UsageError: Names cannot tell these nodes from others, or the setting is too long.
+        UsageError: No part of a name distinguishes these nodes from the others, or the setting is too long.
         TagError: The model has no tags.
     """
     return named_placement(find_nodes(*described(model, attribution), patterns, origins), device)
@@ -62,7 +64,7 @@ def annotate_nodes(
     attribution: Attribution | None = None,
     origins: OriginChoice = "primary",
 ) -> dict[str, str]:
-    """Annotate the nodes of some modules for a device, in place; return the entry of a session that obeys.
+    """Annotate the nodes of some modules for a device, in place; return the entry for the session's options.
 
     Args:
         model: A tagged model; only the metadata `layer_ann` of the nodes changes.
@@ -92,20 +94,20 @@ def annotated_placement(selection: Selection, device: str) -> dict[str, str]:
     annotation = f"hierexport.{device}"
     for node in selection.nodes.values():
         _annotate(node, annotation)
-    # `=` asks for the whole annotation; without it, that of `gpu:1` would match that of `gpu:10`.
+    # `=` matches the whole annotation; without it, the rule for `gpu:1` would match the annotation of `gpu:10`.
     return _entry(_BY_ANNOTATION, device, [f"={annotation}"])
 
 
 def _parts_of_names(names: Iterable[str], others: str) -> list[str]:
-    """Return texts of which each name contains one, and no other name any: the shortest that end a segment."""
-    found: dict[str, None] = {}
+    """Return, for each name, its shortest beginning up to a slash that is in no name of `others`."""
+    parts: dict[str, None] = {}
     refused: set[str] = set()
     for name in names:
         for part in _beginnings(name):
-            if part in found:
+            if part in parts:
                 break
             if part not in refused and part not in others:
-                found[part] = None
+                parts[part] = None
                 break
             refused.add(part)
         else:
@@ -114,7 +116,7 @@ def _parts_of_names(names: Iterable[str], others: str) -> list[str]:
                 found=f"{name!r}, which is",
                 do="rename the nodes by hierexport rename or rename_nodes(), or place them by layer_ann",
             )
-    return list(found)
+    return list(parts)
 
 
 def _beginnings(name: str) -> Iterator[str]:
@@ -137,9 +139,9 @@ def _check_writable(*texts: str) -> None:
 def _entry(option: str, device: str, rules: Sequence[str]) -> dict[str, str]:
     value = f"{device}({','.join(rules)})"
     size = len(value.encode())
-    if size > _LONGEST:
+    if size > _MOST_BYTES:
         raise UsageError(
-            f"a setting of at most {_LONGEST:,} characters, ONNX Runtime's limit",
+            f"a setting of at most {_MOST_BYTES:,} characters, ONNX Runtime's limit",
             found=f"{size:,}",
             do="name the nodes after their modules by hierexport rename, or place them by layer_ann",
         )

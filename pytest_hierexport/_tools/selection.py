@@ -1,7 +1,7 @@
-"""Finds the nodes of modules, and writes their names as the tools that take node names want them.
+"""Finds the nodes of modules, and returns their names in the forms that other tools take.
 
-A selection takes every node that has an origin in one of the modules: a node that an optimizer made from operations of
-two modules belongs to both, and a promise such as "this module stays in float" must cover it.
+A selection has every node with an origin in one of the modules. A node that an optimizer made from operations of two
+modules belongs to both: if one module is to stay in float, the node must.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _RENAME = "name the nodes after their modules first: hierexport rename, or renam
 
 @dataclass(frozen=True)
 class Selection:
-    """The nodes of some modules, and what sets them apart."""
+    """The nodes of some modules, and all other nodes, which names must not confuse with them."""
 
     attribution: Attribution
     calls: Mapping[str, Sequence[str]]
     """The calls that each pattern names."""
     nodes: Mapping[str, Any]
-    """The selected nodes by key, in file order; onnx_ir's or protobuf's."""
+    """The selected nodes by key, in file order: nodes of onnx_ir or protobuf."""
     others: Sequence[Any]
     """All other nodes."""
     origins: OriginChoice = "any"
@@ -45,7 +45,7 @@ class Selection:
         """Return the names of the nodes, in file order.
 
         Raises:
-            UsageError: A node has no name, or shares it with another.
+            UsageError: A node has no name, or the name of another node.
         """
         counts = Counter(node.name for node in (*self.nodes.values(), *self.others))
         for key, node in self.nodes.items():
@@ -80,7 +80,7 @@ def select_nodes(
     origins: OriginChoice = "any",
     consumer: Consumer = "names",
 ) -> list[str]:
-    """Return the names of the nodes of some modules, in file order, in the form that a tool takes.
+    """Return the names of the nodes of some modules, in file order and in the form that a tool takes.
 
     Args:
         model: A tagged ONNX file, a `ModelProto` or an onnx_ir model.
@@ -88,13 +88,13 @@ def select_nodes(
             `[0-3]`, and `**` for any number of segments) and, for one call of several, its index (`@1`). A module
             stands for all below it.
         attribution: The origins of the nodes; None reads the tags in the model, or in the file's sidecar.
-        origins: `any` takes every node with an origin in the modules; `primary` only those whose first origin is.
+        origins: `any`: every node with an origin in the modules; `primary`: only nodes whose primary origin is in them.
         consumer: `names`; `regex` or `glob` for tools that match names (escaped, and anchored: each matches one name);
             `nodes_to_exclude` for ONNX Runtime's quantizers, which split some nodes before they look at names, so the
             names of the parts are listed too; `node_block_list` for its float16 conversion.
 
     Raises:
-        UsageError: A pattern matches no module or a module without nodes; a node has no name of its own.
+        UsageError: A pattern matches no module or a module without nodes; a node has no unique name.
         TagError: The model has no tags.
     """
     _check("consumer", consumer, tuple(CONSUMERS))
@@ -114,9 +114,9 @@ def find_nodes(
     Args:
         model: The model.
         attribution: The origins of its nodes.
-        modules: The module tree; empty where it is not known.
+        modules: The module tree; empty if it is unknown.
         patterns: The patterns.
-        origins: The origins of a node that count.
+        origins: Which origins of a node count: `any` or `primary`.
 
     Raises:
         UsageError: A pattern matches no module, or a module without nodes.
@@ -174,15 +174,15 @@ def quantized_names(nodes: Iterable[Any]) -> list[str]:
     """Return the names of nodes, or of those that ONNX Runtime's quantizers replace them by before they look at names.
 
     Args:
-        nodes: onnx_ir's or protobuf's nodes.
+        nodes: Nodes of onnx_ir or protobuf.
     """
     import onnx
     import onnx_ir as ir
     from onnxruntime.quantization.onnx_model import ONNXModel
 
     protos = (ir.to_proto(node) if isinstance(node, ir.Node) else node for node in nodes)
-    # A graph of these nodes alone: whatever the tool makes of it, it makes of them. Those that hold graphs are not
-    # split, and the nodes in their graphs are listed by themselves.
+    # The graph has these nodes only, so all nodes of the result come from them. Nodes with subgraphs are not split;
+    # the nodes of the subgraphs are among `nodes`.
     flat = [node for node in protos if not any(subgraphs_proto(node))]
     split = ONNXModel(onnx.helper.make_model(onnx.helper.make_graph(flat, "selected", [], [])))
     split.replace_gemm_with_matmul()
@@ -196,4 +196,4 @@ CONSUMERS: Mapping[str, Callable[[Selection], list[str]]] = {
     "nodes_to_exclude": _with_parts,
     "node_block_list": Selection.names,
 }
-"""The forms of a list of names."""
+"""The function for each form of the names."""

@@ -89,7 +89,7 @@ class Workflow:
 
 
 def distinct_names(selectors: Iterable[str]) -> dict[str, str]:
-    """Return selectors by a name for each: that of the function, with those of its file and folders where two share it.
+    """Return selectors by name: the function's name, with its file's and folders' in front where two would be equal.
 
     >>> distinct_names(["encoder.py::build", "decoder.py::build", "head.py::make"])
     {'encoder.build': 'encoder.py::build', 'decoder.build': 'decoder.py::build', 'make': 'head.py::make'}
@@ -140,12 +140,12 @@ def _key(name: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a basic string of TOML: JSON's but for a character that JSON does not escape."""
+    """Return a basic string of TOML: a JSON string, with one more character escaped."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def workflow_of(project: Path) -> Workflow:
-    """Return the workflow for a project: GitLab's where its file alone is in the repository, else GitHub's."""
+    """Return the workflow for a project: GitLab's if only GitLab's file is in the repository, else GitHub's."""
     repository = next((folder for folder in (project, *project.parents) if (folder / ".git").exists()), project)
     below = project.relative_to(repository).as_posix()
     values = {
@@ -168,7 +168,7 @@ def workflow_of(project: Path) -> Workflow:
 
 
 def _installed(project: Path) -> Iterator[str]:
-    """Yield what uv installs, as arguments: this package and what the project's files say that it needs."""
+    """Yield the arguments for uv: this package, and the requirements that the project's files state."""
     yield "pytest-hierexport"
     if (project / "requirements.txt").is_file():
         yield "-r requirements.txt"
@@ -177,5 +177,5 @@ def _installed(project: Path) -> Iterator[str]:
     if _BUILT.search(text) or (project / "setup.py").is_file():
         yield "."
     elif _STATED.search(text):
-        # It need not be a package: what it depends on is installed, and pytest finds its sources.
+        # The project may not be a package: only its dependencies are installed, and pytest finds its sources.
         yield "-r pyproject.toml"

@@ -1,4 +1,4 @@
-"""Aligns rows of text: names on the left, numbers on the right. Width is counted in a terminal's columns."""
+"""Aligns rows of text in a table: names on the left, numbers on the right. Widths are counted in terminal columns."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pytest_hierexport._text import one_line
 
 DEEPEST_INDENT = 40
-"""Levels that are shown by indentation; below them the level is a number before the name."""
+"""The deepest level that is shown by indentation; deeper ones are shown by a number before the name."""
 _WIDEST_NAME = 100
-"""The width of the first column at most, so that one long name does not widen all rows."""
+"""The maximal width of the first column, so that one long name does not widen all rows."""
 
 
 def indented(level: int, name: str) -> str:
@@ -22,8 +22,8 @@ def table(rows: Callable[[], Iterable[Sequence[str]]], width: int | None = None)
     """Yield a line for each row.
 
     Args:
-        rows: Gives the rows, the titles first. It is called twice, which saves keeping many rows in memory.
-        width: Columns of the terminal, to which names are cut; None keeps them whole.
+        rows: Returns the rows, the titles first. It is called twice, so that the rows are not kept in memory.
+        width: The width of the terminal; longer names are cut. None: names are not cut.
     """
     from rich.cells import cell_len, set_cell_size
 

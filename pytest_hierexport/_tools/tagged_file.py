@@ -1,4 +1,4 @@
-"""Loads an ONNX file with its attribution for a tool, and saves what the tool made of it."""
+"""Loads an ONNX file with its attribution for a tool, and saves the model that the tool returns."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 Source = Literal["file", "sidecar", "torch"]
-"""Where the tags of a file were read: in it, in its sidecar, or in the scopes that torch writes, which are unproven."""
+"""Where the tags of a file were read: in the file, in its sidecar, or from torch's scopes, which may be wrong."""
 TORCH_METADATA = "torch's metadata, unproven"
-"""Stands in place of the exporter where the tags came from torch's scopes."""
+"""The value of `exporter` for tags from torch's scopes."""
 
 
 @dataclass(frozen=True)
 class TaggedFile:
-    """An ONNX file in memory, external data left out, with its attribution."""
+    """An ONNX file in memory, without its external data, and its attribution."""
 
     proto: onnx.ModelProto
     attribution: Attribution
     path: Path | None
     """None for a model from standard input."""
     modules: tuple[Module, ...] = ()
-    """The module tree, where a sidecar fits the file."""
+    """The module tree; empty without a sidecar that fits the file."""
     exporter: str = ""
     """The capture that made the file; empty without a sidecar."""
     tags_from: Source = "file"
     sidecar: str = "missing"
-    """`fits`, `missing`, or the reason why it is not used."""
+    """`fits`, `missing`, or the reason why the sidecar is not used."""
 
     def to_ir(self) -> ir.Model:
-        """Return a copy as an onnx_ir model, which reads external data when a tensor is."""
+        """Return a copy as an onnx_ir model, which reads external data when a tensor is used."""
         return _to_ir(self.proto, self.path)
 
 
 def load_tagged(path: Path) -> TaggedFile:
-    """Load an ONNX file with the attribution in it, in its sidecar, or else in torch's metadata.
+    """Load an ONNX file with its attribution: from the file, else from its sidecar, else from torch's metadata.
 
     Raises:
         TagError: The file has no tags, or tags that cannot be parsed.
@@ -60,7 +60,7 @@ def load_tagged(path: Path) -> TaggedFile:
 
 
 def parse_tagged(content: bytes, where: str) -> TaggedFile:
-    """Parse a model with tags in it; there is no sidecar.
+    """Parse a model that contains its tags, such as one from standard input; it has no sidecar.
 
     Raises:
         TagError: The model has no tags, or tags that cannot be parsed.
@@ -75,11 +75,11 @@ def tagged(model: Model, attribution: Attribution | None) -> tuple[Any, Attribut
 
 
 def described(model: Model, attribution: Attribution | None) -> tuple[Any, Attribution, tuple[Module, ...]]:
-    """Return a model in memory, its attribution, and its module tree where a sidecar has it.
+    """Return a model in memory, its attribution, and the module tree of its sidecar; without one, an empty tree.
 
     Raises:
         TagError: The model has no tags.
-        UsageError: There is no such file, it is not ONNX, or an argument is something else.
+        UsageError: There is no such file, it is not ONNX, or an argument is of another type.
     """
     if isinstance(model, str | Path):
         if attribution is not None:
@@ -121,7 +121,7 @@ def _tagged_file(parsed: TaggedProto, where: str, path: Path | None) -> TaggedFi
 
 
 def _sidecar(path: Path | None) -> tuple[Sidecar | None, str]:
-    """Return the sidecar that fits a file; where there is none, the reason."""
+    """Return the sidecar of a file and an empty text; if none fits, None and the reason."""
     if path is None or not exists(storage.sidecar_path(path)):
         return None, "missing"
     try:
@@ -133,10 +133,9 @@ def _sidecar(path: Path | None) -> tuple[Sidecar | None, str]:
 def save_tagged(
     proto: onnx.ModelProto, attribution: Attribution, source: TaggedFile, path: Path, tags: storage.Tags = "both"
 ) -> None:
-    """Write a model that was made of a file, with tags and a sidecar; the message gets the tags too.
+    """Write a model that a tool made of `source`, with tags and a sidecar; the message gets the tags too.
 
-    External data in the folder of the source stays in its files when the target is in that folder; else it is copied
-    to `PATH.data`.
+    If the target is in the folder of `source`, external data stays in its files; else it is copied to `PATH.data`.
 
     Raises:
         ExportError: A file cannot be written.
@@ -157,7 +156,7 @@ def save_tagged(
 def to_bytes(
     proto: onnx.ModelProto, attribution: Attribution, source: TaggedFile, tags: storage.Tags = "both"
 ) -> bytes:
-    """Return a model with tags as bytes, with all its data; the message gets the tags too.
+    """Return a model with its tags and all its data as bytes; the message gets the tags too.
 
     Raises:
         UsageError: The model has external data.
@@ -173,7 +172,7 @@ def to_bytes(
 
 
 def _attach(proto: onnx.ModelProto, attribution: Attribution, source: TaggedFile, tags: storage.Tags) -> None:
-    """Write tags into a message, which says so where they came from torch."""
+    """Write tags into a message; tags from torch's scopes are marked as such."""
     storage.attach_proto(proto, attribution, tags)
     if source.tags_from == "torch" and tags != "none":
         proto.metadata_props.add(key=codec.SOURCE, value="torch")

@@ -1,6 +1,6 @@
-"""Checks that a thin model has the hierarchy of the real one: the same modules, calls and operators, but for shapes.
+"""Checks that a thin model has the same modules, calls and operators as the real one; only shapes may differ.
 
-Both are exported without weights, so that the real one may be larger than memory, and compared as snapshots are.
+Both are exported without weights, since the real one may be larger than the memory, and their snapshots are compared.
 """
 
 from __future__ import annotations
@@ -14,23 +14,24 @@ from pytest_hierexport._errors import ExportError
 from pytest_hierexport._snapshot import text
 from pytest_hierexport._snapshot.diff import diff
 
-_SHOWN = 5
-"""How many differences an error shows."""
+_MOST_SHOWN = 5
+"""The most differences that an error shows."""
 
 
 def check_thin(case: Case) -> None:
-    """Raise an ExportError where the hierarchies of a case's model and its thin one part.
+    """Compare the hierarchies of a case's model and of its thin model.
 
     Raises:
-        HierexportError: One of them cannot be built or exported.
+        ExportError: They differ.
+        HierexportError: One of the models cannot be built or exported.
     """
     real, thin = (_hierarchy(each) for each in (case, thinned(case)))
     if real != thin:
         lines = diff(real, thin)
-        more = f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
+        more = f" and {len(lines) - _MOST_SHOWN} more" if len(lines) > _MOST_SHOWN else ""
         raise ExportError(
             f"the thin model of {case.name} to have the hierarchy of the real one",
-            found="; ".join(line.strip() for line in lines[:_SHOWN]) + more,
+            found="; ".join(line.strip() for line in lines[:_MOST_SHOWN]) + more,
             do='name a factory of a smaller model that keeps it: thin = "my_model.py::small" in a manifest',
         )
 

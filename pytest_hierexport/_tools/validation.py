@@ -18,7 +18,7 @@ _NEEDS_SIDECAR = "MUST-009"
 
 @dataclass(frozen=True)
 class RuleResult:
-    """What a rule says of a file."""
+    """The result of one rule on a file."""
 
     rule: Rule
     status: Literal["kept", "broken", "skipped"]
@@ -30,12 +30,12 @@ class RuleResult:
 def validate(
     path: Path, *, allow_derived: int = 0, starting: Callable[[str], None] = lambda _rule: None
 ) -> Iterator[RuleResult]:
-    """Check every rule that looks at a file alone.
+    """Check every rule that needs only the file.
 
     Args:
         path: The file; it is not changed.
         allow_derived: The number of nodes that may have a `derived` origin.
-        starting: Is called with the id of each rule before it is checked.
+        starting: Called with the id of each rule before it is checked.
 
     Raises:
         UsageError: There is no such file, it is not ONNX, or its external data is outside its folder.

@@ -63,14 +63,14 @@ def _live(graph: torch.fx.Graph) -> set[torch.fx.Node]:
 
 
 def _note(graph: torch.fx.Graph, dropped: list[torch.fx.Node], live: set[torch.fx.Node]) -> None:
-    types = {node: types for node in dropped if (types := _types(node)) is not None}
-    if not types:
+    types_of = {node: types for node in dropped if (types := _types(node)) is not None}
+    if not types_of:
         return
     sources = _sources(graph)
-    wanted = {(sources[node], of_node) for node, of_node in types.items() if sources[node]}
+    wanted = {(sources[node], types) for node, types in types_of.items() if sources[node]}
     candidates = {node: signature for node in live if (signature := (sources[node], _types(node))) in wanted}
     common = set(candidates.values())
-    lost = [node for node, of_node in types.items() if (sources[node], of_node) in common]
+    lost = [node for node, types in types_of.items() if (sources[node], types) in common]
     if not lost:
         return
     contents = contents_of(graph, {*lost, *candidates})

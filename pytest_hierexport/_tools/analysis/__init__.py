@@ -1,4 +1,4 @@
-"""Shows what a tagged ONNX file holds: figures by module, and how each node got its tag."""
+"""Shows the content of a tagged ONNX file: figures by module, and the origins of each node."""
 
 from __future__ import annotations
 

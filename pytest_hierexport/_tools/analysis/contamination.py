@@ -1,4 +1,4 @@
-"""Finds nodes that are tagged with another call than the one whose value they compute, by running the model."""
+"""Finds nodes with a wrong tag by running the model: their value was returned by other calls only."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ContaminatedNode:
-    """A node whose value only other calls returned than those it is tagged with."""
+    """A node whose value was returned by other calls, and by none of its owners."""
 
     key: str
     operator: str
     tag: str
     returned_by: tuple[str, ...]
-    """The tags of the calls that returned its value; the names of those that the file does not list."""
+    """The tags of the calls that returned its value; the name of a call that the file does not list."""
 
 
 def contaminated_nodes(file: TaggedFile, selector: str) -> list[ContaminatedNode]:
-    """Run the graph beside its model, and return the contaminated nodes in file order.
+    """Run the graph and its model on the same inputs, and return the contaminated nodes in file order.
 
-    A model of the zoo or of a manifest may have been exported with generic weights or with its own: both are tried.
+    A model of the zoo or of a manifest may have been exported with random weights or with its own: both are tried.
 
     Args:
         file: The file.
         selector: Names the model that the file was exported from.
 
     Raises:
-        CollectError: The model cannot be made.
-        UsageError: The selector names no one model, or the file holds another one.
+        CollectError: The model cannot be built.
+        UsageError: The selector does not name exactly one model, or the file was exported from another one.
     """
     from pytest_hierexport._cases import select_one
     from pytest_hierexport._proof import prove

@@ -24,16 +24,16 @@ class ModuleFigures:
     """The figures of a module instance that has a segment in tags, summed over its calls."""
 
     segment: str
-    """Its part of the tag, without a call's index."""
+    """Its part of the tag, without the index of a call."""
     path: str
     cls: str
     calls: int = 0
     nodes: int = 0
     """The nodes whose primary tag is this module's."""
     parameters: int = 0
-    """Elements of the parameters that it and its `torch.nn` modules declare in the sidecar; a shared parameter counts
-    for the first of its modules that is called. Without a sidecar, elements of the initializers whose primary origin it
-    is."""
+    """The elements of the parameters that the sidecar lists for it and its `torch.nn` modules; a shared parameter
+    counts for the first of its modules that is called. Without a sidecar, the elements of the initializers whose
+    primary origin is one of its calls."""
     all_nodes: int = 0
     """Its own nodes and those of all modules below it."""
     all_parameters: int = 0
@@ -55,7 +55,7 @@ class ModuleFigures:
                 pending.extend((level + 1, child) for child in reversed(figures.children))
 
     def prune(self, chosen: Container[ModuleFigures]) -> None:
-        """Remove those below that are neither chosen nor above a chosen one; figures stay."""
+        """Remove the modules below that are neither chosen nor above a chosen one; the sums do not change."""
         for _, figures in reversed(list(self.rows())):
             figures.children = [child for child in figures.children if child in chosen or child.children]
 
@@ -76,13 +76,14 @@ class Analysis:
     exporter: str
     """The capture that succeeded; empty without a sidecar."""
     sidecar: str
-    """`fits`, `missing`, or the reason why it is not used."""
+    """`fits`, `missing`, or the reason why the sidecar is not used."""
     tags_from: str
-    """`file`, `sidecar`, or `torch` for the scopes that torch writes, which are unproven."""
+    """`file`, `sidecar`, or `torch` for the scopes that torch writes, which may be wrong."""
     declared: bool
-    """Whether parameters are counted as modules declare them; else as the tensors in the file, after an optimizer."""
+    """Whether `parameters` counts the parameters of the sidecar; else the initializers of the file, some of which an
+    optimizer may have folded or merged."""
     other_paths: Mapping[str, str]
-    """The path under which each module that has several is declared first, by its others; those below them left out."""
+    """For each module with several paths: its first path, by each other path; without the paths below these."""
     modules: ModuleFigures
     """The root, with all modules below it."""
 
@@ -100,7 +101,11 @@ def analyze(file: TaggedFile, selection: Selection | None = None) -> Analysis:
     attribution, parts = file.attribution, inventory_proto(file.proto)
     counted = Counter(encode_operator(node.domain, node.op_type) for _, node in parts.nodes)
     declared = bool(file.modules)
-    parameters = _declared(attribution.hierarchy, file.modules) if declared else _held(attribution, parts.initializers)
+    parameters = (
+        _of_modules(attribution.hierarchy, file.modules)
+        if declared
+        else _of_initializers(attribution, parts.initializers)
+    )
     figures = _figures(attribution, parameters)
     if selection is not None:
         figures[None].prune(selection.choose(attribution.hierarchy, figures, file.modules))
@@ -124,10 +129,11 @@ def _other_paths(modules: Iterable[Module]) -> dict[str, str]:
     return {path: first for path, first in shared.items() if path.rpartition(".")[0] not in shared}
 
 
-def _declared(hierarchy: Hierarchy, modules: Iterable[Module]) -> list[tuple[str, int]]:
-    """Return the elements of each trainable tensor, once, with the first call of the module that it counts for.
+def _of_modules(hierarchy: Hierarchy, modules: Iterable[Module]) -> list[tuple[str, int]]:
+    """Return for each trainable tensor, once, the call that it counts for and its number of elements.
 
-    This is the first called module of those that declare the tensor, or the nearest called one above the first of them.
+    It counts for the first call of the first module that owns it and was called; if none was called, for that of the
+    nearest called module above the first owner.
     """
     calls: dict[str, str] = {}
     for name, call in hierarchy.items():
@@ -148,8 +154,10 @@ def _called(path: str, calls: Mapping[str, str]) -> str:
     return path
 
 
-def _held(attribution: Attribution, initializers: Iterable[tuple[str, onnx.TensorProto]]) -> Iterator[tuple[str, int]]:
-    """Yield the elements of each initializer with its primary origin."""
+def _of_initializers(
+    attribution: Attribution, initializers: Iterable[tuple[str, onnx.TensorProto]]
+) -> Iterator[tuple[str, int]]:
+    """Yield the call of each initializer's primary origin, with the number of elements."""
     for key, tensor in initializers:
         try:
             elements = element_count(tensor.dims)
@@ -171,7 +179,7 @@ def _figures(attribution: Attribution, parameters: Iterable[tuple[str, int]]) ->
             of_call[hierarchy.kept(origins[0].call)].nodes += 1
     for call, elements in parameters:
         of_call[hierarchy.kept(call)].parameters += elements
-    # A caller comes before its callees: from the last on, each sum is complete before it is added to another.
+    # Callers come before their callees: in reverse order, the sums of all children are complete when they are added.
     for figures in reversed(dict.fromkeys(of_call.values())):
         figures.all_nodes = figures.nodes + sum(child.all_nodes for child in figures.children)
         figures.all_parameters = figures.parameters + sum(child.all_parameters for child in figures.children)
@@ -179,9 +187,9 @@ def _figures(attribution: Attribution, parameters: Iterable[tuple[str, int]]) ->
 
 
 def instances(hierarchy: Hierarchy) -> dict[str | None, ModuleFigures]:
-    """Return the instance of each kept call, and the root for no call.
+    """Return the instance of each kept call; for the key None, the root.
 
-    The calls by one caller under one segment are those of one instance.
+    The calls that one caller makes under one segment belong to one instance.
     """
     root = hierarchy[ROOT]
     segment = hierarchy.segment(ROOT) if hierarchy.is_kept(ROOT) else ""

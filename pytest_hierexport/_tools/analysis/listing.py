@@ -1,4 +1,4 @@
-"""Lists nodes and initializers with the way in which each got its tag."""
+"""Lists nodes and initializers with their origins."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pytest_hierexport._tools.analysis.selection import Selection
 from pytest_hierexport._tools.tagged_file import TaggedFile
 
 DEEPEST = 200
-"""Levels of modules where each row has its whole tag; of deeper files that would take quadratic memory."""
+"""The most levels of modules if each row has its whole tag: the memory for tags grows with the square of the levels."""
 
 
 @dataclass(frozen=True)
 class ListedOrigin:
-    """A call that a node comes from."""
+    """An origin of a node or initializer, as texts."""
 
     call: str
     tag: str
@@ -75,10 +75,10 @@ def listed_parts(file: TaggedFile, selection: Selection) -> Iterator[ListedPart]
 
 
 def check_height(height: int) -> None:
-    """Check that modules do not nest too deep for rows with whole tags.
+    """Check that the modules have few enough levels for rows with whole tags.
 
     Raises:
-        UsageError: They do.
+        UsageError: They have more than `DEEPEST`.
     """
     if height > DEEPEST:
         raise UsageError(

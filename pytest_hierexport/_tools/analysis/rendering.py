@@ -1,7 +1,4 @@
-"""Renders an analysis as lines of text for people, or as an object for JSON.
-
-Both take hierarchies of any depth, without recursion.
-"""
+"""Renders an analysis as text, CSV, or an object for JSON. Nothing recurses, so the modules may have any depth."""
 
 from __future__ import annotations
 
@@ -23,7 +20,8 @@ _COLUMNS = ("level", "tag", "path", "class", "calls", "nodes", "own_nodes", "par
 _UNTAGGED = "(untagged)"
 _MOST_PATHS = 8
 _DEEPEST_NESTING = 200
-"""Levels of modules in JSON, each an object in a list. Python's parser fails at 490 levels, others earlier."""
+"""The most levels of modules in JSON, where a level is an object in a list. Python's parser fails at 490 levels, others
+earlier."""
 
 
 def as_dict(analysis: Analysis, depth: int | None = None) -> dict[str, object]:
@@ -34,7 +32,7 @@ def as_dict(analysis: Analysis, depth: int | None = None) -> dict[str, object]:
         depth: The number of levels below the root; None for all.
 
     Raises:
-        UsageError: The modules nest deeper than JSON parsers allow.
+        UsageError: The modules have more levels than JSON parsers can read.
     """
     return {**_attributes(analysis), "modules": _nested(analysis.modules, depth)}
 
@@ -67,7 +65,7 @@ def as_lines(analysis: Analysis, name: str, depth: int | None = None, width: int
         analysis: The analysis.
         name: The file's name.
         depth: The number of levels below the root; None for all.
-        width: Columns of the terminal, to which names are cut; None keeps them whole.
+        width: The width of the terminal; longer names are cut. None: names are not cut.
     """
     yield from table(partial(_rows, analysis, depth), width)
     yield from _totals(analysis, name)
@@ -75,12 +73,12 @@ def as_lines(analysis: Analysis, name: str, depth: int | None = None, width: int
 
 def as_tree(analysis: Analysis, name: str, depth: int | None = None) -> Iterator[str]:
     """Yield the modules as a drawn tree, then the totals of the file; see :func:`as_lines`."""
-    held = "parameters" if analysis.declared else "numbers"
+    unit = "parameters" if analysis.declared else "numbers"
     pending = [(analysis.modules, "", "", 0)]
     while pending:
         figures, branch, trunk, level = pending.pop()
         calls = f", {figures.calls:,} calls" if figures.calls > 1 else ""
-        count = f"{figures.all_nodes:,} nodes, {figures.all_parameters:,} {held}{calls}"
+        count = f"{figures.all_nodes:,} nodes, {figures.all_parameters:,} {unit}{calls}"
         yield f"{branch}{one_line(figures.segment)} ({count})"
         children = figures.children if depth is None or level < depth else ()
         below = []
@@ -131,7 +129,7 @@ def _totals(analysis: Analysis, name: str) -> Iterator[str]:
 
 
 def coverage_line(nodes: int, coverage: Mapping[str, int]) -> str:
-    """Return the number of nodes in words, and by evidence."""
+    """Return the number of nodes and the counts by evidence as text."""
     shown = ", ".join(f"{kind} {count:,}" for kind, count in coverage.items() if count)
     return f"{nodes:,} nodes: {shown}" if shown else f"{nodes:,} nodes"
 

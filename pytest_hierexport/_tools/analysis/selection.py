@@ -2,10 +2,10 @@
 
     /Net/Encoder/Layer.*   by the whole tag, segment by segment
     Layer.[02]             by the last segment
-    encoder.layer.0        by path, where no last segment is so; in each of its paths, where it has several
+    encoder.layer.0        by path, if no last segment matches; a shared module by each of its paths
     m.Layer, Layer         by class, with or without its module
 
-What is below an instance that fits is selected too; with both patterns, what both select.
+All instances below a matching one are selected too. With a tag and a class, an instance must be selected by both.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _Instance = TypeVar("_Instance")
 
 @dataclass(frozen=True)
 class Selection:
-    """Patterns for module instances; None takes any."""
+    """Patterns for module instances; None matches all."""
 
     tag: str | None = None
     cls: str | None = None
@@ -36,8 +36,8 @@ class Selection:
 
         Args:
             hierarchy: The calls.
-            instances: The instance of each call that has a row of its own.
-            modules: The module tree, where it is known.
+            instances: The instances by call; calls that are not in it cannot be selected.
+            modules: The module tree; empty if it is unknown.
 
         Raises:
             UsageError: There are none.

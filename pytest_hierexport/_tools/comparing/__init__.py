@@ -2,9 +2,9 @@
 
 1. `modules`: pair the module instances of both hierarchies, by path, then by content.
 2. `graphs`: flatten both graphs, subgraphs and functions included, into nodes and values.
-3. `pairing`: pair their nodes, by what they compute, then by their neighbours, then by name.
-4. `tensors`: compare the initializers that were paired.
-5. `comparison`: put the differences together; `rendering` writes them as text, Markdown or JSON.
+3. `pairing`: pair their nodes: by value numbering, then by their neighbours, then by name.
+4. `tensors`: compare the paired initializers.
+5. `comparison`: collect the differences; `rendering` writes them as text, Markdown or JSON.
 """
 
 from __future__ import annotations

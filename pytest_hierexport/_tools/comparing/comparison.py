@@ -1,4 +1,4 @@
-"""Puts together what differs between two tagged files."""
+"""Compares two tagged files and collects the differences."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
 
     from pytest_hierexport._tools.tagged_file import TaggedFile
 
-_LONGEST = 100
+_LONGEST_TEXT = 100
 _NONE = "none"
 
 
 @dataclass(frozen=True)
 class NodeChange:
-    """A node that one file lacks, or that is not the same in both."""
+    """A node that is in one file only, or differs between the files."""
 
     kind: Literal["added", "removed", "changed"]
     node: str
-    """The key of the node: in the file after, unless it was removed."""
+    """The key of the node: in the file after, or, if it was removed, in the file before."""
     operator: str
     tag: str
     """Empty for an untagged node."""
     changes: Sequence[str] = ()
-    """What changed: `attribute axis: 1 → -1`."""
+    """The differences: `attribute axis: 1 → -1`."""
 
 
 @dataclass(frozen=True)
 class TensorChange:
-    """An initializer that one file lacks, or that holds other data."""
+    """An initializer that is in one file only, or differs between the files."""
 
     kind: Literal["added", "removed", "changed"]
     name: str
@@ -47,7 +47,7 @@ class TensorChange:
 
 @dataclass(frozen=True)
 class Renamed:
-    """The same thing under two names."""
+    """The two names of a value or a node."""
 
     before: str
     after: str
@@ -59,10 +59,10 @@ class Comparison:
 
     modules: ModuleChanges
     untagged: tuple[dict[str, int], dict[str, int]]
-    """The operators of the untagged nodes of each file."""
+    """By file: the number of untagged nodes by operator."""
     nodes: Sequence[NodeChange]
     values: Sequence[Renamed]
-    """The values that have other names and are computed in the same way."""
+    """The paired outputs of nodes whose names differ."""
     node_names: Sequence[Renamed]
     initializers: Sequence[TensorChange]
     model: Sequence[str]
@@ -77,10 +77,10 @@ class Comparison:
 
 
 def compare(before: TaggedFile, after: TaggedFile) -> Comparison:
-    """Compare two files by their modules, then their nodes, values, initializers and interfaces.
+    """Compare the modules, nodes, values, initializers and interfaces of two files.
 
     Raises:
-        UsageError: The data of an initializer is missing or damaged, or the modules nest too deep.
+        UsageError: The data of an initializer is missing or damaged, or the modules have too many levels.
     """
     trees = [Tree(file.attribution, operators(file.proto)) for file in (before, after)]
     modules = compare_modules(*trees)
@@ -107,7 +107,10 @@ def _name(file: TaggedFile) -> str:
 def _labels(
     graphs: tuple[FlatGraph, FlatGraph], trees: Sequence[Tree], modules: ModuleChanges
 ) -> dict[FlatNode, str | None]:
-    """Return the module after that each node counts for; None for one without, or of a module without counterpart."""
+    """Return for each node of both graphs the path of its module in the file after.
+
+    None for an untagged node, and for a node of a module that has no counterpart in the other file.
+    """
     reached = set(modules.pairs.values())
     owners = ((node, trees[0].owner.get(node.key)) for node in graphs[0].nodes)
     labels = {node: None if owner is None else modules.pairs.get(owner) for node, owner in owners}
@@ -119,7 +122,7 @@ def _labels(
 
 @dataclass(frozen=True)
 class _Side:
-    """Reads the tags of one file, in the names of the file after."""
+    """Gives the tags and owners of one file's nodes; owners by the paths in the file after."""
 
     attribution: Attribution
     tree: Tree
@@ -130,7 +133,7 @@ class _Side:
         return self.attribution.hierarchy.tag(origins[0].call) if origins else ""
 
     def owners(self, key: str) -> list[str]:
-        """Return the paths of the instances of all origins, the primary's first; those after for paired ones."""
+        """Return the paths of the instances of all origins, the primary's first; for a paired one, the path after."""
         paths = dict.fromkeys(self.tree.path_of(origin.call) for origin in self.attribution.nodes.get(key, ()))
         pairs = {} if self.modules is None else self.modules.pairs
         return list(dict.fromkeys(pairs.get(path, path) for path in paths))
@@ -190,7 +193,7 @@ def _shown(attribute: onnx.AttributeProto | None) -> str:
     if hasattr(value, "dims"):
         return f"a tensor of shape {list(value.dims)}"
     text = " ".join(str(value.decode("utf-8", "replace") if isinstance(value, bytes) else value).split())
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
 
 
 def _outputs(pairs: Pairs) -> Iterator[tuple[FlatValue, FlatValue]]:
@@ -237,6 +240,6 @@ def _type(value: onnx.ValueInfoProto) -> str:
     from onnx import helper
 
     try:
-        return str(helper.printable_type(value.type))[:_LONGEST]
+        return str(helper.printable_type(value.type))[:_LONGEST_TEXT]
     except (KeyError, ValueError):
         return "of an unknown type"

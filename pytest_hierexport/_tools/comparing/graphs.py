@@ -1,4 +1,4 @@
-"""Flattens a model into nodes and values that know each other, subgraphs and functions included."""
+"""Flattens a model, its subgraphs and functions included, into nodes and values that refer to each other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import onnx
 
 Place = tuple[object, ...]
-"""Where a graph stands: the attributes that hold it, or a function's name; empty for the main graph."""
+"""The place of a graph: the attributes that hold it, or the function's identity; empty for the main graph."""
 
 
 @dataclass(eq=False, slots=True)
@@ -23,13 +23,13 @@ class FlatValue:
 
     name: str
     leaf: Place = ()
-    """What identifies an input or an initializer across files; empty for an output of a node."""
+    """The key of an input or an initializer, which is the same in both files; empty for an output of a node."""
     producer: FlatNode | None = None
     index: int = 0
     """Its position among the outputs of its producer."""
     tensor: onnx.TensorProto | None = None
     consumers: list[tuple[FlatNode, object]] = field(default_factory=list)
-    """Each consumer with the position at which it takes the value."""
+    """Each consumer with the position of the value among its inputs."""
 
 
 @dataclass(eq=False, slots=True)
@@ -40,9 +40,9 @@ class FlatNode:
     name: str
     operator: str
     attributes: dict[str, onnx.AttributeProto]
-    """Subgraphs left out: their nodes are nodes of their own."""
+    """Without subgraphs, whose nodes are listed with all others."""
     inputs: dict[object, FlatValue]
-    """By position; the outputs of its subgraphs by the attribute and their index."""
+    """By position; also the outputs of its subgraphs, by (attribute, index)."""
     outputs: list[FlatValue]
 
 
@@ -57,7 +57,7 @@ class FlatGraph:
         """Flatten the model."""
         self.nodes: list[FlatNode] = []
         self.leaves: dict[Place, list[FlatValue]] = {}
-        """Inputs and initializers by what identifies them; subgraphs under one attribute name may have equal ones."""
+        """Inputs and initializers by their keys; subgraphs under equal attribute names have equal keys."""
         self.results: dict[Place, FlatValue] = {}
         """The outputs of the model and of its functions."""
         self.results.update((("output", name), value) for name, value in self._add(proto.graph, ChainMap(), (), ""))
@@ -76,15 +76,15 @@ class FlatGraph:
         for i, declared in enumerate(graph.input):
             name = declared if isinstance(declared, str) else declared.name
             if name not in scope.maps[0]:
-                # Inside, an input is known by its position: the caller gives it.
+                # In a subgraph or function, the position of an input identifies it: the caller does not use its name.
                 leaf = (*place, "input", i if place else name)
                 scope[name] = self._leaf(FlatValue(name, leaf))
-        made = [FlatNode("", node.name, encode_operator(node.domain, node.op_type), {}, {}, []) for node in graph.node]
-        for position, (node, flat) in enumerate(zip(graph.node, made, strict=True)):
+        nodes = [FlatNode("", node.name, encode_operator(node.domain, node.op_type), {}, {}, []) for node in graph.node]
+        for position, (node, flat) in enumerate(zip(graph.node, nodes, strict=True)):
             flat.key = prefix + node_key(node.output, position)
             flat.outputs = [FlatValue(name, (), flat, i) for i, name in enumerate(node.output)]
             scope.update((value.name, value) for value in flat.outputs if value.name)
-        for node, flat in zip(graph.node, made, strict=True):
+        for node, flat in zip(graph.node, nodes, strict=True):
             self._connect(node, flat, scope, place)
         return [
             (name, self._value(scope, name))

@@ -22,7 +22,7 @@ from pytest_hierexport._calls.hierarchy import ROOT
 from pytest_hierexport._errors import UsageError
 
 _DEEPEST = 300
-"""Levels of modules. Each difference names its tag, so deeper files would give texts of quadratic size."""
+"""The most levels of modules: each difference has its tag, so the text would grow with the square of the levels."""
 
 
 @dataclass(eq=False)
@@ -34,7 +34,7 @@ class Instance:
     tag: str
     calls: int = 0
     operators: Counter[str] = field(default_factory=Counter)
-    """Of its own nodes."""
+    """The number of its own nodes, by operator."""
     children: list[Instance] = field(default_factory=list)
     """In the order of their first calls."""
 
@@ -55,7 +55,7 @@ class Tree:
     """The module instances of a file by path, with the operators of their nodes.
 
     Raises:
-        UsageError: The modules nest too deep.
+        UsageError: The modules have too many levels.
     """
 
     def __init__(self, attribution: Attribution, operators: Mapping[str, str]) -> None:
@@ -92,20 +92,20 @@ class Tree:
 
 @dataclass(frozen=True)
 class ModuleChanges:
-    """The differences of two trees."""
+    """The differences between two trees."""
 
     added: Sequence[Instance]
-    """The topmost ones; those below them are added too."""
+    """The topmost added instances; all instances below them are added too."""
     removed: Sequence[Instance]
     moved: Sequence[tuple[Instance, Instance]]
     renamed: Sequence[tuple[Instance, Instance]]
     """The instances whose class has another name."""
     changed: Sequence[tuple[Instance, Instance]]
-    """The instances with other operators of their own, or with another number of calls."""
+    """The instances whose own operators or whose number of calls changed."""
     reordered: Sequence[tuple[Instance, Instance]]
-    """Siblings whose order changed: one, and another that now runs after it."""
+    """Siblings whose order changed: the second ran before the first and now runs after it."""
     pairs: Mapping[str, str]
-    """Every path before that has a counterpart, with the path after."""
+    """The paths before that have a counterpart, each with the path after."""
 
 
 def compare_modules(before: Tree, after: Tree) -> ModuleChanges:
@@ -136,11 +136,10 @@ def _topmost(instances: Iterable[Instance], wanted: Callable[[Instance], bool]) 
 
 
 def _moved(gone: Iterable[Instance], new: Iterable[Instance]) -> list[tuple[Instance, Instance]]:
-    """Pair whole subtrees of equal content, each once, the topmost first."""
+    """Pair whole subtrees with equal contents, each once, the topmost first."""
     content: dict[object, int] = {}
     gone, new = list(gone), list(new)
-    lost, found = {id(each) for each in gone}, {id(each) for each in new}
-    numbers = {**_contents(gone, content, lost), **_contents(new, content, found)}
+    numbers = {**_contents(gone, content), **_contents(new, content)}
     waiting: dict[int, list[Instance]] = {}
     for instance in new:
         if numbers[id(instance)] is not None:
@@ -159,12 +158,15 @@ def _moved(gone: Iterable[Instance], new: Iterable[Instance]) -> list[tuple[Inst
     return moved
 
 
-def _contents(instances: Sequence[Instance], content: dict[object, int], members: set[int]) -> dict[int, int | None]:
-    """Number each subtree by its content, from 1; None for one without nodes, or with a part that stayed."""
+def _contents(instances: Sequence[Instance], content: dict[object, int]) -> dict[int, int | None]:
+    """Number the subtrees of instances by their contents, from 1: equal contents have equal numbers.
+
+    None for a subtree without nodes, and for one with an instance that is not among `instances`.
+    """
     numbers: dict[int, int | None] = {}
-    # A caller comes before its callees.
+    # Callers come before their callees: in reverse order, all children have their numbers.
     for instance in reversed(instances):
-        below = [numbers.get(id(child)) if id(child) in members else None for child in instance.children]
+        below = [numbers.get(id(child)) for child in instance.children]
         if None in below or not (below or instance.operators):
             numbers[id(instance)] = None
             continue
@@ -174,7 +176,7 @@ def _contents(instances: Sequence[Instance], content: dict[object, int], members
 
 
 def _reordered(old: Instance, other: Instance, pairs: Mapping[str, str]) -> Iterator[tuple[Instance, Instance]]:
-    """Yield siblings that changed order, one pair for each that left the longest run in the old order."""
+    """Yield a pair for each child that is not in the longest subsequence of children whose order did not change."""
     position = {child.path: i for i, child in enumerate(other.children)}
     shared = [position[pairs[each.path]] for each in old.children if pairs.get(each.path) in position]
     kept = set(_longest_rising(shared))
@@ -194,9 +196,9 @@ def _longest_rising(numbers: Sequence[int]) -> list[int]:
         place = bisect_left(tops, number)
         last[number] = tops[place - 1] if place else None
         tops[place:] = [number, *tops[place + 1 :]] if place < len(tops) else [number]
-    at: int | None = tops[-1] if tops else None
-    found = []
-    while at is not None:
-        found.append(at)
-        at = last[at]
-    return found
+    end: int | None = tops[-1] if tops else None
+    rising = []
+    while end is not None:
+        rising.append(end)
+        end = last[end]
+    return rising

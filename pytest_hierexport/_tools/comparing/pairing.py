@@ -1,9 +1,9 @@
 """Pairs the nodes and values of two graphs.
 
-1. By value: nodes that compute the same from paired inputs are twins, whatever their names (value numbering). What
-   initializers hold does not matter here: one with the same name is the same.
-2. By neighbours: where a change lies between, from paired values back to their producers and on to their consumers.
-3. By name, and what is then left of one operator in one module, in order.
+1. By value numbering: nodes with equal expressions over paired inputs are twins, whatever their names. Initializers
+   with the same name are paired, whatever their data.
+2. By neighbours, where the graphs differ: from paired values to their producers and to their consumers.
+3. By name; then the remaining nodes of one operator in one module, in order.
 
     before               after
     h = Gemm(x, w)       gemm = Gemm(x, w)      twins, the value was renamed
@@ -23,26 +23,26 @@ from pytest_hierexport._tools.comparing.graphs import FlatGraph, FlatNode, FlatV
 from pytest_hierexport._tools.comparing.tensors import Data
 
 Label = Callable[[FlatNode], object]
-"""Gives a node its module, equal for modules that are paired."""
-_OUTPUTS = 1 << 40
-"""Outputs of nodes are numbered from here on, leaves from 0."""
+"""Returns the module of a node: the same for two modules that are paired."""
+_FIRST_OUTPUT = 1 << 40
+"""The value numbers of node outputs begin here, those of inputs and initializers at 0."""
 
 
 @dataclass(eq=False)
 class Pairs:
-    """The counterparts of nodes and values before, in the graph after."""
+    """The pairs of nodes and of values, from the graph before to the graph after."""
 
     nodes: dict[FlatNode, FlatNode] = field(default_factory=dict)
     values: dict[FlatValue, FlatValue] = field(default_factory=dict)
     taken: set[FlatNode | FlatValue] = field(default_factory=set)
-    """The nodes and values after that are counterparts."""
+    """The nodes and values of the graph after that are in a pair."""
 
     def free(self, old: FlatNode | FlatValue, new: FlatNode | FlatValue) -> bool:
-        """Whether neither has a counterpart."""
+        """Whether neither is in a pair."""
         return old not in self.nodes and old not in self.values and new not in self.taken
 
     def add_values(self, old: FlatValue, new: FlatValue) -> bool:
-        """Pair two values; False where one has another counterpart."""
+        """Pair two values; return False if one is in a pair already."""
         if not self.free(old, new):
             return False
         self.values[old] = new
@@ -61,10 +61,10 @@ def pair(before: FlatGraph, after: FlatGraph, label: Label, data: Data) -> Pairs
     """Pair the nodes and values of two graphs.
 
     Args:
-        before: One graph.
-        after: The other.
-        label: Gives the module of a node of either graph.
-        data: Compares initializers.
+        before: The graph of the first file.
+        after: The graph of the second file.
+        label: Returns the module of a node of either graph.
+        data: Reads the data of initializers.
     """
     pairs = Pairs()
     _pair_leaves(before, after, pairs, data)
@@ -79,7 +79,7 @@ def pair(before: FlatGraph, after: FlatGraph, label: Label, data: Data) -> Pairs
 
 
 def _pair_leaves(before: FlatGraph, after: FlatGraph, pairs: Pairs, data: Data) -> None:
-    """Pair inputs and initializers, by name, then initializers by content."""
+    """Pair inputs and initializers by their keys, then initializers by their data."""
     for leaf, values in before.leaves.items():
         for old, new in zip(values, after.leaves.get(leaf, ()), strict=False):
             pairs.add_values(old, new)
@@ -97,7 +97,7 @@ def _pair_by_value(before: FlatGraph, after: FlatGraph, pairs: Pairs, label: Lab
     numbers: dict[FlatValue, int] = {}
     for i, (old, new) in enumerate(pairs.values.items()):
         numbers[old] = numbers[new] = i
-    # Subgraphs under one attribute name have inputs of one identity, in each of the graphs.
+    # Several values may have one key: those of subgraphs under equal attribute names. They get one number.
     for values in (*before.leaves.values(), *after.leaves.values()):
         number = next((numbers[value] for value in values if value in numbers), len(numbers))
         for value in values:
@@ -115,21 +115,21 @@ def _pair_by_value(before: FlatGraph, after: FlatGraph, pairs: Pairs, label: Lab
 def _by_expression(
     graph: FlatGraph, numbers: dict[FlatValue, int], expressions: dict[object, int]
 ) -> dict[int, list[FlatNode]]:
-    """Number the outputs of nodes, and group the nodes by what they compute."""
-    found: dict[int, list[FlatNode]] = defaultdict(list)
+    """Number the outputs of nodes, and group the nodes by their expressions."""
+    groups: dict[int, list[FlatNode]] = defaultdict(list)
     for _, node in topological_order(graph.nodes, lambda node: node.inputs.values(), lambda node: node.outputs):
-        # A value on a cycle equals no other: its identity stands for it.
+        # A value on a cycle has no number yet. Its `id` takes the place: it is equal to no other value.
         inputs = tuple((place, numbers.get(value, -id(value))) for place, value in node.inputs.items())
         attributes = tuple(sorted((name, attribute_content(each)) for name, each in node.attributes.items()))
         expression = expressions.setdefault((node.operator, attributes, inputs), len(expressions))
-        found[expression].append(node)
+        groups[expression].append(node)
         for value in node.outputs:
-            numbers[value] = _OUTPUTS + expressions.setdefault((expression, value.index), len(expressions))
-    return found
+            numbers[value] = _FIRST_OUTPUT + expressions.setdefault((expression, value.index), len(expressions))
+    return groups
 
 
 def _pair_by_neighbours(before: FlatGraph, after: FlatGraph, pairs: Pairs, label: Label) -> None:
-    """Follow paired values to their producers and consumers until no more pair."""
+    """Pair the producers and the consumers of paired values, until there are no more pairs."""
     results = [(value, after.results[place]) for place, value in before.results.items() if place in after.results]
     pending = deque([*results, *pairs.values.items()])
     seen: set[tuple[FlatValue, FlatValue]] = set()
@@ -155,18 +155,18 @@ def _producers(old: FlatValue, new: FlatValue, label: Label) -> Iterator[tuple[F
 
 
 def _consumers(old: FlatValue, new: FlatValue, pairs: Pairs, label: Label) -> Iterator[tuple[FlatNode, FlatNode]]:
-    """Yield consumers of one operator, at one position, in one module, where both sides have equally many."""
+    """Yield pairs of unpaired consumers with equal module, operator and position, if both values have equally many."""
     if pairs.values.get(old) is not new:
         return
 
-    def free(value: FlatValue, known: Container[object]) -> dict[object, list[FlatNode]]:
-        found: dict[object, list[FlatNode]] = defaultdict(list)
+    def unpaired(value: FlatValue, paired: Container[object]) -> dict[object, list[FlatNode]]:
+        groups: dict[object, list[FlatNode]] = defaultdict(list)
         for node, place in value.consumers:
-            if node not in known:
-                found[label(node), node.operator, place].append(node)
-        return found
+            if node not in paired:
+                groups[label(node), node.operator, place].append(node)
+        return groups
 
-    olds, news = free(old, pairs.nodes), free(new, pairs.taken)
+    olds, news = unpaired(old, pairs.nodes), unpaired(new, pairs.taken)
     for content, nodes in olds.items():
         if len(nodes) == len(news.get(content, ())):
             yield from zip(nodes, news[content], strict=True)
@@ -186,7 +186,7 @@ def _grouped(nodes: Iterable[FlatNode], group: Callable[[FlatNode], object]) -> 
 
 
 def attribute_content(attribute: Any) -> bytes:
-    """Return an attribute's value as bytes, names and doc strings of tensors left out."""
+    """Return an attribute as bytes, without its doc string and without the name and texts of its tensor."""
     if not attribute.doc_string and not attribute.HasField("t"):
         return bytes(attribute.SerializeToString(deterministic=True))
     copied = type(attribute)()

@@ -18,7 +18,7 @@ _MOST_TAGS = 3
 
 @dataclass(frozen=True)
 class _Line:
-    """A difference: a sign, names from the files, and what is said of them."""
+    """A difference: its sign, names from the files, and a text about it."""
 
     sign: str
     name: str
@@ -52,7 +52,7 @@ def as_markdown(comparison: Comparison, before: str, after: str, limit: int) -> 
 
 
 def _sections(comparison: Comparison) -> Iterator[tuple[str, list[_Line]]]:
-    """Yield the sections that are not empty."""
+    """Yield each section that is not empty, with its title."""
     nodes = [
         _Line(_SIGNS[each.kind], f"{each.node} {each.operator}", "; ".join((each.tag or "untagged", *each.changes)))
         for each in comparison.nodes
@@ -98,7 +98,7 @@ def _by_class(pairs: Sequence[tuple[Instance, Instance]]) -> dict[tuple[str, str
 
 
 def _by_text(pairs: Sequence[tuple[Instance, Instance]]) -> dict[str, list[str]]:
-    """Return the tags of changed modules by their change: twelve equal changes are one line."""
+    """Return the tags of changed modules by the text of their change, so that equal changes are one line."""
     grouped: dict[str, list[str]] = {}
     for old, new in pairs:
         calls = f"calls {old.calls} → {new.calls}" if old.calls != new.calls else ""

@@ -1,4 +1,4 @@
-"""Compares the tensors that two models store, in the file or outside."""
+"""Compares the stored tensors of two models, inside the file or in external data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Store:
     """The name of the file, for messages."""
 
     def content(self, tensor: onnx.TensorProto) -> object:
-        """Return a key that tensors of equal type, shape and data share.
+        """Return a key that is equal for tensors of equal type, shape and data.
 
         Raises:
             UsageError: The data is missing, or does not fit the shape.
@@ -73,7 +73,7 @@ class Data:
     after: Store
 
     def change(self, old: onnx.TensorProto, new: onnx.TensorProto) -> str:
-        """Return what changed between two tensors; the empty text for equal ones.
+        """Return the difference between two tensors as text; an empty text for equal ones.
 
         Raises:
             UsageError: The data is missing, or does not fit the shape.
@@ -103,7 +103,7 @@ class Data:
 
 
 def _stored(tensor: onnx.TensorProto) -> bytes:
-    """Return a tensor without its name and texts."""
+    """Return the data of a tensor as stored, without its name and texts."""
     if tensor.HasField("raw_data"):
         return bytes(tensor.raw_data)
     copied = type(tensor)()

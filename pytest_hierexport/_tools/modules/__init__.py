@@ -1,1 +1,1 @@
-"""Takes the nodes of module calls out of a graph: as a model of their own, or as ONNX functions."""
+"""Extracts the nodes of module calls from a graph, as a separate model or as ONNX functions."""

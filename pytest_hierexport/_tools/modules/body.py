@@ -1,9 +1,9 @@
-"""Makes an ONNX function of a region, and a comparable form that regions have in common if one function serves both.
+"""Makes an ONNX function of a region, and a key for regions: those with equal keys can share a function.
 
-    layer.0   h = MatMul(x, layer.0.w); y = Relu(h)      form   MatMul(0, 1) -> 2; Relu(2) -> 3; returns 3
-    layer.1   i = MatMul(y, layer.1.w); z = Relu(i)      form   the same: names and initializers are left out
+    layer.0   h = MatMul(x, layer.0.w); y = Relu(h)      key   MatMul(0, 1) -> 2; Relu(2) -> 3; returns 3
+    layer.1   i = MatMul(y, layer.1.w); z = Relu(i)      key   the same: it has no names and no initializers
 
-The first region gives the function its nodes; the names in it are those of this region.
+The nodes and names of a shared function are copied from the first region.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pytest_hierexport._onnx.graph import subgraphs_ir
 from pytest_hierexport._tools.modules.region import Region, nodes_inside
 
 DOMAIN = "hierexport"
-"""The domain of the functions that are made of modules."""
+"""The domain of these functions."""
 
 
 def form_of(region: Region, opsets: Mapping[str, int]) -> Hashable:
-    """Return what determines the function of a region: operators, attributes, subgraphs, and how values connect."""
+    """Return the key of a region: operators, attributes, subgraphs and connections of its nodes."""
     numbers: dict[ir.Value, int] = {}
     for value in region.entering:
         numbers[value] = len(numbers)
@@ -43,15 +43,15 @@ def _nodes(nodes: Iterable[ir.Node], numbers: dict[ir.Value, int], opsets: Mappi
 
 
 def _graph(graph: ir.Graph, numbers: dict[ir.Value, int], opsets: Mapping[str, int]) -> str:
-    """Return the form of a subgraph as text, with the stated types: these stay in the body of a function."""
-    held = []
+    """Return the key of a subgraph as text, with the types that it states: a function's body keeps these."""
+    declared = []
     for value in (*graph.inputs, *graph.initializers.values()):
         if value not in numbers:
             numbers[value] = len(numbers)
             tensor = value.const_value
-            held.append((_type(value), tensor if tensor is None else tensor_key(tensor) or id(tensor)))
+            declared.append((_type(value), tensor if tensor is None else tensor_key(tensor) or id(tensor)))
     nodes = _nodes(graph, numbers, opsets)
-    return repr((held, nodes, [(numbers[value], _type(value)) for value in graph.outputs]))
+    return repr((declared, nodes, [(numbers[value], _type(value)) for value in graph.outputs]))
 
 
 def _type(value: ir.Value) -> Hashable:
@@ -64,7 +64,7 @@ def function_of(region: Region, name: str, path: str, opsets: Mapping[str, int])
     Args:
         region: The nodes.
         name: The function's name.
-        path: The path of the module, which names of parameters lose: the function may serve several modules.
+        path: The path of the module; it is removed from names of parameters, since modules may share the function.
         opsets: The operator versions of the model.
     """
     view = ir.GraphView(region.entering, region.leaving, nodes=region.nodes, name=name)
@@ -72,7 +72,7 @@ def function_of(region: Region, name: str, path: str, opsets: Mapping[str, int])
     own = {value for node in graph for value in node.outputs}
     taken = {value.name for node in nodes_inside(graph) for value in node.outputs}
     for value in graph.inputs:
-        # First, for a new name of the value would also be that of its tensor, which the model shares.
+        # Before the value gets a new name, which would rename its tensor too; the model shares that tensor.
         value.const_value = None
         short = (value.name or "").removeprefix(f"{path}.")
         if short not in taken:

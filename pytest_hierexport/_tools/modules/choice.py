@@ -38,16 +38,18 @@ def named_call(hierarchy: Hierarchy, module: str, modules: Sequence[Module] = ()
 def chosen_calls(
     hierarchy: Hierarchy, modules: Sequence[Module] = (), *, depth: int | None = None, pattern: str | None = None
 ) -> list[str]:
-    """Return the calls of a depth or a pattern, or else all with a segment, in execution order and without the root's.
+    """Return the calls of a depth or a pattern in execution order; without either, all calls with a segment.
+
+    The root is never among them.
 
     Args:
         hierarchy: The calls.
-        modules: The module tree, where it is known.
+        modules: The module tree; empty if it is unknown.
         depth: The number of segments in the tag, below the root's.
         pattern: Names calls, as in :mod:`pytest_hierexport._calls.patterns`.
 
     Raises:
-        UsageError: Both are given, or no call fits.
+        UsageError: Both are given, or no call matches.
     """
     if depth is not None and pattern is not None:
         raise UsageError("a depth or a pattern", found="both", do="leave out one of them")

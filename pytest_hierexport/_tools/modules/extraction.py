@@ -1,8 +1,8 @@
-"""Takes one module call out of a model, as a model of its own.
+"""Extracts one module call from a model as a separate model.
 
-The model has every node that has an origin in the call or below it, those shared with other calls included, and the
-constants that these nodes need. What they take from elsewhere are its inputs; its outputs are what other calls take
-from it and do not compute together with it.
+The new model has every node with an origin in the call or below it, also those that other calls own too, and the
+constants that these nodes need. Its inputs are the other values that these nodes consume. Its outputs are the values
+that other calls consume, unless a consuming call co-owns the value's producer.
 
     k = Abs(m)       layer.0 and layer.1     extract layer.0    inputs  m, x
     y = Add(x, k)    layer.0                                    nodes   k, y
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ExtractedModule:
-    """One module call as a model of its own, its nodes tagged; it shares the tensors of the whole model."""
+    """One module call as a separate, tagged model, which shares the tensors of the whole model."""
 
     model: ir.Model
     attribution: Attribution
@@ -63,7 +63,7 @@ class ExtractedModule:
 
 
 def as_dict(made: ExtractedModule) -> dict[str, Any]:
-    """Return what was extracted as an object for JSON."""
+    """Return a summary of the extracted model as an object for JSON."""
     return {
         "call": made.call,
         "tag": made.attribution.hierarchy.tag(made.call),
@@ -75,7 +75,7 @@ def as_dict(made: ExtractedModule) -> dict[str, Any]:
 
 
 def modules_below(modules: Iterable[Module], hierarchy: Hierarchy, call: str) -> tuple[Module, ...]:
-    """Return the module instances that run in a call, and those that they hold."""
+    """Return the module instances that run in a call, and all instances below them."""
     paths = {f"{made.path}." for name, made in hierarchy.items() if hierarchy.within(name, call)}
     if call == ROOT:
         return tuple(modules)
@@ -83,10 +83,10 @@ def modules_below(modules: Iterable[Module], hierarchy: Hierarchy, call: str) ->
 
 
 def extract(model: Model, attribution: Attribution, module: str, example: Runnable | None = None) -> ExtractedModule:
-    """Return one module call as a model of its own; functions are inlined.
+    """Extract one module call as a separate model; functions are inlined.
 
-    Values keep their names, inputs and outputs too. With the PyTorch model, these get the names of the parameters of
-    the module's `forward` and of the parts of its result, where a value of the eager run equals them.
+    Values keep their names. If the PyTorch model is given, an input that equals an argument of the module's `forward`
+    gets the parameter's name, and an output that equals a part of the result gets the name of this part.
 
     Args:
         model: A path, a protobuf message or an onnx_ir model.
@@ -95,7 +95,7 @@ def extract(model: Model, attribution: Attribution, module: str, example: Runnab
         example: The PyTorch model with its inputs, whose weights are those of the file.
 
     Raises:
-        UsageError: There is no such call or there are several, it has no node, or the type of an input is unknown.
+        UsageError: There is no such call, there are several, it has no node, or a type at its boundary is unknown.
     """
     hierarchy = attribution.hierarchy
     call = named_call(hierarchy, module, module_tree(model))
@@ -122,7 +122,7 @@ def extract(model: Model, attribution: Attribution, module: str, example: Runnab
 
 @dataclass(frozen=True)
 class _Boundary:
-    """The nodes of an extracted model, in topological order, and what enters and leaves them."""
+    """The nodes of an extracted model, in topological order, with its inputs, initializers and outputs."""
 
     nodes: Sequence[ir.Node]
     inputs: Sequence[ir.Value]
@@ -131,7 +131,7 @@ class _Boundary:
 
     @classmethod
     def of(cls, model: ir.Model, hierarchy: Hierarchy, call: str) -> _Boundary:
-        """Find the nodes that have an origin in a call or below it, and the constants that they take."""
+        """Find the nodes with an origin in a call or below it, and the constants that they need."""
         region = _region_of(model, hierarchy, call)
         outputs = [value for value in region.leaving if _is_returned(value, region, hierarchy, call)]
         constants = _constants(model)
@@ -151,7 +151,7 @@ class _Boundary:
         return cls(region.nodes, _typed(model, inputs), initializers, _typed(model, outputs or region.leaving))
 
     def copied(self, model: ir.Model) -> ir.Model:
-        """Return a copy of the nodes as a model of its own."""
+        """Return a model with a copy of the nodes."""
         view = ir.GraphView(
             self.inputs,
             self.outputs,
@@ -173,7 +173,10 @@ class _Boundary:
 
 
 def _region_of(model: ir.Model, hierarchy: Hierarchy, call: str) -> Region:
-    """Return the nodes of a call in the innermost graph that has all of them, itself or in graphs that nodes hold."""
+    """Return the nodes of a call in the innermost graph that contains them all.
+
+    A node of a subgraph is represented by the node of that graph that holds the subgraph.
+    """
     held_by = holders(model)
 
     @cache
@@ -181,11 +184,11 @@ def _region_of(model: ir.Model, hierarchy: Hierarchy, call: str) -> Region:
         return any(hierarchy.within(origin.call, call) for origin in origins)
 
     def path(node: ir.Node) -> list[ir.Node]:
-        """Return the nodes that hold a node, the outermost first, and the node itself."""
-        found = [node]
-        while isinstance(found[0].graph, ir.Graph) and found[0].graph in held_by:
-            found.insert(0, held_by[found[0].graph])
-        return found
+        """Return the holders of a node, the outermost first, and the node itself."""
+        nodes = [node]
+        while isinstance(nodes[0].graph, ir.Graph) and nodes[0].graph in held_by:
+            nodes.insert(0, held_by[nodes[0].graph])
+        return nodes
 
     paths = [path(node) for node in model.graph.all_nodes() if is_own(origins_of(node))]
     if not paths:
@@ -201,12 +204,12 @@ def _region_of(model: ir.Model, hierarchy: Hierarchy, call: str) -> Region:
 
 
 def _is_returned(value: ir.Value, region: Region, hierarchy: Hierarchy, call: str) -> bool:
-    """Whether a value leaves a call for a node that does not compute it together with the call."""
+    """Whether a value is an output of the graph, or has a consumer outside none of whose calls computes it too."""
     producer = value.producer()
     shared = [] if producer is None else [o.call for o in origins_of(producer) if not hierarchy.within(o.call, call)]
 
     def computes(consumer: str) -> bool:
-        """Whether an owner of the value is the consuming call, or below its ancestor that is beside the call."""
+        """Whether the consuming call, or a call below its outermost ancestor without `call`, co-owns the value."""
         beside = [name for name in hierarchy.lineage(consumer) if not hierarchy.within(call, name)]
         return any(owner == consumer or (beside and hierarchy.within(owner, beside[-1])) for owner in shared)
 
@@ -218,25 +221,25 @@ def _is_returned(value: ir.Value, region: Region, hierarchy: Hierarchy, call: st
 
 
 def _constants(model: ir.Model) -> set[ir.Value]:
-    """Return the computed values that depend on no input of the graph."""
-    found: set[ir.Value] = set()
+    """Return the constants: the outputs of nodes that do not depend on a graph input."""
+    constants: set[ir.Value] = set()
     for node in model.graph.all_nodes():
-        fixed = all(value is None or value.is_initializer() or value in found for value in node.inputs)
+        fixed = all(value is None or value.is_initializer() or value in constants for value in node.inputs)
         known = node.op_identifier() not in model.functions and next(subgraphs_ir(node), None) is None
         opset = model.opset_imports.get(node.domain, 1)
         if fixed and known and is_deterministic(node.op_type, opset, node.domain):
-            found.update(node.outputs)
-    return found
+            constants.update(node.outputs)
+    return constants
 
 
 def _typed(model: ir.Model, values: Sequence[ir.Value]) -> Sequence[ir.Value]:
-    """Return the values, each with a type: the file states it, or ONNX infers it.
+    """Return the values after type inference, which runs if a type or shape is missing.
 
     Raises:
-        UsageError: The type of a value remains unknown.
+        UsageError: The type of a value is still unknown.
     """
     if any(value.type is None or value.shape is None for value in values):
-        # Data propagation takes time and memory that grow with the elements of a long chain of nodes.
+        # Without data propagation: its time and memory grow with the number of elements in a long chain of nodes.
         ShapeInferencePass(check_type=False, strict_mode=False, data_prop=False)(model)
     untyped = next((value for value in values if value.type is None), None)
     if untyped is not None:
@@ -249,7 +252,11 @@ def _typed(model: ir.Model, values: Sequence[ir.Value]) -> Sequence[ir.Value]:
 
 
 def _needed(hierarchy: Hierarchy, call: str, used: Collection[str]) -> Hierarchy:
-    """Return the call, those below and above it and the origins that are used, with siblings that decide on tags."""
+    """Return a smaller hierarchy: the call, the calls below it, the used origins, and the ancestors of all these.
+
+    Their siblings are included, since keys in tags depend on them. If a tag would differ all the same, the whole
+    hierarchy is returned.
+    """
     above = {name for origin in (call, *used) for name in hierarchy.lineage(origin)}
     below = {name for name in hierarchy if hierarchy.within(name, call)}
     siblings = {child for name in above for child in hierarchy.children[name]}
@@ -262,7 +269,7 @@ def _needed(hierarchy: Hierarchy, call: str, used: Collection[str]) -> Hierarchy
 def _rename(
     olds: Sequence[ir.Value], news: Sequence[ir.Value], names: Mapping[ir.Value, str], taken: set[str]
 ) -> dict[str, str]:
-    """Give values their new names, unless another value has one; return all names by the old ones."""
+    """Rename values, unless the new name is taken; return the resulting names by the old ones."""
     renamed = {}
     for old, new in zip(olds, news, strict=True):
         name = names.get(old)

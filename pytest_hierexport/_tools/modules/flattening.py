@@ -1,10 +1,10 @@
-"""Inlines the functions of a tagged model: each node of a body gets the origins of its own call of the function.
+"""Inlines the functions of a tagged model; each inlined node keeps the origins that belong to the calling node.
 
     y = Layer(x)  [layer.0]   function Layer: t = Neg(v)  [layer.0.act, layer.1.act]
     z = Layer(y)  [layer.1]   inlined         y = Neg(x)  [layer.0.act]
                                               z = Neg(y)  [layer.1.act]
 
-An origin is that of a call of the function if it is one of the calling node's origins, or below one.
+An origin belongs to the calling node if its call is one of the calling node's origins, or below one.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ _MARK = "hierexport.call "
 
 
 def flatten(model: ir.Model, attribution: Attribution) -> Attribution:
-    """Inline the functions of a model in place, note the origins on its parts, and return its attribution."""
+    """Inline the functions of a model in place, store the origins on its parts, and return its attribution."""
     keep_origins(model, attribution)
     if not model.functions:
         return attribution
     callers: list[Origins] = []
     for _, node in walk(model):
         if node.op_identifier() in model.functions:
-            # The inliner copies the metadata of a call to the nodes of the body. No function is inside itself.
+            # The inliner copies a calling node's metadata to the inlined nodes. The key differs by function, so the
+            # marks of nested calls do not replace each other: ONNX has no recursive functions.
             node.metadata_props[_MARK + function_prefix(*node.op_identifier())] = str(len(callers))
             callers.append(origins_of(node))
     try:

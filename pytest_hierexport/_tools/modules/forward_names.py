@@ -1,7 +1,7 @@
 """Names the values at the boundary of a module call after the parameters of its `forward` and the parts of its result.
 
-A file does not have these names. The model runs eagerly beside the graph, as for a proof, and a value of the graph gets
-the name of the argument that it equals:
+A file does not have these names. So the model and the graph run on the same inputs, as for a proof, and a value of the
+graph gets the name of the argument or the part of the result that it equals:
 
     hidden_states                args[0], or a keyword           hidden_states
     position_embeddings[0]       an item of an argument          position_embeddings_0
@@ -38,7 +38,7 @@ def forward_names(
     inputs: Sequence[ir.Value],
     outputs: Sequence[ir.Value],
 ) -> dict[ir.Value, str]:
-    """Return the names of the values that equal an argument or a part of the result of a call.
+    """Return the names of inputs and outputs; empty for one that equals no argument or no part of the result.
 
     Raises:
         UsageError: The model does not run, or its inputs are not those of the graph.
@@ -48,12 +48,12 @@ def forward_names(
 
     with as_proto(model) as (message, folder):
         runs = run_both(example, message, attribution, folder)
-    seen = runs.calls.get(call)
-    if seen is None:
+    eager = runs.calls.get(call)
+    if eager is None:
         return {}
     instances = Instances(example.model)
     modules = {path: module for module in example.model.modules() for path in instances.paths(module)}
-    parameters = _parameters(modules.get(seen.call.path))
+    parameters = _parameters(modules.get(eager.call.path))
 
     def name(value: ir.Value, places: Mapping[int, str], kind: str) -> str:
         number = next((number for number in runs.numbers(str(value.name)) if number in places), None)
@@ -63,8 +63,8 @@ def forward_names(
         return _joined(_input(place, parameters) if kind == "input" else place, kind)
 
     return {
-        **{value: name(value, seen.inputs, "input") for value in inputs},
-        **{value: name(value, seen.returned, "output") for value in outputs},
+        **{value: name(value, eager.inputs, "input") for value in inputs},
+        **{value: name(value, eager.returned, "output") for value in outputs},
     }
 
 
@@ -73,7 +73,7 @@ def _parameters(module: torch.nn.Module | None) -> list[str]:
 
 
 def _input(place: str, parameters: Sequence[str]) -> str:
-    """Return the place of an input with the parameter's name: `[0][1][2]` becomes `mask[2]`."""
+    """Replace the position or keyword at the begin of an input's place by the parameter: `[0][1][2]` → `mask[2]`."""
     if found := _ARGUMENT.fullmatch(place):
         i = int(found[1])
         return f"{parameters[i] if i < len(parameters) else f'args_{i}'}{found[2]}"
@@ -82,6 +82,6 @@ def _input(place: str, parameters: Sequence[str]) -> str:
 
 
 def _joined(place: str, kind: str) -> str:
-    """Return the words of a place as one name."""
+    """Join the words of a place to a name; `kind` is prefixed if the name would be empty or begin with a digit."""
     name = "_".join(re.findall(r"\w+", place))
     return name if name and not name[0].isdigit() else f"{kind}_{name}".rstrip("_")

@@ -1,4 +1,4 @@
-"""Makes modules ONNX functions: the nodes of a call become one node, which calls a function with these nodes as body.
+"""Turns modules into ONNX functions: one node replaces the nodes of a call, and calls a function that contains them.
 
     before                          origins         after                            origins
     h = MatMul(x, layer.0.w)        layer.0.fc      y = Layer(x, layer.0.w)          layer.0
@@ -7,9 +7,9 @@
     z = Relu(i)                     layer.1           h = MatMul(x, w)               layer.0.fc, layer.1.fc
                                                       y = Relu(h)                    layer.0, layer.1
 
-A node belongs to the call that all its origins have in common, so a mask that two layers share stays outside of both.
-Inner calls come first: the function of a layer calls that of its attention. A region that one node cannot replace
-without a cycle loses the nodes that cause it; they stay in the caller.
+A node belongs to the nearest common call of its origins, so a mask of two layers stays outside both functions. Callees
+are replaced before callers: the function of a layer calls that of its attention. If the new node would close a cycle,
+the nodes of the region that cause it stay in the caller.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class ModuleFunction:
-    """An ONNX function that was made of module calls."""
+    """An ONNX function that replaced the nodes of module calls."""
 
     name: str
     cls: str
@@ -57,38 +57,38 @@ class ModuleFunction:
     calls: list[str]
     """The calls whose nodes it replaced."""
     nodes: int
-    """The number of nodes in its body, those of subgraphs included."""
+    """The number of nodes in the function, those of subgraphs included."""
 
 
 @dataclass(frozen=True)
 class ModelWithFunctions:
-    """A model whose modules are ONNX functions, its nodes tagged; it shares the tensors of the model before."""
+    """A tagged model whose modules are ONNX functions; it shares the tensors of the original model."""
 
     model: ir.Model
     attribution: Attribution
     functions: tuple[ModuleFunction, ...]
     outside: Mapping[str, tuple[str, ...]]
-    """The nodes that are in no function of a chosen call that owns them, by key, with these calls: nodes of several
-    calls, and nodes that would close a cycle."""
+    """By node key: the chosen calls that own the node, but whose function does not contain it. These are nodes of
+    several calls, and nodes that would close a cycle."""
 
 
 def modules_as_functions(
     model: Model, attribution: Attribution, *, depth: int | None = None, module: str | None = None
 ) -> ModelWithFunctions:
-    """Return a copy of a model in which modules are ONNX functions; equal ones share a function.
+    """Return a copy of a model in which modules are ONNX functions; equal modules share a function.
 
-    Two modules of one class are equal if their nodes are, up to names and initializers, which are inputs of the
-    function. A node in a shared function has the origins of all calls that it serves.
+    Two modules are equal if they have the same class and equal nodes, except for names and initializers; initializers
+    become inputs of the function. A node in a shared function has the origins of all nodes that it replaced.
 
     Args:
         model: A path, a protobuf message or an onnx_ir model.
         attribution: The origins of its nodes.
-        depth: Only the modules whose tags have that many segments below the root's.
-        module: Only the modules that this pattern names, as :func:`select_nodes` takes it. Without either, all modules
-            that have a segment in tags, the root left out: functions call functions.
+        depth: Only modules whose tags have this number of segments below the root's.
+        module: Only modules that match this pattern, as in :func:`select_nodes`. Without depth and pattern, all modules
+            with a segment in tags, except the root, are replaced; functions call functions then.
 
     Raises:
-        UsageError: No module fits, or the file is not ONNX.
+        UsageError: No module matches, or the file is not ONNX.
     """
     calls = chosen_calls(attribution.hierarchy, module_tree(model), depth=depth, pattern=module)
     copied = working_copy(model)
@@ -103,7 +103,7 @@ def modules_as_functions(
 
 
 def as_dict(made: ModelWithFunctions) -> dict[str, Any]:
-    """Return the functions that were made, and the nodes that are in none, as an object for JSON."""
+    """Return the functions, and the nodes outside them, as an object for JSON."""
     return {
         "functions": [asdict(function) for function in made.functions],
         "outside": {key: list(calls) for key, calls in made.outside.items()},
@@ -112,7 +112,7 @@ def as_dict(made: ModelWithFunctions) -> dict[str, Any]:
 
 @dataclass
 class _Outliner:
-    """Replaces the nodes of one call after the other, callees before callers."""
+    """Replaces the nodes of calls by nodes that call functions, callees before callers."""
 
     model: ir.Model
     attribution: Attribution
@@ -120,7 +120,7 @@ class _Outliner:
     functions: dict[Hashable, ModuleFunction] = field(default_factory=dict)
     outside: dict[str, tuple[str, ...]] = field(default_factory=dict)
     shared: dict[ir.Node | ir.Value, list[Origins]] = field(default_factory=dict)
-    """The origins of each part of a body that serves several calls, and of those that it replaced."""
+    """By node or initializer of a shared function: its origins, and those of the parts that it replaced."""
 
     def __post_init__(self) -> None:
         """Give each node to the nearest chosen call that all its origins have in common."""
@@ -129,7 +129,7 @@ class _Outliner:
         self._common = cache(self._common_call)
         self._keys = {node: key for key, node in walk(self.model)}
         self._holders = holders(self.model)
-        # ONNX Runtime refuses a model with two nodes of one name.
+        # ONNX Runtime refuses a model in which two nodes have the same name.
         self._labels = {node.name for node in self._keys}
         self._enclosing: dict[ir.Graph, str | None] = {}
         self._waiting: dict[str, dict[ir.Graph, list[ir.Node]]] = defaultdict(dict)
@@ -149,7 +149,7 @@ class _Outliner:
         return self._hierarchy.common(origin.call for origin in origins) if origins else None
 
     def _place(self, node: ir.Node) -> str | None:
-        """Return the nearest chosen call that all origins of a node, and of the nodes inside it, have in common."""
+        """Return the nearest chosen call that contains all origins of a node and of the nodes in its subgraphs."""
         commons = {self._common(origins_of(inner)) for inner in nodes_inside([node])}
         known = [call for call in commons if call is not None]
         if len(known) < len(commons):
@@ -176,12 +176,15 @@ class _Outliner:
             self.outside[key] = tuple(sorted(known, key=self._hierarchy.position.__getitem__))
 
     def _wait(self, call: str | None, graph: ir.Graph, node: ir.Node) -> None:
-        """Put a node among those of a call, unless it goes with the node that holds its graph."""
+        """Add a node to those that a call's function will contain.
+
+        Not so for a node of a subgraph whose holder has the same call: it moves with the holder.
+        """
         if call is not None and call != self._enclosing[graph]:
             self._waiting[call].setdefault(graph, []).append(node)
 
     def outline(self, call: str) -> None:
-        """Replace the nodes of a call by one that calls a function, in each graph that has some."""
+        """Replace the nodes of a call by a node that calls a function, once in each graph that has such nodes."""
         caller = self._nearest(self._hierarchy[call].parent)
         for graph, nodes in self._waiting.pop(call, {}).items():
             whole = Region.sorted(nodes, self._holders)
@@ -196,7 +199,7 @@ class _Outliner:
                 self._wait(caller, graph, node)
 
     def _replaced(self, region: Region, graph: ir.Graph, call: str) -> ir.Node:
-        """Put a call of a function in the place of a region."""
+        """Replace a region by a node that calls its function; return that node."""
         name = self._function(region, call)
         label = next(label for label in _numbered(self._hierarchy.tag(call)) if label not in self._labels)
         self._labels.add(label)
@@ -209,16 +212,16 @@ class _Outliner:
         return node
 
     def _function(self, region: Region, call: str) -> str:
-        """Return the name of the function of a region, a new one if no equal region has one."""
-        made = self._hierarchy[call]
-        form = made.cls, form_of(region, self.model.opset_imports)
+        """Return the name of the function for a region; a function is made if no equal region has one."""
+        module = self._hierarchy[call]
+        form = module.cls, form_of(region, self.model.opset_imports)
         known = self.functions.get(form)
         if known is None:
-            name = next(name for name in _numbered(made.class_name) if name not in self._taken)
+            name = next(name for name in _numbered(module.class_name) if name not in self._taken)
             self._taken.add(name)
-            function = function_of(region, name, made.path, self.model.opset_imports)
+            function = function_of(region, name, module.path, self.model.opset_imports)
             self.model.functions[function.identifier()] = function
-            known = self.functions[form] = ModuleFunction(name, made.cls, [], sum(1 for _ in nodes_inside(function)))
+            known = self.functions[form] = ModuleFunction(name, module.cls, [], sum(1 for _ in nodes_inside(function)))
         else:
             function = self.model.functions[DOMAIN, known.name, ""]
             self._share(nodes_inside(function), nodes_inside(region.nodes))
@@ -229,7 +232,8 @@ class _Outliner:
     def named(self) -> tuple[ModuleFunction, ...]:
         """Number the functions of a class in execution order, callers first, and return them.
 
-        Their nodes get the origins of all that they replace, once: united one by one they take quadratic time.
+        Their nodes get the origins of all nodes that they replaced, here and not one by one before, which would take
+        quadratic time.
         """
         for part, several in self.shared.items():
             note_origins(part, united(self.attribution, *several))
@@ -252,7 +256,7 @@ class _Outliner:
         return made
 
     def _share(self, kept: Iterator[ir.Node], dropped: Iterator[ir.Node]) -> None:
-        """Note for the nodes of a function's body, and the initializers inside, the origins that they replace."""
+        """Collect the origins of the nodes that a function's nodes replace, and of the initializers in subgraphs."""
         for node, equal in zip(kept, dropped, strict=True):
             self._add_shared(node, equal)
             for (_, graph), (_, other) in zip(subgraphs_ir(node), subgraphs_ir(equal), strict=True):
@@ -270,7 +274,10 @@ def _numbered(name: str) -> Iterator[str]:
 
 
 def _detach(nodes: Iterable[ir.Node]) -> None:
-    """Let the nodes inside the graphs that nodes hold use no value any more: the nodes are about to be removed."""
+    """Remove all inputs of the nodes in subgraphs.
+
+    The holders are removed next. onnx_ir would keep the nodes in their subgraphs as consumers of the inputs.
+    """
     for node in nodes:
         for inner in nodes_inside([node]):
             for i in range(len(inner.inputs) if inner is not node else 0):

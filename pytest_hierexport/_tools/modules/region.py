@@ -4,8 +4,8 @@
     y = If(c, then_branch: {Add(h, b)})    entering  x, w, c, b
     z = Relu(y)                            leaving   y
 
-A node counts with the graphs that it holds: what these take from outside enters through the node, and a consumer
-inside such a graph counts as the node that holds it.
+A node and its subgraphs are one unit. A value that a subgraph consumes from outside counts as an input of the node; a
+consumer in a subgraph counts as the node that holds the subgraph.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ORIGINS = "hierexport.origins"
 
 
 def keep_origins(model: ir.Model, attribution: Attribution) -> None:
-    """Note the origins on the nodes and initializers of a model in memory, where they follow clones and new keys."""
+    """Store the origins on the nodes and initializers (`meta`): so they survive clones and changes of keys."""
     parts = inventory_ir(model)
     for key, node in parts.nodes:
         node.meta[_ORIGINS] = attribution.nodes.get(key, ())
@@ -33,18 +33,18 @@ def keep_origins(model: ir.Model, attribution: Attribution) -> None:
 
 
 def origins_of(part: ir.Node | ir.Value) -> Origins:
-    """Return the origins that are noted on a node or an initializer."""
-    noted: Origins = part.meta.get(_ORIGINS, ())
-    return noted
+    """Return the origins that are stored on a node or an initializer."""
+    origins: Origins = part.meta.get(_ORIGINS, ())
+    return origins
 
 
 def note_origins(part: ir.Node | ir.Value, origins: Origins) -> None:
-    """Replace the origins that are noted on a node or an initializer."""
+    """Replace the origins that are stored on a node or an initializer."""
     part.meta[_ORIGINS] = origins
 
 
 def attribution_on(model: ir.Model, attribution: Attribution) -> Attribution:
-    """Return the origins that are noted on the parts of a model, by their present keys."""
+    """Return the attribution by the origins that are stored on the parts of a model."""
     parts = inventory_ir(model)
     return Attribution(
         attribution.hierarchy,
@@ -54,7 +54,7 @@ def attribution_on(model: ir.Model, attribution: Attribution) -> Attribution:
 
 
 def united(attribution: Attribution, *several: Origins) -> Origins:
-    """Return the origins of parts that became one; those of equal parts are unchanged."""
+    """Return the union of several parts' origins in order; equal origins are returned unchanged."""
     if len(set(several)) == 1:
         return several[0]
     return order_origins(attribution.hierarchy, [origin for origins in several for origin in origins])
@@ -67,7 +67,7 @@ def holders(model: ir.Model) -> dict[ir.Graph, ir.Node]:
 
 
 def nodes_inside(nodes: Iterable[ir.Node]) -> Iterator[ir.Node]:
-    """Yield nodes, each followed by those in the graphs that it holds."""
+    """Yield nodes, each followed by the nodes of its subgraphs."""
     for node in nodes:
         yield node
         for _, graph in sorted(subgraphs_ir(node), key=lambda item: item[0]):
@@ -75,7 +75,7 @@ def nodes_inside(nodes: Iterable[ir.Node]) -> Iterator[ir.Node]:
 
 
 def operands(node: ir.Node) -> Iterator[ir.Value]:
-    """Yield the values that a node takes, then those that its subgraphs use, their own values among them."""
+    """Yield the inputs of a node and of the nodes in its subgraphs, and the subgraphs' outputs."""
     for inner in nodes_inside([node]):
         yield from (value for value in inner.inputs if value is not None)
         for _, graph in subgraphs_ir(inner):
@@ -92,18 +92,18 @@ class Region:
 
     @classmethod
     def sorted(cls, nodes: Sequence[ir.Node], holders: Mapping[ir.Graph, ir.Node]) -> Region:
-        """Return the region of nodes that may be in any order."""
+        """Return the region of nodes that are in any order."""
         ordered = topological_order(nodes, operands, lambda node: node.outputs)
         return cls([node for _, node in ordered], holders)
 
     @cached_property
     def inside(self) -> frozenset[ir.Node]:
-        """The nodes, without those in the graphs that they hold."""
+        """The nodes as a set, without those of subgraphs."""
         return frozenset(self.nodes)
 
     @cached_property
     def entering(self) -> list[ir.Value]:
-        """The values that the nodes take from outside, initializers among them, in the order of their use."""
+        """The values from outside, initializers included, that the nodes consume, in the order of their first use."""
         inside: set[ir.Value] = set()
         for node in nodes_inside(self.nodes):
             inside.update(node.outputs)
@@ -114,29 +114,29 @@ class Region:
 
     @cached_property
     def leaving(self) -> list[ir.Value]:
-        """The values that nodes outside take, or that the graph returns, in the order of the nodes."""
+        """The values that nodes outside consume or the graph returns, in the order of the nodes."""
         computed = (value for node in self.nodes for value in node.outputs)
         return [value for value in computed if value.is_graph_output() or next(self.consumers_outside([value]), None)]
 
     def consumers_outside(self, values: Iterable[ir.Value]) -> Iterator[ir.Node]:
-        """Yield the nodes outside, in the graph of the region, that take one of the values or hold a node that does."""
+        """Yield the consumers of values outside the region; a node of the region's graph stands for its subgraphs."""
         graph = self.nodes[0].graph
         for value in values:
             for consumer in dict.fromkeys(consumer for consumer, _ in value.uses()):
-                at: ir.Node | None = consumer
-                while at is not None and at.graph is not graph:
-                    at = self.holders.get(at.graph) if isinstance(at.graph, ir.Graph) else None
-                if at is not None and at not in self.inside:
-                    yield at
+                node: ir.Node | None = consumer
+                while node is not None and node.graph is not graph:
+                    node = self.holders.get(node.graph) if isinstance(node.graph, ir.Graph) else None
+                if node is not None and node not in self.inside:
+                    yield node
 
     def convex_part(self) -> Sequence[ir.Node]:
-        """Return the nodes that one node may replace without a cycle: all, unless a path leaves them and comes back.
+        """Return nodes that one node may replace without a cycle: all, unless a path leaves the region and comes back.
 
-            k = Neg(x)     layer.0          k leaves layer.0 for the mask of two layers, which comes back:
-            m = Abs(k)     layer.0 and 1    without k, or without y, the layer is convex
+            k = Neg(x)     layer.0          k leaves layer.0 for the mask m of two layers, and m enters it again:
+            m = Abs(k)     layer.0 and 1    without k, or without y, the region is convex
             y = Add(x, m)  layer.0
 
-        Of what runs before the detour and what runs after it, the larger part stays.
+        The nodes before such a path, or those after it, are left out, whichever leaves the larger region.
         """
         between = self._between()
         if not between:
@@ -154,7 +154,7 @@ class Region:
         return max(([node for node in self.nodes if node not in left] for left in (before, after)), key=len)
 
     def _between(self) -> set[ir.Node]:
-        """Return the nodes outside on a path that leaves the region and comes back."""
+        """Return the nodes outside that are on a path from the region back into it."""
         reached: set[ir.Node] = set()
         pending = list(self.consumers_outside(value for node in self.nodes for value in node.outputs))
         while pending:
@@ -165,9 +165,9 @@ class Region:
         between: set[ir.Node] = set()
         pending = [*self.nodes]
         while pending:
-            entered = (_producers(pending.pop()) & reached) - between
-            between |= entered
-            pending += entered
+            found = (_producers(pending.pop()) & reached) - between
+            between |= found
+            pending += found
         return between
 
 

@@ -1,4 +1,4 @@
-"""Makes a copy of a model that a tool may change."""
+"""Copies a model for a tool that changes it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def working_copy(model: Model) -> ir.Model:
-    """Return a copy with topologically sorted nodes; it shares the tensors.
+    """Return a copy of a model with its nodes in topological order; it shares the tensors.
 
     Raises:
         UsageError: The graph has a cycle, or the file is not ONNX.

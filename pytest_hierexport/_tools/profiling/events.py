@@ -1,7 +1,7 @@
 """Reads the events of an ONNX Runtime profile as nested kernel runs.
 
-ONNX Runtime writes an event when what it describes ends, so the events are in postorder. Each run of a graph ends with
-an event of its own, and the event of a node that runs subgraphs follows those of their runs:
+ONNX Runtime writes an event when a node or the run of a graph ends, so the events are in postorder. The event of a node
+with subgraphs follows the events of the subgraphs' runs:
 
     MatMul                                  Run: MatMul
     Sin                                          If: [[Sin, Relu]]
@@ -29,7 +29,7 @@ class Kernel:
     """One run of a node."""
 
     name: str
-    """The node's name; of a node without one, its operator and an index: `Relu_1`."""
+    """The node's name; for a node without a name, its operator and an index: `Relu_1`."""
     op_type: str
     index: str
     """The node's index in its graph, which restarts in each subgraph."""
@@ -37,14 +37,14 @@ class Kernel:
     start: int
     """Microseconds since the session began."""
     duration: int
-    """Microseconds, those of its subgraphs included."""
+    """Microseconds, including its subgraphs."""
     output_bytes: int
     subgraphs: tuple[tuple[Kernel, ...], ...] = ()
-    """The kernels of each run of a subgraph: of the branch that was taken, of each iteration of a loop."""
+    """The kernels of each run of a subgraph: of the branch that ran, of each iteration of a loop."""
 
     @cached_property
     def self_time(self) -> int:
-        """Microseconds in the node itself, those of the nodes in its subgraphs left out."""
+        """Microseconds in the node itself, without the nodes of its subgraphs."""
         return max(0, self.duration - sum(kernel.duration for graph in self.subgraphs for kernel in graph))
 
 
@@ -55,16 +55,16 @@ class Run:
     start: int
     duration: int
     kernels: tuple[Kernel, ...]
-    """Those of the main graph."""
+    """The kernels of the main graph."""
 
     @property
     def outside(self) -> int:
-        """Microseconds between the kernels of the main graph: what ONNX Runtime itself takes."""
+        """Microseconds between the kernels of the main graph: the overhead of ONNX Runtime."""
         return max(0, self.duration - sum(kernel.duration for kernel in self.kernels))
 
 
 def walk_kernels(kernels: Iterable[Kernel]) -> Iterator[Kernel]:
-    """Yield kernels and those of their subgraphs."""
+    """Yield kernels, each followed by the kernels of its subgraphs."""
     for kernel in kernels:
         yield kernel
         for graph in kernel.subgraphs:
@@ -79,7 +79,7 @@ class _GraphRun:
 
 _Part = TypeVar("_Part", Kernel, _GraphRun)
 _Open = list[Kernel | _GraphRun]
-"""What has ended, and is not known to be part of anything so far."""
+"""The kernels and graph runs that have ended; the graph run or kernel that contains them has not ended yet."""
 
 
 def read_runs(events: Iterable[Mapping[str, Any]]) -> list[Run]:
@@ -101,7 +101,10 @@ def read_runs(events: Iterable[Mapping[str, Any]]) -> list[Run]:
 
 
 def _pop_since(open_: _Open, start: int, kind: type[_Part]) -> list[_Part]:
-    """Take those of a kind at the end that began then or later: they are parts of what ends now."""
+    """Remove and return the last parts of a kind that began at `start` or later.
+
+    The event that ends now began at `start`, so it contains these parts.
+    """
     first = len(open_)
     while first and isinstance(part := open_[first - 1], kind) and part.start >= start:
         first -= 1

@@ -1,4 +1,4 @@
-"""Makes the inputs of a graph: random ones by its types and shapes, those of a file, or those of a model's example."""
+"""Makes random inputs for a graph, checks given ones, and converts arrays for ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 Array: TypeAlias = "NDArray[Any]"
 _MOST_BYTES = 1 << 32
-"""What random inputs may take: a mistyped dimension must not fill the memory."""
+"""The most memory for random inputs: a mistyped dimension must not fill the memory."""
 
 
 def random_feeds(model: onnx.ModelProto, sizes: Mapping[str, int]) -> dict[str, Array]:
-    """Draw an input for each of the graph's: normal values for floats, 0 or 1 for integers and booleans.
+    """Return a random array for each input of the graph: normal values for floats, 0 or 1 for integers and booleans.
 
     Args:
         model: The model.
         sizes: The size of each symbolic dimension, by its name, or as `INPUT.AXIS` for one without a name.
 
     Raises:
-        UsageError: A dimension has no size, a size has no dimension, or an input is no tensor of numbers.
+        UsageError: A dimension has no size, a size has no dimension, or an input is not a tensor of numbers.
     """
     inputs = {value.name: value for value in graph_inputs(model.graph)}
     unknown = set(sizes).difference(name for value in inputs.values() for name in _dimensions(value) if name)
@@ -64,14 +64,14 @@ def _draw(rng: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, ...]
 
 
 def _dimensions(value: onnx.ValueInfoProto) -> Iterator[str]:
-    """Yield the name of each dimension, empty for one of a fixed size."""
+    """Yield the name of each dimension; empty for a dimension with a fixed size."""
     for axis, dim in enumerate(value.type.tensor_type.shape.dim):
         yield "" if dim.HasField("dim_value") else dim.dim_param or f"{value.name}.{axis}"
 
 
 def _shape(value: onnx.ValueInfoProto, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    stated = value.type.tensor_type
-    if not stated.HasField("shape"):
+    tensor_type = value.type.tensor_type
+    if not tensor_type.HasField("shape"):
         raise UsageError(f"a shape for the input {value.name}", found="none in the file", do="give inputs as .npz")
     missing = [name for name in _dimensions(value) if name and name not in sizes]
     if missing:
@@ -80,7 +80,7 @@ def _shape(value: onnx.ValueInfoProto, sizes: Mapping[str, int]) -> tuple[int, .
             found=f"none for {', '.join(missing)}",
             do=f"add {' '.join(f'--dim {name}=8' for name in dict.fromkeys(missing))}, or give inputs as .npz",
         )
-    dims = zip(_dimensions(value), stated.shape.dim, strict=True)
+    dims = zip(_dimensions(value), tensor_type.shape.dim, strict=True)
     return tuple(sizes[name] if name else dim.dim_value for name, dim in dims)
 
 
@@ -94,10 +94,10 @@ def _dtype(value: onnx.ValueInfoProto) -> np.dtype[Any]:
 
 
 def check_feeds(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> None:
-    """Check that each of the graph's inputs has an array, and that nothing else has.
+    """Check that there is an array for each input of the graph, and no other array.
 
     Raises:
-        UsageError: An input without an array, or an array without an input.
+        UsageError: There is an input without an array, or an array without an input.
     """
     names = {value.name for value in graph_inputs(model.graph)}
     if names != set(feeds):
@@ -109,7 +109,7 @@ def check_feeds(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> None:
 
 
 def ort_value(array: Array) -> Any:
-    """Return an array as ONNX Runtime takes it, also one of a dtype that numpy lacks."""
+    """Return an array as a value of ONNX Runtime; its dtype may be one that numpy itself does not have."""
     from onnxruntime import OrtValue
 
     if array.dtype.isbuiltin == 1:

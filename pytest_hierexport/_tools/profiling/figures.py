@@ -18,15 +18,15 @@ class NodeProfile:
     tag: str | None
     """The primary tag; None for an untagged node."""
     calls: tuple[str, ...]
-    """The calls that it comes from, the primary first."""
+    """The calls of its origins, the primary first."""
     evidence: str | None
-    """The evidence for the primary; `derived` if its neighbours decided."""
+    """The evidence for the primary origin; `derived` if the call was guessed from its neighbours."""
     self_time: float
     """The time of the node itself; the nodes in its subgraphs have their own."""
     kernels: int
-    """How often it ran in one run of the model: in a loop once per iteration."""
+    """The number of times that it ran in one run of the model: in a loop, once per iteration."""
     output_bytes: int
-    """The bytes of its outputs, all kernels added."""
+    """The size of its outputs, summed over all kernels."""
     provider: str
     """The execution provider that ran it."""
 
@@ -41,15 +41,15 @@ class CallProfile:
     self_time: float
     """The time of the call's own nodes."""
     total_time: float
-    """With the calls that it made."""
+    """The time of the call and of all calls below it."""
     shared_time: float
-    """The part of `self_time` in nodes that come from other calls too (merged or fused)."""
+    """The part of `self_time` in nodes that have origins in other calls too (merged or fused)."""
     share: float
     """`total_time` as a part of the run's time."""
     kernels: int
-    """The runs of its own nodes and of those of the calls that it made."""
+    """The kernels of its own nodes and of those of all calls below it."""
     output_bytes: int
-    """The bytes that these nodes write."""
+    """The size of the outputs of these nodes."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +60,11 @@ class ClassProfile:
     calls: int
     self_time: float
     total_time: float
-    """With the calls that they made; a call within another of the same class counts once."""
+    """The time of these calls and of all calls below them; a call below another of the same class counts once."""
     share: float
     """`self_time` as a part of the run's time: the shares of all classes do not overlap."""
     kernels: int
-    """The runs of their own nodes."""
+    """The kernels of their own nodes."""
     output_bytes: int
 
 
@@ -73,12 +73,12 @@ class KernelSlice:
     """One run of a node on the time line. Times in microseconds from the beginning of the model's run."""
 
     node: str | None
-    """The node's key; None where it is not known."""
+    """The node's key; None if it is unknown."""
     name: str
     operator: str
     start: int
     duration: int
-    """With the kernels in its subgraphs, which have slices of their own."""
+    """Includes the kernels of its subgraphs, which also have slices of their own."""
     level: int
     """0 in the main graph, 1 in the subgraph of one of its nodes, and so on."""
 
@@ -94,35 +94,35 @@ class Profile:
     runs: int
     run_time: float
     untagged_time: float
-    """In nodes without an origin; this and the next two are parts of the nodes' time."""
+    """The time in nodes without an origin; this time and the next two are parts of the nodes' time."""
     derived_time: float
-    """In nodes whose call is guessed from their neighbours."""
+    """The time in nodes whose call was guessed from their neighbours."""
     shared_time: float
-    """In nodes of several calls, which counts for the first of them."""
+    """The time in nodes of several calls; it counts for the primary."""
     unmatched_time: float
-    """In kernels whose node is not known: several could be it, or the optimized graph could not be written."""
+    """The time in kernels of an unknown node: several nodes match, or the optimized graph could not be written."""
     outside_time: float
-    """In ONNX Runtime itself, between the kernels."""
+    """The time between the kernels, in ONNX Runtime itself."""
     nodes: tuple[NodeProfile, ...]
-    """In the order of the graph, those that ran."""
+    """The nodes that ran, in graph order."""
     calls: tuple[CallProfile, ...]
-    """In execution order, those that have a node that ran, or made a call that has."""
+    """The calls with a node that ran, and the calls above these, in execution order."""
     classes: tuple[ClassProfile, ...]
-    """The slowest first, by the time of their own nodes."""
+    """The classes of these calls, the slowest first, by the time of their own nodes."""
     timeline: tuple[KernelSlice, ...]
-    """The kernels of one run, the one of median length; those of subgraphs after the kernel that ran them."""
+    """The kernels of the run with median length, each followed by the kernels of its subgraphs."""
     hierarchy: Hierarchy
     graph: str
     """The name of the main graph."""
     coverage: Mapping[str, int]
     """The nodes of the optimized graph by evidence."""
     notes: tuple[str, ...]
-    """What makes the figures less certain."""
+    """Reasons why the figures may be less exact."""
     versions: Mapping[str, str]
-    """Of the packages that ran the model, by name."""
+    """The versions of the packages that ran the model, by package."""
 
     @property
     def unattributed(self) -> float:
-        """The part of the kernels' time that no call accounts for, from 0 to 1."""
+        """The part of the kernels' time that counts for no call, from 0 to 1."""
         kernels = self.run_time - self.outside_time
         return (self.untagged_time + self.unmatched_time) / kernels if kernels else 0.0

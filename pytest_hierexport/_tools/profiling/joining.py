@@ -1,8 +1,8 @@
 """Finds the node of each kernel run, by name and operator, in the graph that ONNX Runtime ran.
 
-Names need be unique in one graph only, and ONNX Runtime calls a node without a name by its operator and index. So nodes
-and kernels are compared graph by graph, those of a subgraph within those of the node that holds it; nodes that a name
-does not tell apart are paired in order.
+Nodes of different graphs may have the same name, and a profile names a node without a name by its operator and index.
+So nodes and kernels are compared graph by graph: the kernels of a subgraph with the subgraphs of the node that ran it.
+Nodes of one graph with equal names and operators are paired with the kernels in order.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _Label = tuple[str, str]
 
 @dataclass(frozen=True)
 class Joined:
-    """A kernel run with the key of its node; None where several nodes could be it, or none."""
+    """A kernel with the key of its node; None if no node or more than one matches."""
 
     kernel: Kernel
     key: str | None
 
 
 def name_all_nodes(model: onnx.ModelProto) -> None:
-    """Name each node that has no name, or one that another node has, by its key: profiles and viewers tell names."""
+    """Name each node by its key if it has no name, or the name of an earlier node: profiles and viewers show names."""
     known: set[str] = set()
     nodes = list(walk(model))
     taken = {node.name for _, node in nodes}
@@ -50,13 +50,13 @@ def _variants(name: str) -> Iterator[str]:
 
 
 def join(runs: Iterable[Sequence[Kernel]], model: onnx.ModelProto) -> list[tuple[Joined, ...]]:
-    """Return each run's kernels with the keys of their nodes, those of subgraphs after the kernel that ran them."""
+    """Return the kernels of each run with the keys of their nodes, each followed by the kernels of its subgraphs."""
     main = [_Level(model.graph, "")]
     return [tuple(_join(kernels, main)) for kernels in runs]
 
 
 class _Level:
-    """The nodes of one graph, by what tells them apart in a profile."""
+    """The nodes of one graph by name and operator, which identify them in a profile."""
 
     def __init__(self, graph: Any, prefix: str) -> None:
         self.nodes: dict[str, onnx.NodeProto] = {}
@@ -68,15 +68,15 @@ class _Level:
             self.keys[node.name, node.op_type].append(key)
 
     def label(self, kernel: Kernel) -> _Label:
-        """Return the label of the nodes that a kernel may be."""
-        nameless = kernel.name == f"{kernel.op_type}_{kernel.index}"
-        named = (kernel.name, kernel.op_type)
-        return ("", kernel.op_type) if nameless and named not in self.keys else named
+        """Return the name and the operator of a kernel's node; its name may be empty."""
+        has_no_name = kernel.name == f"{kernel.op_type}_{kernel.index}"
+        label = (kernel.name, kernel.op_type)
+        return ("", kernel.op_type) if has_no_name and label not in self.keys else label
 
     def fit(self, kernels: Sequence[Kernel]) -> int:
-        """Count the kernels that this graph has a node for; below zero for each that it has not."""
-        found = Counter(map(self.label, kernels))
-        return sum(min(count, len(self.keys.get(label, ()))) for label, count in found.items()) * 2 - found.total()
+        """Return the number of kernels with a node in this graph minus the number of those without."""
+        counts = Counter(map(self.label, kernels))
+        return sum(min(count, len(self.keys.get(label, ()))) for label, count in counts.items()) * 2 - counts.total()
 
     def inside(self, key: str) -> list[_Level]:
         """Return the subgraphs of a node."""

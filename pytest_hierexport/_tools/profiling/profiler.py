@@ -37,23 +37,23 @@ def profile(
     providers: tuple[str, ...] = ("CPUExecutionProvider",),
     optimized: str | Path | None = None,
 ) -> Profile:
-    """Measure where ONNX Runtime spends its time, by node, module call and class.
+    """Measure the time that ONNX Runtime spends in each node, module call and class.
 
     Args:
         path: A tagged ONNX file.
-        inputs: An array for each of the graph's inputs; without them, random ones are drawn.
+        inputs: An array for each input of the graph; None: random inputs.
         sizes: The size of each symbolic dimension, for random inputs.
-        runs: The runs that are measured.
-        warmup: The runs before them, which are not.
-        level: What ONNX Runtime optimizes: `none`, `basic`, `extended` or `all`.
-        threads: Threads within a kernel; 0 for ONNX Runtime's choice.
+        runs: The number of runs that are measured.
+        warmup: The number of runs before them, which are not measured.
+        level: ONNX Runtime's level of optimization: `none`, `basic`, `extended` or `all`.
+        threads: The number of threads within a kernel; 0: ONNX Runtime's default.
         providers: The execution providers, the preferred first.
-        optimized: Where to write the graph that ran, with its tags.
+        optimized: The file to write the graph that ran to, with its tags; None writes none.
 
     Raises:
         ExportError: The optimized graph cannot be written.
         TagError: The file has no tags, or tags that cannot be parsed.
-        UsageError: The file is not ONNX, does not run on these inputs, or an option makes no sense.
+        UsageError: The file is not ONNX, does not run on these inputs, or an option is invalid.
     """
     source = load_tagged(Path(path))
     feeds = random_feeds(source.proto, sizes or {}) if inputs is None else inputs
@@ -77,14 +77,14 @@ def profile_file(
         else:
             ran = load_proto(measured.optimized)
             attribution = carry(source.to_ir(), source.attribution, measured.optimized)
-        found = _figures(measured, ran, attribution)
+        result = _figures(measured, ran, attribution)
         if optimized is not None:
             _save(ran, attribution, source, measured, optimized)
-    return found
+    return result
 
 
 def _figures(measured: Measured, ran: onnx.ModelProto, attribution: Attribution) -> Profile:
-    """Add up what was measured; each node of the graph that ran has a name of its own then."""
+    """Sum up the measured runs, and give each node of the graph that ran a unique name."""
     runs = measured.runs
     joined = join([run.kernels for run in runs], ran)
     name_all_nodes(ran)

@@ -1,4 +1,4 @@
-"""Adds up the kernels of a profile by node, by module call and by class."""
+"""Sums up the kernels of a profile by node, by module call and by class."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def node_profiles(
     runs: Sequence[Sequence[Joined]], nodes: Iterable[tuple[str, onnx.NodeProto]], attribution: Attribution
 ) -> Iterator[NodeProfile]:
-    """Yield the figures of each node that ran, in the order of the graph."""
+    """Yield the figures of each node that ran, in graph order."""
     times: dict[str, list[int]] = defaultdict(list)
     for run in runs:
         of_run: Counter[str] = Counter()
@@ -32,7 +32,7 @@ def node_profiles(
                 of_run[joined.key] += joined.kernel.self_time
         for key, time in of_run.items():
             times[key].append(time)
-    # The inputs are the same in all runs, and so are what runs and what it writes.
+    # All runs have the same inputs, so the first one gives the kernels and output sizes of all.
     kernels: dict[str, list[Joined]] = defaultdict(list)
     for joined in runs[0]:
         kernels[joined.key or ""].append(joined)
@@ -54,7 +54,7 @@ def node_profiles(
 
 
 def unmatched_time(runs: Iterable[Iterable[Joined]]) -> float:
-    """Return the median time of the kernels whose node is not known."""
+    """Return the time of the kernels of unknown nodes, as the median over the runs."""
     return float(median(sum(joined.kernel.self_time for joined in run if joined.key is None) for run in runs))
 
 
@@ -70,7 +70,7 @@ class _Sums:
 
 
 def _sums(nodes: Iterable[NodeProfile], hierarchy: Hierarchy) -> dict[str, _Sums]:
-    """Return the sums of each call that has a node, or made a call that has, in execution order."""
+    """Return the sums of each call with a node, and of each call above one, in execution order."""
     tagged = [node for node in nodes if node.calls]
     listed = {ROOT}
     for node in tagged:
@@ -82,7 +82,7 @@ def _sums(nodes: Iterable[NodeProfile], hierarchy: Hierarchy) -> dict[str, _Sums
         of_call.shared_time += node.self_time if len(node.calls) > 1 else 0.0
         of_call.own_kernels += node.kernels
         of_call.output_bytes += node.output_bytes
-    # A caller comes before its callees: from the last on, each sum is complete before it is added to another.
+    # Callers come before their callees: in reverse order, each sum is complete when it is added to the caller's.
     for name in reversed(sums):
         of_call, parent = sums[name], hierarchy[name].parent
         of_call.total_time += of_call.self_time
@@ -120,26 +120,26 @@ def class_profiles(nodes: Iterable[NodeProfile], hierarchy: Hierarchy, run_time:
         by_class[hierarchy[name].cls].append(of_call)
     totals = _outermost(hierarchy, sums)
 
-    def add_up(cls: str, figure: Callable[[_Sums], float]) -> float:
+    def summed(cls: str, figure: Callable[[_Sums], float]) -> float:
         return sum(map(figure, by_class[cls]))
 
-    found = (
+    profiles = (
         ClassProfile(
             cls=cls,
             calls=len(of_calls),
-            self_time=add_up(cls, lambda each: each.self_time),
+            self_time=summed(cls, lambda each: each.self_time),
             total_time=totals[cls],
-            share=_part(add_up(cls, lambda each: each.self_time), run_time),
+            share=_part(summed(cls, lambda each: each.self_time), run_time),
             kernels=sum(each.own_kernels for each in of_calls),
             output_bytes=sum(each.output_bytes for each in of_calls),
         )
         for cls, of_calls in by_class.items()
     )
-    return sorted(found, key=lambda each: (-each.self_time, -each.total_time, each.cls))
+    return sorted(profiles, key=lambda each: (-each.self_time, -each.total_time, each.cls))
 
 
 def _outermost(hierarchy: Hierarchy, sums: Mapping[str, _Sums]) -> dict[str, float]:
-    """Return the total time of each class, calls within calls of the same class left out."""
+    """Return the total time of each class, without calls that are below a call of the same class."""
     totals: dict[str, float] = defaultdict(float)
     children: dict[str | None, list[str]] = defaultdict(list)
     for name in sums:
@@ -164,12 +164,12 @@ def _part(time: float, run_time: float) -> float:
 
 
 def median_run(runs: Sequence[Run]) -> int:
-    """Return the position of the run of median length."""
+    """Return the position of the run with the median length."""
     return sorted(range(len(runs)), key=lambda i: runs[i].duration)[len(runs) // 2]
 
 
 def timeline(run: Run, joined: Iterable[Joined]) -> tuple[KernelSlice, ...]:
-    """Return the kernels of a run in order, those of subgraphs after the kernel that ran them."""
+    """Return the kernels of a run in order, each followed by the kernels of its subgraphs."""
     level = {id(kernel): 0 for kernel in run.kernels}
     slices = []
     # A kernel comes before those of its subgraphs.

@@ -29,15 +29,15 @@ _OPTIMIZED = "optimized.onnx"
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a model is run."""
+    """The options of a measurement."""
 
     runs: int = 10
-    """The runs that are measured."""
+    """The number of runs that are measured."""
     warmup: int = 1
-    """The runs before them, which are not: the first allocates memory."""
+    """The number of runs before them, which are not measured: the first run allocates memory."""
     level: str = "all"
     threads: int = 0
-    """Threads within a kernel; 0 for ONNX Runtime's choice."""
+    """The number of threads within a kernel; 0: ONNX Runtime's default."""
     providers: tuple[str, ...] = ("CPUExecutionProvider",)
 
     def __post_init__(self) -> None:
@@ -51,14 +51,14 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class Measured:
-    """What one session measured."""
+    """The runs that one session measured, and the graph that it ran."""
 
     runs: tuple[Run, ...]
-    """Without those for warm-up."""
+    """The measured runs, without the runs for warm-up."""
     optimized: Path | None
-    """The file of the graph that ran; None where ONNX Runtime cannot write it."""
+    """The file with the graph that ran; None if ONNX Runtime cannot write it."""
     reason: str
-    """Why it cannot."""
+    """Why ONNX Runtime cannot write it; empty if it can."""
 
 
 def measure(
@@ -68,10 +68,10 @@ def measure(
 
     Args:
         model: The model.
-        data: The folder of its external data; None where the model holds its data itself.
-        feeds: The elements of the graph's inputs.
-        options: How to run it.
-        folder: An empty folder for what ONNX Runtime writes; the optimized model's external data stays there.
+        data: The folder of its external data; None if the message contains all data.
+        feeds: An array for each input of the graph.
+        options: The options of the measurement.
+        folder: An empty folder for the files that ONNX Runtime writes, the optimized model among them.
 
     Raises:
         UsageError: ONNX Runtime cannot run the model on these inputs, or lacks a provider.
@@ -88,7 +88,7 @@ def measure(
         try:
             session = _session(model, data, options, folder, optimized=folder / _OPTIMIZED)
         except Exception as error:  # noqa: BLE001  # an error of the second try is raised
-            # ONNX Runtime does not write a model with nodes that an execution provider compiled.
+            # ONNX Runtime cannot write a model with nodes that an execution provider compiled.
             session = _session(model, data, options, folder, optimized=None)
             reason = in_words(error)
         runs = _run(session, feeds, options)
@@ -113,7 +113,7 @@ def _run(session: onnxruntime.InferenceSession, feeds: Mapping[str, Array], opti
         profile = Path(session.end_profiling())
     runs = read_runs(json.loads(profile.read_text(encoding="utf-8", errors="replace")))
     if len(runs) != count:
-        # The profiler stops at a million events.
+        # ONNX Runtime's profiler stops after a million events.
         found = f"{len(runs)} of {count} runs"
         raise UsageError("a profile with all runs", found=found, do="measure fewer runs, or a smaller input")
     return tuple(runs[options.warmup :])

@@ -18,7 +18,7 @@ _NOT_IN_JSON = frozenset({"hierarchy", "timeline"})
 
 
 def as_dict(profile: Profile) -> dict[str, object]:
-    """Return the profile as an object for JSON; calls are a flat list, so any depth can be parsed."""
+    """Return the profile as an object for JSON; calls are a flat list, so that parsers can read any depth."""
     lists = {"nodes", "calls", "classes"}
     plain = {field.name: getattr(profile, field.name) for field in fields(profile)}
     return {
@@ -37,8 +37,8 @@ def as_lines(
     Args:
         profile: The profile.
         by_class: Whether a row is a class; else it is a call.
-        depth: The levels of calls below the root; None for all.
-        width: Columns of the terminal, to which names are cut; None keeps them whole.
+        depth: The number of levels of calls below the root; None for all.
+        width: The width of the terminal; longer names are cut. None: names are not cut.
     """
     yield from table(partial(_class_rows, profile) if by_class else partial(_call_rows, profile, depth), width)
     kernels = profile.run_time - profile.outside_time
@@ -73,7 +73,7 @@ def _call_rows(profile: Profile, depth: int | None) -> Iterator[tuple[str, ...]]
 
 
 def _below(call: str, caller: str) -> str:
-    """Return a call's name as its caller knows it."""
+    """Return a call's name relative to its caller's path."""
     prefix = f"{caller}."
     return call.removeprefix(prefix) if caller else call
 

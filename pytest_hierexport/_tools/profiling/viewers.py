@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from pytest_hierexport._tools.profiling.figures import KernelSlice, Profile
 
 _MOST_TRACKS = 64
-"""Deeper calls have no track: their time is on those of the calls above them."""
+"""Deeper calls have no track; their time is shown on the tracks of the calls above them."""
 _PROCESS = 1
 
 
 def trace(profile: Profile) -> dict[str, Any]:
-    """Return one run in the Chrome trace event format: a track per depth of calls, and one of kernels below them.
+    """Return one run in the Chrome trace event format: a track for each depth of calls, and one for kernels.
 
-    A call has a slice on its track from its first kernel to its last, one for each time that others come between.
+    A call has a slice from its first kernel to its last; more than one if kernels of other calls ran in between.
     """
     hierarchy = profile.hierarchy
     calls = {node.key: node.calls[0] for node in profile.nodes if node.calls}
@@ -41,7 +41,7 @@ def trace(profile: Profile) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Piece:
-    """A time in which a node ran, and no node in its subgraphs."""
+    """An interval in which a node ran, but no node of its subgraphs."""
 
     start: int
     end: int
@@ -50,28 +50,28 @@ class _Piece:
 
 
 def _pieces(timeline: Iterable[KernelSlice], lineages: Mapping[str, Sequence[str]]) -> Iterator[_Piece]:
-    """Yield the pieces of a time line in order: those of a node with subgraphs are around the kernels in them."""
+    """Yield the pieces of a time line in order: a node with subgraphs has pieces before, between and after theirs."""
     open_: list[_Piece] = []
-    at = 0
+    now = 0
 
     def close(levels: int) -> Iterator[_Piece]:
-        nonlocal at
+        nonlocal now
         while len(open_) > levels:
             ended = open_.pop()
-            yield _Piece(at, max(at, ended.end), ended.lineage)
-            at = max(at, ended.end)
+            yield _Piece(now, max(now, ended.end), ended.lineage)
+            now = max(now, ended.end)
 
     for kernel in timeline:
         yield from close(kernel.level)
         if open_:
-            yield _Piece(at, max(at, kernel.start), open_[-1].lineage)
-        at = max(at, kernel.start)
-        open_.append(_Piece(at, kernel.start + kernel.duration, lineages.get(kernel.node or "", ())))
+            yield _Piece(now, max(now, kernel.start), open_[-1].lineage)
+        now = max(now, kernel.start)
+        open_.append(_Piece(now, kernel.start + kernel.duration, lineages.get(kernel.node or "", ())))
     yield from close(0)
 
 
 def _merged(pieces: Iterable[_Piece], depth: int) -> Iterator[tuple[str, int, int]]:
-    """Yield the calls at one depth with their times: consecutive pieces of one call are one."""
+    """Yield the calls at one depth with their times; consecutive pieces of one call are merged."""
     for call, group in groupby(pieces, lambda piece: piece.lineage[depth] if depth < len(piece.lineage) else None):
         if call is not None:
             of_call = list(group)
