@@ -139,6 +139,27 @@ def test_a_name_that_says_nothing_is_an_error(file: Path, name: str, capsys: pyt
     assert [node["name"] for node in document["nodes"]] == [name] * 4
 
 
+def test_a_file_of_a_tool_is_named_as_one(net: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from onnxruntime.quantization import quantize_dynamic
+
+    made = tmp_path / "int8.onnx"
+    quantize_dynamic(net, made)
+    untagged = [key for key, node in walk(onnx.load(made)) if not node.metadata_props]
+    counted = (
+        f"hierexport: {made}: {len(untagged)} of {len(list(walk(onnx.load(made))))} nodes have no tag: {untagged[0]}"
+    )
+    assert main(["select", str(made), "blocks.1"]) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(counted)
+    assert line.endswith(f"; carry the tags first (hierexport carry TAGGED.onnx {made})")
+    carried = tmp_path / "carried.onnx"
+    assert main(["carry", str(made), str(net), "-o", str(carried)]) == 0
+    assert f"; give the tagged file that the tool was given before {net}\n" in capsys.readouterr().err
+    assert main(["carry", str(net), str(made), "-o", str(carried)]) == main(["select", str(carried), "blocks.1"]) == 0
+    assert main(["select", str(net), "blocks.1"]) == 0
+    assert "no tag" not in capsys.readouterr().err
+
+
 def test_json_fits_its_schema(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     schema = strict_schema("select")
     document = json.loads(printed(capsys, file, "layer.1", "shared", "--format", "json", "--origins", "primary"))

@@ -48,6 +48,15 @@ class TaggedFile:
         """Return a copy as an onnx_ir model, which reads external data when a tensor is used."""
         return _to_ir(self.proto, self.path)
 
+    def unknown_nodes(self) -> list[str]:
+        """Return the keys of the nodes that a tool made of a tagged file without carrying the tags.
+
+        A file with a sidecar that fits is as this package wrote it: there a node has no tag because it has no origin.
+        """
+        if self.sidecar == "fits":
+            return []
+        return [node for node, origins in self.attribution.nodes.items() if not origins]
+
 
 def load_tagged(path: Path) -> TaggedFile:
     """Load an ONNX file with its attribution: from the file, else from its sidecar, else from torch's metadata.

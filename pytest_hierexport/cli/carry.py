@@ -26,7 +26,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> None:
     check_output(options.output)
-    tagged = load_file(options.file)
+    tagged = load_file(
+        options.file, if_untagged=f"give the tagged file that the tool was given before {shown_name(options.other)}"
+    )
     proto, path = load_proto(options.other)
 
     from pytest_hierexport._tools.analysis.rendering import coverage_line

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from pytest_hierexport._errors import ExportError, HierexportError, UsageError
 from pytest_hierexport._files.atomic import staged
 from pytest_hierexport._files.paths import exists, is_folder
-from pytest_hierexport._text import one_line
+from pytest_hierexport._text import first_names
+from pytest_hierexport.cli.output import print_line
 
 if TYPE_CHECKING:
     import onnx
@@ -27,6 +28,8 @@ _TORCH = (
     "tags from torch's metadata, unproven: where its optimizer merged nodes torch names one of their calls, and it "
     "does not tell the runs of one module apart"
 )
+
+_MOST_SHOWN = 3
 
 
 def add_file(parser: argparse.ArgumentParser, name: str = "file", help: str = "a tagged ONNX file") -> None:  # noqa: A002
@@ -65,8 +68,12 @@ def as_path(path: Path) -> Iterator[Path]:
         yield copied
 
 
-def load_file(path: Path) -> TaggedFile:
-    """Load an ONNX file with its attribution; a note on stderr says where tags are torch's own, which are unproven.
+def load_file(path: Path, if_untagged: str = "") -> TaggedFile:
+    """Load an ONNX file with its attribution; a note on stderr says where tags are torch's own, or some are missing.
+
+    Args:
+        path: The file.
+        if_untagged: What to do where a tool made it of a tagged file; empty for carrying the tags.
 
     Raises:
         TagError: The file has no tags, or tags that cannot be parsed.
@@ -76,8 +83,16 @@ def load_file(path: Path) -> TaggedFile:
 
     loaded = parse_tagged(_standard_input(), "standard input") if is_standard(path) else load_tagged(path)
     if loaded.tags_from == "torch":
-        print(f"hierexport: {one_line(shown_name(path))}: {_TORCH}", file=sys.stderr)  # noqa: T201
+        _note(path, _TORCH)
+    elif untagged := loaded.unknown_nodes():
+        to_do = if_untagged or f"carry the tags first (hierexport carry TAGGED.onnx {shown_name(path)})"
+        counted = f"{len(untagged)} of {len(loaded.attribution.nodes)} nodes have no tag"
+        _note(path, f"{counted}: {first_names(untagged, _MOST_SHOWN)}; {to_do}")
     return loaded
+
+
+def _note(path: Path, text: str) -> None:
+    print_line(f"hierexport: {shown_name(path)}: {text}", file=sys.stderr)
 
 
 def load_proto(path: Path) -> tuple[onnx.ModelProto, Path | None]:
