@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import torch
+from torch import nn
 
+from pytest_hierexport import Attribution, Hierarchy, Origin, export, rewrite
 from pytest_hierexport._cases import Case, Example
 from pytest_hierexport._errors import TagError, UsageError
+from pytest_hierexport._rules import must_007
 from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, at_most
+from pytest_hierexport._rules.messages import broken
 
 
 def places(count: int) -> list[Violation]:
@@ -27,8 +33,50 @@ def test_first_violations_are_shown_and_the_rest_counted() -> None:
     assert last == Violation("and 6 more", "a tag", "the like", "tag it")
 
 
+def test_message_counts_every_place_and_repeats_no_advice() -> None:
+    rule = Rule("OWN-1", "it holds", lambda _: [])
+    shared = broken(rule, "net", list(at_most(places(32))))
+    assert shared.startswith("OWN-1 it holds: net breaks it in 32 places\n")
+    assert shared.count("more") == shared.count("… and 27 more\n") == 1
+    each = [replace(place, found=f"value {i}") for i, place in enumerate(places(32))]
+    listed = broken(rule, "net", [*at_most(each), replace(each[0], do="another")])
+    assert listed.startswith("OWN-1 it holds: net breaks it in 33 places\n")
+    assert listed.count("to do") == 1
+    assert listed.endswith("  to do     tag it\n\n  … and 23 more places")
+    two = broken(rule, "net", [each[0], replace(each[0], do="another")])
+    assert two.count("to do") == 2
+
+
 def test_no_violation_is_none() -> None:
     assert not list(at_most([]))
+
+
+class Twice(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.layer(torch.relu(self.layer(x)))
+        return result
+
+
+def test_run_that_the_hierarchy_lacks_is_to_be_listed(tmp_path: Path) -> None:
+    model, path = Twice().eval(), tmp_path / "twice.onnx"
+    export(model, (torch.rand(2, 3),), path=path)
+
+    def without_second(known: Attribution) -> Attribution:
+        nodes = {
+            key: tuple(Origin(each.call.removesuffix("@1"), each.evidence) for each in origins)
+            for key, origins in known.nodes.items()
+        }
+        return Attribution(Hierarchy(call for call in known.hierarchy.values() if not call.index), nodes)
+
+    rewrite(path, without_second)
+    case = ExportedCase(Case("twice", lambda: None, "tests"), path, Example(model, (torch.rand(2, 3),)))
+    advice = {violation.where.split()[1]: violation.do for violation in must_007.RULE.violations(case)}
+    assert "list this run of the module, layer@1, in the hierarchy" in advice["layer@1"]
+    assert advice["layer"].startswith("find what moved the value")
 
 
 class TestRule:

@@ -93,13 +93,15 @@ def rule_message(run: Run, case: Case, rule: Rule, violations: Sequence[Violatio
     if known is not None and known.expired:
         lines.append(f"  the known failure ({known.reason}) expired on {known.until}")
     findings = [Finding(**asdict(violation)) for violation in violations]
-    return item_message(run, case, item_name(rule.id), lines, findings, headline=_headline(findings))
+    return item_message(run, case, item_name(rule.id), lines, findings, headline=_headline(violations))
 
 
-def _headline(findings: Sequence[Finding]) -> str:
-    first = findings[0]
-    places = f"{len(findings)} places, " if len(findings) > 1 else ""
-    return f"{places}{first.where}: {first.found}" if first.where else f"{places}{first.found}"
+def _headline(violations: Sequence[Violation]) -> str:
+    from pytest_hierexport._rules.base import places
+
+    first = violations[0]
+    number = f"{places(violations)}, " if len(violations) > 1 else ""
+    return f"{number}{first.where}: {first.found}" if first.where else f"{number}{first.found}"
 
 
 def known_failure_message(plan: Plan, case: Case, known: KnownFailure) -> str:

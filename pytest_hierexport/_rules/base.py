@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import reprlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -18,7 +19,21 @@ if TYPE_CHECKING:
     from pytest_hierexport._calls.attribution import Attribution
     from pytest_hierexport._cases import Case, Example
 
-__all__ = ["NEEDS", "ExportedCase", "Exporter", "Needs", "Rule", "Violation", "at_most", "limited"]
+__all__ = [
+    "NEEDS",
+    "ExportedCase",
+    "Exporter",
+    "Needs",
+    "Rule",
+    "Violation",
+    "at_most",
+    "left_out",
+    "limited",
+    "places",
+]
+
+_LIKE = "the like"
+_MORE = re.compile(r"and (\d+) more")
 
 Needs = Literal["file", "model", "export"]
 NEEDS: tuple[Needs, ...] = get_args(Needs)
@@ -224,7 +239,19 @@ def at_most(violations: Iterable[Violation], most: int = 20) -> Iterator[Violati
         yield last
     more = sum(1 for _ in remaining)
     if last is not None and more:
-        yield Violation(f"and {more} more", last.expected, "the like", last.do)
+        yield Violation(f"and {more} more", last.expected, _LIKE, last.do)
+
+
+def left_out(violation: Violation) -> int:
+    """Return the number of places that a violation of :func:`at_most` counts; 0 for one that names its place."""
+    counted = _MORE.fullmatch(violation.where) if violation.found == _LIKE else None
+    return int(counted[1]) if counted else 0
+
+
+def places(violations: Iterable[Violation]) -> str:
+    """Return the number of places that break a rule, those included that are counted alone."""
+    number = sum(left_out(violation) or 1 for violation in violations)
+    return "1 place" if number == 1 else f"{number} places"
 
 
 def _wrong_in(violation: object) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -12,19 +13,37 @@ if TYPE_CHECKING:
 
 __all__ = ["aligned", "broken"]
 
+_Finding = tuple[str, str, str]
+"""What was expected, what was found, what to do."""
+
 
 def broken(rule: Rule, name: str, violations: Sequence[Violation], most: int = 10) -> str:
-    """Return the rule, its promise, and where the model of that name breaks it; equal findings are listed once."""
-    equal: dict[tuple[str, str, str], list[str]] = {}
+    """Return the rule, its promise, and where the model of that name breaks it.
+
+    Equal findings are listed once, and what is to be done about several findings in a row is said below the last.
+    """
+    from pytest_hierexport._rules.base import left_out, places
+
+    equal: dict[_Finding, list[str]] = {}
+    more: Counter[_Finding | None] = Counter()
+    last: _Finding | None = None
     for violation in violations:
-        equal.setdefault((violation.expected, violation.found, violation.do), []).append(violation.where)
-    places = "1 place" if len(violations) == 1 else f"{len(violations)} places"
-    lines = [f"{rule.id} {rule.promise}: {one_line(name)} breaks it in {places}"]
-    for (expected, found, do), wheres in list(equal.items())[:most]:
-        parts = [("where", _listed(wheres)), ("expected", expected), ("found", found), ("to do", do)]
+        if counted := left_out(violation):
+            # They are like the last: of a finding that several places share, or each with one of its own.
+            more[last if last is not None and len(equal[last]) > 1 else None] += counted
+        else:
+            last = violation.expected, violation.found, violation.do
+            equal.setdefault(last, []).append(violation.where)
+    lines = [f"{rule.id} {rule.promise}: {one_line(name)} breaks it in {places(violations)}"]
+    shown = list(equal)[:most]
+    for i, finding in enumerate(shown):
+        expected, found, do = finding
+        parts = [("where", _listed(equal[finding], more[finding])), ("expected", expected), ("found", found)]
+        if [other[2] for other in shown[i + 1 : i + 2]] != [do]:
+            parts.append(("to do", do))
         lines += [*aligned(parts), ""]
-    if len(equal) > most:
-        lines += [f"  … and {sum(map(len, list(equal.values())[most:]))} more places", ""]
+    if rest := more[None] + sum(len(equal[finding]) + more[finding] for finding in list(equal)[most:]):
+        lines += [f"  … and {rest} more place{'' if rest == 1 else 's'}", ""]
     return "\n".join(lines[:-1])
 
 
@@ -38,6 +57,6 @@ def aligned(parts: Sequence[tuple[str, str]]) -> list[str]:
     return lines
 
 
-def _listed(wheres: Sequence[str], most: int = 5) -> str:
-    more = f"\n… and {len(wheres) - most} more" if len(wheres) > most else ""
-    return "\n".join(map(one_line, wheres[:most])) + more
+def _listed(wheres: Sequence[str], counted: int, most: int = 5) -> str:
+    rest = counted + len(wheres[most:])
+    return "\n".join([*map(one_line, wheres[:most]), *([f"… and {rest} more"] if rest else [])])

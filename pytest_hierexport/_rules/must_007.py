@@ -30,7 +30,7 @@ def _check(exported: ExportedCase) -> Iterator[Violation]:
             _call(name, attribution),
             "a call whose nodes turn its inputs into its outputs",
             f"{verdict.reason}: {verdict.value} ({verdict.tag or _untagged(verdict.value, exported)})",
-            "find what moved the value to another call, and carry origins through it; docs/proof.md says what is shown",
+            _to_do(name, attribution),
         )
 
 
@@ -39,6 +39,12 @@ def _untagged(value: str | None, exported: ExportedCase) -> str:
     if any(given.name == value for given in exported.proto.graph.input):
         return "an input of the graph"
     return "untagged"
+
+
+def _to_do(name: str, attribution: Attribution) -> str:
+    if name not in attribution.hierarchy:
+        return f"list this run of the module, {name}, in the hierarchy that the exporter writes: it is missing there"
+    return "find what moved the value to another call, and carry origins through it"
 
 
 def _call(name: str, attribution: Attribution) -> str:
