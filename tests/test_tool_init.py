@@ -85,6 +85,11 @@ def test_second_init_changes_no_file(folder: Path, capsys: pytest.CaptureFixture
     printed = capsys.readouterr().out
     assert printed.count("kept") == 6
     assert "kept 1 snapshot in __hierexport__, which was there\n" in printed
+    assert "read the snapshots" not in printed
+    assert printed.count('add hierexport_models = ["models.toml"] to [tool.pytest.ini_options]') == 2
+    (folder / "pytest.ini").write_text("[pytest]\nhierexport_models = models.toml\n")
+    assert main(["init"]) == 0
+    assert "hierexport_models" not in capsys.readouterr().out
 
 
 def test_named_model_is_added_to_the_manifest(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -161,6 +166,9 @@ def test_project_without_a_factory_gets_no_file(folder: Path, capsys: pytest.Cap
     assert files(folder) == before
     shown = capsys.readouterr().err
     assert "found none in 1 Python file; modules there: Block, Tower" in shown
+    (folder / "package").mkdir()
+    assert main(["init", "package"]) == 4
+    assert "or a function: file.py::factory" in capsys.readouterr().err
     assert "hierexport init my_model.py::build" in shown
 
 

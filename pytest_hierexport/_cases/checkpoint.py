@@ -29,7 +29,9 @@ def checkpoint_case(path: Path, source: str) -> Case:
     config = path / _CONFIG if path.is_dir() else path
     if config.name != _CONFIG or not config.is_file():
         raise UsageError(
-            f"a checkpoint folder with a {_CONFIG}", found=str(path), do="name a folder that save_pretrained wrote"
+            f"a checkpoint folder with a {_CONFIG}",
+            found=str(path),
+            do="name a folder that save_pretrained wrote, or a function: file.py::factory",
         )
     folder = config.parent
     weights = [file for pattern in _WEIGHTS for file in sorted(folder.glob(pattern))] if path.is_dir() else []

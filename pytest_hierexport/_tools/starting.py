@@ -15,6 +15,7 @@ from pytest_hierexport._errors import CollectError, UsageError
 from pytest_hierexport._files.atomic import write_atomically
 
 MANIFEST = "models.toml"
+_CONFIGURATIONS = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _BUILT = re.compile(r"^\[build-system\]", re.MULTILINE)
 """The table of pyproject.toml that says how the project is built."""
@@ -35,6 +36,7 @@ jobs:
         with:
           python-version: "{python}"
       # uv takes torch's CPU build: the default one brings several GB of CUDA packages.
+      # For pytest-hierexport a path or address of its source will do, too.
       - name: Install
         run: |
           python -m pip install uv
@@ -62,6 +64,7 @@ hierexport:
   image: python:{python}
   script:
 {enter}    # uv takes torch's CPU build: the default one brings several GB of CUDA packages.
+    # For pytest-hierexport a path or address of its source will do, too.
     - python -m pip install uv
     - {command}
     - >
@@ -165,6 +168,12 @@ def workflow_of(project: Path) -> Workflow:
     defaults = "" if below == "." else f"    defaults:\n      run:\n        working-directory: {_quoted(below)}\n"
     path = repository / ".github" / "workflows" / "hierexport.yml"
     return Workflow(path, _GITHUB.format(**values, defaults=defaults))
+
+
+def is_configured(project: Path) -> bool:
+    """Whether a file of pytest's configuration in the project says which models a plain `pytest` checks."""
+    files = (project / name for name in _CONFIGURATIONS)
+    return any("hierexport_models" in file.read_text("utf-8", "replace") for file in files if file.is_file())
 
 
 def _installed(project: Path) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 import subprocess
 import sys
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _LAST_LINES = 10
 _MOST_SHOWN = 8
+_PLAIN = "let a plain pytest check the models: add hierexport_models = {models} to [tool.pytest.ini_options]"
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,10 +39,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace) -> int:
     from pytest_hierexport._cases import select
     from pytest_hierexport._files.atomic import write_new
-    from pytest_hierexport._tools.starting import MANIFEST, add_models, manifest_text, workflow_of
+    from pytest_hierexport._pytest.ids import snapshot_file
+    from pytest_hierexport._tools.starting import MANIFEST, add_models, is_configured, manifest_text, workflow_of
 
     here = Path.cwd()
     manifest = here / MANIFEST
+    kept = False
     if not manifest.exists():
         models = _named(options.selectors, here) if options.selectors else _found(here)
         write_new(manifest, manifest_text(models))
@@ -50,11 +54,23 @@ def _run(options: argparse.Namespace) -> int:
         print_line(f"added to {MANIFEST}: {first_names(list(more), _MOST_SHOWN)}")
     else:
         print_line(f"kept {MANIFEST}, which was there")
-    failed = _snapshots([case.name for case in select([MANIFEST], here)], here)
+        kept = True
+    names = [case.name for case in select([MANIFEST], here)]
+    kept = kept and all(snapshot_file(here, name).exists() for name in names)
+    failed = _snapshots(names, here)
     workflow = workflow_of(here)
     is_new = write_new(workflow.path, workflow.text)
     print_line(f"{'wrote' if is_new else 'kept'} {_shown(workflow.path, here)}{'' if is_new else ', which was there'}")
-    _say_next([str(MANIFEST), "__hierexport__", _shown(workflow.path, here)], workflow.to_do, failed=failed)
+    files = [str(MANIFEST), "__hierexport__", _shown(workflow.path, here)]
+    to_do = [
+        *(["fix the models above, or remove them from the manifest, then: hierexport init"] if failed else []),
+        *([workflow.to_do] if workflow.to_do else []),
+        *([] if kept and not is_new else [f"read the snapshots, and commit: git add {shlex.join(files)}"]),
+        *([] if is_configured(here) else [_PLAIN.format(models=json.dumps([MANIFEST]))]),
+        f"check every rule: pytest {MANIFEST} --hierexport-models={MANIFEST}",
+        f"after a change that is meant: pytest {MANIFEST} --hierexport-models={MANIFEST} --snapshot-update",
+    ]
+    print_lines(["next:", *(f"  {step}" for step in to_do)])
     return 1 if failed else 0
 
 
@@ -173,18 +189,6 @@ def _say_of(model: Model) -> bool:
         return True
     print_lines(model.checks[SNAPSHOT].message.splitlines() if SNAPSHOT in model.checks else ["it did not run"])
     return False
-
-
-def _say_next(files: Sequence[str], to_do: str, *, failed: bool) -> None:
-    manifest, *_ = files
-    steps = ["fix the models above, or remove them from the manifest, then: hierexport init"] if failed else []
-    steps += [to_do] if to_do else []
-    steps += [
-        f"read the snapshots, and commit: git add {shlex.join(files)}",
-        f"check every rule: pytest {manifest} --hierexport-models={manifest}",
-        f"after a change that is meant: pytest {manifest} --hierexport-models={manifest} --snapshot-update",
-    ]
-    print_lines(["next:", *(f"  {step}" for step in steps)])
 
 
 def _count(number: int, thing: str) -> str:
