@@ -103,6 +103,13 @@ def test_paths_start_at_the_manifest(home: Path) -> None:
         ("models = = 3\n", "to be TOML", "line 1"),
         ("", "a table [models.NAME] per model", "none"),
         ("[models]\n", "a table [models.NAME] per model", "none"),
+        ('[model.text]\nmodel = "bert"\n', "a table [models.NAME] per model", "none, but [model]"),
+        ('[models.a]\nmodle = "bert"\n', "models.a.modle", "nearest: model"),
+        (
+            '[models.a]\nmodel = "bert"\n[models.a.dynamic]\nopset = 20\n',
+            "at models.a.dynamic.opset",
+            "20, as opset is read as an entry of dynamic; state options above [models.a.dynamic]",
+        ),
         ("models = 3\n", "a table [models.NAME] per model", "3"),
         ("[models]\na = 3\n", "a table at models.a", "3"),
         ("[models.a]\n", "model to be stated at models.a.model", "nothing"),
@@ -158,6 +165,14 @@ def test_wrong_entry_of_a_manifest_is_named_with_its_place(home: Path, text: str
         read(home, text)
     assert expected in error.value.expected
     assert found in error.value.found
+
+
+def test_dynamic_entry_that_fits_no_input_is_named_with_its_place(home: Path) -> None:
+    for stated, found in (('idx = { 0 = "n" }', "idx"), ('ids = { 3 = "n" }', "3")):
+        (case,) = read(home, f'[models.a]\nmodel = "adders.py::build"\n[models.a.dynamic]\n{stated}\n')
+        with pytest.raises(CollectError) as error:
+            case.load()
+        assert error.value.found == f"{found} at models.a.dynamic in {home / 'models.toml'}"
 
 
 def test_unknown_model_of_a_manifest_names_the_nearest(home: Path) -> None:

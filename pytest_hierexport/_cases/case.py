@@ -198,12 +198,18 @@ class Case:
         if unknown:
             raise CollectError(
                 f"dynamic shapes of {self.name} for its inputs: {', '.join(inputs.arguments)}",
-                found=", ".join(unknown),
+                found=f"{', '.join(unknown)}{self._place_of_shapes}",
                 do="name inputs as forward names them",
             )
         for name, axes in shapes.items():
             self._check_axes(name, axes, inputs.arguments[name])
         return {name: shapes.get(name) for name in inputs.arguments}
+
+    @property
+    def _place_of_shapes(self) -> str:
+        """The place in the manifest, where it states them."""
+        stated = self.manifest is not None and self.dynamic_shapes is not None
+        return f" at models.{self.name}.dynamic in {self.manifest}" if stated else ""
 
     def _check_axes(self, name: str, axes: Any, given: Any) -> None:
         sizes = list(getattr(given, "shape", ()))
@@ -212,7 +218,7 @@ class Case:
         if beyond:
             raise CollectError(
                 f"dynamic axes of {name} in {self.name} among its {len(sizes)}",
-                found=", ".join(map(str, beyond)),
+                found=f"{', '.join(map(str, beyond))}{self._place_of_shapes}",
                 do=f"count from 0; the shape of {name} is {sizes}",
             )
 

@@ -39,9 +39,11 @@ def read_manifest(path: Path, source: str, select: Select, only: str | None = No
         CollectError: The manifest cannot be read, or has an invalid entry.
         UsageError: A model in it does not exist.
     """
-    models = _load(path).get("models")
+    loaded = _load(path)
+    models = loaded.get("models")
     if not isinstance(models, dict) or not models:
-        raise _wrong(path, "models", "a table [models.NAME] per model", "none" if not models else repr(models))
+        others = "".join(f", but [{key}]" for key, value in loaded.items() if isinstance(value, dict) and value)
+        raise _wrong(path, "models", "a table [models.NAME] per model", repr(models) if models else f"none{others}")
     if "" in models:
         raise _wrong(path, "models", "a name for every model", repr(""))
     if only is not None and only not in models:
@@ -90,7 +92,9 @@ class _Table:
 
     def __init__(self, path: Path, place: str, values: Any) -> None:
         self.path, self.place, self.values = path, place, values
-        for error in _validator().iter_errors(values):
+        # An unknown key is named first: a required one that is missing may be misspelled.
+        errors = sorted(_validator().iter_errors(values), key=lambda error: error.validator != "additionalProperties")
+        for error in errors:
             raise self._broken(error)
 
     def wrong(self, key: str, expected: str, found: str) -> CollectError:
@@ -106,9 +110,16 @@ class _Table:
         if error.validator == "required":
             key = next(key for key in schema["required"] if key not in value)
             return _wrong(self.path, f"{place}.{key}", f"{key} to be stated", "nothing")
-        return _wrong(
-            self.path, place, schema["description"], str(value) if isinstance(value, dt.date) else repr(value)
-        )
+        found = str(value) if isinstance(value, dt.date) else repr(value)
+        return _wrong(self.path, place, schema["description"], found + self._misplaced(list(error.absolute_path)))
+
+    def _misplaced(self, place: Sequence[str | int]) -> str:
+        """Say of an option below a table of inputs that it is taken for one: TOML's tables end at the next one."""
+        options = load_schema("manifest")["properties"]
+        if len(place) != 2 or place[1] not in options or "properties" in options[place[0]]:
+            return ""
+        table, option = place
+        return f", as {option} is read as an entry of {table}; state options above [{self.place}.{table}]"
 
 
 @cache
