@@ -7,7 +7,7 @@ import pytest
 
 from pytest_hierexport._cases import select
 from pytest_hierexport._cases.zoo import ZOO
-from pytest_hierexport._errors import UsageError, nearest
+from pytest_hierexport._errors import CollectError, UsageError, nearest
 
 
 def names(root: Path, *selectors: str) -> list[str]:
@@ -26,6 +26,13 @@ def test_a_glob_picks_by_name_and_selectors_keep_their_order(tmp_path: Path) -> 
     assert names(tmp_path, "nest?d", "bert", "se*l") == ["nested", "bert", "sequential"]
 
 
+def test_misspelled_file_is_found_near_its_name(tmp_path: Path) -> None:
+    (tmp_path / "models.toml").write_text("")
+    with pytest.raises(UsageError) as error:
+        names(tmp_path, "models.tml")
+    assert error.value.do.startswith("choose from: models.toml, ")
+
+
 def test_a_model_that_two_selectors_name_is_one_case(tmp_path: Path) -> None:
     assert names(tmp_path, "bert", "be[r]t", "bert") == ["bert"]
 
@@ -34,6 +41,15 @@ def test_case_of_a_file_has_its_function_and_anchor(tmp_path: Path) -> None:
     (tmp_path / "m.py").write_text("def build(): ...\n")
     (case,) = select(["m.py::build"], tmp_path)
     assert (case.name, case.anchor, case.source) == ("build", tmp_path / "m.py", "m.py::build")
+
+
+def test_factory_that_needs_an_argument_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "wide.py").write_text("\ndef build(width): ...\n")
+    (case,) = select(["wide.py::build"], tmp_path)
+    with pytest.raises(CollectError) as error:
+        case.load()
+    assert error.value.found == "build(width) (wide.py, line 2)"
+    assert error.value.do.startswith("give its parameters defaults")
 
 
 def test_module_beyond_sys_path_is_found_in_the_root(tmp_path: Path) -> None:

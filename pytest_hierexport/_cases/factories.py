@@ -6,10 +6,11 @@ import ast
 import hashlib
 import importlib
 import importlib.util
+import inspect
 import re
 import symtable
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.machinery import ModuleSpec
@@ -151,7 +152,25 @@ def call_by_name(module: ModuleType, name: str) -> object:
             found=f"a {type(target).__name__}",
             do="wrap it in a function",
         )
+    _check_parameters(target, name)
     return target()
+
+
+def _check_parameters(target: Callable[..., object], name: str) -> None:
+    try:
+        signature = inspect.signature(target)
+    except ValueError:  # some functions of C have none
+        return
+    try:
+        signature.bind()
+    except TypeError:
+        code = getattr(inspect.unwrap(target), "__code__", None)
+        place = f" ({Path(code.co_filename).name}, line {code.co_firstlineno})" if code else ""
+        raise CollectError(
+            f"{name} to be a factory, which is called without arguments",
+            found=f"{name}{signature}{place}",
+            do="give its parameters defaults, or wrap it in a function without parameters",
+        ) from None
 
 
 def functions_of(path: Path) -> list[str]:

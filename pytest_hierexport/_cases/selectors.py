@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import fnmatch
 import os
 import re
@@ -110,7 +111,7 @@ def _cases(selector: str, root: Path) -> list[Case]:
         return [_checkpoint(selector, root)]
     if ":" in selector and not selector.startswith(_FAMILY):
         return [_module_factory(selector, root)]
-    raise _unknown(selector)
+    raise _unknown(selector, root)
 
 
 def _manifest(selector: str, root: Path) -> list[Case]:
@@ -195,7 +196,7 @@ def _from_zoo(selector: str) -> list[Entry]:
     return [entry for name, entry in ZOO.items() if fnmatch.fnmatchcase(name, selector)]
 
 
-def _unknown(selector: str) -> UsageError:
+def _unknown(selector: str, root: Path) -> UsageError:
     from pytest_hierexport._cases.zoo import EXTRAS, ZOO
 
     is_family, named = selector.startswith(_FAMILY), {**ZOO, **EXTRAS}
@@ -210,8 +211,14 @@ def _unknown(selector: str) -> UsageError:
     return UsageError(
         "a family of the zoo" if is_family else "a model of the zoo, file.py::factory, a manifest or a checkpoint",
         found=f"no {wanted!r}",
-        do=f"choose from: {nearest(wanted, known)}",
+        do=f"choose from: {', '.join([*_near_files(wanted, root), nearest(wanted, known)])}",
     )
+
+
+def _near_files(name: str, root: Path) -> list[str]:
+    """Return the manifests and Python files of a folder whose names are similar to a misspelled one."""
+    files = [path.name for path in root.iterdir() if path.suffix in {_MANIFEST, ".py"}] if is_folder(root) else []
+    return difflib.get_close_matches(name, files, n=2, cutoff=0.8)
 
 
 def _zoo_case(entry: Entry) -> Case:
