@@ -244,7 +244,11 @@ class TestErrors:
         [
             ([], 4, "the following arguments are required: COMMAND"),
             (["explain"], 4, "invalid choice"),
-            (["export", "my_model.py::build"], 4, "-o/--output"),
+            (
+                ["export", "my_model.py::build"],
+                4,
+                "arguments are required: -o/--output\nto do: give them as in",
+            ),
             (["export", "no_such_model", "-o", "out.onnx"], 4, "no_such_model"),
             (["export", "my_model.py::biuld", "-o", "out.onnx"], 4, "build"),
             (["export", "my_model.py::broken", "-o", "out.onnx"], 4, "no such file: weights.bin"),
@@ -272,6 +276,7 @@ class TestErrors:
         assert message in error
         assert "hierexport: expected" in error
         assert "Traceback" not in error
+        assert "\\n" not in error
         assert sorted(path.name for path in project.glob("*.*")) == ["my_model.py", "plain.onnx"]
 
     def test_an_interrupt_is_no_failure_of_ours(

@@ -97,10 +97,9 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
+        usage = " ".join(self.format_usage().removeprefix("usage: ").split())
         raise UsageError(
-            f"arguments as in `{self.format_usage().removeprefix('usage: ').strip()}`",
-            found=message,
-            do=f"see {self.prog} --help",
+            f"the arguments of {self.prog}", found=message, do=f"give them as in `{usage}`; see {self.prog} --help"
         )
 
 
