@@ -428,6 +428,10 @@ def test_command_prints_the_table_and_writes_the_page(
     assert main([*pair, "--html", str(page)]) == 0
     printed = capsys.readouterr().out
     assert "first parting: /Net/Block.0 (blocks.0.up)" in printed
+    table = printed.split("\n\n")[0].splitlines()
+    (name,) = {line.index("/Net") if "/Net" in line else line.index("module call") for line in table}
+    assert {line[name - 2 : name] for line in table} == {"  "}
+    assert list(as_lines(diverge(net.path, other, net.example), 1))[-5] == "the call that adds the largest error:"
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
     assert main([*pair, "--exclude", "nodes", "--top", "1", "--exit-code"]) == 1
     node, *parts = json.loads(capsys.readouterr().out)

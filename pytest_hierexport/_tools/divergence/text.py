@@ -8,11 +8,10 @@ from typing import Any
 
 from pytest_hierexport._text import one_line
 from pytest_hierexport._tools.divergence.results import CallGap, Divergence, Gap, ValueGap
-from pytest_hierexport._tools.table import table
 
 FORMAT = 1
 """The version of the JSON."""
-_TITLES = ("module call", "accumulated dB", "added dB", "output dB", "cosine", "max abs", "")
+_TITLES = ("accumulated dB", "added dB", "output dB", "cosine", "max abs", "module call")
 
 
 def as_lines(divergence: Divergence, count: int) -> Iterator[str]:
@@ -26,7 +25,8 @@ def as_lines(divergence: Divergence, count: int) -> Iterator[str]:
     top = divergence.ranking[:count]
     if top:
         yield ""
-        yield f"the {len(top)} calls that add the largest errors:"
+        calls = "call that adds the largest error" if len(top) == 1 else f"{len(top)} calls that add the largest errors"
+        yield f"the {calls}:"
         yield from _table(top, None)
     yield ""
     yield _first_line(divergence)
@@ -53,18 +53,21 @@ def call_label(call: CallGap) -> str:
 
 def _table(calls: tuple[CallGap, ...], first: CallGap | None) -> Iterator[str]:
     rows = [_TITLES, *(_cells(call, is_first=call is first) for call in calls)]
-    lines = table(lambda: (row[:-1] for row in rows))
-    yield from (f"{line}  {row[-1]}".rstrip() for line, row in zip(lines, rows, strict=True))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    # Names are of any length: last, they leave the figures in their columns.
+    for *figures, name in rows:
+        yield "  ".join([*(figure.rjust(width) for figure, width in zip(figures, widths, strict=False)), name])
 
 
 def _cells(call: CallGap, *, is_first: bool) -> tuple[str, ...]:
     found = call.accumulated
     if found is None:
-        return call_label(call), *["-"] * 5, f"unknown: {call.reason}"
+        return *["-"] * 5, f"{call_label(call)}  unknown: {call.reason}"
     decibels = ("-" if gap is None else number(gap.sqnr) for gap in (found, call.added, call.impact))
     remarks = ["parts first" if is_first else "", found.reason]
     remarks += [f"with {', '.join(call.includes)}"] if call.includes else []
-    return call_label(call), *decibels, number(found.cosine), number(found.max_abs), "; ".join(filter(None, remarks))
+    remark = "; ".join(filter(None, remarks))
+    return *decibels, number(found.cosine), number(found.max_abs), f"{call_label(call)}  {remark}".rstrip()
 
 
 def number(value: float) -> str:
