@@ -69,6 +69,43 @@ def test_project_rule_fails_like_ours(project: Project) -> None:
     assert "conftest.py:" not in result.stdout.str()
 
 
+@pytest.mark.parametrize(
+    ("statement", "found"),
+    [("exported.path.nam", "AttributeError: *'nam'"), ('yield Violation("here", "this", "that")', "TypeError: *'do'")],
+)
+def test_error_in_a_project_rule_is_told_without_traceback(project: Project, statement: str, found: str) -> None:
+    project.write(
+        "conftest.py",
+        f"""
+        from pytest_hierexport import Rule, Violation
+
+        def check(exported):
+            {statement}
+
+        def pytest_hierexport_rules(config):
+            return [Rule("OWN-001", "no towers", check)]
+        """,
+    )
+    result = project.run(MODELS, "-k", "OWN-001")
+    result.stdout.fnmatch_lines(
+        [
+            "build: OWN-001 could not be checked",
+            "  expected  the check of OWN-001 to return a list of Violation, or to yield them",
+            f"  found     {found} (conftest.py, line 5)",
+            "  to do     correct the check",
+            "  repeat    pytest *",
+        ]
+    )
+    assert "base.py" not in result.stdout.str()
+
+
+def test_unknown_rule_tells_that_the_project_has_none(project: Project) -> None:
+    project.write("conftest.py", "def pytest_hierexport_rule(config):\n    return []\n")
+    result = project.run(MODELS, "--hierexport-rules=TEAM-1")
+    told = "*found 'TEAM-1', and no rule of the project: no hook pytest_hierexport_rules gives one*"
+    result.stderr.fnmatch_lines([told])
+
+
 def test_rule_without_a_verdict_is_skipped_with_a_note(project: Project) -> None:
     project.write(
         "conftest.py",

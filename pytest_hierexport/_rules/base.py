@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from pytest_hierexport._errors import NoVerdictError, TagError, UsageError
+from pytest_hierexport._errors import HierexportError, NoVerdictError, TagError, UsageError, gist
 
 if TYPE_CHECKING:
     import onnx
@@ -80,15 +80,27 @@ class Rule:
 
         Raises:
             NoVerdictError: It runs the model, which was built without weights.
-            UsageError: The check returns something else than violations.
+            UsageError: The check of a project's own rule raises an error, or returns something else than violations.
         """
         if self.needs == "model" and exported.weightless:
             raise NoVerdictError(
                 f"weights for {self.id}", found="not run: no weights", do="check it on the model with its weights"
             )
-        returned: Any = self.check(exported)
-        is_list = isinstance(returned, Iterable) and not isinstance(returned, str)
-        listed: list[Violation] = list(returned) if is_list else []
+        try:
+            returned: Any = self.check(exported)
+            is_list = isinstance(returned, Iterable) and not isinstance(returned, str)
+            listed: list[Violation] = list(returned) if is_list else []
+        except HierexportError:
+            raise
+        except Exception as error:
+            # An error in a check of ours is a fault of ours, whose traceback is needed.
+            if _is_ours(self.check):
+                raise
+            raise UsageError(
+                f"the check of {self.id} to return a list of Violation, or to yield them",
+                found=gist(error),
+                do="correct the check",
+            ) from error
         found = next(filter(None, map(_wrong_in, listed)), None) if is_list else _with_type(returned)
         if found is not None:
             raise UsageError(
@@ -252,6 +264,10 @@ def places(violations: Iterable[Violation]) -> str:
     """Return the number of places that break a rule, those included that are counted alone."""
     number = sum(left_out(violation) or 1 for violation in violations)
     return "1 place" if number == 1 else f"{number} places"
+
+
+def _is_ours(check: Callable[..., object]) -> bool:
+    return getattr(check, "__module__", "").partition(".")[0] == __name__.partition(".")[0]
 
 
 def _wrong_in(violation: object) -> str | None:

@@ -35,7 +35,8 @@ def rules(ids: Iterable[str] | None = None, extra: Iterable[Rule] = ()) -> list[
         UsageError: No rule has one of the ids, or two rules share one.
     """
     known: dict[str, Rule] = {}
-    for rule in (*built_in(), *extra):
+    own = tuple(extra)
+    for rule in (*built_in(), *own):
         if (other := known.setdefault(rule.id, rule)) is not rule:
             raise UsageError(
                 f"one rule of the id {rule.id}",
@@ -47,9 +48,8 @@ def rules(ids: Iterable[str] | None = None, extra: Iterable[Rule] = ()) -> list[
     wanted = set(ids)
     for unknown in sorted(wanted - set(known)):
         near = difflib.get_close_matches(unknown, known, n=3, cutoff=0.5)
+        none_own = "" if own else ", and no rule of the project: no hook pytest_hierexport_rules gives one"
         raise UsageError(
-            "the id of a rule",
-            found=repr(unknown),
-            do=f"choose from {', '.join(near or known)}",
+            "the id of a rule", found=f"{unknown!r}{none_own}", do=f"choose from {', '.join(near or known)}"
         )
     return [rule for rule in known.values() if rule.cardinal or rule.id in wanted]
