@@ -20,8 +20,6 @@ from typing import ParamSpec, TypeVar
 
 from pytest_hierexport._errors import UsageError
 
-__all__ = ["check_argument", "checked"]
-
 ParamsT = ParamSpec("ParamsT")
 ResultT = TypeVar("ResultT")
 _Fits = Callable[[object], bool]
@@ -102,18 +100,27 @@ _ALIASES = {
 
 def checked(function: Callable[ParamsT, ResultT]) -> Callable[ParamsT, ResultT]:
     """Return a function that refuses arguments which do not fit its annotations, and else calls the given one."""
-    annotations = {name: parameter.annotation for name, parameter in inspect.signature(function).parameters.items()}
+    names = tuple(inspect.signature(function).parameters)
 
     @functools.wraps(function)
     def call(*args: ParamsT.args, **kwargs: ParamsT.kwargs) -> ResultT:
         __tracebackhide__ = True
-        for name, value in (*zip(annotations, args, strict=False), *kwargs.items()):
-            # Python itself refuses an argument that the function does not have.
-            if name in annotations:
-                check_argument(name, value, annotations[name])
+        check_arguments(function, {**dict(zip(names, args, strict=False)), **kwargs})
         return function(*args, **kwargs)
 
     return call
+
+
+def check_arguments(function: Callable[..., object], arguments: Mapping[str, object]) -> None:
+    """Check that arguments, by name, fit a function's annotations; Python itself refuses those that it does not have.
+
+    Raises:
+        UsageError: One does not.
+    """
+    __tracebackhide__ = True
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name in arguments:
+            check_argument(name, arguments[name], parameter.annotation)
 
 
 def check_argument(name: str, value: object, annotation: str) -> None:

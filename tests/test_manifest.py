@@ -167,7 +167,7 @@ def test_wrong_entry_of_a_manifest_is_named_with_its_place(home: Path, text: str
     assert found in error.value.found
 
 
-def test_dynamic_entry_that_fits_no_input_is_named_with_its_place(home: Path) -> None:
+def test_dynamic_entry_that_fits_no_input_has_its_place(home: Path) -> None:
     for stated, found in (('idx = { 0 = "n" }', "idx"), ('ids = { 3 = "n" }', "3")):
         (case,) = read(home, f'[models.a]\nmodel = "adders.py::build"\n[models.a.dynamic]\n{stated}\n')
         with pytest.raises(CollectError) as error:

@@ -33,7 +33,7 @@ def check_step(name: str, root: Path) -> str:
     if name in ONNXRUNTIME:
         return name
     tool, colon, _ = name.partition(":")
-    if not colon or any(tool == known.partition(":")[0] for known in ONNXRUNTIME):
+    if not colon or any(known.startswith(f"{tool}:") for known in ONNXRUNTIME):
         raise UsageError(
             f"a step after the export: {', '.join(ONNXRUNTIME)}, or package.module:function",
             found=f"{name!r} (nearest: {nearest(name, ONNXRUNTIME)})",

@@ -15,7 +15,7 @@ from pytest_hierexport._pytest.ids import file_name
 from pytest_hierexport._pytest.messages import CheckFailed, Message
 from pytest_hierexport._pytest.run import RUN
 from pytest_hierexport._pytest.snapshots import hierarchy_snapshot
-from pytest_hierexport._requests import checked
+from pytest_hierexport._requests import check_arguments
 
 if TYPE_CHECKING:
     import pytest
@@ -43,7 +43,6 @@ def exporter(request: pytest.FixtureRequest) -> Callable[..., ExportedCase]:
     """Return the function that exports models into the test's own temporary folder."""
     folder: Path = request.getfixturevalue("tmp_path")
 
-    @checked
     def hierexport(
         model: torch.nn.Module,
         args: Any = (),
@@ -60,6 +59,7 @@ def exporter(request: pytest.FixtureRequest) -> Callable[..., ExportedCase]:
     ) -> ExportedCase:
         """Export a model as it is, its weights untouched, and return what the rules and assertions see."""
         __tracebackhide__ = True
+        check_arguments(hierexport, locals())
         from pytest_hierexport._cases.exporting import export_case
         from pytest_hierexport._rules.base import ExportedCase
 
