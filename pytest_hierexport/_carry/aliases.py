@@ -20,8 +20,6 @@ from pytest_hierexport._carry.flat import Flat, Node, Value, same_type
 from pytest_hierexport._carry.numbering import Numbering, Round, share_knowledge
 from pytest_hierexport._carry.slices import backward_slice
 
-__all__ = ["namesake", "number_values"]
-
 _CHAIN = 16
 """How far back the source of a dropped chain of operations is looked for."""
 

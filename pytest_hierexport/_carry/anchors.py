@@ -26,8 +26,6 @@ from pytest_hierexport._carry.flat import Node, Value, same_operator
 from pytest_hierexport._carry.match import Match
 from pytest_hierexport._carry.slices import backward_slice
 
-__all__ = ["Anchors", "find_anchors", "original"]
-
 T = TypeVar("T")
 
 _REACH = 64

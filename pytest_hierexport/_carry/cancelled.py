@@ -21,8 +21,6 @@ from pytest_hierexport._carry.flat import Node, Value
 from pytest_hierexport._carry.match import Match, OriginsOf, weakened
 from pytest_hierexport._carry.slices import between
 
-__all__ = ["attribute_cancelled"]
-
 
 def attribute_cancelled(match: Match, origins: OriginsOf) -> None:
     """Add the origins of cancelled operations to the nodes that give their value now (fsmt, patchtst).

@@ -18,8 +18,6 @@ from pytest_hierexport._onnx.models import as_ir
 if TYPE_CHECKING:
     from pytest_hierexport._onnx.models import Model
 
-__all__ = ["carry", "carry_flat"]
-
 # In this order: a pass reads the origins that those before it gave.
 _PASSES = (attribute_matched, attribute_regions, attribute_cancelled, attribute_leftover)
 

@@ -25,8 +25,6 @@ from pytest_hierexport._carry.flat import Flat, Node, Value, names_inside
 from pytest_hierexport._carry.match import Known, weakened
 from pytest_hierexport._onnx.operators import definition
 
-__all__ = ["Contracted", "attribute_casts", "contracted"]
-
 
 @dataclass(frozen=True)
 class Contracted:

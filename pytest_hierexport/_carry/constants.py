@@ -17,8 +17,6 @@ from pytest_hierexport._carry.flat import Node
 from pytest_hierexport._carry.tensors import TENSOR, tensor_key
 from pytest_hierexport._onnx.operators import reads_elements
 
-__all__ = ["Constants"]
-
 _Contents = tuple[Hashable | None, ...]
 _Type = tuple[Any, tuple[int, ...] | None]
 """An element type and a shape; None for what is not known."""

@@ -20,8 +20,6 @@ from pytest_hierexport._carry.tensors import constant_content, tensor_key
 from pytest_hierexport._onnx.graph import function_prefix, node_key, subgraphs_ir
 from pytest_hierexport._onnx.order import topological_order
 
-__all__ = ["flat_copy"]
-
 
 def flat_copy(model: ir.Model) -> Flat:
     """Return a flat copy of a model."""

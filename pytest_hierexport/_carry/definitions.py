@@ -13,8 +13,6 @@ from pytest_hierexport._carry.tensors import tensor_key
 from pytest_hierexport._onnx.graph import subgraphs_ir
 from pytest_hierexport._onnx.operators import definition, is_deterministic
 
-__all__ = ["arity", "attributes", "is_pure"]
-
 
 def attributes(node: ir.Node, opsets: Mapping[str, int]) -> tuple[tuple[str, str], ...]:
     """Return the attributes in a comparable form, without those that have their default value: tools drop these."""

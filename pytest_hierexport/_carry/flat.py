@@ -13,8 +13,6 @@ from pytest_hierexport._onnx.operators import reads_elements
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Flat", "Node", "Value", "names_inside", "same_operator", "same_tensor", "same_type"]
-
 
 @dataclass(eq=False, slots=True)
 class Value:

@@ -10,8 +10,6 @@ from pytest_hierexport._carry.flat import Node, Value
 from pytest_hierexport._carry.match import Match, OriginsOf, weakened
 from pytest_hierexport._carry.slices import backward_slice
 
-__all__ = ["attribute_leftover", "initializer_origins"]
-
 
 def attribute_leftover(match: Match, origins: OriginsOf) -> None:
     """Give a constant the origins of its consumers (`folded`), any other node that of a neighbour (`derived`)."""

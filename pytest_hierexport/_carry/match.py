@@ -18,8 +18,6 @@ from pytest_hierexport._carry.aliases import namesake, number_values
 from pytest_hierexport._carry.flat import Flat, Node, Value
 from pytest_hierexport._carry.numbering import Expression, Numbering
 
-__all__ = ["Known", "Match", "OriginsOf", "attribute_matched", "match", "weakened"]
-
 OriginsOf = dict[Node, list[Origin]]
 """The origins found so far for the nodes of `after`; each pass adds to it, and may weaken what it finds."""
 

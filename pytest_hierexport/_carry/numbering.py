@@ -24,8 +24,6 @@ from pytest_hierexport._carry.constants import Constants
 from pytest_hierexport._carry.flat import Flat, Node, Value, names_inside, same_operator, same_tensor, same_type
 from pytest_hierexport._carry.tensors import TENSOR, tensor_key, tensor_sample
 
-__all__ = ["Expression", "Numbering", "Round", "share_knowledge"]
-
 Expression = tuple[Hashable, ...]
 
 

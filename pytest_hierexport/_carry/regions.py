@@ -21,8 +21,6 @@ from pytest_hierexport._carry.match import Match, OriginsOf, weakened
 from pytest_hierexport._carry.numbering import Numbering
 from pytest_hierexport._carry.slices import backward_slice, forward_slice
 
-__all__ = ["attribute_regions"]
-
 
 def attribute_regions(match: Match, origins: OriginsOf) -> None:
     """Give the nodes of every region the origins of all nodes that the region replaced."""

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from pytest_hierexport._carry.flat import Flat, Node, Value
     from pytest_hierexport._carry.numbering import Numbering
 
-__all__ = ["backward_slice", "between", "forward_slice"]
-
 
 def backward_slice(flat: Flat, start: Iterable[Value], stop: Callable[[Value], bool]) -> list[Node]:
     """Return the nodes that compute the elements of the values, up to other values at which to stop."""

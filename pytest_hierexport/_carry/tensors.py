@@ -9,8 +9,6 @@ import onnx_ir as ir
 
 from pytest_hierexport._onnx.absent import is_absent
 
-__all__ = ["TENSOR", "constant_content", "tensor_key", "tensor_sample"]
-
 # A tensor up to this many bytes is known by its content, as in torch's own deduplication; above it by its name.
 _SMALL = 1024
 TENSOR = "tensor"

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnxruntime
 
-__all__ = ["options_to_load"]
-
 
 def options_to_load(level: str) -> onnxruntime.SessionOptions:
     """Return the options of a session that runs nothing.

@@ -21,8 +21,6 @@ import numpy as np
 
 from pytest_hierexport._proof.tolerance import Array
 
-__all__ = ["Arrangement", "arrangements", "sampled"]
-
 _RANK = 6
 """The number of axes longer than 1 up to which transpositions are listed."""
 _Shape = tuple[int, ...]

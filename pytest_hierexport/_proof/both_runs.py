@@ -14,8 +14,6 @@ from pytest_hierexport._proof.eager import EagerCall
 from pytest_hierexport._proof.owners import Graph
 from pytest_hierexport._proof.values import Candidates, Values
 
-__all__ = ["BothRuns"]
-
 
 @dataclass(frozen=True)
 class BothRuns:

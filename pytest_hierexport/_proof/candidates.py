@@ -28,8 +28,6 @@ from pytest_hierexport._proof.values import COARSEST, Candidates, Values
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["coarsest", "dtype_name", "find_candidates"]
-
 _GROWTH = 4.0
 """The tolerance of a result, as a multiple of the distance at which its input was found: errors that have grown may
 grow further, up to a limit. RT-DETR needs it, which has a softmax of large numbers."""

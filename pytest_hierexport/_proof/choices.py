@@ -28,8 +28,6 @@ from pytest_hierexport._proof.session import Fetched
 from pytest_hierexport._proof.tensors import array_of
 from pytest_hierexport._proof.tolerance import Array, distances, gaps, tolerance_of
 
-__all__ = ["following_choices", "has_choices"]
-
 _MOST_BYTES = 1 << 28
 """How many bytes of a graph's random numbers are held."""
 _DISTRIBUTION = 2.5

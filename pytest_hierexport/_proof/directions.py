@@ -17,8 +17,6 @@ import numpy as np
 
 from pytest_hierexport._proof.tolerance import Array
 
-__all__ = ["told_apart"]
-
 _MIDWAY = 0.5
 _DEVIATIONS = 6.0
 """A tensor is not the farther of two values if this many standard deviations of independent errors do not move it half

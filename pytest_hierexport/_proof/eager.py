@@ -23,8 +23,6 @@ from pytest_hierexport._export.state import ONE_AT_A_TIME, as_found, in_eval_mod
 from pytest_hierexport._proof.tensors import fingerprint_of, fingerprints_of_number, walk
 from pytest_hierexport._proof.values import Values
 
-__all__ = ["EagerCall", "Mode", "ModelError", "Runnable", "run_eager", "run_model"]
-
 
 class Runnable(Protocol):
     """A model with its example inputs."""

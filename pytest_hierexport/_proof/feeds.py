@@ -17,8 +17,6 @@ from pytest_hierexport._proof.tolerance import Array
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["feeds_of"]
-
 
 def feeds_of(example: Runnable, proto: onnx.ModelProto) -> dict[str, Array]:
     """Return the elements of every graph input.

@@ -15,8 +15,6 @@ import numpy as np
 
 from pytest_hierexport._proof.tolerance import Array, is_floating
 
-__all__ = ["Fingerprint", "fingerprint"]
-
 KEPT = 1 << 14
 """How many numbers of a tensor are kept as they are; a larger one is reduced to this many weighted sums."""
 _SATURATED = 0.25

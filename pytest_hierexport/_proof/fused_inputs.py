@@ -16,8 +16,6 @@ from collections.abc import Set as AbstractSet
 from pytest_hierexport._proof.both_runs import BothRuns
 from pytest_hierexport._proof.owners import Node, Owner
 
-__all__ = ["lost_inputs"]
-
 
 def lost_inputs(runs: BothRuns, call: str, node: Node, value: str) -> Iterator[tuple[int, str]]:
     """Yield the inputs that a call lost to the fusion at a node, each with the call that made it of a value.

@@ -15,8 +15,6 @@ from collections.abc import Iterator
 from pytest_hierexport._proof.both_runs import BothRuns
 from pytest_hierexport._proof.owners import Node
 
-__all__ = ["lost_outputs"]
-
 
 def lost_outputs(runs: BothRuns, call: str, node: Node, value: str) -> Iterator[tuple[int, str]]:
     """Yield the outputs that a call lost to the fusion at a node, each with the call that took it.

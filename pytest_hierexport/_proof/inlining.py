@@ -26,8 +26,6 @@ from pytest_hierexport._onnx.graph import function_prefix, subgraphs_ir, walk
 from pytest_hierexport._onnx.inlining import inline_functions
 from pytest_hierexport._proof.session import Fetched
 
-__all__ = ["captured", "function_calls", "inlined", "key", "keys_inside", "name_of"]
-
 _KEY = "key"
 Run = Callable[[onnx.ModelProto, list[str]], Iterable[Fetched]]
 """Runs a model and returns the named values."""

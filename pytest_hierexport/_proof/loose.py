@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from pytest_hierexport._proof.both_runs import BothRuns
 from pytest_hierexport._proof.owners import Node
 
-__all__ = ["LooseOwner", "loose_owners", "pairs"]
-
 
 @dataclass(frozen=True, slots=True)
 class LooseOwner:

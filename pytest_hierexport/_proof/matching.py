@@ -20,8 +20,6 @@ from pytest_hierexport._calls.names import call_name
 from pytest_hierexport._proof.eager import EagerCall
 from pytest_hierexport._proof.owners import Graph
 
-__all__ = ["match"]
-
 
 def match(graph: Graph, calls: Sequence[EagerCall]) -> dict[str, EagerCall]:
     """Return the calls of an eager run, in the order given, by the name that each has in the graph."""

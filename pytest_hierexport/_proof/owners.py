@@ -28,8 +28,6 @@ from pytest_hierexport._proof.inlining import captured, function_calls, key, key
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Graph", "Node", "Owner"]
-
 Calls = tuple[tuple[str, str], ...]
 """Calls of functions, each inside the one before it: the function and the key of the call."""
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from pytest_hierexport._calls.hierarchy import Hierarchy
 
-__all__ = ["half_precision", "rounding_bounds"]
-
 FACTOR = 4.0
 """How many times as far as the other run a value of the graph may lie: a tool rounds at other places."""
 CAP = 0.5

@@ -37,8 +37,6 @@ from pytest_hierexport._stages import stage
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["Proof", "prove", "run_both"]
-
 
 @dataclass(frozen=True)
 class Proof(Shown):

@@ -19,8 +19,6 @@ import onnx
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._proof.tolerance import Array
 
-__all__ = ["BUDGET", "Fetched", "run_each", "run_graph"]
-
 BUDGET = 1 << 30
 """How many bytes of values one session may hold at once."""
 _UNKNOWN = 64

@@ -15,8 +15,6 @@ from pytest_hierexport._export.state import ONE_AT_A_TIME
 from pytest_hierexport._proof.eager import Mode, ModelError, Runnable, run_model
 from pytest_hierexport._proof.tensors import array_of, fingerprint_of, has_elements, walk
 
-__all__ = ["call_digests", "state_digests"]
-
 
 def state_digests(example: Runnable) -> dict[str, str]:
     """Return the SHA-256 of what a model is made of, by name and in its order.

@@ -14,8 +14,6 @@ from torch._subclasses.fake_tensor import FakeTensor
 from pytest_hierexport._proof.fingerprints import Fingerprint, fingerprint
 from pytest_hierexport._proof.tolerance import Array
 
-__all__ = ["array_of", "fingerprint_of", "fingerprints_of_number", "has_elements", "walk"]
-
 Number = bool | int | float
 _PLAIN = (
     *(str, bytes, type(None), type, torch.dtype, torch.device, torch.nn.Module),

@@ -16,8 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Array", "distances", "gaps", "is_floating", "scale", "tolerance_of"]
-
 Array = NDArray[Any]
 _TOLERANCES = {"float64": 1e-5, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
 _COARSE = 1e-1

@@ -22,8 +22,6 @@ from pytest_hierexport._proof.directions import told_apart
 from pytest_hierexport._proof.fingerprints import Fingerprint, fingerprint
 from pytest_hierexport._proof.tolerance import Array, gaps, is_floating, scale, tolerance_of
 
-__all__ = ["Candidates", "Values"]
-
 Candidates = tuple[frozenset[int], ...]
 """The numbers that a value of the graph may have; of a sequence, those of each tensor."""
 

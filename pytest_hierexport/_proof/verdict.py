@@ -27,8 +27,6 @@ from pytest_hierexport._proof.fused_inputs import lost_inputs
 from pytest_hierexport._proof.fused_outputs import lost_outputs
 from pytest_hierexport._proof.owners import Node
 
-__all__ = ["Verdict", "VerdictKind", "contaminated", "judge"]
-
 
 class VerdictKind(str, Enum):
     """What the values show about a call's tags."""

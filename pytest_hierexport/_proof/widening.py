@@ -20,8 +20,6 @@ from pytest_hierexport._proof.tensors import walk
 if TYPE_CHECKING:
     from pytest_hierexport._proof.eager import Runnable
 
-__all__ = ["Converted", "converted", "tensors_of"]
-
 
 @dataclass(frozen=True)
 class Converted:

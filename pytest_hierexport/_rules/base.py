@@ -19,19 +19,6 @@ if TYPE_CHECKING:
     from pytest_hierexport._calls.attribution import Attribution
     from pytest_hierexport._cases import Case, Example
 
-__all__ = [
-    "NEEDS",
-    "ExportedCase",
-    "Exporter",
-    "Needs",
-    "Rule",
-    "Violation",
-    "at_most",
-    "left_out",
-    "limited",
-    "places",
-]
-
 _LIKE = "the like"
 _MORE = re.compile(r"and (\d+) more")
 

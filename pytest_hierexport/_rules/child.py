@@ -15,8 +15,6 @@ from typing import IO, Any
 
 from pytest_hierexport._stages import stage
 
-__all__ = ["ChildEndedError", "ChildProcess", "end_all"]
-
 _PATIENCE = 5
 """How many seconds a process has to end after its requests have."""
 _TAIL = 65536

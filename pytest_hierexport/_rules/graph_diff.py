@@ -14,8 +14,6 @@ from pytest_hierexport._onnx.graph import inventory_proto
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["Difference", "bare", "differences"]
-
 _LONGEST = 120
 
 

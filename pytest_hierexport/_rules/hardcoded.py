@@ -16,8 +16,6 @@ from pytest_hierexport._rules.source import Check, Decision, Spelled, decisions,
 if TYPE_CHECKING:
     from pytest_hierexport._rules.source import Words
 
-__all__ = ["exporter_sources", "hardcoded_names", "violations"]
-
 
 def hardcoded_names(exported: ExportedCase) -> Iterator[Violation]:
     """Yield each place in an exporter of the project's own where a name of the case's model decides something.

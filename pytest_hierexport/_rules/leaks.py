@@ -20,8 +20,6 @@ from typing import Any
 from pytest_hierexport._files.paths import absolute
 from pytest_hierexport._onnx.graph import inventory_proto
 
-__all__ = ["Machine", "Text", "texts_in_json", "texts_in_message"]
-
 _TOKEN = re.compile(r"""[^\s"'<>()\[\]{},;|]+""")
 """A run of characters that an address may consist of."""
 _BEFORE, _BEHIND = r"(?:(?<=file://)|(?<![\w.~/\\-]))", r"""(?=[/\\]|[^\w.-]|$)[^\s"'<>|,;]*"""

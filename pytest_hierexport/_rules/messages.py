@@ -11,8 +11,6 @@ from pytest_hierexport._text import one_line
 if TYPE_CHECKING:
     from pytest_hierexport._rules.base import Rule, Violation
 
-__all__ = ["aligned", "broken"]
-
 _Finding = tuple[str, str, str]
 """What was expected, what was found, what to do."""
 

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, at_most
 
-__all__ = ["RULE"]
-
 
 def _check(exported: ExportedCase) -> Iterator[Violation]:
     from pytest_hierexport._rules.hardcoded import exporter_sources, hardcoded_names

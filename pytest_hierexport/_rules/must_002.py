@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from pytest_hierexport._calls.hierarchy import Hierarchy
 
-__all__ = ["RULE"]
-
 
 @limited
 def _check(exported: ExportedCase) -> Iterator[Violation]:

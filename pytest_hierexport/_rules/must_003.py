@@ -12,8 +12,6 @@ from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, at_most
 if TYPE_CHECKING:
     from pytest_hierexport._calls.attribution import Attribution
 
-__all__ = ["RULE"]
-
 _PLACES = ("metadata", "doc_string")
 
 

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 
 from pytest_hierexport._rules.base import ExportedCase, Rule, Violation
 
-__all__ = ["RULE"]
-
 _LONGEST = 400
 _WORD = re.compile(r"[^\s'\"(),:;<>]+")
 

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, limited
 
-__all__ = ["RULE"]
-
 
 @limited
 def _check(exported: ExportedCase) -> Iterator[Violation]:

@@ -11,8 +11,6 @@ from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, limited
 if TYPE_CHECKING:
     from pytest_hierexport._calls.attribution import Attribution
 
-__all__ = ["RULE"]
-
 
 @limited
 def _check(exported: ExportedCase) -> Iterator[Violation]:

@@ -12,8 +12,6 @@ from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, limited
 if TYPE_CHECKING:
     from pytest_hierexport._rules.repeats import Repeat
 
-__all__ = ["RULE"]
-
 _SAME = "the same from a second process, under another hash seed"
 _DO = "look for what depends on the order of a set, on hash() or id(), on the time, or on random numbers without a seed"
 

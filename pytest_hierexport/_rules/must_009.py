@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from pytest_hierexport._onnx.sidecar import Sidecar
 
-__all__ = ["RULE"]
-
 _LONGEST = 300
 _NOTHING = "nothing"
 

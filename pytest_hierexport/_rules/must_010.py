@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from pytest_hierexport._calls.hierarchy import Hierarchy
     from pytest_hierexport._rules.leaks import Text
 
-__all__ = ["RULE"]
-
 
 @limited
 def _check(exported: ExportedCase) -> Iterator[Violation]:

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Asked", "OldName", "Registry", "Watch"]
-
 
 @dataclass(frozen=True, order=True)
 class Asked:

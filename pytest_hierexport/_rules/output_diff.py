@@ -27,8 +27,6 @@ from pytest_hierexport._proof.session import Fetched, run_graph
 from pytest_hierexport._proof.tensors import array_of, walk
 from pytest_hierexport._proof.tolerance import Array, distances, is_floating, tolerance_of
 
-__all__ = ["OutputDifference", "differences"]
-
 
 @dataclass(frozen=True)
 class OutputDifference:

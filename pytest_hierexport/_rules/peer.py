@@ -37,8 +37,6 @@ from torch.utils import _pytree as pytree
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["PEERS", "plain_export", "plain_torchscript_export", "plain_transformers_export", "save", "serve"]
-
 
 def plain_export(
     model: torch.nn.Module,

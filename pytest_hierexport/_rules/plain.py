@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from pytest_hierexport._cases import Example
     from pytest_hierexport._rules.base import ExportedCase
 
-__all__ = ["PlainProcess", "plain_process", "plain_proto"]
-
 _OURS = ("pytest_hierexport._export",)
 """The modules that the process refuses to import. An example may be built by others of this package, as the zoo is."""
 

@@ -12,8 +12,6 @@ from pytest_hierexport import _rules as _package
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._rules.base import Rule
 
-__all__ = ["built_in", "rules"]
-
 _PREFIX = "must_"
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 
-__all__ = ["renaming_violations"]
-
 _Pairs: TypeAlias = "Sequence[tuple[tuple[str, Any], tuple[str, Any]]]"
 """The nodes or initializers of both graphs, in order, each with its key."""
 _DO = "find what looks at the names: the exporter, or code of the model's own that finds its parts by name"

@@ -32,8 +32,6 @@ from pytest_hierexport._rules.old_names import OldName, Registry
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["CannotRenameError", "Renaming", "renamed"]
-
 _REGISTRIES = ("_modules", "_parameters", "_buffers")
 _NOT_SAVED = "_non_persistent_buffers_set"
 

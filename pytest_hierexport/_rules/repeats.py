@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from pytest_hierexport._cases import Example
     from pytest_hierexport._rules.base import ExportedCase
 
-__all__ = ["Repeat", "repeat_of"]
-
-
 _SERVE = (
     "from pytest_hierexport._rules.peer import serve; from pytest_hierexport._rules.second_process import answer; "
     "serve(answer)"

@@ -12,8 +12,6 @@ from pytest_hierexport._errors import DiskFullError, HierexportError, raise_if_d
 from pytest_hierexport._files.paths import digest
 from pytest_hierexport._files.temporary import keep_temporary_files_in
 
-__all__ = ["answer"]
-
 
 def answer(path: Sequence[str], task: str, onnx: str, first: str) -> dict[str, Any]:
     """Export a case; return the digests of its files and of its model, or its error.

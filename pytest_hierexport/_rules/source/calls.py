@@ -19,8 +19,6 @@ from pytest_hierexport._rules.source.program import (
     class_names,
 )
 
-__all__ = ["Operation", "attribute", "call", "call_back", "grow", "run", "unknown"]
-
 _MOST_DOTS = 5  # of a name outside the source: `node = node.parent` in a loop has no end
 _NO_TEXT = re.compile("len|int|float|bool|hash|id|ord|callable|print|open|load|read|run|exists|isinstance")
 """A word of a function that gives no text which is computed from its arguments."""

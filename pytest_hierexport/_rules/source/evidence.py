@@ -9,8 +9,6 @@ from pytest_hierexport._rules.source import fact
 from pytest_hierexport._rules.source.fact import ITEM, NOTHING, VALUE, Facts, Kind
 from pytest_hierexport._rules.source.program import last_name
 
-__all__ = ["ATTRIBUTES", "METHODS", "NODE_ATTRIBUTES", "OF_FILES", "from_identifier", "of_parameter", "tokens"]
-
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())

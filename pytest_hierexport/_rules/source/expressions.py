@@ -11,8 +11,6 @@ from pytest_hierexport._rules.source.calls import Operation, attribute, call, gr
 from pytest_hierexport._rules.source.fact import COMPUTED, GAP, ITEM, NOTHING, VALUE, Facts
 from pytest_hierexport._rules.source.program import Scope, last_name
 
-__all__ = ["EXPRESSIONS", "assign"]
-
 _OPERATORS: dict[type, str] = {
     **dict.fromkeys((ast.Eq, ast.NotEq, ast.Is, ast.IsNot), "eq"),
     **dict.fromkeys((ast.BitAnd, ast.Sub, ast.BitXor), "intersection"),

@@ -14,8 +14,6 @@ from pathlib import Path
 
 from pytest_hierexport._errors import UsageError
 
-__all__ = ["imported_module", "module_name", "parsed", "shown", "source_files", "too_deep"]
-
 
 def source_files(start: Path) -> tuple[Path, ...]:
     """Return a file and every file of its own package, or folder, that it imports, and so on.

@@ -18,8 +18,6 @@ from pytest_hierexport._rules.source.calls import Operation, attribute, call_bac
 from pytest_hierexport._rules.source.fact import COMPUTED, GAP, ITEM, NOTHING, PATTERN, VALUE, Facts, Kind
 from pytest_hierexport._rules.source.program import Check, Class, Instance, Scope
 
-__all__ = ["OPERATIONS"]
-
 _Handler: TypeAlias = Callable[[Operation], Facts]
 
 

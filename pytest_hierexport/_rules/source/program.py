@@ -15,8 +15,6 @@ from pytest_hierexport._rules.source import fact
 from pytest_hierexport._rules.source.fact import COMPUTED, ITEM, NOTHING, SURE, Facts, Kind
 from pytest_hierexport._rules.source.files import module_name, parsed
 
-__all__ = ["RETURNED", "Check", "Class", "Decision", "External", "Function", "Instance", "Scope", "Source", "last_name"]
-
 RETURNED = "[returned]"
 """The variable that holds what a function returns."""
 _MOST_FACTS = 40

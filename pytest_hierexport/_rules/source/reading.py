@@ -20,8 +20,6 @@ from pytest_hierexport._rules.source.library import OPERATIONS
 from pytest_hierexport._rules.source.program import Decision, Function, Scope, Source
 from pytest_hierexport._rules.source.statements import STATEMENTS
 
-__all__ = ["decisions"]
-
 _READERS = {**EXPRESSIONS, **STATEMENTS}
 
 

@@ -13,8 +13,6 @@ from pytest_hierexport._rules.source.fact import NOTHING, Facts
 from pytest_hierexport._rules.source.files import imported_module, module_name
 from pytest_hierexport._rules.source.program import RETURNED, Class, Function, FunctionNode, Instance, Scope, last_name
 
-__all__ = ["STATEMENTS"]
-
 
 def _read_all(nodes: Iterable[ast.AST], scope: Scope) -> None:
     for node in nodes:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import onnx
     import torch
 
-__all__ = ["Spelled", "Words", "words_of"]
-
 _NOT_LITERAL = re.compile(r"\(\?[Pp]?<\w+>|\(\?[a-zA-Z]+\)|\\[a-zA-Z]|\[[^]]*\]|\{[^}]*\}")
 """What is no literal text in a regular expression, also in lower case."""
 _Found: TypeAlias = "tuple[str, str] | None"
