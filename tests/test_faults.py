@@ -76,7 +76,7 @@ def told(model: nn.Module, exporter: str, args: Any = (X,)) -> str:
 
 
 def test_a_fault_before_torch_runs_stops_the_export(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adapter, "_BORROWED", ("no such table",))
+    monkeypatch.setattr(adapter, "_SHARED", ("no such table",))
     message = told(Block(), "torchscript")
     assert "pytest-hierexport to capture Block by torchscript" in message
     assert "a fault of its own: KeyError: 'no such table' (adapter.py, line " in message

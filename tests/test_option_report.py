@@ -64,7 +64,7 @@ def test_page_shows_table_failures_and_hierarchy_in_one_file(failing: Project) -
     assert (verdicts["MUST-002"], verdicts["MUST-003"], verdicts["snapshot"]) == ("passed", "not run", "failed")
     *_, message, failure = model["checks"][-1]
     assert "- /Other<Tower>" in message
-    assert ["/Other<Tower>", {}, None] in failure["changes"]
+    assert {"tag": "/Other<Tower>", "before": {}} in failure["changes"]
     assert model["text"] == "/Tower\n/Tower/Block.{0..2} ×3: Gemm 1, Relu 1\n"
     assert len(model["tree"]["parent"]) == 8
 

@@ -15,6 +15,7 @@ from torch import nn
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
 
+import pytest_hierexport
 from pytest_hierexport import export
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins
 from pytest_hierexport._cases import Example
@@ -429,4 +430,4 @@ def test_hidden_value_beyond_coarser_tolerance_is_unproven(factor: float, unprov
 def test_model_without_its_inputs_is_refused() -> None:
     exported = export(nn.ReLU(), (torch.ones(2),))
     with pytest.raises(UsageError, match=r"found an object of the class ReLU\nto do: pass Example\(model, args\)"):
-        prove(nn.ReLU(), exported.model, exported.attribution)  # type: ignore[arg-type]
+        pytest_hierexport.prove(nn.ReLU(), exported.model, exported.attribution)  # type: ignore[arg-type]
