@@ -53,8 +53,10 @@ def _differences(proto: onnx.ModelProto, beside: Sidecar, text: str) -> Iterator
     yield from _in_keys(proto, beside)
     yield from _in_texts(proto, beside)
     yield from _in_modules(beside)
-    if json.loads(text) != json.loads(sidecar.to_text(beside)):
-        yield Difference("the sidecar", "what follows from its own calls, origins and modules", "something else")
+    found, wanted = json.loads(text), json.loads(sidecar.to_text(beside))
+    if entries := [key for key in {**found, **wanted} if found.get(key) != wanted.get(key)]:
+        found_in = f"something else in {', '.join(entries)}"
+        yield Difference("the sidecar", "what follows from its own calls, origins and modules", found_in)
 
 
 def _in_interface(graph: onnx.GraphProto, beside: Sidecar) -> Iterator[Difference]:
