@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from pytest_hierexport._errors import HierexportError, NoVerdictError, TagError, UsageError, gist
+from pytest_hierexport._errors import HierexportError, NoVerdictError, TagError, UsageError, gist, raise_if_disk_full
 
 if TYPE_CHECKING:
     import onnx
@@ -83,6 +83,7 @@ class Rule:
             # An error in a check of ours is a fault of ours, whose traceback is needed.
             if _is_ours(self.check):
                 raise
+            raise_if_disk_full(error)
             raise UsageError(
                 f"the check of {self.id} to return a list of Violation, or to yield them",
                 found=gist(error),

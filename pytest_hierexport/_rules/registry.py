@@ -46,7 +46,7 @@ def rules(ids: Iterable[str] | None = None, extra: Iterable[Rule] = ()) -> list[
     wanted = set(ids)
     for unknown in sorted(wanted - set(known)):
         near = difflib.get_close_matches(unknown, known, n=3, cutoff=0.5)
-        none_own = "" if own else ", and no rule of the project: no hook pytest_hierexport_rules gives one"
+        none_own = "" if own or near else ", and no rule of the project: no hook pytest_hierexport_rules gives one"
         raise UsageError(
             "the id of a rule", found=f"{unknown!r}{none_own}", do=f"choose from {', '.join(near or known)}"
         )
