@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +17,12 @@ _KEY = "location"
 
 def locations(proto: onnx.ModelProto) -> Iterator[tuple[str, str]]:
     """Yield the name and the location of every tensor with external data."""
-    for tensor in _tensors(proto):
-        for entry in tensor.external_data:
-            if entry.key == _KEY:
-                yield tensor.name, entry.value
+    return _locations(_tensors(proto))
+
+
+def _locations(tensors: Iterable[onnx.TensorProto]) -> Iterator[tuple[str, str]]:
+    for tensor in tensors:
+        yield from ((tensor.name, entry.value) for entry in tensor.external_data if entry.key == _KEY)
 
 
 def check_locations(proto: onnx.ModelProto, content: bytes) -> None:
@@ -28,14 +30,16 @@ def check_locations(proto: onnx.ModelProto, content: bytes) -> None:
 
     Args:
         proto: The model.
-        content: The bytes that it was parsed from; a search in them is fast for a model without external data.
+        content: The bytes that it was parsed from. They hold the key of each location: where the initializers have as
+            many locations, no other message is searched.
 
     Raises:
         UsageError: A location is absolute, or leads out of the folder.
     """
-    if _KEY.encode() not in content:
-        return
-    for name, location in locations(proto):
+    found = list(_locations(proto.graph.initializer))
+    if content.count(_KEY.encode()) > len(found):
+        found = list(locations(proto))
+    for name, location in found:
         if _leads_out(location):
             raise UsageError(
                 "external data in the folder of the model",
