@@ -118,9 +118,9 @@ def check_arguments(function: Callable[..., object], arguments: Mapping[str, obj
         UsageError: One does not.
     """
     __tracebackhide__ = True
-    for name, parameter in inspect.signature(function).parameters.items():
+    for name, annotation in function.__annotations__.items():
         if name in arguments:
-            check_argument(name, arguments[name], parameter.annotation)
+            check_argument(name, arguments[name], annotation)
 
 
 def check_argument(name: str, value: object, annotation: str) -> None:

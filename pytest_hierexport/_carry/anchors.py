@@ -58,8 +58,7 @@ def find_anchors(match: Match) -> Anchors:
     constants = set(match.before.initializers.values())
     for value in match.after.initializers.values():
         # The scale of a value may have the value's name: `mul_5_scale` has nothing to do with a constant `mul`.
-        named = match.before.named
-        found = None if match.is_known(value) else named.get(value.name) or original(value.name, named)
+        found = None if match.is_known(value) else original(value.name, match.before.named)
         if found in constants:
             anchors.anchored[value] = found
     for node in match.after.nodes:
@@ -69,7 +68,9 @@ def find_anchors(match: Match) -> Anchors:
 
 
 def original(name: str, originals: Mapping[str, T]) -> T | None:
-    """Return the entry with the longest name to which something was added for a name."""
+    """Return the entry of a name; else the one with the longest name to which something was added for it."""
+    if name in originals:
+        return originals[name]
     cuts = [i for i in range(len(name) - 1, 0, -1) if not (_kind(name[i - 1]) == _kind(name[i]) != "")]
     starts = (originals[name[:i]] for i in cuts if name[:i] in originals)
     return next(starts, None) or next((originals[name[i:]] for i in reversed(cuts) if name[i:] in originals), None)
@@ -115,7 +116,7 @@ def _named(anchors: Anchors, node: Node, taken: list[Value]) -> Node | None:
     """Return the removed node before that takes all that a node takes, and to whose output's name a tool added."""
     named = anchors.match.before.named
     # A namesake of another shape: onnxsim computes the activation of CLIP between the Reshapes that it adds to a Gemm.
-    value = named.get(node.first_name) or original(node.first_name, named)
+    value = original(node.first_name, named)
     found = None if value is None else anchors.match.before.producer.get(value)
     if found is None or not _is_removed(anchors, found) or not {*found.operands} <= {*taken}:
         return None

@@ -161,8 +161,10 @@ def _replaced(anchors: Anchors, region: list[Node]) -> list[Node]:
     # Constants are shared freely: the call that made one says nothing about the call that computes with it. Where all
     # are constants, those that compute with what the region takes: the others were folded into a new one (DeBERTa).
     moving = [node for node in computing if any(output.varying for output in node.outputs)]
+    if moving:
+        return moving
     reached = forward_slice(takes, before, numbering, computing)
-    return moving or [node for node in computing if node in reached] or computing or found
+    return [node for node in computing if node in reached] or computing or found
 
 
 def _same_work(match: Match, region: list[Node], replaced: list[Node]) -> list[Node]:

@@ -78,9 +78,9 @@ def parse_tagged(content: bytes, where: str) -> TaggedFile:
     return _tagged_file(TaggedProto.parse(content, where), where, None)
 
 
-def tagged(model: Model, attribution: Attribution | None) -> tuple[Any, Attribution]:
-    """Return a model in memory, and its attribution; see :func:`described`."""
-    return described(model, attribution)[:2]
+def attribution_of(model: Model, attribution: Attribution | None) -> Attribution:
+    """Return the attribution that is given, else that of the model; see :func:`described`."""
+    return described(model, None)[1] if attribution is None else attribution
 
 
 def described(model: Model, attribution: Attribution | None) -> tuple[Any, Attribution, tuple[Module, ...]]:

@@ -26,7 +26,7 @@ from pytest_hierexport._tools.divergence.pairs import Matching, Measure
 from pytest_hierexport._tools.divergence.results import CallGap, Divergence, Gap, ValueGap
 from pytest_hierexport._tools.divergence.sides import Inputs, Side, open_side
 from pytest_hierexport._tools.selection import quantized_names
-from pytest_hierexport._tools.tagged_file import tagged
+from pytest_hierexport._tools.tagged_file import attribution_of
 
 if TYPE_CHECKING:
     from pytest_hierexport._onnx.models import Model
@@ -68,12 +68,12 @@ def diverge(
     """
     settings = _Settings(tolerance, depth, added)
     if _is_example(reference):
-        return _against_model(reference, other, tagged(other, attribution)[1], settings)
+        return _against_model(reference, other, attribution_of(other, attribution), settings)
     several = inputs if isinstance(inputs, Sequence) else [] if inputs is None else [inputs]
     if not several:
         raise UsageError("inputs to run both graphs on", found="none", do="give their elements, or an example")
     graph = cast("Model", reference)
-    origins = tagged(graph, attribution)[1], _attribution(other)
+    origins = attribution_of(graph, attribution), _attribution(other)
     return merged([_against_graph(graph, other, origins, each, settings) for each in several])
 
 
@@ -118,7 +118,7 @@ def _is_example(reference: Model | Runnable) -> TypeGuard[Runnable]:
 
 def _attribution(model: Model) -> Attribution:
     try:
-        return tagged(model, None)[1]
+        return attribution_of(model, None)
     except TagError:
         return Attribution(Hierarchy(()))
 
