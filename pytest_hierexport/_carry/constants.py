@@ -36,7 +36,7 @@ class Constants:
         """Return the content of each output, as :func:`tensor_key` writes it; None where it is not known."""
         given = tuple(content or _type_taken(node, i) for i, content in enumerate(inputs))
         opset = opsets.get(node.source.domain, 1)
-        key = (node.operator, opset, node.attributes, given)
+        key = (node.operator, opset, node.attributes, len(node.outputs), given)
         if key not in self._known:
             self._known[key] = _computed(node, opset, given)
         return self._known[key]

@@ -19,6 +19,7 @@ def attribute_leftover(match: Match, origins: OriginsOf) -> None:
             of_consumers = (origin for consumer in after.consumers_of(node) for origin in origins[consumer])
             origins[node] += weakened(Evidence.FOLDED, of_consumers)
     _attribute_callers(match, origins)
+    _attribute_bodies(match, origins)
     _attribute_added(match, origins)
     for node in after.nodes:
         if not origins[node]:
@@ -37,6 +38,22 @@ def _attribute_callers(match: Match, origins: OriginsOf) -> None:
             origins[node].append(Origin(match.known.hierarchy.common(bodies[node]), Evidence.FUSED))
         if node.parent is not None and origins[node]:
             bodies.setdefault(node.parent, []).extend(origin.call for origin in origins[node])
+
+
+def _attribute_bodies(match: Match, origins: OriginsOf) -> None:
+    """Give an unmatched node in the body of a loop or branch the calls of the node that holds the body.
+
+    Only where these calls had no node of another call in a body before. torch writes an operation such as
+    `nn.EmbeddingBag` as a function with a loop, whose inner names are lost when the function is inlined.
+    """
+    calls = {node: {origin.call for origin in found} for node, found in match.known.nodes.items()}
+    held = ((calls[node.parent], calls[node]) for node in match.before.nodes if node.parent and node.parent.outputs)
+    mixed = {call for holder, inner in held if inner - holder for call in holder}
+    # The nodes of a body follow the one that holds it.
+    for node in match.after.nodes:
+        holder = node.parent
+        if holder and holder.outputs and not origins[node] and mixed.isdisjoint(o.call for o in origins[holder]):
+            origins[node] += weakened(Evidence.FUSED, origins[holder])
 
 
 def _attribute_added(match: Match, origins: OriginsOf) -> None:

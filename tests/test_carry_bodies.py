@@ -1,0 +1,75 @@
+"""Origins inside the bodies of loops and branches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx_ir as ir
+import torch
+from torch import nn
+
+from pytest_hierexport import Example, carry, export, prove
+from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
+from pytest_hierexport._onnx.graph import walk
+from test_carry import CALLS, carried
+
+HEAD = '<ir_version: 10, opset_import: ["": 20, "local": 1]>'
+LOOP = """Loop(n, go, x) <body = body (int64 i, bool c, float[2] state) => (bool again, float[2] next) {
+    again = Identity(c) %s }>"""
+TOOL = f"""{HEAD} g (float[2] x, int64 n, bool go) => (float[2] y) {{
+    y = {LOOP % "part = Abs(state) next = Exp(part)"} }}"""
+
+
+def of_function(inner: str) -> dict[str, list[str]]:
+    """Carry a function with a loop, called by `a`, to a graph that a tool rewrote; return the calls of the body."""
+    before = ir.from_onnx_text(f"""{HEAD} g (float[2] x, int64 n, bool go) => (float[2] y) {{ y = local.f(x, n, go) }}
+        <domain: "local", opset_import: ["": 20]> f (x, n, go) => (y) {{
+            y = {LOOP % "double = Add(state, state) next = Neg(double)"} }}""")
+    calls = {key: inner if "double" in key else "a" for key, _ in walk(before)}
+    origins = {key: (Origin(call, Evidence.TRACED),) for key, call in calls.items()}
+    carried_ = carry(before, Attribution(CALLS, origins, {}), ir.from_onnx_text(TOOL))
+    return {
+        key.rpartition("/")[2]: [f"{origin.call} {origin.evidence.value}" for origin in found]
+        for key, found in carried_.nodes.items()
+    }
+
+
+def test_unknown_nodes_of_a_body_belong_to_the_only_call_in_it() -> None:
+    found = of_function(inner="a")
+    assert found["part"] == found["next"] == ["a fused"]
+
+
+def test_a_body_of_two_calls_says_nothing_about_unknown_nodes() -> None:
+    assert "a fused" not in of_function(inner="b")["part"]
+
+
+def test_branches_may_give_two_values_or_three() -> None:
+    branches = "<then_branch = t () => (%s) { %s }, else_branch = e () => (%s) { %s }>"
+
+    def giving(names: str, prefix: str) -> str:
+        typed = [", ".join(f"float[2] {side}{prefix}{name}" for name in names) for side in "te"]
+        nodes = [" ".join(f"{side}{prefix}{name} = Neg(x)" for name in names) for side in "te"]
+        return branches % (typed[0], nodes[0], typed[1], nodes[1])
+
+    graph = f"""g (float[2] x, bool go) => (float[2] y, float[2] z) {{
+        p, q = If(go) {giving("pq", "one")} r, s, u = If(go) {giving("rsu", "two")} y = Add(p, q) z = Sum(r, s, u) }}"""
+    assert carried(graph, graph, p="a", r="b", y="a", z="b")["r"] == [("b", "traced")]
+
+
+def test_operation_that_torch_writes_as_a_loop_has_one_owner(tmp_path: Path) -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.bag = nn.EmbeddingBag(10, 8)
+            self.head = nn.Linear(8, 4)
+
+        def forward(self, words: torch.Tensor) -> torch.Tensor:
+            found: torch.Tensor = self.head(self.bag(words))
+            return found
+
+    model, words = Net().eval(), torch.randint(0, 10, (2, 4))
+    made = export(model, (words,), path=tmp_path / "model.onnx")
+    origins = made.attribution.nodes.items()
+    body = {(origin.call, origin.evidence.value) for key, found in origins if "/body/" in key for origin in found}
+    assert body == {("bag", "fused")}
+    assert not prove(Example(model, (words,)), tmp_path / "model.onnx", made.attribution).unproven
