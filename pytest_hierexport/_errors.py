@@ -170,14 +170,12 @@ def in_words(error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """Return the innermost line of the user's code; the empty text where only exporters' code ran."""
+    """Return the innermost line of the user's code; the empty text where only exporters' code ran, or ours raised."""
     files = (getattr(sys.modules.get(name), "__file__", None) for name in _MACHINERY)
-    folders = [Path(file).parent for file in files if file is not None]
-    package = Path(__file__).parent
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        file = Path(frame.filename)
-        if package in file.parents:
-            break
-        if file.is_absolute() and not any(folder in file.parents for folder in folders):
-            return f" ({file.name}, line {frame.lineno})"
-    return ""
+    folders = [Path(__file__).parent, *(Path(file).parent for file in files if file is not None)]
+    frames = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    if not frames or folders[0] in frames[-1][0].parents:
+        return ""
+    # Frames of ours further out only called it, as those of the recorder do between a model's and torch's.
+    places = ((file, line) for file, line in reversed(frames) if not any(folder in file.parents for folder in folders))
+    return next((f" ({file.name}, line {line})" for file, line in places if file.is_absolute()), "")

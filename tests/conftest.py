@@ -7,6 +7,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,11 +42,14 @@ def _as_at_a_desk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _own_modules(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Forget what a test has imported of its own folder: the next has files of the same names."""
+def _own_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Forget what a test has imported of its own folder: the next has files of the same names.
+
+    Other folders stay on the path: a package that adds one (onnxruntime.transformers) imports from it later, too.
+    """
     folder = tmp_path_factory.getbasetemp()
-    monkeypatch.setattr(sys, "path", sys.path.copy())
     yield
+    sys.path[:] = [entry for entry in sys.path if not Path(entry).is_relative_to(folder)]
     forget_modules(folder)
 
 

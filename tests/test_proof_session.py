@@ -124,14 +124,23 @@ def test_external_data_is_read_from_the_models_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "x"),
+    ("body", "x", "last"),
     [
-        pytest.param("y = Relu(x)", np.ones((3, 3), np.float32), id="an input of another shape"),
-        pytest.param("i = Constant<value = int64[1] {7}>() y = Gather(x, i)", X, id="an index out of range"),
-        pytest.param("y = Unknown(x)", X, id="unknown operator"),
+        pytest.param(
+            "y = Relu(x)",
+            np.ones((3, 3), np.float32),
+            "index: 0 Got: 3 Expected: 2 index: 1 Got: 3 Expected: 2 Please fix",
+            id="an input of another shape",
+        ),
+        pytest.param(
+            "i = Constant<value = int64[1] {7}>() y = Gather(x, i)", X, "out of data bounds", id="an index out of range"
+        ),
+        pytest.param("y = Unknown(x)", X, "No Op registered for Unknown", id="unknown operator"),
     ],
 )
-def test_graph_that_does_not_run_raises_usage_error(body: str, x: NDArray[Any]) -> None:
+def test_graph_that_does_not_run_raises_usage_error(body: str, x: NDArray[Any], last: str) -> None:
     proto = parsed(f"g (float[2,2] x) => (float[A,B] y) {{ {body} }}")
-    with pytest.raises(UsageError, match="that ONNX Runtime"):
+    with pytest.raises(UsageError, match="that ONNX Runtime") as raised:
         fetched(proto, "y", x=x)
+    assert last in raised.value.found
+    assert "declares (x float[2, 2])" in raised.value.do

@@ -13,6 +13,7 @@ from pytest_hierexport._export.choices import EXPORTERS
 from pytest_hierexport._export.dynamo import capturer as dynamo
 from pytest_hierexport._export.faults import fault_in
 from pytest_hierexport._export.torchscript import capturer as torchscript
+from pytest_hierexport._export.trial import failure_of_model
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -68,7 +69,8 @@ def _first_to_serve(request: Request, failures: dict[str, CannotCaptureError]) -
     refused: Served | None = None
     for name in _suited(request) if exporter == "auto" else (exporter,):
         if request.options.strict and failures and name in _RECORDS_ONE_RUN:
-            raise _error(request, failures, forbidden=name) from _first_cause(failures)
+            error = failure_of_model(request) or _error(request, failures, forbidden=name)
+            raise error from _first_cause(failures)
         try:
             capture = _captured(name, request)
         except CannotCaptureError as failure:
@@ -82,7 +84,7 @@ def _first_to_serve(request: Request, failures: dict[str, CannotCaptureError]) -
         failures[name] = CannotCaptureError(f"the ONNX checker refuses its graph: {refusal}")
     if refused is not None:
         return refused
-    raise _error(request, failures) from _first_cause(failures)
+    raise failure_of_model(request) or _error(request, failures) from _first_cause(failures)
 
 
 def _captured(name: str, request: Request) -> Capture:
@@ -149,10 +151,7 @@ def _error(request: Request, failures: Mapping[str, CannotCaptureError], forbidd
     """Return the error for a request that no capture can export, or only one that `strict` forbids."""
     expected = f"{type(request.model).__name__} to be captured as a graph"
     found = "; ".join(f"{name}: {why}" for name, why in failures.items())
-    do = (
-        "run the model once on the same inputs; if that works, try other inputs, dynamic_shapes or exporter, "
-        "or fix what the message names"
-    )
+    do = "try other inputs, dynamic_shapes or exporter, or fix what the message names"
     if forbidden:
         expected += f" without falling back to {forbidden}, as strict demands"
         do = (

@@ -11,15 +11,27 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
-from types import FunctionType
+from traceback import walk_tb
+from types import CodeType, FunctionType
 from typing import Any, Protocol
 
 import torch
 
 from pytest_hierexport._calls.hierarchy import ROOT, Call, Hierarchy
+from pytest_hierexport._errors import chain
 from pytest_hierexport._export.faults import calls_on
 from pytest_hierexport._export.modules import Instances
 from pytest_hierexport._export.state import replaced
+
+_observing: set[CodeType] = set()
+"""The code whose frames run a call, each with the call as its local variable."""
+
+
+def failed_call(error: BaseException) -> Call | None:
+    """Return the innermost call that an error, or the first of its causes that came out of one, was raised in."""
+    frames = [frame for link in chain(error) for frame, _ in walk_tb(link.__traceback__)]
+    found = (frame.f_locals.get("call") for frame in reversed(frames) if frame.f_code in _observing)
+    return next((call for call in found if call is not None), None)
 
 
 class Observer(Protocol):
@@ -115,7 +127,9 @@ class CallRecorder:
                 self.tracer.closed()
                 self._open.pop()
 
-        return observed
+        recording: Callable[..., Any] = observed
+        _observing.add(recording.__code__)
+        return recording
 
     def _begin(self, module: torch.nn.Module) -> Call:
         if self.current is None:

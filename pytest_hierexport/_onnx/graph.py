@@ -19,6 +19,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pytest_hierexport._calls.names import encode, encode_operator
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport._text import first_names
 
 if TYPE_CHECKING:
     import onnx
@@ -185,6 +187,31 @@ def graph_inputs(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
     """Return the inputs that a run must be given: those that are not initializers as well."""
     constants = {tensor.name for tensor in graph.initializer}
     return [value for value in graph.input if value.name not in constants]
+
+
+def cannot_run(engine: str, error: Exception, graph: onnx.GraphProto) -> UsageError:
+    """Return the error for a graph that an engine did not run, with the whole of the engine's message.
+
+    Its first line announces the others: `Got invalid dimensions for input: x for the following indices`.
+    """
+    inputs = first_names([f"{value.name} {_declared(value)}" for value in graph_inputs(graph)])
+    return UsageError(
+        f"a graph that {engine} can run on these inputs",
+        found=" ".join(str(error).split()) or type(error).__name__,
+        do=f"give its inputs the types and shapes that it declares ({inputs}); where they have these, check the file "
+        "with onnx.checker",
+    )
+
+
+def _declared(value: onnx.ValueInfoProto) -> str:
+    """Return the type and shape of a tensor as ONNX's text does: `float[2, batch]`."""
+    from onnx import TensorProto
+
+    tensor = value.type.tensor_type
+    sizes = [
+        size.dim_param or (str(size.dim_value) if size.HasField("dim_value") else "?") for size in tensor.shape.dim
+    ]
+    return f"{TensorProto.DataType.Name(tensor.elem_type).lower()}[{', '.join(sizes)}]"
 
 
 def function_prefix(domain: str, name: str, overload: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from pytest_hierexport._errors import UsageError
+from pytest_hierexport._onnx.graph import cannot_run
 from pytest_hierexport._proof.tolerance import Array
 
 BUDGET = 1 << 30
@@ -73,7 +73,7 @@ def run_graph(
     except Exception as error:
         if type(error).__module__ != errors.__name__:
             raise
-        raise _not_run("ONNX Runtime", error) from error
+        raise cannot_run("ONNX Runtime", error, proto.graph) from error
 
 
 def run_each(
@@ -100,16 +100,7 @@ def run_each(
     except Exception as error:
         if type(error).__module__ != errors.__name__:
             raise
-        raise _not_run("ONNX Runtime", error) from error
-
-
-def _not_run(engine: str, error: Exception) -> UsageError:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return UsageError(
-        f"a graph that {engine} can run on the example's inputs",
-        found=lines[0],
-        do="load the file with onnxruntime, and check the inputs that the case gives",
-    )
+        raise cannot_run("ONNX Runtime", error, proto.graph) from error
 
 
 def _run(session: Any, names: Sequence[str], feeds: Mapping[str, Array]) -> Iterator[Fetched]:
@@ -216,5 +207,5 @@ def _run_reference(
         with _outputs(proto, wanted):
             found = ReferenceEvaluator(proto).run(None, dict(feeds))
     except Exception as error:
-        raise _not_run("ONNX Runtime, or else onnx's reference evaluator,", lacking) from error
+        raise cannot_run("ONNX Runtime, or else onnx's reference evaluator,", lacking, proto.graph) from error
     yield from map(_fetched, wanted, found)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._errors import UsageError, in_words
-from pytest_hierexport._onnx.graph import inventory_proto
+from pytest_hierexport._onnx.graph import cannot_run, inventory_proto
 from pytest_hierexport._tools.profiling.events import Run, read_runs
 from pytest_hierexport._tools.profiling.feeds import Array, ort_value
 
@@ -95,11 +95,7 @@ def measure(
     except Exception as error:
         if type(error).__module__ != errors.__name__:
             raise
-        raise UsageError(
-            "a graph that ONNX Runtime can run on these inputs",
-            found=in_words(error),
-            do="load the file with onnxruntime, and give inputs that the model takes",
-        ) from error
+        raise cannot_run("ONNX Runtime", error, model.graph) from error
     return Measured(runs, None if reason else folder / _OPTIMIZED, reason)
 
 
