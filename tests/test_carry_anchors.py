@@ -164,3 +164,31 @@ def test_activation_of_two_nodes_does_not_belong_to_its_consumer() -> None:
     found = carried(before, after, h="a", s="b", u="b", p="c", q="d", y="d")
     calls = {key: {call for call, _ in origins} for key, origins in found.items()}
     assert calls == {"h_b": {"a"}, "u_b": {"b"}, "p_b": {"c", "d"}, "y": {"d"}}
+
+
+def test_operation_that_moved_before_a_transpose_anchors_its_consumers() -> None:
+    before = """g (float[1, 4, 4, 4] x) => (float[1, 2, 4, 4] y, float[1, 2, 4, 4] z, float[1, 2, 4, 4] u)
+        <float[2, 2, 1, 1] w = {1.0, 2.0, 3.0, 4.0}> {
+        t = Transpose<perm = [0, 3, 1, 2]>(x) s0, s1 = Split<axis = 1, num_outputs = 2>(t) c = Conv(s1, w)
+        g = Exp(c) y = Neg(g) z = Relu(g) u = Sqrt(s0) }"""
+    after = """g (float[1, 4, 4, 4] x) => (float[1, 2, 4, 4] y, float[1, 2, 4, 4] z, float[1, 2, 4, 4] u)
+        <float[2, 2, 1, 1] n0 = {1.0, 3.0, 2.0, 4.0}> {
+        n1, n2 = Split<axis = 3, num_outputs = 2>(x) n3 = local.ReorderInput(n2) n4 = local.Conv(n3, n0) n5 = Exp(n4)
+        g = local.ReorderOutput(n5) y = Neg(g) z = Relu(g)
+        s0 = Transpose<perm = [0, 3, 1, 2]>(n1) u = Sqrt(s0) }"""
+    found = carried(before, after, t="a", s0="a", c="b", g="c", y="d", z="d", u="d")
+    calls = {key: {call for call, _ in found[key]} for key in ("n3", "n4", "n5", "g")}
+    assert calls == {"n3": {"b"}, "n4": {"b"}, "n5": {"c"}, "g": {"c"}}
+
+
+def test_convolution_with_padded_weights_has_its_own_call() -> None:
+    before = """g (float[1, 2, 4, 4] x) => (float[1, 2, 4, 4] y)
+        <float[2, 2, 1, 1] w = {1.0, 2.0, 3.0, 4.0}, float[2, 1, 1] scale = {5.0, 6.0}> {
+        u = Exp(x) c = Conv<kernel_shape = [1, 1]>(u, w) r = Relu(c) m = Mul(scale, r) y = Add(u, m) }"""
+    after = """g (float[1, 2, 4, 4] x) => (float[1, 2, 4, 4] y)
+        <float[2, 2, 1, 1] n0 = {1.0, 3.0, 2.0, 4.0}, float[2, 1, 1, 1] n1 = {5.0, 6.5}> {
+        u = Exp(x) n2 = local.ReorderInput(u) n3 = local.Conv<group = 8, kernel_shape = [1, 1]>(n2, n0) n4 = Relu(n3)
+        n5 = local.Conv<group = 2>(n4, n1, , n2) y = local.ReorderOutput(n5) }"""
+    found = carried(before, after, u="a", c="b", r="c", m="d", y="d")
+    calls = {key: {call for call, _ in found[key]} for key in ("n2", "n3", "n4", "n5", "y")}
+    assert calls == {"n2": {"b", "d"}, "n3": {"b"}, "n4": {"c"}, "n5": {"d"}, "y": {"d"}}

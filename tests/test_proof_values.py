@@ -174,7 +174,13 @@ ARRANGED = {
     "transposed and merged": lambda x: x.transpose(0, 2, 1, 3).reshape(2, 3, 20),
     "merged and transposed": lambda x: x.reshape(6, 20).T,
     "in blocks": lambda x: x.reshape(2, 3, 2, 2, 5).transpose(0, 1, 2, 4, 3).reshape(2, 3, 4, 5),
+    "in filled blocks": lambda x: filled(x, 0).reshape(2, 2, 2, 4, 5).transpose(0, 1, 3, 4, 2).reshape(2, 4, 4, 5),
 }
+
+
+def filled(array: NDArray[Any], number: float) -> NDArray[Any]:
+    """Return an array with a channel more."""
+    return np.pad(array, ((0, 0), (0, 1), (0, 0), (0, 0)), constant_values=number)
 
 
 @pytest.mark.parametrize("arrange", ARRANGED.values(), ids=ARRANGED)
@@ -193,6 +199,13 @@ def test_other_order_of_the_elements_is_not_found() -> None:
     assert values.find_rearranged(np.roll(first, 1, 3)) == frozenset()
 
 
+def test_value_with_other_elements_behind_it_is_not_found() -> None:
+    first = numbers(2, 3, 4, 5)
+    values = Values()
+    values.add(fingerprint(first))
+    assert values.find_rearranged(filled(first, 0.5)) == frozenset()
+
+
 def test_transposition_of_a_large_value_is_found() -> None:
     first = numbers(20, 30, 40)
     values = Values()
@@ -200,8 +213,11 @@ def test_transposition_of_a_large_value_is_found() -> None:
     assert values.find_rearranged(first.transpose(2, 0, 1)) == {number}
 
 
-def test_arrangement_that_differs_in_a_sample_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = numbers(6, 4, 5, 8)
+@pytest.mark.parametrize("shape", [(6, 4, 5, 8), (12, 8, 10, 32)], ids=["small", "large"])
+def test_arrangement_that_differs_in_a_sample_is_not_compared(
+    shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = numbers(*shape)
     values = Values()
     number = values.add(fingerprint(first))
     compared = []

@@ -150,17 +150,29 @@ def _leads_on(anchors: Anchors, value: Value, operands: list[Value]) -> bool:
 def _same(anchors: Anchors, node: Node, operand: Value) -> Node | None:
     """Return the one removed consumer before that does to a value what a node does.
 
-    A node with a new constant may do another thing: only where the value had no other consumer it does not.
+    A node with a new constant may do another thing: it does not where the value had no other consumer, or where it
+    states all attributes of that one (ONNX Runtime makes a convolution of a `Mul` beside one, SwiftFormer). What alone
+    consumed the value, and took nothing else, may have been moved behind the node (a `Transpose`, FocalNet).
     """
     consumers = anchors.match.before.consumers.get(operand, ())
+    while len(consumers) == 1 and _is_moved(anchors, consumers[0]) and not _has_same_name(consumers[0], node):
+        consumers = anchors.match.before.consumers_of(consumers[0])
     is_new = any(anchors.stands_for(value) is None for value in node.operands if not value.varying)
     if len(consumers) > 1:
         # Only attributes of one domain can be compared: the defaults of another are not known.
         other = node.source.domain
         consumers = [each for each in consumers if each.source.domain != other or same_operator(each, node)]
-        consumers = [] if is_new else consumers
+        stated = dict(node.attributes).keys()
+        consumers = [
+            each for each in consumers if not is_new or (each.attributes and dict(each.attributes).keys() <= stated)
+        ]
     found = [each for each in consumers if _has_same_name(each, node) and _is_removed(anchors, each)]
     return found[0] if len(found) == 1 else None
+
+
+def _is_moved(anchors: Anchors, node: Node) -> bool:
+    """Whether a node before was removed that takes one value and gives another."""
+    return len(list(node.operands)) == len(node.outputs) == 1 and _is_removed(anchors, node)
 
 
 def _has_same_name(one: Node, other: Node) -> bool:

@@ -1,12 +1,13 @@
-"""Lists the arrays of a shape that a reshape, a transposition and another reshape make of an array.
+"""Lists the arrays of a shape that a reshape, a transposition and another reshape make of an array, padding cut off.
 
     array    [[1, 2, 3], [4, 5, 6]]
     shape    (3, 2)
     yields   [[1, 2], [3, 4], [5, 6]]    the array in this shape
              [[1, 4], [2, 5], [3, 6]]    the array transposed
 
-Either the axes of the array are transposed, or those of the shape, one of which may be split in two: ONNX Runtime keeps
-the channels of an image in blocks. An order that no transposition explains, such as that of a flip, is not among them.
+Either the axes of the array are transposed, or those of the shape, one of which may be split in two: ONNX Runtime
+keeps the channels of an image in blocks, and fills up the last block with zeros. An order that no transposition
+explains, such as that of a flip, is not among them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import permutations
 from math import prod
+from operator import ne
 from typing import NamedTuple
 
 import numpy as np
@@ -27,35 +29,49 @@ _Shape = tuple[int, ...]
 
 
 class Arrangement(NamedTuple):
-    """A reshape, a transposition and another reshape."""
+    """A reshape, a transposition, another reshape, and a cut to the wanted shape."""
 
     sizes: _Shape
     axes: _Shape
+    whole: _Shape
     shape: _Shape
 
     def of(self, array: Array) -> Array:
         """Return the elements of an array in this arrangement."""
-        return np.asarray(array.reshape(self.sizes).transpose(self.axes).reshape(self.shape))
+        return np.asarray(self.transposed(array).reshape(self.whole)[tuple(map(slice, self.shape))])
+
+    def transposed(self, array: Array) -> Array:
+        """Return the elements of an array, in the order of this arrangement, without copying it."""
+        return np.asarray(array.reshape(self.sizes).transpose(self.axes))
+
+
+def may_hold(given: _Shape, shape: _Shape) -> bool:
+    """Whether an array has as many elements as one of another shape, or one axis longer, by padding."""
+    size = prod(given)
+    return size == prod(shape) or (size > prod(shape) and sum(map(ne, given, shape)) == 1 and len(given) == len(shape))
 
 
 @lru_cache(maxsize=64)
 def arrangements(given: _Shape, shape: _Shape) -> tuple[Arrangement, ...]:
     """Return the arrangements in a shape of an array of the given shape, the array itself first."""
-    return tuple(dict.fromkeys(_arrangements(tuple(size for size in given if size > 1), shape)))
+    whole = shape if prod(given) == prod(shape) else given
+    listed = _arrangements(tuple(size for size in given if size > 1), whole)
+    return tuple(dict.fromkeys(Arrangement(sizes, axes, whole, shape) for sizes, axes in listed))
 
 
 @lru_cache(maxsize=64)
 def sampled(given: _Shape, shape: _Shape, step: int) -> Array:
     """Return which elements of an array each arrangement puts at every `step`-th place, in a row each."""
-    places = np.arange(prod(given))
-    return np.stack([each.of(places).ravel()[::step] for each in arrangements(given, shape)])
+    listed, places = arrangements(given, shape), np.arange(prod(given))
+    wanted = places.reshape(listed[0].whole)[tuple(map(slice, shape))].ravel()[::step]
+    return np.stack([each.transposed(places).flat[wanted] for each in listed])
 
 
-def _arrangements(given: _Shape, shape: _Shape) -> Iterator[Arrangement]:
-    yield from (Arrangement(given, axes, shape) for axes in _orders(given))
-    for sizes in _splits([size for size in shape if size > 1]):
+def _arrangements(given: _Shape, whole: _Shape) -> Iterator[tuple[_Shape, _Shape]]:
+    yield from ((given, axes) for axes in _orders(given))
+    for sizes in _splits([size for size in whole if size > 1]):
         for axes in _orders(sizes):
-            yield Arrangement(tuple(sizes[axis] for axis in axes), tuple(map(int, np.argsort(axes))), shape)
+            yield tuple(sizes[axis] for axis in axes), tuple(map(int, np.argsort(axes)))
 
 
 def _splits(shape: Sequence[int]) -> Iterator[Sequence[int]]:

@@ -17,6 +17,8 @@ from pytest_hierexport._proof.tolerance import Array, is_floating
 
 KEPT = 1 << 14
 """How many numbers of a tensor are kept as they are; a larger one is reduced to this many weighted sums."""
+_SAMPLE = 64
+"""How many numbers are compared first: most tensors differ in these already."""
 _SATURATED = 0.25
 """The share of a dtype's largest number from which on a number counts as saturated: masks are filled with such, and a
 sum over them would hide all others."""
@@ -33,6 +35,8 @@ class Fingerprint:
     """The floating numbers, or their weighted sums; None for integers and booleans."""
     constant: bool
     """Whether all elements are equal, so that many computations would give the tensor."""
+    sample: Array | None = None
+    """Of the floating numbers, each `step_of(size)`-th as it is."""
     power: float = 0.0
     """The sum of the squares of the floating numbers, the same for every arrangement of them."""
 
@@ -63,18 +67,39 @@ def fingerprint(array: Array, precision: str = "") -> Fingerprint:
     if not is_floating(dtype):
         return Fingerprint((dtype, array.shape, _digest(array.tobytes())), None, _all_equal(array.ravel()))
     dtype = precision or dtype
-    numbers = array.ravel().astype(np.float64 if dtype == "float64" else np.float32, copy=False)
+    numbers = _as_numbers(array, dtype)
     constant = _all_equal(numbers) or bool(np.isnan(numbers).all())
     if numbers.size == 1:
         constant = float(numbers[0]) in (0.0, 1.0, -1.0)
+    ordinary, places = _ordinary(numbers, dtype, precision)
+    with np.errstate(over="ignore"):
+        power = float(np.dot(ordinary, ordinary))
+    # The addition copies the array and makes every zero positive.
+    sample = ordinary[:: step_of(array.size)].copy()
+    return Fingerprint((dtype, array.shape, places), _reduced(ordinary) + 0, constant, sample, power)
+
+
+def step_of(size: int) -> int:
+    """Return the step between the numbers of a sample of a tensor of this size."""
+    return 1 + size // _SAMPLE
+
+
+def ordinary_numbers(array: Array, precision: str = "") -> Array:
+    """Return the elements of a floating array as a fingerprint compares them."""
+    dtype = precision or array.dtype.name
+    return _ordinary(_as_numbers(array, dtype), dtype, precision)[0].reshape(array.shape)
+
+
+def _as_numbers(array: Array, dtype: str) -> Array:
+    return array.ravel().astype(np.float64 if dtype == "float64" else np.float32, copy=False)
+
+
+def _ordinary(numbers: Array, dtype: str, precision: str) -> tuple[Array, bytes]:
     ordinary, places = _without_special(numbers, dtype)
     if precision:
         # A tensor and its cast are one value.
         ordinary = ordinary.astype(_numpy_dtype(precision)).astype(np.float32)
-    with np.errstate(over="ignore"):
-        power = float(np.dot(ordinary, ordinary))
-    # The addition copies the array and makes every zero positive.
-    return Fingerprint((dtype, array.shape, places), _reduced(ordinary) + 0, constant, power)
+    return ordinary, places
 
 
 def _digest(data: bytes) -> bytes:

@@ -17,10 +17,10 @@ from math import prod
 
 import numpy as np
 
-from pytest_hierexport._proof.arrangements import Arrangement, arrangements, sampled
+from pytest_hierexport._proof.arrangements import Arrangement, arrangements, may_hold, sampled
 from pytest_hierexport._proof.directions import told_apart
-from pytest_hierexport._proof.fingerprints import Fingerprint, fingerprint
-from pytest_hierexport._proof.tolerance import Array, gaps, is_floating, scale, tolerance_of
+from pytest_hierexport._proof.fingerprints import Fingerprint, fingerprint, ordinary_numbers, step_of
+from pytest_hierexport._proof.tolerance import Array, distances, gaps, is_floating, scale, tolerance_of
 
 Candidates = tuple[frozenset[int], ...]
 """The numbers that a value of the graph may have; of a sequence, those of each tensor."""
@@ -33,8 +33,6 @@ _TIMES = 4.0
 """How many times as far as the nearest value another may lie and still be a candidate. Without these two, two near
 values of random architectures are distinguished by rounding errors alone (seeds 91 and 179 of the benchmark). Were all
 within the tolerance candidates, a residual stream in bfloat16 would be the same before and after a small layer."""
-_SAMPLE = 64
-"""How many numbers are compared first: most tensors differ in these already."""
 
 
 @dataclass(frozen=True)
@@ -48,13 +46,9 @@ class _Value:
 
     def distance(self, numbers: Array, step: int = 1) -> float:
         """Return how far the numbers of another tensor lie from these; of each `step` numbers the first counts."""
-        return float(self.distances(numbers[::step], step).max(initial=0.0))
-
-    def distances(self, sample: Array, step: int) -> Array:
-        """Return how far the numbers of samples, a sample in each row, lie from each `step`-th of these."""
         own = self.fingerprint.numbers
         assert own is not None, "floating tensors alone are compared by their numbers"  # noqa: S101
-        return gaps(own[::step], sample, self.scales[::step])
+        return float(gaps(own[::step], numbers[::step], self.scales[::step]).max(initial=0.0))
 
 
 @dataclass
@@ -104,12 +98,12 @@ class Values:
             return frozenset(value.number for value in equal)
         tolerance = max(inherited, self.tolerance(found.dtype))
         within = {value.number: max(tolerance, self.bounds.get(value.number, 0.0)) for value in equal}
-        step = 1 + found.numbers.size // _SAMPLE
+        step = step_of(found.numbers.size)
         near = (value for value in equal if value.distance(found.numbers, step) <= within[value.number])
         measured = ((value.number, value.distance(found.numbers)) for value in near)
-        distances = {number: distance for number, distance in measured if distance <= within[number]}
-        limit = max(_HARDLY * tolerance, _TIMES * min(distances.values(), default=0.0))
-        chosen = {number: self._values[number] for number, distance in distances.items() if distance <= limit}
+        apart = {number: distance for number, distance in measured if distance <= within[number]}
+        limit = max(_HARDLY * tolerance, _TIMES * min(apart.values(), default=0.0))
+        chosen = {number: self._values[number] for number, distance in apart.items() if distance <= limit}
         if not self.bounds or len(chosen) < 2:  # nothing to tell apart
             return frozenset(chosen)
         numbers = {n: value.fingerprint.numbers for n, value in chosen.items() if value.fingerprint.numbers is not None}
@@ -128,38 +122,37 @@ class Values:
         waiting: dict[tuple[int, ...], dict[int, float]] = defaultdict(dict)
         for value in self._values:
             other = value.fingerprint
-            like = other.dtype == own.dtype and prod(other.shape) == array.size
+            like = other.dtype == own.dtype and may_hold(array.shape, other.shape)
             within = max(tolerance, self.bounds.get(value.number, 0.0))
+            # Of padding with zeros, the sum of the squares is the same.
             if like and value.number not in found and abs(other.power - own.power) <= _TIMES * within * other.power:
                 waiting[other.shape][value.number] = within
         for shape, within_of in waiting.items():
             left = set(within_of)
-            for arrangement in self._agreeing(own.numbers, array.shape, shape, within_of):
+            for arrangement in self._agreeing(array, shape, within_of):
                 left -= self.find(self.fingerprint(arrangement.of(array)), inherited)
                 if not left:
                     break
             found |= within_of.keys() - left
         return found
 
-    def _agreeing(
-        self, numbers: Array, given: tuple[int, ...], shape: tuple[int, ...], within: Mapping[int, float]
-    ) -> Iterator[Arrangement]:
-        """Yield the arrangements of an array that agree with a value in a sample; all where its numbers are sums."""
-        listed = arrangements(given, shape)
-        if numbers.size != prod(given):
-            yield from listed
-            return
-        step = 1 + numbers.size // _SAMPLE
-        samples = numbers[sampled(given, shape, step)]
-        distances = {n: self._values[n].distances(samples, step).max(axis=1, initial=0.0) for n in within}
-        agrees = np.any([distances[n] <= most for n, most in within.items()], axis=0)
-        yield from compress(listed, agrees)
+    def _agreeing(self, array: Array, shape: tuple[int, ...], within: Mapping[int, float]) -> Iterator[Arrangement]:
+        """Yield the arrangements of an array in a shape that agree with a value of this shape in a sample."""
+        places = sampled(array.shape, shape, step_of(prod(shape)))
+        samples = ordinary_numbers(array.ravel()[places], self.precision)
+        agrees = np.zeros(len(places), bool)
+        for number, most in within.items():
+            own = self._values[number].fingerprint.sample
+            assert own is not None, "floating tensors alone are arranged"  # noqa: S101
+            agrees |= distances(own, samples).max(axis=1, initial=0.0) <= _TIMES * most
+        yield from compress(arrangements(array.shape, shape), agrees)
 
     def distance(self, found: Fingerprint, numbers: Iterable[int]) -> float:
-        """Return how far a tensor lies from the nearest of these values; 0 where there are none."""
+        """Return how far a tensor lies from the nearest of these values that has its shape; 0 where none has."""
         if found.numbers is None:
             return 0.0
-        return min((self._values[number].distance(found.numbers) for number in numbers), default=0.0)
+        like = (self._values[number] for number in numbers if self[number].shape == found.shape)
+        return min((value.distance(found.numbers) for value in like), default=0.0)
 
     def tolerance(self, dtype: str) -> float:
         """Return how far two equal values of a dtype may lie apart, relative to their magnitude."""
