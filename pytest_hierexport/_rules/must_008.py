@@ -39,8 +39,8 @@ def _violations(exported: ExportedCase, repeat: Repeat) -> Iterator[Violation]:
     _check_calls(call_digests(exported.example), repeat.calls)
     for name in repeat.changed:
         here, there = exported.path.with_name(name), repeat.folder / name
-        found = list(_in_model(exported, there) if here == exported.path else _in_text(here, there))
-        yield from found or [Violation(name, f"bytes, {_SAME}", "others", _DO)]
+        differences = list(_in_model(exported, there) if here == exported.path else _in_text(here, there))
+        yield from differences or [Violation(name, f"bytes, {_SAME}", "others", _DO)]
 
 
 def _other_parts(here: Mapping[str, str], there: Mapping[str, str]) -> Iterator[tuple[str, str]]:
