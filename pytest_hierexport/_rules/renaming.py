@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._calls.names import encode, is_torch_nn, join_path, qualified_class
 from pytest_hierexport._errors import HierexportError
+from pytest_hierexport._export.modules import qualified, walk_modules, written_class
 from pytest_hierexport._rules.old_names import OldName, Registry
 
 if TYPE_CHECKING:
@@ -133,17 +134,17 @@ class _Plan:
         self.modules = [module for module in model.modules() if not isinstance(module, ScriptModule)]
         classes: dict[str, str] = {}
         for module in self.modules:
-            cls, named = type(module), _named_class(module)
-            if cls in self._generated or is_torch_nn(_qualified(named)):
+            cls, named = type(module), written_class(module)
+            if cls in self._generated or is_torch_nn(qualified(named)):
                 continue
             new = self._names.of_class(named.__name__)
             qualname = named.__qualname__.removesuffix(named.__name__) + new
             self._generated[cls] = _subclass(cls, named.__module__, qualname, printed=printed)
             self._registries[cls] = _renamed_registries(module)
-            classes[_qualified(named)] = qualified_class(named.__module__, qualname, new)
+            classes[qualified(named)] = qualified_class(named.__module__, qualname, new)
         for module in self.modules:
             self._keep_old_names(module)
-        self.renaming = Renaming(dict(self._paths(model)), classes)
+        self.renaming = Renaming(self._paths(model), classes)
 
     def apply(self, module: torch.nn.Module) -> None:
         for registry in self._registries.get(type(module), ()):
@@ -161,26 +162,14 @@ class _Plan:
                 if new != old and not any(old in vars(base) for base in type(module).__mro__):
                     setattr(self._generated[type(module)], old, OldName(old, new, self._note))
 
-    def _paths(
-        self, module: torch.nn.Module, old: tuple[str, ...] = (), new: tuple[str, ...] = (), above: tuple[int, ...] = ()
-    ) -> Iterator[tuple[str, str]]:
-        """Yield every path, old and new; a module that holds itself ends its path."""
-        if id(module) in above:
-            return
-        yield join_path(old), join_path(new)
-        renames = "_modules" in self._registries.get(type(module), ())
-        for name, child in module._modules.items():
-            if child is not None:
-                other = self._names.of_attribute(name) if renames else name
-                yield from self._paths(child, (*old, name), (*new, other), (*above, id(module)))
-
-
-def _named_class(module: torch.nn.Module) -> type:
-    """Return the class by which tags call the module: not its own where parametrisation made that."""
-    from pytest_hierexport._export.modules import class_of
-
-    name = class_of(module)
-    return next(cls for cls in type(module).__mro__ if _qualified(cls) == name)
+    def _paths(self, model: torch.nn.Module) -> dict[str, str]:
+        """Return every path, old and new."""
+        known: dict[tuple[str, ...], tuple[tuple[str, ...], bool]] = {}
+        for old, module in walk_modules(model):
+            above, is_renamed = known.get(old[:-1], ((), False))
+            name = [self._names.of_attribute(part) if is_renamed else part for part in old[-1:]]
+            known[old] = (*above, *name), "_modules" in self._registries.get(type(module), ())
+        return {join_path(old): join_path(new) for old, (new, _) in known.items()}
 
 
 def _renamed_registries(module: torch.nn.Module) -> tuple[str, ...]:
@@ -190,7 +179,7 @@ def _renamed_registries(module: torch.nn.Module) -> tuple[str, ...]:
     if not _finds_by_registry(module):
         return ()
     keyed = isinstance(module, (nn.ModuleDict, nn.ModuleList))
-    extends = any(base is not nn.Module and is_torch_nn(_qualified(base)) for base in type(module).__mro__)
+    extends = any(base is not nn.Module and is_torch_nn(qualified(base)) for base in type(module).__mro__)
     return (() if keyed else ("_modules",)) + (() if extends else ("_parameters", "_buffers"))
 
 
@@ -205,10 +194,6 @@ def _finds_by_registry(module: torch.nn.Module) -> bool:
         return False
     finally:
         vars(module)["_modules"] = held
-
-
-def _qualified(cls: type) -> str:
-    return qualified_class(cls.__module__, cls.__qualname__, cls.__name__)
 
 
 def _subclass(cls: type, home: str, qualname: str, *, printed: bool) -> type:
