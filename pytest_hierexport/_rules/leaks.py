@@ -26,10 +26,8 @@ _BEFORE, _BEHIND = r"(?:(?<=file://)|(?<![\w.~/\\-]))", r"""(?=[/\\]|[^\w.-]|$)[
 """Patterns for the text before and behind a folder's path, which may go on into the folder."""
 _LEAST = 3
 """The least length of a folder's path to look for: `/` is everywhere."""
-_DATA = frozenset(("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data"))
-"""The fields of tensors that hold numbers."""
-_LISTED = frozenset(("node", "initializer"))
-"""The fields of graphs whose messages are listed by themselves."""
+_LEFT_OUT = frozenset(("raw_data", "node", "initializer", "g", "graphs"))
+"""The fields of messages that hold numbers as bytes, and those whose messages are listed by themselves."""
 
 
 @dataclass(frozen=True)
@@ -133,9 +131,8 @@ class Text:
 def texts_in_message(proto: Any) -> Iterator[Text]:
     """Yield every text of an ONNX message; in place of a JSON text, the texts within."""
     parts = inventory_proto(proto)
-    for kind, messages in (("node", parts.nodes), ("initializer", parts.initializers)):
-        for key, message in messages:
-            yield from _in_fields(f"{kind} {key}", message)
+    for where, element in parts.elements():
+        yield from _in_fields(where, element)
     # The first graph is the model's own.
     for graph in parts.graphs[1:]:
         yield from _in_fields(f"graph {graph.name}", graph)
@@ -144,21 +141,17 @@ def texts_in_message(proto: Any) -> Iterator[Text]:
 
 def _in_fields(where: str, message: Any) -> Iterator[Text]:
     for field, value in message.ListFields():
-        if field.name in _DATA | _LISTED:
+        if field.name in _LEFT_OUT or field.cpp_type not in {field.CPPTYPE_STRING, field.CPPTYPE_MESSAGE}:
             continue
-        place = f"{where}, {field.name}"
+        # The tool that writes the file names the graph; nodes and values may be named by the paths of modules.
+        is_name = field.name in {"name", "input", "output"} and message.DESCRIPTOR.name != "GraphProto"
         for i, item in enumerate(value if field.is_repeated else [value]):
-            inner = f"{place}[{i}]" if field.is_repeated else place
+            place = f"{where}, {field.name}[{i}]" if field.is_repeated else f"{where}, {field.name}"
             if field.message_type is not None:
-                # A node's subgraphs are listed by themselves.
-                if field.name not in {"g", "graphs"}:
-                    yield from _in_fields(inner, item)
-            elif isinstance(item, (str, bytes)):
-                # The tool that writes the file names the graph; nodes and values may be named by the paths of modules.
-                is_name = field.name in {"name", "input", "output"} and message.DESCRIPTOR.name != "GraphProto"
-                yield from texts_in_json(
-                    inner, item if isinstance(item, str) else item.decode("utf-8", "replace"), is_name=is_name
-                )
+                yield from _in_fields(place, item)
+            else:
+                text = item if isinstance(item, str) else item.decode("utf-8", "replace")
+                yield from texts_in_json(place, text, is_name=is_name)
 
 
 def texts_in_json(where: str, text: str, *, is_name: bool = False) -> Iterator[Text]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._errors import TagError, UsageError
@@ -11,7 +11,6 @@ from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, limited
 if TYPE_CHECKING:
     import onnx
 
-    from pytest_hierexport._calls.hierarchy import Hierarchy
     from pytest_hierexport._rules.leaks import Text
 
 
@@ -19,9 +18,9 @@ if TYPE_CHECKING:
 def _check(exported: ExportedCase) -> Iterator[Violation]:
     from pytest_hierexport._rules.leaks import Machine
 
-    machine, known = Machine.this(), _known(exported)
+    machine, is_known = Machine.this(), _known(exported)
     for text in _texts(exported):
-        if text.text in known:
+        if is_known(text.text):
             continue
         for found, what in machine.revealed_by(text.text, is_name=text.is_name):
             yield Violation(
@@ -57,29 +56,24 @@ def _message(exported: ExportedCase) -> onnx.ModelProto:
         raise
 
 
-class _Names(Container[str]):
-    """The call names, tags and namespaces of a hierarchy; all tags at once would take quadratic memory."""
+def _known(exported: ExportedCase) -> Callable[[str], bool]:
+    """Return whether a text is a name of the model's own: a module may be called like a folder or a user.
 
-    def __init__(self, hierarchy: Hierarchy) -> None:
-        self._hierarchy = hierarchy
-        self._namespaces = {call.path.replace(".", "/") for call in hierarchy.values()}
+    Tags are resolved one by one; all at once would take quadratic memory.
+    """
+    try:
+        hierarchy = exported.attribution.hierarchy
+    except (TagError, UsageError):
+        return lambda _: False
+    namespaces = {call.path.replace(".", "/") for call in hierarchy.values()}
 
-    def __contains__(self, text: object) -> bool:
-        return text in self._hierarchy or text in self._namespaces or self._is_tag(text)
-
-    def _is_tag(self, text: object) -> bool:
+    def is_known(text: str) -> bool:
         try:
-            return isinstance(text, str) and self._hierarchy.resolve(text) is not None
+            return text in hierarchy or text in namespaces or hierarchy.resolve(text) is not None
         except KeyError:
             return False
 
-
-def _known(exported: ExportedCase) -> Container[str]:
-    """Return the texts that follow from the model's own names: a module may be called like a folder or a user."""
-    try:
-        return _Names(exported.attribution.hierarchy)
-    except (TagError, UsageError):
-        return ()
+    return is_known
 
 
 RULE = Rule("MUST-010", "nothing leaks", _check)

@@ -84,11 +84,10 @@ def _codes(values: Iterable[Any]) -> Iterator[CodeType]:
         seen.add(id(value))
         if isinstance(value, CodeType):
             yield value
-            pending.extend(constant for constant in value.co_consts if isinstance(constant, CodeType))
+            pending += value.co_consts
         else:
-            wrapped = (getattr(value, name, None) for name in ("__code__", "__func__", "__wrapped__", "fget", "func"))
-            pending.extend(inner for inner in wrapped if inner is not None)
-            pending.extend(_enclosed(value))
+            pending += (getattr(value, name, None) for name in ("__code__", "__func__", "__wrapped__", "fget", "func"))
+            pending += _enclosed(value)
 
 
 def _enclosed(function: Any) -> Iterator[Any]:

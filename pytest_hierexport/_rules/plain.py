@@ -48,7 +48,7 @@ def plain_proto(exported: ExportedCase) -> onnx.ModelProto:
         options |= {**_interface(exported.proto.graph), "folder": temporary_home()}
     with temporary_folder() as folder:
         path = Path(folder) / "plain.onnx"
-        if plain_process().export(exporter, exported.example, options, path):
+        if export_there(plain_process(), exporter, exported.example, options, path):
             _export_here(exporter, exported.example, options, path)
         return bare(load_proto(path), path.parent)
 
@@ -113,33 +113,28 @@ def _interface(graph: onnx.GraphProto) -> dict[str, Any]:
     }
 
 
-class PlainProcess(ChildProcess):
-    """An isolated Python process that runs `peer.py`."""
-
-    def __init__(self) -> None:
-        """Start nothing yet."""
-        super().__init__("-I", str(Path(__file__).with_name("peer.py")))
-
-    def export(self, exporter: str, example: Example, options: dict[str, Any], path: Path) -> str:
-        """Export an example; return the error that left no file, the empty text where there is one.
-
-        Raises:
-            NoVerdictError: The export ended the process; here it would do the same.
-            DiskFullError: There is no room for the example.
-        """
-        import torch
-
-        sent = path.with_suffix(".pt")
-        try:
-            torch.save((example.model, example.args, example.kwargs, options), sent)
-        except Exception as error:  # noqa: BLE001  # what cannot be pickled says so in many ways
-            raise_if_disk_full(error)
-            return in_words(error)
-        try:
-            return str(self.ask(without=_OURS, exporter=exporter, example=str(sent), onnx=str(path)))
-        except ChildEndedError as ended:
-            raise _no_peer(exporter, f"its process {ended}") from None
+@cache
+def plain_process() -> ChildProcess:
+    """Return the one process that serves this one: an isolated Python that runs `peer.py`."""
+    return ChildProcess("-I", str(Path(__file__).with_name("peer.py")))
 
 
-plain_process = cache(PlainProcess)
-"""Returns the one process that serves this one."""
+def export_there(process: ChildProcess, exporter: str, example: Example, options: dict[str, Any], path: Path) -> str:
+    """Export an example in such a process; return the error that left no file, the empty text where there is one.
+
+    Raises:
+        NoVerdictError: The export ended the process; here it would do the same.
+        DiskFullError: There is no room for the example.
+    """
+    import torch
+
+    sent = path.with_suffix(".pt")
+    try:
+        torch.save((example.model, example.args, example.kwargs, options), sent)
+    except Exception as error:  # noqa: BLE001  # what cannot be pickled says so in many ways
+        raise_if_disk_full(error)
+        return in_words(error)
+    try:
+        return str(process.ask(without=_OURS, exporter=exporter, example=str(sent), onnx=str(path)))
+    except ChildEndedError as ended:
+        raise _no_peer(exporter, f"its process {ended}") from None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pytest_hierexport._calls.attribution import Origin, Origins
 from pytest_hierexport._errors import HierexportError, raise_if_disk_full
 from pytest_hierexport._files.temporary import temporary_folder
+from pytest_hierexport._onnx.codec import entries_of
 from pytest_hierexport._onnx.graph import inventory_proto
 from pytest_hierexport._rules.base import ExportedCase, Violation
 from pytest_hierexport._rules.old_names import Watch
@@ -157,7 +158,7 @@ class _Comparison:
         shows where elements lose an entry under other names, or all take one value that others have.
         """
         ours = ("hierexport.", "pkg.")
-        found = [(key, _entries(a), _entries(b)) for (key, a), (_, b) in pairs]
+        found = [(key, entries_of(a), entries_of(b)) for (key, a), (_, b) in pairs]
         for entry in sorted({name for _, a, b in found for name in (*a, *b) if not name.startswith(ours)}):
             values = [(key, a.get(entry), b.get(entry)) for key, a, b in found]
             changed = [each for each in values if each[1] != each[2]]
@@ -170,10 +171,6 @@ class _Comparison:
 
     def _where(self, kind: str, key: str) -> str:
         return f"{kind} {self._before.node(key) if kind == 'node' else key}"
-
-
-def _entries(element: onnx.NodeProto | onnx.TensorProto) -> dict[str, str]:
-    return {entry.key: entry.value for entry in element.metadata_props}
 
 
 def _tagged(origins: Sequence[Origin], hierarchy: Hierarchy) -> list[tuple[Origin, str | None]]:

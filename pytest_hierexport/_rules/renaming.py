@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from types import new_class
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._calls.names import encode, is_torch_nn, join_path, qualified_class
@@ -142,25 +142,21 @@ class _Plan:
             self._generated[cls] = _subclass(cls, named.__module__, qualname, printed=printed)
             self._registries[cls] = _renamed_registries(module)
             classes[qualified(named)] = qualified_class(named.__module__, qualname, new)
-        for module in self.modules:
-            self._keep_old_names(module)
         self.renaming = Renaming(self._paths(model), classes)
 
     def apply(self, module: torch.nn.Module) -> None:
-        for registry in self._registries.get(type(module), ()):
-            new = {self._names.of_attribute(name): value for name, value in vars(module)[registry].items()}
-            vars(module)[registry] = Registry(new, self._names.attributes, self._note)
+        """Rename a module; its generated class answers to the old names that its own class does not have itself."""
+        cls, rename = type(module), self._names.of_attribute
+        for registry in self._registries.get(cls, ()):
+            entries = vars(module)[registry]
+            renamed = {rename(name): value for name, value in entries.items()}
+            vars(module)[registry] = Registry(renamed, self._names.attributes, self._note)
+            for old in entries:
+                if rename(old) != old and not any(old in vars(base) for base in cls.__mro__):
+                    setattr(self._generated[cls], old, OldName(old, rename(old), self._note))
             if registry == "_buffers":
-                vars(module)[_NOT_SAVED] = {self._names.of_attribute(name) for name in vars(module)[_NOT_SAVED]}
-        object.__setattr__(module, "__class__", self._generated.get(type(module), type(module)))
-
-    def _keep_old_names(self, module: torch.nn.Module) -> None:
-        """Let a generated class answer to the names that its module's parts had, where the class itself has no such."""
-        for registry in self._registries.get(type(module), ()):
-            for old in vars(module)[registry]:
-                new = self._names.of_attribute(old)
-                if new != old and not any(old in vars(base) for base in type(module).__mro__):
-                    setattr(self._generated[type(module)], old, OldName(old, new, self._note))
+                vars(module)[_NOT_SAVED] = {rename(name) for name in vars(module)[_NOT_SAVED]}
+        object.__setattr__(module, "__class__", self._generated.get(cls, cls))
 
     def _paths(self, model: torch.nn.Module) -> dict[str, str]:
         """Return every path, old and new."""
@@ -197,16 +193,13 @@ def _finds_by_registry(module: torch.nn.Module) -> bool:
 
 
 def _subclass(cls: type, home: str, qualname: str, *, printed: bool) -> type:
-    def fill(namespace: dict[str, Any]) -> None:
-        namespace.update(__module__=home, __qualname__=qualname)
-
+    names = {"__module__": home, "__qualname__": qualname}
     metaclass = type(cls) if printed else type(type(cls).__name__, (type(cls),), {"__repr__": lambda _: repr(cls)})
     try:
-        generated = new_class(qualname.rpartition(".")[2], (cls,), {"metaclass": metaclass}, fill)
+        return new_class(qualname.rpartition(".")[2], (cls,), {"metaclass": metaclass}, lambda held: held.update(names))
     except Exception as error:  # a class may forbid subclasses in any way it likes
         raise CannotRenameError(
             "every class of the model to have subclasses, for it is renamed through one",
             found=f"{encode(cls.__module__)}.{cls.__qualname__}: {type(error).__name__}: {error}",
             do="let that class be extended without arguments, or leave it out of the case",
         ) from error
-    return generated
