@@ -29,8 +29,9 @@ from pytest_hierexport._errors import NoVerdictError
 from pytest_hierexport._onnx.storage import load_proto
 from pytest_hierexport._rules import peer
 from pytest_hierexport._rules.base import ExportedCase
+from pytest_hierexport._rules.child import ChildProcess
 from pytest_hierexport._rules.graph_diff import bare, differences
-from pytest_hierexport._rules.plain import PlainProcess
+from pytest_hierexport._rules.must_005 import export_there, plain_process
 from toys import breaks, case_of, damaged, exported, with_metadata
 
 
@@ -184,8 +185,8 @@ def test_model_that_plain_torchscript_exports_passes(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def process() -> Iterator[PlainProcess]:
-    process = PlainProcess()
+def process() -> Iterator[ChildProcess]:
+    process = plain_process.__wrapped__()
     yield process
     process.close()
 
@@ -196,21 +197,21 @@ def example_of(factory: Callable[[], object]) -> Example:
 
 @pytest.mark.parametrize("factory", [plain_models.alone, toy_models.build], ids=lambda factory: factory.__name__)
 def test_plain_process_imports_nothing_of_ours(
-    factory: Callable[[], object], process: PlainProcess, tmp_path: Path
+    factory: Callable[[], object], process: ChildProcess, tmp_path: Path
 ) -> None:
-    assert process.export("dynamo", example_of(factory), {}, tmp_path / "plain.onnx") == ""
+    assert export_there(process, "dynamo", example_of(factory), {}, tmp_path / "plain.onnx") == ""
     assert onnx.load(tmp_path / "plain.onnx").graph.node
 
 
-def test_plain_process_serves_on_after_failed_examples(process: PlainProcess, tmp_path: Path) -> None:
+def test_plain_process_serves_on_after_failed_examples(process: ChildProcess, tmp_path: Path) -> None:
     path = tmp_path / "plain.onnx"
-    assert "_export" in process.export("dynamo", example_of(plain_models.reaching), {}, path)
+    assert "_export" in export_there(process, "dynamo", example_of(plain_models.reaching), {}, path)
     local = Example(nn.Sequential(nn.ReLU()), (torch.ones(2),))
     local.model.register_forward_hook(lambda *_: None)
-    assert "pickle" in process.export("dynamo", local, {}, path)
+    assert "pickle" in export_there(process, "dynamo", local, {}, path)
     with pytest.raises(NoVerdictError, match="no plain peer: its process ended with 7"):
-        process.export("dynamo", example_of(plain_models.ending), {}, path)
-    assert process.export("dynamo", example_of(toy_models.build), {}, path) == ""
+        export_there(process, "dynamo", example_of(plain_models.ending), {}, path)
+    assert export_there(process, "dynamo", example_of(toy_models.build), {}, path) == ""
 
 
 def test_model_that_cannot_be_sent_is_compared_in_this_process(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ import pytest
 import torch
 
 from pytest_hierexport._rules.base import ExportedCase
-from pytest_hierexport._rules.leaks import Machine
+from pytest_hierexport._rules.must_010 import Machine
 from toys import breaks, damaged, exported, with_metadata
 
 HOST = socket.gethostname()

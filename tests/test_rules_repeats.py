@@ -12,7 +12,7 @@ import pytest
 
 from pytest_hierexport._cases import Case, Example
 from pytest_hierexport._errors import DiskFullError, ExportError, UsageError
-from pytest_hierexport._rules import repeats, second_process
+from pytest_hierexport._rules import repeats
 from pytest_hierexport._rules.base import ExportedCase
 from pytest_hierexport._rules.child import ChildEndedError
 
@@ -30,7 +30,7 @@ class InThisProcess:
     """Answers as the second process does."""
 
     def ask(self, **request: Any) -> Any:
-        return json.loads(json.dumps(second_process.answer(path=[], **request)))
+        return json.loads(json.dumps(repeats.answer(path=[], **request)))
 
 
 def export(case: Case, _: object, path: Path, _first: Path) -> dict[str, Any]:
@@ -42,21 +42,21 @@ def export(case: Case, _: object, path: Path, _first: Path) -> dict[str, Any]:
         raise ExportError("a file", found="an error", do="nothing") from OSError(errno.ENOSPC, "No space left", "f")
     path.parent.mkdir()
     path.write_text(case.exporter)
-    return {"state": {"all": str(case.factory())}, "files": {path.name: "digest"}}
+    return {"state": {"all": str(case.factory())}, "changed": [path.name]}
 
 
 @pytest.fixture(autouse=True)
 def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.path", [])
     monkeypatch.setattr(repeats, "_second_process", InThisProcess)
-    monkeypatch.setattr(second_process, "_export", export)
-    monkeypatch.setattr(second_process, "keep_temporary_files_in", lambda _: None)
+    monkeypatch.setattr(repeats, "_export", export)
+    monkeypatch.setattr(repeats, "keep_temporary_files_in", lambda _: None)
 
 
 def test_case_is_exported_by_the_capture_that_served() -> None:
     with repeats.repeat_of(case_of("a")) as repeat:
         assert (repeat.folder / "model.onnx").read_text() == "exporter of a"
-        assert (repeat.state, repeat.files, repeat.error) == ({"all": "None"}, {"model.onnx": "digest"}, "")
+        assert (repeat.state, repeat.changed, repeat.error) == ({"all": "None"}, ["model.onnx"], "")
     assert not repeat.folder.exists()
 
 
@@ -73,7 +73,7 @@ def test_factory_that_cannot_be_sent_is_replaced_by_its_example() -> None:
     ],
 )
 def test_missing_file_has_a_reason(name: str, error: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(second_process, "Exception", ExportError, raising=False)
+    monkeypatch.setattr(repeats, "Exception", ExportError, raising=False)
     with repeats.repeat_of(case_of(name)) as repeat:
         assert error in repeat.error
 

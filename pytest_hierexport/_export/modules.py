@@ -16,12 +16,18 @@ if TYPE_CHECKING:
 
 
 def class_of(module: torch.nn.Module) -> str:
-    """Return the qualified class of a module.
+    """Return the qualified class of a module: of its :func:`written_class`."""
+    return qualified(written_class(module))
 
-    A class that parametrisation made on the fly stands for the first class in its MRO that it did not make.
-    """
-    written = next(cls for cls in type(module).__mro__ if not _is_made_by_torch(cls))
-    return qualified_class(written.__module__, written.__qualname__, written.__name__)
+
+def written_class(module: torch.nn.Module) -> type:
+    """Return a module's class; where parametrisation made it on the fly, the first in its MRO that it did not make."""
+    return next(cls for cls in type(module).__mro__ if not _is_made_by_torch(cls))
+
+
+def qualified(cls: type) -> str:
+    """Return a class as text; see :func:`qualified_class`."""
+    return qualified_class(cls.__module__, cls.__qualname__, cls.__name__)
 
 
 def _is_made_by_torch(cls: type) -> bool:
@@ -52,7 +58,7 @@ def _resolve_class(name: str) -> str:
         found = str(error)
     else:
         if isinstance(cls, type):
-            return qualified_class(cls.__module__, cls.__qualname__, cls.__name__)
+            return qualified(cls)
         found = f"a {type(cls).__name__}, not a class"
     raise UsageError(
         "classes to keep, each importable as package.Class",
@@ -73,7 +79,7 @@ class Instances:
         self.root = model
         self._paths: dict[int, list[str]] = {}
         self._modules: dict[int, torch.nn.Module] = {}
-        for parts, module in _walk(model):
+        for parts, module in walk_modules(model):
             self._paths.setdefault(id(vars(module)), []).append(join_path(parts))
             self._modules[id(vars(module))] = module
         self._by_identity = {str(id(module)): module for module in self._modules.values()}
@@ -101,7 +107,7 @@ class Instances:
         """
         named: dict[str, torch.Tensor] = {}
         owners: dict[int, list[str]] = {}
-        for parts, module in _walk(self.root):
+        for parts, module in walk_modules(self.root):
             for name, tensor in (*module._parameters.items(), *module._buffers.items()):
                 if tensor is not None:
                     named[".".join((*parts, name))] = tensor
@@ -117,7 +123,7 @@ _MOST_PATHS = 10_000
 """After this many paths, an instance gets no second path: shared modules in shared modules multiply their number."""
 
 
-def _walk(root: torch.nn.Module) -> Iterator[tuple[tuple[str, ...], torch.nn.Module]]:
+def walk_modules(root: torch.nn.Module) -> Iterator[tuple[tuple[str, ...], torch.nn.Module]]:
     """Yield every path of every instance, not only the first; the walk stops at a module that contains itself."""
     seen: set[int] = set()
     listed = 0
@@ -140,7 +146,7 @@ def module_tree(model: torch.nn.Module) -> tuple[Module, ...]:
     for a tensor with several names, because of tied parameters or of such an instance.
     """
     first: dict[int, str] = {}
-    return tuple(_module(join_path(parts), module, first) for parts, module in _walk(model))
+    return tuple(_module(join_path(parts), module, first) for parts, module in walk_modules(model))
 
 
 def _module(path: str, module: torch.nn.Module, first: dict[int, str]) -> Module:

@@ -53,6 +53,11 @@ def is_replaced_on_node(key: str) -> bool:
     return key == NAMESPACE or is_replaced(key)
 
 
+def entries_of(message: Any) -> dict[str, str]:
+    """Return the metadata entries of a protobuf message."""
+    return {entry.key: entry.value for entry in message.metadata_props}
+
+
 def is_our_doc(text: str) -> bool:
     """Whether this package wrote a node's doc string."""
     return text.startswith('{"hierarchy_tags":')

@@ -49,6 +49,11 @@ class Inventory(Generic[NodeT, InitializerT, GraphT]):
     """The main graph and every subgraph."""
     functions: list[Any] = field(default_factory=list)
 
+    def elements(self) -> Iterator[tuple[str, NodeT | InitializerT]]:
+        """Yield every node and initializer, named as in messages: `node y/then_branch/t`, `initializer w`."""
+        yield from ((f"node {key}", node) for key, node in self.nodes)
+        yield from ((f"initializer {key}", initializer) for key, initializer in self.initializers)
+
 
 @dataclass(frozen=True)
 class _Form:

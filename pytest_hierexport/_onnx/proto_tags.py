@@ -72,7 +72,7 @@ class TaggedProto:
             return self._read(source)
 
     def _read(self, source: str) -> Attribution | None:
-        model = {entry.key: entry.value for entry in self.proto.metadata_props}
+        model = codec.entries_of(self.proto)
         if codec.FORMAT not in model:
             return None
         reader = codec.Reader(codec.hierarchy_from_entries(model))

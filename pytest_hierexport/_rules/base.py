@@ -73,6 +73,7 @@ class Rule:
             raise NoVerdictError(
                 f"weights for {self.id}", found="not run: no weights", do="check it on the model with its weights"
             )
+        expected = f"the check of {self.id} to return a list of Violation, or to yield them"
         try:
             returned: Any = self.check(exported)
             is_list = isinstance(returned, Iterable) and not isinstance(returned, str)
@@ -84,15 +85,11 @@ class Rule:
             if _is_ours(self.check):
                 raise
             raise_if_disk_full(error)
-            raise UsageError(
-                f"the check of {self.id} to return a list of Violation, or to yield them",
-                found=gist(error),
-                do="correct the check",
-            ) from error
+            raise UsageError(expected, found=gist(error), do="correct the check") from error
         found = next(filter(None, map(_wrong_in, listed)), None) if is_list else _with_type(returned)
         if found is not None:
             raise UsageError(
-                f"the check of {self.id} to return a list of Violation, or to yield them",
+                expected,
                 found=found,
                 do="return [] where the rule holds; for each place that breaks it give "
                 "Violation(where=…, expected=…, found=…, do=…), all of them texts",

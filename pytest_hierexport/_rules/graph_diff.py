@@ -68,11 +68,10 @@ def differences(plain: onnx.ModelProto, found: onnx.ModelProto) -> Iterator[Diff
     """Yield where two messages differ, the graph's nodes in order, then the rest of the graph and of the model."""
     if plain.SerializeToString(deterministic=True) == found.SerializeToString(deterministic=True):
         return
-    yield from _repeated("node", plain.graph.node, found.graph.node)
-    yield from _repeated("initializer", plain.graph.initializer, found.graph.initializer)
-    for kind in ("input", "output", "value_info"):
+    kinds = ("node", "initializer", "input", "output", "value_info")
+    for kind in kinds:
         yield from _repeated(kind, getattr(plain.graph, kind), getattr(found.graph, kind))
-    yield from _fields("the graph", plain.graph, found.graph, {"node", "initializer", "input", "output", "value_info"})
+    yield from _fields("the graph", plain.graph, found.graph, set(kinds))
     yield from _fields("the model", plain, found, {"graph"})
 
 

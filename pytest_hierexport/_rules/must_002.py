@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_hierexport._calls.names import decode, is_torch_nn
 from pytest_hierexport._errors import TagError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @limited
 def _check(exported: ExportedCase) -> Iterator[Violation]:
     try:
-        hierarchy = codec.hierarchy_from_entries(_entries(exported.proto))
+        hierarchy = codec.hierarchy_from_entries(codec.entries_of(exported.proto))
     except TagError as error:
         yield Violation(exported.path.name, error.expected, error.found, error.do)
         return
@@ -40,19 +40,11 @@ def _check(exported: ExportedCase) -> Iterator[Violation]:
 
 def _tags(proto: onnx.ModelProto) -> Iterator[tuple[str, str]]:
     """Yield every tag in the file and its place: of nodes, in both places, and of initializers, valid or not."""
-    parts = inventory_proto(proto)
-    for key, node in parts.nodes:
-        if codec.TAG in (entries := _entries(node)):
-            yield f"node {key}", entries[codec.TAG]
-        if codec.is_our_doc(node.doc_string):
-            yield from ((f"node {key}, doc_string", tag) for tag in dict.fromkeys(_tags_in(node.doc_string)))
-    for key, tensor in parts.initializers:
-        if codec.TAG in (entries := _entries(tensor)):
-            yield f"initializer {key}", entries[codec.TAG]
-
-
-def _entries(message: Any) -> dict[str, str]:
-    return {entry.key: entry.value for entry in message.metadata_props}
+    for where, element in inventory_proto(proto).elements():
+        if (tag := codec.entries_of(element).get(codec.TAG)) is not None:
+            yield where, tag
+        if codec.is_our_doc(element.doc_string):
+            yield from ((f"{where}, doc_string", tag) for tag in dict.fromkeys(_tags_in(element.doc_string)))
 
 
 def _tags_in(doc_string: str) -> Iterator[str]:

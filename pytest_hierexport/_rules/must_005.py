@@ -1,27 +1,159 @@
-"""MUST-005: but for its tags, the file is the one that the plain exporter gives."""
+"""MUST-005: but for its tags, the file is the one that the plain exporter gives.
+
+The plain exporter runs in a process that this package's exporter has no part in. One process serves all models that
+this one checks: it imports torch once, receives each example as a file of `torch.save`, and ends with this process. An
+example that cannot be sent (a class inside a function, a lambda in the model, a module that cannot be imported by its
+name), or that fails there, is exported by the same file in this process, without any of our patches.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from pytest_hierexport._errors import NoVerdictError, in_words, raise_if_disk_full
+from pytest_hierexport._onnx.graph import graph_inputs
 from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, limited
+from pytest_hierexport._rules.child import ChildEndedError, ChildProcess
+
+if TYPE_CHECKING:
+    import onnx
+
+    from pytest_hierexport._cases import Example
+
+_OURS = ("pytest_hierexport._export",)
+"""The modules that the process refuses to import. An example may be built by others of this package, as the zoo is."""
 
 
 @limited
 def _check(exported: ExportedCase) -> Iterator[Violation]:
     from pytest_hierexport._onnx.storage import load_proto
     from pytest_hierexport._rules.graph_diff import bare, differences
-    from pytest_hierexport._rules.plain import plain_proto
 
     # Read again: other rules read the case's own message, which `bare` would change.
     found = bare(load_proto(exported.path), exported.path.parent)
-    for difference in differences(plain_proto(exported), found):
+    for difference in differences(_plain_proto(exported), found):
         yield Violation(
             difference.where,
             f"{difference.plain}, as in the plain export",
             difference.found,
             "change nothing but tags between the exporter and the file",
         )
+
+
+def _plain_proto(exported: ExportedCase) -> onnx.ModelProto:
+    """Export with the plain exporter beneath the capture that served, and return the bare message.
+
+    For an exporter of the project's own that is `torch.onnx.export(dynamo=True)`.
+
+    Raises:
+        NoVerdictError: The plain exporter cannot export the model.
+        DiskFullError: There is no room for the file.
+    """
+    from pytest_hierexport._files.temporary import temporary_folder, temporary_home
+    from pytest_hierexport._onnx.storage import load_proto
+    from pytest_hierexport._rules.graph_diff import bare
+    from pytest_hierexport._rules.peer import PEERS
+
+    exporter = exported.exporter_name if exported.exporter_name in PEERS else "dynamo"
+    options = {"opset": exported.case.opset, "dynamic_shapes": exported.example.dynamic_shapes}
+    if exporter == "torchscript":
+        options |= {**_interface(exported.proto.graph), "folder": temporary_home()}
+    with temporary_folder() as folder:
+        path = Path(folder) / "plain.onnx"
+        if export_there(plain_process(), exporter, exported.example, options, path):
+            _export_here(exporter, exported.example, options, path)
+        return bare(load_proto(path), path.parent)
+
+
+def _export_here(exporter: str, example: Example, options: dict[str, Any], path: Path) -> None:
+    """Export in this process, and leave the model as it was."""
+    import onnx_ir as ir
+
+    from pytest_hierexport._export.state import as_found, pytrees_as_found
+    from pytest_hierexport._onnx.absent import fill_absent
+    from pytest_hierexport._rules.peer import PEERS, save
+
+    try:
+        with as_found(example.model), _reading_no_fakes(), pytrees_as_found():
+            made = PEERS[exporter](example.model, example.args, example.kwargs, **options)
+        if fill_absent(made):
+            ir.save(made, path)
+        else:
+            save(made, path)
+    except Exception as error:
+        raise_if_disk_full(error)
+        raise _no_peer(exporter, in_words(error)) from error
+
+
+@contextmanager
+def _reading_no_fakes() -> Iterator[None]:
+    """Optimize without the tensors of a model without weights, which torch's optimizer would read."""
+    import torch
+
+    from pytest_hierexport._export.dynamo.capturer import quiet, take_out_fakes
+    from pytest_hierexport._export.state import replaced
+
+    original = torch.onnx.ONNXProgram.optimize
+
+    def optimize(program: torch.onnx.ONNXProgram) -> None:
+        take_out_fakes(program.model)
+        original(program)
+
+    with quiet(), replaced(torch.onnx.ONNXProgram, "optimize", optimize):
+        yield
+
+
+def _no_peer(exporter: str, why: str) -> NoVerdictError:
+    return NoVerdictError(
+        f"the plain {exporter} exporter to export the model too",
+        found=f"no plain peer: {why}",
+        do="nothing: the model exports with the help of this package alone, and there is no plain graph of it",
+    )
+
+
+def _interface(graph: onnx.GraphProto) -> dict[str, Any]:
+    """Return the names of inputs, outputs and dynamic axes, for an exporter that knows inputs by name alone."""
+    inputs = graph_inputs(graph)
+    axes = {
+        value.name: {axis: dim.dim_param for axis, dim in enumerate(value.type.tensor_type.shape.dim) if dim.dim_param}
+        for value in inputs
+    }
+    return {
+        "dynamic_shapes": {name: dims for name, dims in axes.items() if dims} or None,
+        "input_names": [value.name for value in inputs],
+        "output_names": [value.name for value in graph.output],
+    }
+
+
+@cache
+def plain_process() -> ChildProcess:
+    """Return the one process that serves this one: an isolated Python that runs `peer.py`."""
+    return ChildProcess("-I", str(Path(__file__).with_name("peer.py")))
+
+
+def export_there(process: ChildProcess, exporter: str, example: Example, options: dict[str, Any], path: Path) -> str:
+    """Export an example in such a process; return the error that left no file, the empty text where there is one.
+
+    Raises:
+        NoVerdictError: The export ended the process; here it would do the same.
+        DiskFullError: There is no room for the example.
+    """
+    import torch
+
+    sent = path.with_suffix(".pt")
+    try:
+        torch.save((example.model, example.args, example.kwargs, options), sent)
+    except Exception as error:  # noqa: BLE001  # what cannot be pickled says so in many ways
+        raise_if_disk_full(error)
+        return in_words(error)
+    try:
+        return str(process.ask(without=_OURS, exporter=exporter, example=str(sent), onnx=str(path)))
+    except ChildEndedError as ended:
+        raise _no_peer(exporter, f"its process {ended}") from None
 
 
 RULE = Rule("MUST-005", "the graph is untouched", _check, needs="export")

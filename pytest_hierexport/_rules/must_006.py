@@ -14,14 +14,7 @@ def _check(exported: ExportedCase) -> Iterator[Violation]:
 
     example = exported.example  # where it cannot be made again, that is no violation
     try:
-        for difference in differences(example, exported.path, exported.case.tolerances):
-            yield Violation(
-                difference.output,
-                difference.expected,
-                difference.found,
-                "run the plain exporter's file too: if its numbers are the same, report it there; "
-                "state `tolerances` for this case where rounding explains the difference",
-            )
+        yield from differences(example, exported.path, exported.case.tolerances)
     except UsageError as error:
         yield Violation(exported.path.name, error.expected, error.found, error.do)
 

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from pytest_hierexport._errors import TagError, UsageError
 from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, limited
-
-if TYPE_CHECKING:
-    from pytest_hierexport._calls.attribution import Attribution
 
 
 @limited
@@ -23,31 +19,20 @@ def _check(exported: ExportedCase) -> Iterator[Violation]:
     except (TagError, UsageError) as error:
         yield Violation(exported.path.name, error.expected, error.found, error.do)
         return
+    inputs = {given.name for given in exported.proto.graph.input}
     for name, verdict in proof.unproven.items():
+        is_listed = name in attribution.hierarchy
+        tag = attribution.hierarchy.tag(name) if is_listed else "a call that the file does not list"
+        found_in = verdict.tag or ("an input of the graph" if verdict.value in inputs else "untagged")
+        do = "find what moved the value to another call, and carry origins through it"
+        if not is_listed:
+            do = f"list this run of the module, {name}, in the hierarchy that the exporter writes: it is missing there"
         yield Violation(
-            _call(name, attribution),
+            f"call {name} ({tag})" if name else f"the model's own call ({tag})",
             "a call whose nodes turn its inputs into its outputs",
-            f"{verdict.reason}: {verdict.value} ({verdict.tag or _untagged(verdict.value, exported)})",
-            _to_do(name, attribution),
+            f"{verdict.reason}: {verdict.value} ({found_in})",
+            do,
         )
-
-
-def _untagged(value: str | None, exported: ExportedCase) -> str:
-    """Say of a value that no tagged node makes what it is."""
-    if any(given.name == value for given in exported.proto.graph.input):
-        return "an input of the graph"
-    return "untagged"
-
-
-def _to_do(name: str, attribution: Attribution) -> str:
-    if name not in attribution.hierarchy:
-        return f"list this run of the module, {name}, in the hierarchy that the exporter writes: it is missing there"
-    return "find what moved the value to another call, and carry origins through it"
-
-
-def _call(name: str, attribution: Attribution) -> str:
-    tag = attribution.hierarchy.tag(name) if name in attribution.hierarchy else "a call that the file does not list"
-    return f"call {name} ({tag})" if name else f"the model's own call ({tag})"
 
 
 RULE = Rule("MUST-007", "the tags are proven", _check, deployed=True, needs="model")

@@ -25,24 +25,22 @@ def _check(exported: ExportedCase) -> Iterator[Violation]:
 
 
 def _violations(exported: ExportedCase, repeat: Repeat) -> Iterator[Violation]:
-    from pytest_hierexport._files.paths import digest
     from pytest_hierexport._proof.state import call_digests, state_digests
 
     if repeat.error:
         yield Violation(exported.path.name, f"an export, {_SAME}", repeat.error, _DO)
+    if not repeat.changed:
         return
-    folder = exported.path.parent
-    changed = [name for name in _files(exported, repeat) if digest(folder / name) != repeat.files.get(name, "")]
-    state = state_digests(exported.example) if changed else repeat.state
+    state = state_digests(exported.example)
     if list(state.items()) != list(repeat.state.items()):
         for name, found in _other_parts(state, repeat.state):
             yield Violation(name, f"modules, weights and inputs, {_SAME}", found, f"in the factory, {_DO}")
         return
-    if changed and (call := _first_other(call_digests(exported.example), repeat.calls)) is not None:
-        raise _model_differs(call)
-    for name in changed:
-        tagged = exported if name == exported.path.name else None
-        yield from _differences(folder / name, repeat.folder / name, tagged)
+    _check_calls(call_digests(exported.example), repeat.calls)
+    for name in repeat.changed:
+        here, there = exported.path.with_name(name), repeat.folder / name
+        differences = list(_in_model(exported, there) if here == exported.path else _in_text(here, there))
+        yield from differences or [Violation(name, f"bytes, {_SAME}", "others", _DO)]
 
 
 def _other_parts(here: Mapping[str, str], there: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -54,55 +52,35 @@ def _other_parts(here: Mapping[str, str], there: Mapping[str, str]) -> Iterator[
         yield next(one for one, other in zip(here, there, strict=True) if one != other), "at another place"
 
 
-def _first_other(here: Sequence[Sequence[str]], there: Sequence[Sequence[str]]) -> str | None:
-    """Return the first call that one process ran and the other did not, or not to the same values."""
-    pairs = zip(here, there, strict=False)
-    return next((one[0] for one, other in pairs if list(one) != list(other)), None)
-
-
-def _model_differs(call: str) -> NoVerdictError:
-    """Return the error for a model whose own code depends on the hash seed.
+def _check_calls(here: Sequence[Sequence[str]], there: Sequence[Sequence[str]]) -> None:
+    """Raise an error for a model whose own code depends on the hash seed.
 
     transformers' modernbert and gemma3 call one module for each element of a set of strings: which call is the first
     depends on the seed, and so does the export by any exporter.
+
+    Raises:
+        NoVerdictError: One process ran a call that the other did not, or not to the same values.
     """
-    place = f"call {call}" if call else "call of the model"
-    return NoVerdictError(
-        "a model that computes the same under every hash seed",
-        found=f"not run: under another hash seed the model itself computes other values, first in the {place}",
-        do="set PYTHONHASHSEED to one number in CI: else its tags may change from run to run",
-    )
+    for (name, result), other in zip(here, there, strict=False):
+        if [name, result] != list(other):
+            place = f"call {name}" if name else "call of the model"
+            raise NoVerdictError(
+                "a model that computes the same under every hash seed",
+                found=f"not run: under another hash seed the model itself computes other values, first in the {place}",
+                do="set PYTHONHASHSEED to one number in CI: else its tags may change from run to run",
+            )
 
 
-def _files(exported: ExportedCase, repeat: Repeat) -> list[str]:
-    """Return the names of what either export consists of."""
-    from pytest_hierexport._onnx.storage import sidecar_path
-
-    beside = (exported.path, exported.path.with_name(f"{exported.path.name}.data"), sidecar_path(exported.path))
-    return list(dict.fromkeys([*(path.name for path in beside if path.exists()), *repeat.files]))
-
-
-def _differences(here: Path, there: Path, tagged: ExportedCase | None) -> Iterator[Violation]:
-    """Yield the differences of two files; those of the model, which is given where they are, name its calls."""
-    found = list(_in_text(here, there) if tagged is None else _in_model(here, there, tagged))
-    yield from found or [Violation(here.name, f"bytes, {_SAME}", "others", _DO)]
-
-
-def _in_model(here: Path, there: Path, tagged: ExportedCase) -> Iterator[Violation]:
+def _in_model(exported: ExportedCase, there: Path) -> Iterator[Violation]:
+    """Yield the differences of the ONNX files; nodes and initializers with the tag of their call."""
     from pytest_hierexport._onnx.storage import load_proto
     from pytest_hierexport._rules.graph_diff import differences
 
-    if there.exists():
-        for difference in differences(load_proto(here), load_proto(there)):
-            where = f"{difference.where}{_of_call(tagged, difference.name)}"
-            yield Violation(where, f"{difference.plain}, {_SAME}", difference.found, _DO)
-
-
-def _of_call(tagged: ExportedCase, name: str) -> str:
-    """Return the call that a node or initializer comes from, for a message; empty where none is known."""
-    attribution = tagged.attribution
-    origins = attribution.nodes.get(name) or attribution.initializers.get(name)
-    return f" of {attribution.hierarchy.tag(origins[0].call)}" if origins else ""
+    for difference in differences(exported.proto, load_proto(there)) if there.exists() else ():
+        attribution = exported.attribution
+        origins = attribution.nodes.get(difference.name) or attribution.initializers.get(difference.name)
+        of_call = f" of {attribution.hierarchy.tag(origins[0].call)}" if origins else ""
+        yield Violation(f"{difference.where}{of_call}", f"{difference.plain}, {_SAME}", difference.found, _DO)
 
 
 def _in_text(here: Path, there: Path) -> Iterator[Violation]:

@@ -71,12 +71,11 @@ def _in_keys(proto: onnx.ModelProto, beside: Sidecar) -> Iterator[Difference]:
     """Compare keys: every node on both sides, every attributed initializer in the file."""
     parts, said = inventory_proto(proto), beside.attribution
     nodes, initializers = (dict.fromkeys(key for key, _ in part) for part in (parts.nodes, parts.initializers))
-    for key in [key for key in said.nodes if key not in nodes]:
-        yield Difference(f"node {key}", "a node of that key", _NOTHING)
+    for wanted, kind, found in ((said.nodes, "node", nodes), (said.initializers, "initializer", initializers)):
+        for key in [key for key in wanted if key not in found]:
+            yield Difference(f"{kind} {key}", "one of that key", _NOTHING)
     for key in [key for key in nodes if key not in said.nodes]:
-        yield Difference(f"node {key}", _NOTHING, "a node of that key")
-    for key in [key for key in said.initializers if key not in initializers]:
-        yield Difference(f"initializer {key}", "an initializer of that key", _NOTHING)
+        yield Difference(f"node {key}", _NOTHING, "one of that key")
 
 
 def _in_texts(proto: onnx.ModelProto, beside: Sidecar) -> Iterator[Difference]:
@@ -88,7 +87,8 @@ def _in_texts(proto: onnx.ModelProto, beside: Sidecar) -> Iterator[Difference]:
     attach_proto(said, beside.attribution, tags)
     # Others may write namespaces where we do not.
     shared = {codec.NAMESPACE} if tags in codec.WITH_METADATA else set()
-    for (where, message), (_, anew) in zip(_tagged(proto), _tagged(said), strict=True):
+    before, after = ([("the model", model), *inventory_proto(model).elements()] for model in (proto, said))
+    for (where, message), (_, anew) in zip(before, after, strict=True):
         found, wanted = (_texts(each, shared) for each in (message, anew))
         for key in sorted(found.keys() | wanted.keys()):
             if found.get(key) != wanted.get(key):
@@ -97,21 +97,12 @@ def _in_texts(proto: onnx.ModelProto, beside: Sidecar) -> Iterator[Difference]:
 
 def _places(proto: onnx.ModelProto) -> codec.Tags:
     """Return the places in which a file has tags."""
-    parts = inventory_proto(proto)
-    messages: list[Any] = [message for _, message in (*parts.nodes, *parts.initializers)]
-    metadata = any(entry.key == codec.TAG for message in messages for entry in message.metadata_props)
-    listed = any(entry.key == codec.INITIALIZERS for entry in proto.metadata_props)
-    if listed or any(codec.is_our_doc(node.doc_string) for _, node in parts.nodes):
+    elements = [element for _, element in inventory_proto(proto).elements()]
+    metadata = any(codec.TAG in codec.entries_of(element) for element in elements)
+    listed = codec.INITIALIZERS in codec.entries_of(proto)
+    if listed or any(codec.is_our_doc(element.doc_string) for element in elements):
         return "both" if metadata else "doc_string"
     return "metadata" if metadata else "none"
-
-
-def _tagged(proto: onnx.ModelProto) -> Iterator[tuple[str, Any]]:
-    """Yield every message that may have tags, named."""
-    parts = inventory_proto(proto)
-    yield "the model", proto
-    yield from ((f"node {key}", node) for key, node in parts.nodes)
-    yield from ((f"initializer {key}", tensor) for key, tensor in parts.initializers)
 
 
 def _texts(message: Any, shared: set[str]) -> dict[str, list[str]]:

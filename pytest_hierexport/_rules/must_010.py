@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
-from typing import TYPE_CHECKING
+import getpass
+import json
+import os
+import re
+import site
+import socket
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import TagError, UsageError
+from pytest_hierexport._files.paths import absolute
+from pytest_hierexport._onnx.graph import inventory_proto
 from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, limited
 
 if TYPE_CHECKING:
     import onnx
 
-    from pytest_hierexport._calls.hierarchy import Hierarchy
-    from pytest_hierexport._rules.leaks import Text
+_TOKEN = re.compile(r"""[^\s"'<>()\[\]{},;|]+""")
+"""A run of characters that an address may consist of."""
+_BEFORE, _BEHIND = r"(?:(?<=file://)|(?<![\w.~/\\-]))", r"""(?=[/\\]|[^\w.-]|$)[^\s"'<>|,;]*"""
+"""Patterns for the text before and behind a folder's path, which may go on into the folder."""
+_LEAST = 3
+"""The least length of a folder's path to look for: `/` is everywhere."""
+_LEFT_OUT = frozenset(("raw_data", "node", "initializer", "g", "graphs"))
+"""The fields of messages that hold numbers as bytes, and those whose messages are listed by themselves."""
 
 
 @limited
 def _check(exported: ExportedCase) -> Iterator[Violation]:
-    from pytest_hierexport._rules.leaks import Machine
-
-    machine, known = Machine.this(), _known(exported)
+    machine, is_known = Machine.this(), _known(exported)
     for text in _texts(exported):
-        if text.text in known:
+        if is_known(text.text):
             continue
         for found, what in machine.revealed_by(text.text, is_name=text.is_name):
             yield Violation(
@@ -32,14 +50,131 @@ def _check(exported: ExportedCase) -> Iterator[Violation]:
             )
 
 
+def _known(exported: ExportedCase) -> Callable[[str], bool]:
+    """Return whether a text is a name of the model's own: a module may be called like a folder or a user.
+
+    Tags are resolved one by one; all at once would take quadratic memory.
+    """
+    try:
+        hierarchy = exported.attribution.hierarchy
+    except (TagError, UsageError):
+        return lambda _: False
+    namespaces = {call.path.replace(".", "/") for call in hierarchy.values()}
+
+    def is_known(text: str) -> bool:
+        try:
+            return text in hierarchy or text in namespaces or hierarchy.resolve(text) is not None
+        except KeyError:
+            return False
+
+    return is_known
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The folders and names that must not appear.
+
+    Attributes:
+        folders: A description of each folder (`the home folder`), by its absolute path.
+        names: A description of each name (`the user's name`), by the name.
+    """
+
+    folders: Mapping[str, str]
+    names: Mapping[str, str]
+
+    @classmethod
+    def this(cls) -> Machine:
+        """Return the machine that this process runs on."""
+        folders: dict[str, str] = {}
+        for what, paths in _folders():
+            folders.update((path, what) for path in paths if len(path) >= _LEAST and path not in folders)
+        return cls(folders, {name: what for what, name in _names() if name and name != "localhost"})
+
+    def revealed_by(self, text: str, *, is_name: bool = False) -> Iterator[tuple[str, str]]:
+        """Yield the paths and addresses in a text that reveal the machine, each with the thing that it reveals.
+
+        Args:
+            text: Any text.
+            is_name: Whether it is a name of a node or a value, which may look like a path and be none: then only
+                paths that exist count.
+        """
+        if not any(word in text for words in (self.names, self._forms) for word in words):
+            return
+        found = [(match[0], self._forms[match[1]]) for match in self._pattern.finditer(text)]
+        for token in _TOKEN.findall(self._pattern.sub(" ", text)):
+            found += [(token, self.names[part]) for part in _parts_of_address(token) if part in self.names][:1]
+        yield from ((part, what) for part, what in found if not is_name or _exists(part))
+
+    @cached_property
+    def _forms(self) -> dict[str, str]:
+        """The ways in which the folders are written, with either slash or with a backslash escaped: longest first."""
+        forms = {
+            form: what
+            for folder, what in self.folders.items()
+            for form in (folder, folder.replace("\\", "/"), folder.replace("\\", "\\\\"))
+        }
+        return dict(sorted(forms.items(), key=lambda form: -len(form[0])))
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        return re.compile(f"{_BEFORE}({'|'.join(map(re.escape, self._forms))}){_BEHIND}")
+
+
+def _parts_of_address(token: str) -> list[str]:
+    """Return the parts of a path or an address; a word by itself is neither."""
+    if not token.startswith(("/", "~", "\\")) and "://" not in token and "@" not in token and token[1:3] != ":\\":
+        return []
+    return re.split(r"[/\\@:~]", token)
+
+
+def _folders() -> Iterator[tuple[str, list[str]]]:
+    installed = sysconfig.get_paths()
+    packages = [installed[name] for name in ("purelib", "platlib", "stdlib", "platstdlib")]
+    virtual = [sys.prefix] if sys.prefix != sys.base_prefix else []
+    yield "a package folder", _both([*packages, *site.getsitepackages(), *virtual, str(Path(__file__).parents[2])])
+    yield "the working folder", _both([os.curdir])
+    yield "the temporary folder", _both([tempfile.gettempdir()])
+    yield "the home folder", _both([str(Path.home())])
+
+
+def _both(paths: Iterable[str]) -> list[str]:
+    """Return paths as they are and with their links followed: either may have been written down."""
+    return [str(form) for path in paths for form in (absolute(path), Path(path).resolve())]
+
+
+def _names() -> Iterator[tuple[str, str]]:
+    yield "the host's name", socket.gethostname()
+    yield "the host's name", socket.gethostname().partition(".")[0]
+    try:
+        yield "the user's name", getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        # A process may run under a user id without a name.
+        return
+
+
+def _exists(path: str) -> bool:
+    """Whether a path, or a part of it from the root that is longer than one name, is there."""
+    at = Path(path)
+    return at.is_absolute() and any(os.path.lexists(part) for part in (at, *at.parents) if len(part.parts) > 2)
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text of a file."""
+
+    where: str
+    text: str
+    is_name: bool = False
+    """Whether it names something, and may look like a path."""
+
+
 def _texts(exported: ExportedCase) -> Iterator[Text]:
     from pytest_hierexport._onnx.storage import sidecar_path
-    from pytest_hierexport._rules.leaks import texts_in_json, texts_in_message
 
-    yield from texts_in_message(_message(exported))
+    yield from _texts_in_message(_message(exported))
     beside = sidecar_path(exported.path)
     if beside.exists():
-        yield from texts_in_json(beside.name, beside.read_text(encoding="utf-8", errors="replace"))
+        yield from _texts_in_json(beside.name, beside.read_text(encoding="utf-8", errors="replace"))
 
 
 def _message(exported: ExportedCase) -> onnx.ModelProto:
@@ -57,29 +192,51 @@ def _message(exported: ExportedCase) -> onnx.ModelProto:
         raise
 
 
-class _Names(Container[str]):
-    """The call names, tags and namespaces of a hierarchy; all tags at once would take quadratic memory."""
-
-    def __init__(self, hierarchy: Hierarchy) -> None:
-        self._hierarchy = hierarchy
-        self._namespaces = {call.path.replace(".", "/") for call in hierarchy.values()}
-
-    def __contains__(self, text: object) -> bool:
-        return text in self._hierarchy or text in self._namespaces or self._is_tag(text)
-
-    def _is_tag(self, text: object) -> bool:
-        try:
-            return isinstance(text, str) and self._hierarchy.resolve(text) is not None
-        except KeyError:
-            return False
+def _texts_in_message(proto: Any) -> Iterator[Text]:
+    """Yield every text of an ONNX message; in place of a JSON text, the texts within."""
+    parts = inventory_proto(proto)
+    for where, element in parts.elements():
+        yield from _in_fields(where, element)
+    # The first graph is the model's own.
+    for graph in parts.graphs[1:]:
+        yield from _in_fields(f"graph {graph.name}", graph)
+    yield from _in_fields("the model", proto)
 
 
-def _known(exported: ExportedCase) -> Container[str]:
-    """Return the texts that follow from the model's own names: a module may be called like a folder or a user."""
+def _in_fields(where: str, message: Any) -> Iterator[Text]:
+    for field, value in message.ListFields():
+        if field.name in _LEFT_OUT or field.cpp_type not in {field.CPPTYPE_STRING, field.CPPTYPE_MESSAGE}:
+            continue
+        # The tool that writes the file names the graph; nodes and values may be named by the paths of modules.
+        is_name = field.name in {"name", "input", "output"} and message.DESCRIPTOR.name != "GraphProto"
+        for i, item in enumerate(value if field.is_repeated else [value]):
+            place = f"{where}, {field.name}[{i}]" if field.is_repeated else f"{where}, {field.name}"
+            if field.message_type is not None:
+                yield from _in_fields(place, item)
+            else:
+                text = item if isinstance(item, str) else item.decode("utf-8", "replace")
+                yield from _texts_in_json(place, text, is_name=is_name)
+
+
+def _texts_in_json(where: str, text: str, *, is_name: bool = False) -> Iterator[Text]:
+    """Yield the texts within a JSON document, its keys included; another text as it is."""
     try:
-        return _Names(exported.attribution.hierarchy)
-    except (TagError, UsageError):
-        return ()
+        document = json.loads(text) if text.startswith(("{", "[")) else None
+    except (ValueError, RecursionError):
+        document = None
+    yield from [Text(where, text, is_name)] if document is None else _in_json(where, document)
+
+
+def _in_json(where: str, value: Any) -> Iterator[Text]:
+    if isinstance(value, str):
+        yield Text(where, value)
+    elif isinstance(value, Mapping):
+        for key, part in value.items():
+            yield Text(where, key, is_name=True)
+            yield from _in_json(f"{where}, {key}", part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _in_json(where, part)
 
 
 RULE = Rule("MUST-010", "nothing leaks", _check)

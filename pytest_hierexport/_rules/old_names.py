@@ -37,10 +37,16 @@ class Watch:
         """Watch nothing yet: the renamed model calls `note`."""
         from torch import nn
 
+        from pytest_hierexport._calls.names import is_torch_nn
+        from pytest_hierexport._export.modules import class_of
+
         self.asked: set[Asked] = set()
         self._files = frozenset(files)
-        self._of_torch = {name for module in model.modules() if _is_torchs(module) for name in _names(module)}
-        self._own = frozenset(code for cls in _classes(model) for code in _codes(vars(cls).values()))
+        of_torch = [vars(module) for module in model.modules() if is_torch_nn(class_of(module))]
+        self._of_torch = {name for held in of_torch for name in (*held["_parameters"], *held["_buffers"])}
+        classes = {cls for module in model.modules() for cls in type(module).__mro__}
+        own = [cls for cls in classes if cls.__module__.partition(".")[0] not in {"torch", "builtins"}]
+        self._own = frozenset(code for cls in own for code in _codes(vars(cls).values()))
         self._through = nn.Module.__call__.__code__.co_filename
 
     def note(self, name: str) -> None:
@@ -68,23 +74,6 @@ def _resolved(filename: str) -> Path:
     return Path(filename).resolve()
 
 
-def _is_torchs(module: torch.nn.Module) -> bool:
-    from pytest_hierexport._calls.names import is_torch_nn
-    from pytest_hierexport._export.modules import class_of
-
-    return is_torch_nn(class_of(module))
-
-
-def _names(module: torch.nn.Module) -> Iterator[str]:
-    for registry in ("_parameters", "_buffers"):
-        yield from vars(module)[registry].keys()
-
-
-def _classes(model: torch.nn.Module) -> set[type]:
-    classes = {cls for module in model.modules() for cls in type(module).__mro__}
-    return {cls for cls in classes if cls.__module__.partition(".")[0] not in {"torch", "builtins"}}
-
-
 def _codes(values: Iterable[Any]) -> Iterator[CodeType]:
     """Yield the code of functions, with that of what they wrap and define."""
     pending, seen = list(values), set[int]()
@@ -95,11 +84,10 @@ def _codes(values: Iterable[Any]) -> Iterator[CodeType]:
         seen.add(id(value))
         if isinstance(value, CodeType):
             yield value
-            pending.extend(constant for constant in value.co_consts if isinstance(constant, CodeType))
+            pending += value.co_consts
         else:
-            wrapped = (getattr(value, name, None) for name in ("__code__", "__func__", "__wrapped__", "fget", "func"))
-            pending.extend(inner for inner in wrapped if inner is not None)
-            pending.extend(_enclosed(value))
+            pending += (getattr(value, name, None) for name in ("__code__", "__func__", "__wrapped__", "fget", "func"))
+            pending += _enclosed(value)
 
 
 def _enclosed(function: Any) -> Iterator[Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -26,30 +25,19 @@ from pytest_hierexport._proof.feeds import feeds_of
 from pytest_hierexport._proof.session import Fetched, run_graph
 from pytest_hierexport._proof.tensors import array_of, walk
 from pytest_hierexport._proof.tolerance import Array, distances, is_floating, tolerance_of
+from pytest_hierexport._rules.base import Violation
+
+_DO = (
+    "run the plain exporter's file too: if its numbers are the same, report it there; "
+    "state `tolerances` for this case where rounding explains the difference"
+)
+
+_ALL = "the outputs"
+_MODES = (Mode.PLAIN, Mode.EXPORTING, Mode.TRACING)
+"""A model may return something else while it is captured; the values that its users get come first."""
 
 
-@dataclass(frozen=True)
-class OutputDifference:
-    """An output that is not the model's."""
-
-    output: str
-    """Its name in the graph, and its place in what the model returns."""
-    expected: str
-    found: str
-
-
-@dataclass(frozen=True)
-class _Output:
-    array: Array
-    dtype: str
-
-    @property
-    def kind(self) -> str:
-        """Its dtype and shape, as `float32[2, 3]`."""
-        return f"{self.dtype}{list(self.array.shape)}"
-
-
-def differences(example: Example, path: Path, tolerances: Mapping[str, float]) -> Iterator[OutputDifference]:
+def differences(example: Example, path: Path, tolerances: Mapping[str, float]) -> Iterator[Violation]:
     """Run the model, and the graph as ONNX Runtime runs it for its users, on the inputs; yield the outputs that differ.
 
     Where something does, the model runs as it is captured, and last with the graph's choices.
@@ -66,7 +54,7 @@ def differences(example: Example, path: Path, tolerances: Mapping[str, float]) -
     feeds = feeds_of(example, proto)
     run = partial(run_graph, proto, feeds, folder=path.parent, optimized=True)
     outputs = _outputs(proto, run)
-    tried: dict[Mode, list[OutputDifference]] = {}
+    tried: dict[Mode, list[Violation]] = {}
     for mode in _MODES:
         try:
             tried[mode] = list(_differences(proto.graph, outputs, run_model(example, mode), tolerances))
@@ -88,50 +76,42 @@ def differences(example: Example, path: Path, tolerances: Mapping[str, float]) -
     yield from min(found, key=_count)
 
 
-def _count(found: Sequence[OutputDifference]) -> float:
+def _count(found: Sequence[Violation]) -> float:
     """Return how many outputs differ: all, where there are more or fewer than the model's."""
-    return inf if any(difference.output == _ALL for difference in found) else len(found)
+    return inf if any(violation.where == _ALL for violation in found) else len(found)
 
 
-_ALL = "the outputs"
-
-
-_MODES = (Mode.PLAIN, Mode.EXPORTING, Mode.TRACING)
-"""A model may return something else while it is captured; the values that its users get come first."""
-
-
-def _outputs(proto: onnx.ModelProto, run: Callable[[Sequence[str]], Iterable[Fetched]]) -> dict[str, _Output]:
+def _outputs(proto: onnx.ModelProto, run: Callable[[Sequence[str]], Iterable[Fetched]]) -> dict[str, Array]:
     # Each once: a list of outputs may repeat a value.
-    values = run(list(dict.fromkeys(output.name for output in proto.graph.output)))
-    return {value.name: _Output(value.arrays[0], value.arrays[0].dtype.name) for value in values}
+    names = dict.fromkeys(output.name for output in proto.graph.output)
+    return {value.name: value.arrays[0] for value in run(list(names))}
 
 
 def _differences(
-    graph: onnx.GraphProto, found: Mapping[str, _Output], returned: Any, tolerances: Mapping[str, float]
-) -> Iterator[OutputDifference]:
+    graph: onnx.GraphProto, found: Mapping[str, Array], returned: Any, tolerances: Mapping[str, float]
+) -> Iterator[Violation]:
     """Yield the differences between the graph's outputs and what the model returned."""
     names = [output.name for output in graph.output]
     expected = _returned(returned, len(names))
     if len(expected) != len(names):
         said = f"{len(expected)}, one for each tensor that the model returns"
-        yield OutputDifference(_ALL, said, f"{len(names)}")
+        yield Violation(_ALL, said, f"{len(names)}", _DO)
         return
     inherited = coarsest(
         ir.serde.deserialize_graph(graph), lambda value, _: tolerance_of(dtype_name(value), tolerances)
     )
     for name, (place, wanted) in zip(names, expected.items(), strict=True):
-        tolerance = max(inherited.get(name, 0.0), tolerance_of(wanted.dtype, tolerances))
-        for text, other in _compared(wanted, found[name], tolerance):
-            yield OutputDifference(f"output {name} (the model's {place})", text, other)
+        tolerance = max(inherited.get(name, 0.0), tolerance_of(wanted.dtype.name, tolerances))
+        if different := _different(wanted, found[name], tolerance):
+            yield Violation(f"output {name} (the model's {place})", *different, _DO)
 
 
-def _returned(output: Any, count: int) -> dict[str, _Output]:
+def _returned(output: Any, count: int) -> dict[str, Array]:
     """Return the tensors by their places; the numbers too, where the graph has an output for each of them."""
     leaves = {f"output{place}{label}": part for place, leaf in _leaves(output) for label, part in walk(leaf)}
     tensors = {place: leaf for place, leaf in leaves.items() if isinstance(leaf, torch.Tensor)}
     counted = leaves if len(tensors) != count == len(leaves) else tensors
-    arrays = {place: array_of(torch.as_tensor(leaf)) for place, leaf in counted.items()}
-    return {place: _Output(array, array.dtype.name) for place, array in arrays.items()}
+    return {place: array_of(torch.as_tensor(leaf)) for place, leaf in counted.items()}
 
 
 def _leaves(output: Any) -> list[tuple[str, Any]]:
@@ -142,19 +122,20 @@ def _leaves(output: Any) -> list[tuple[str, Any]]:
         return [(f"[{i}]", leaf) for i, leaf in enumerate(pytree.tree_leaves(output))]
 
 
-def _compared(wanted: _Output, found: _Output, tolerance: float) -> Iterator[tuple[str, str]]:
-    """Yield what was expected and what was found, where they differ."""
-    if wanted.kind != found.kind:
-        yield wanted.kind, found.kind
-        return
-    floating = is_floating(wanted.dtype)
-    one, other = (array.astype(np.float64) if floating else array for array in (wanted.array, found.array))
+def _different(wanted: Array, found: Array, tolerance: float) -> tuple[str, str] | None:
+    """Return what was expected and what was found, where they differ."""
+    kinds = [f"{array.dtype.name}{list(array.shape)}" for array in (wanted, found)]
+    if kinds[0] != kinds[1]:
+        return kinds[0], kinds[1]
+    floating = is_floating(wanted.dtype.name)
+    one, other = (array.astype(np.float64) if floating else array for array in (wanted, found))
     apart = distances(one, other) > tolerance if floating else one != other
-    if apart.any():
-        place = tuple(int(i) for i in np.unravel_index(int(np.argmax(apart)), apart.shape))
-        limit = f" to within {tolerance:g} of its magnitude" if floating else ""
-        where = f"at {list(place)}, " if place else ""
-        yield (
-            f"{one[place]} {where}as in the model{limit}",
-            f"{other[place]}; {int(apart.sum())} of {apart.size} elements differ",
-        )
+    if not apart.any():
+        return None
+    place = tuple(int(i) for i in np.unravel_index(int(np.argmax(apart)), apart.shape))
+    limit = f" to within {tolerance:g} of its magnitude" if floating else ""
+    where = f"at {list(place)}, " if place else ""
+    return (
+        f"{one[place]} {where}as in the model{limit}",
+        f"{other[place]}; {int(apart.sum())} of {apart.size} elements differ",
+    )

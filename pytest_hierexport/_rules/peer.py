@@ -108,17 +108,9 @@ def plain_torchscript_export(
 ) -> ir.Model:
     """Return what `torch.onnx.export(dynamo=False)` gives; arguments as for :func:`plain_export`.
 
-    The model is traced behind a module that takes and gives the tensors among its inputs and outputs.
-
-    Args:
-        model: The model.
-        args: Its positional inputs.
-        kwargs: Its keyword inputs.
-        opset: The ONNX opset.
-        dynamic_shapes: The names of dynamic axes, by the name of the graph's input and the axis.
-        input_names: Names for the graph's inputs.
-        output_names: Names for the graph's outputs.
-        folder: The folder for temporary files; None takes the system's.
+    The model is traced behind a module that takes and gives the tensors among its inputs and outputs. `dynamic_shapes`
+    names the dynamic axes, by the graph's input and the axis; `input_names` and `output_names` are names for the
+    graph's; `folder` is the one for temporary files, the system's where it is None.
     """
     import onnx_ir as ir
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pytest_hierexport._calls.attribution import Origin, Origins
 from pytest_hierexport._errors import HierexportError, raise_if_disk_full
 from pytest_hierexport._files.temporary import temporary_folder
+from pytest_hierexport._onnx.codec import entries_of
+from pytest_hierexport._onnx.graph import inventory_proto
 from pytest_hierexport._rules.base import ExportedCase, Violation
 from pytest_hierexport._rules.old_names import Watch
 from pytest_hierexport._rules.renaming import CannotRenameError, Renaming, renamed
@@ -25,14 +27,6 @@ _Pairs: TypeAlias = "Sequence[tuple[tuple[str, Any], tuple[str, Any]]]"
 _DO = "find what looks at the names: the exporter, or code of the model's own that finds its parts by name"
 
 
-class _ChangedError(Exception):
-    """The graph itself is another one under other names."""
-
-    def __init__(self, violation: Violation) -> None:
-        super().__init__(violation.found)
-        self.violation = violation
-
-
 def renaming_violations(exported: ExportedCase, files: Iterable[Path] = ()) -> Iterator[Violation]:
     """Rename every class and attribute of the case's model, export it again, and yield what is not just renamed.
 
@@ -41,14 +35,10 @@ def renaming_violations(exported: ExportedCase, files: Iterable[Path] = ()) -> I
         files: The exporter's own source: where it asks for an old name is a violation.
     """
     watch = Watch(files, exported.example.model) if files else None
-    try:
-        violations = list(_compared(exported, watch, printed=True))
-    except _ChangedError:
+    is_same_graph, violations = _compared(exported, watch, printed=True)
+    if not is_same_graph:
         # A model may look itself up by what its class prints, which says nothing of the exporter.
-        try:
-            violations = list(_compared(exported, watch, printed=False))
-        except _ChangedError as changed:
-            violations = [changed.violation]
+        _, violations = _compared(exported, watch, printed=False)
     for asked in sorted(watch.asked) if watch else ():
         yield Violation(
             f"{shown(asked.path)}:{asked.line}",
@@ -59,48 +49,45 @@ def renaming_violations(exported: ExportedCase, files: Iterable[Path] = ()) -> I
     yield from violations
 
 
-def _compared(exported: ExportedCase, watch: Watch | None, *, printed: bool) -> Iterator[Violation]:
+def _compared(exported: ExportedCase, watch: Watch | None, *, printed: bool) -> tuple[bool, list[Violation]]:
+    """Return whether the graph is the same under other names, and the violations."""
     note = None if watch is None else watch.note
     with temporary_folder() as folder:
         try:
             with renamed(exported.example.model, printed=printed, note=note) as renaming:
                 again = exported.export_again(Path(folder) / exported.path.name)
         except CannotRenameError as error:
-            yield Violation("the model under other names", error.expected, error.found, error.do)
-            return
+            return True, [Violation("the model under other names", error.expected, error.found, error.do)]
         except HierexportError as error:
             raise_if_disk_full(error)
             found = f"{error.expected} was expected; found {error.found}"
-            raise _ChangedError(Violation("the model under other names", "the same export", found, _DO)) from error
-        # A generator keeps the folder until its last difference is out.
-        yield from _compare(exported, again, renaming)
+            return False, [Violation("the model under other names", "the same export", found, _DO)]
+        old, new = inventory_proto(exported.proto), inventory_proto(again.proto)
+        nodes, tensors = (
+            list(zip_longest(before, after, fillvalue=("the end of the graph", None)))
+            for before, after in ((old.nodes, new.nodes), (old.initializers, new.initializers))
+        )
+        if changed := _change(exported, nodes, tensors):
+            return False, [changed]
+        return True, list(_Comparison(exported, again, renaming).violations(nodes, tensors))
 
 
-def _compare(before: ExportedCase, after: ExportedCase, renaming: Renaming) -> Iterator[Violation]:
-    from pytest_hierexport._onnx.graph import inventory_proto
-
-    old, new = inventory_proto(before.proto), inventory_proto(after.proto)
+def _change(before: ExportedCase, nodes: _Pairs, tensors: _Pairs) -> Violation | None:
+    """Return the first place where two graphs differ in more than names."""
     same: dict[str, str] = {}
-    for (key, a), (_, b) in zip_longest(old.nodes, new.nodes, fillvalue=("the end of the graph", None)):
+    for (key, a), (_, b) in nodes:
         if a is None or b is None or not _is_same_node(a, b, same):
-            found = "no node" if b is None else f"{b.op_type}({', '.join(b.input)})"
             expected = "no node" if a is None else f"{a.op_type} as before"
-            raise _ChangedError(Violation(before.node(key), f"{expected}, for only names were changed", found, _DO))
-        if _numbers(a) != _numbers(b):
-            expected = "the same attributes, for only names were changed"
-            raise _ChangedError(Violation(before.node(key), expected, f"{b.op_type} with others", _DO))
-    nodes = list(zip(old.nodes, new.nodes, strict=True))
-    tensors = list(zip(old.initializers, new.initializers, strict=True))
+            found = "no node" if b is None else f"{b.op_type}({', '.join(b.input)})"
+        elif _numbers(a) != _numbers(b):
+            expected, found = "the same attributes", f"{b.op_type} with others"
+        else:
+            continue
+        return Violation(before.node(key), f"{expected}, for only names were changed", found, _DO)
     for (key, a), (_, b) in tensors:
-        if (a.data_type, a.dims, a.raw_data) != (b.data_type, b.dims, b.raw_data):
-            violation = Violation(f"initializer {key}", "the same tensor, for only names were changed", "another", _DO)
-            raise _ChangedError(violation)
-    pair = _Pair(before, after, renaming)
-    yield from pair.compare("node", nodes, before.attribution.nodes, after.attribution.nodes)
-    yield from pair.compare("initializer", tensors, before.attribution.initializers, after.attribution.initializers)
-    yield from pair.calls()
-    yield from pair.entries("node", nodes)
-    yield from pair.entries("initializer", tensors)
+        if a is None or b is None or (a.data_type, a.dims, a.raw_data) != (b.data_type, b.dims, b.raw_data):
+            return Violation(f"initializer {key}", "the same tensor, for only names were changed", "another", _DO)
+    return None
 
 
 def _is_same_node(a: onnx.NodeProto, b: onnx.NodeProto, same: dict[str, str]) -> bool:
@@ -117,16 +104,27 @@ def _numbers(node: onnx.NodeProto) -> list[tuple[object, ...]]:
     return sorted((a.name, a.i, str(a.f), a.ints, str(a.floats), a.t.dims, a.t.raw_data) for a in held)
 
 
-class _Pair:
+class _Comparison:
     """The attribution of a model, and that of the model under other names."""
 
     def __init__(self, before: ExportedCase, after: ExportedCase, renaming: Renaming) -> None:
-        self._case, self._renaming = before, renaming
-        self._old = before.attribution.hierarchy
+        self._before, self._after, self._renaming = before, after, renaming
+        self._old, self._found = before.attribution.hierarchy, after.attribution.hierarchy
         self._expected = renaming.hierarchy(self._old)
-        self._found = after.attribution.hierarchy
 
-    def compare(
+    def violations(self, nodes: _Pairs, tensors: _Pairs) -> Iterator[Violation]:
+        """Yield what is not just renamed: origins, then calls, then the exporter's own metadata."""
+        before, after = self._before.attribution, self._after.attribution
+        yield from self._origins("node", nodes, before.nodes, after.nodes)
+        yield from self._origins("initializer", tensors, before.initializers, after.initializers)
+        for name in dict.fromkeys((*self._expected, *self._found)):
+            expected, found = self._expected.get(name), self._found.get(name)
+            if expected != found:
+                yield Violation(f"call {name!r} of the model under other names", _shown(expected), _shown(found), _DO)
+        yield from self._entries("node", nodes)
+        yield from self._entries("initializer", tensors)
+
+    def _origins(
         self, kind: str, pairs: _Pairs, before: Mapping[str, Origins], after: Mapping[str, Origins]
     ) -> Iterator[Violation]:
         """Yield each node or initializer whose origins are not those of before, renamed."""
@@ -153,14 +151,14 @@ class _Pair:
             return ""
         return f", for {text([Origin(renaming.call_name(o.call), o.evidence) for o in found], hierarchy)}"
 
-    def entries(self, kind: str, pairs: _Pairs) -> Iterator[Violation]:
+    def _entries(self, kind: str, pairs: _Pairs) -> Iterator[Violation]:
         """Yield the metadata of the exporter's own that some elements have only under the model's names.
 
         An entry may hold a name, or what is computed from all names, such as a position in their order. A decision
         shows where elements lose an entry under other names, or all take one value that others have.
         """
         ours = ("hierexport.", "pkg.")
-        found = [(key, _entries(a), _entries(b)) for (key, a), (_, b) in pairs]
+        found = [(key, entries_of(a), entries_of(b)) for (key, a), (_, b) in pairs]
         for entry in sorted({name for _, a, b in found for name in (*a, *b) if not name.startswith(ours)}):
             values = [(key, a.get(entry), b.get(entry)) for key, a, b in found]
             changed = [each for each in values if each[1] != each[2]]
@@ -172,18 +170,7 @@ class _Pair:
                 )
 
     def _where(self, kind: str, key: str) -> str:
-        return f"{kind} {self._case.node(key) if kind == 'node' else key}"
-
-    def calls(self) -> Iterator[Violation]:
-        """Yield the calls that are not those of the original under other names."""
-        for name in dict.fromkeys((*self._expected, *self._found)):
-            expected, found = self._expected.get(name), self._found.get(name)
-            if expected != found:
-                yield Violation(f"call {name!r} of the model under other names", _shown(expected), _shown(found), _DO)
-
-
-def _entries(element: onnx.NodeProto | onnx.TensorProto) -> dict[str, str]:
-    return {entry.key: entry.value for entry in element.metadata_props}
+        return f"{kind} {self._before.node(key) if kind == 'node' else key}"
 
 
 def _tagged(origins: Sequence[Origin], hierarchy: Hierarchy) -> list[tuple[Origin, str | None]]:

@@ -22,11 +22,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from types import new_class
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._calls.names import encode, is_torch_nn, join_path, qualified_class
 from pytest_hierexport._errors import HierexportError
+from pytest_hierexport._export.modules import qualified, walk_modules, written_class
 from pytest_hierexport._rules.old_names import OldName, Registry
 
 if TYPE_CHECKING:
@@ -133,54 +134,38 @@ class _Plan:
         self.modules = [module for module in model.modules() if not isinstance(module, ScriptModule)]
         classes: dict[str, str] = {}
         for module in self.modules:
-            cls, named = type(module), _named_class(module)
-            if cls in self._generated or is_torch_nn(_qualified(named)):
+            cls, named = type(module), written_class(module)
+            if cls in self._generated or is_torch_nn(qualified(named)):
                 continue
             new = self._names.of_class(named.__name__)
             qualname = named.__qualname__.removesuffix(named.__name__) + new
             self._generated[cls] = _subclass(cls, named.__module__, qualname, printed=printed)
             self._registries[cls] = _renamed_registries(module)
-            classes[_qualified(named)] = qualified_class(named.__module__, qualname, new)
-        for module in self.modules:
-            self._keep_old_names(module)
-        self.renaming = Renaming(dict(self._paths(model)), classes)
+            classes[qualified(named)] = qualified_class(named.__module__, qualname, new)
+        self.renaming = Renaming(self._paths(model), classes)
 
     def apply(self, module: torch.nn.Module) -> None:
-        for registry in self._registries.get(type(module), ()):
-            new = {self._names.of_attribute(name): value for name, value in vars(module)[registry].items()}
-            vars(module)[registry] = Registry(new, self._names.attributes, self._note)
+        """Rename a module; its generated class answers to the old names that its own class does not have itself."""
+        cls, rename = type(module), self._names.of_attribute
+        for registry in self._registries.get(cls, ()):
+            entries = vars(module)[registry]
+            renamed = {rename(name): value for name, value in entries.items()}
+            vars(module)[registry] = Registry(renamed, self._names.attributes, self._note)
+            for old in entries:
+                if rename(old) != old and not any(old in vars(base) for base in cls.__mro__):
+                    setattr(self._generated[cls], old, OldName(old, rename(old), self._note))
             if registry == "_buffers":
-                vars(module)[_NOT_SAVED] = {self._names.of_attribute(name) for name in vars(module)[_NOT_SAVED]}
-        object.__setattr__(module, "__class__", self._generated.get(type(module), type(module)))
+                vars(module)[_NOT_SAVED] = {rename(name) for name in vars(module)[_NOT_SAVED]}
+        object.__setattr__(module, "__class__", self._generated.get(cls, cls))
 
-    def _keep_old_names(self, module: torch.nn.Module) -> None:
-        """Let a generated class answer to the names that its module's parts had, where the class itself has no such."""
-        for registry in self._registries.get(type(module), ()):
-            for old in vars(module)[registry]:
-                new = self._names.of_attribute(old)
-                if new != old and not any(old in vars(base) for base in type(module).__mro__):
-                    setattr(self._generated[type(module)], old, OldName(old, new, self._note))
-
-    def _paths(
-        self, module: torch.nn.Module, old: tuple[str, ...] = (), new: tuple[str, ...] = (), above: tuple[int, ...] = ()
-    ) -> Iterator[tuple[str, str]]:
-        """Yield every path, old and new; a module that holds itself ends its path."""
-        if id(module) in above:
-            return
-        yield join_path(old), join_path(new)
-        renames = "_modules" in self._registries.get(type(module), ())
-        for name, child in module._modules.items():
-            if child is not None:
-                other = self._names.of_attribute(name) if renames else name
-                yield from self._paths(child, (*old, name), (*new, other), (*above, id(module)))
-
-
-def _named_class(module: torch.nn.Module) -> type:
-    """Return the class by which tags call the module: not its own where parametrisation made that."""
-    from pytest_hierexport._export.modules import class_of
-
-    name = class_of(module)
-    return next(cls for cls in type(module).__mro__ if _qualified(cls) == name)
+    def _paths(self, model: torch.nn.Module) -> dict[str, str]:
+        """Return every path, old and new."""
+        known: dict[tuple[str, ...], tuple[tuple[str, ...], bool]] = {}
+        for old, module in walk_modules(model):
+            above, is_renamed = known.get(old[:-1], ((), False))
+            name = [self._names.of_attribute(part) if is_renamed else part for part in old[-1:]]
+            known[old] = (*above, *name), "_modules" in self._registries.get(type(module), ())
+        return {join_path(old): join_path(new) for old, (new, _) in known.items()}
 
 
 def _renamed_registries(module: torch.nn.Module) -> tuple[str, ...]:
@@ -190,7 +175,7 @@ def _renamed_registries(module: torch.nn.Module) -> tuple[str, ...]:
     if not _finds_by_registry(module):
         return ()
     keyed = isinstance(module, (nn.ModuleDict, nn.ModuleList))
-    extends = any(base is not nn.Module and is_torch_nn(_qualified(base)) for base in type(module).__mro__)
+    extends = any(base is not nn.Module and is_torch_nn(qualified(base)) for base in type(module).__mro__)
     return (() if keyed else ("_modules",)) + (() if extends else ("_parameters", "_buffers"))
 
 
@@ -207,21 +192,14 @@ def _finds_by_registry(module: torch.nn.Module) -> bool:
         vars(module)["_modules"] = held
 
 
-def _qualified(cls: type) -> str:
-    return qualified_class(cls.__module__, cls.__qualname__, cls.__name__)
-
-
 def _subclass(cls: type, home: str, qualname: str, *, printed: bool) -> type:
-    def fill(namespace: dict[str, Any]) -> None:
-        namespace.update(__module__=home, __qualname__=qualname)
-
+    names = {"__module__": home, "__qualname__": qualname}
     metaclass = type(cls) if printed else type(type(cls).__name__, (type(cls),), {"__repr__": lambda _: repr(cls)})
     try:
-        generated = new_class(qualname.rpartition(".")[2], (cls,), {"metaclass": metaclass}, fill)
+        return new_class(qualname.rpartition(".")[2], (cls,), {"metaclass": metaclass}, lambda held: held.update(names))
     except Exception as error:  # a class may forbid subclasses in any way it likes
         raise CannotRenameError(
             "every class of the model to have subclasses, for it is renamed through one",
             found=f"{encode(cls.__module__)}.{cls.__qualname__}: {type(error).__name__}: {error}",
             do="let that class be extended without arguments, or leave it out of the case",
         ) from error
-    return generated
