@@ -8,7 +8,7 @@ import sys
 import torch
 from torch import nn
 
-__all__ = ["alone", "composed", "ending", "reaching", "spelled_out"]
+__all__ = ["alone", "composed", "ending", "in_the_order_of_a_set", "reaching", "spelled_out"]
 
 X = torch.ones(2, 4)
 
@@ -78,3 +78,17 @@ def composed() -> object:
 def spelled_out() -> object:
     """Return its twin, which TorchScript exports by itself."""
     return SpelledOut(), (X,)
+
+
+class Scaled(nn.Module):
+    """Computes the same in another order in each process, as torch does for `nn.EmbeddingBag`."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        factors = {str(i): i for i in range(2, 11)}
+        scaled = {name: x * factors[name] for name in set(factors)}
+        return torch.stack([scaled[name] for name in factors])
+
+
+def in_the_order_of_a_set() -> object:
+    """Return a model whose graph depends on the hash seed of its process."""
+    return Scaled(), (torch.ones(2),)

@@ -221,3 +221,9 @@ def test_model_that_cannot_be_sent_is_compared_in_this_process(tmp_path: Path) -
         return model, args
 
     assert not breaks("MUST-005", exported(tmp_path, hooked))
+
+
+def test_graph_of_this_process_is_enough_where_others_differ(tmp_path: Path) -> None:
+    whole = exported(tmp_path, plain_models.in_the_order_of_a_set)
+    assert not breaks("MUST-005", whole)
+    assert breaks("MUST-005", damaged(whole, tmp_path / "damaged", other_attribute))

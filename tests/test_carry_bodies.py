@@ -34,7 +34,7 @@ def of_function(inner: str) -> dict[str, list[str]]:
     }
 
 
-def test_unknown_nodes_of_a_body_belong_to_the_only_call_in_it() -> None:
+def test_unknown_nodes_belong_to_the_only_call_in_a_body() -> None:
     found = of_function(inner="a")
     assert found["part"] == found["next"] == ["a fused"]
 
