@@ -8,7 +8,7 @@ import heapq
 import importlib.util
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Coroutine, Iterable, Iterator
 from functools import partial
 from importlib import metadata
 from itertools import takewhile
@@ -106,6 +106,21 @@ def not_installed(module: str | None, what: str) -> CollectError:
         older = f"{package} {metadata.version(package)}, which does not have it"
         return CollectError(f"{module} {what}", found=older, do=f"pip install --upgrade {package}")
     return CollectError(f"{module} {what}", found="it is not installed", do="pip install 'pytest-hierexport[zoo]'")
+
+
+def refuse_coroutine(returned: object, what: str) -> None:
+    """Refuse what an async function of the project returned: nothing awaits it, of which Python would only warn.
+
+    Raises:
+        UsageError: It is a coroutine.
+    """
+    if isinstance(returned, Coroutine):
+        returned.close()
+        raise UsageError(
+            f"{what} to be a function that runs when it is called",
+            found="an async one, which returns a coroutine",
+            do="define it by def, and run what must be awaited by asyncio.run(…) in it",
+        )
 
 
 def nearest(wanted: str, known: Iterable[str]) -> str:

@@ -519,11 +519,11 @@ def test_command_takes_the_example_inputs_of_a_model(tmp_path: Path, capsys: Any
 
 
 def test_command_replaces_no_file_of_another_kind(nested: Path, tmp_path: Path, capsys: Any) -> None:
-    notes = tmp_path / "notes.txt"
-    notes.write_text("mine")
-    for flag in ("--trace", "--node-data", "--optimized"):
+    for flag, name in (("--trace", "notes.json"), ("--node-data", "notes.json"), ("--optimized", "notes.onnx")):
+        notes = tmp_path / name
+        notes.write_text("mine")
         assert main(["profile", str(nested), "--runs=1", f"{flag}={notes}"]) == 4
-    assert notes.read_text() == "mine"
+        assert notes.read_text() == "mine"
     assert main(["profile", str(nested), f"--trace={tmp_path / 'no' / 'trace.json'}"]) == 1
     assert "create the folder" in capsys.readouterr().err
 

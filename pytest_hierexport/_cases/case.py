@@ -14,7 +14,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._cases.example import Example, check_model, parts_of
-from pytest_hierexport._errors import CollectError, HierexportError, gist
+from pytest_hierexport._errors import CollectError, HierexportError, gist, refuse_coroutine
 from pytest_hierexport._export.arguments import as_inputs
 from pytest_hierexport._stages import load_torch, stage
 
@@ -129,7 +129,8 @@ class Case:
 
     def _made(self) -> object:
         try:
-            return self.factory()
+            made = self.factory()
+            refuse_coroutine(made, f"the factory of {self.name} ({self.source})")
         except HierexportError:
             raise
         except (Exception, SystemExit) as error:
@@ -138,6 +139,7 @@ class Case:
                 found=gist(error),
                 do="call the factory without arguments, and fix the error that it raises",
             ) from error
+        return made
 
     @property
     def _promise(self) -> str:

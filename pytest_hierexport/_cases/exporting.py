@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 import logging
 import pkgutil
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_hierexport._errors import ExportError, HierexportError, UsageError, first_told, gist
+from pytest_hierexport._errors import ExportError, HierexportError, UsageError, first_told, gist, refuse_coroutine
 from pytest_hierexport._export.choices import ExportOptions, is_own
 from pytest_hierexport._stages import stage
 
@@ -65,10 +66,11 @@ def _by_own(case: Case, example: Example, path: Path) -> Export:
     options = {name: value for name, value in stated.items() if value is not None}
     _check_signature(case.exporter, function, options)
     model = example.model
-    with _landing(path) as made:
+    with _landing(path) as made, _no_warnings_between_packages():
         told = errors_told(f"{case.exporter} to export {case.name}", "call it on the same model and inputs")
         with as_found(model), weights_as_found(model), in_eval_mode(model) as trained, torch.no_grad(), told:
-            function(model, example.args, dict(example.kwargs), made, **options)
+            returned = function(model, example.args, dict(example.kwargs), made, **options)
+            refuse_coroutine(returned, case.exporter)
         check_written(made, case.exporter, "write the tagged model to the given path")
         proto, attribution = storage.load_proto(made), storage.read(made)
     return Export(as_ir(proto), attribution, (), case.exporter, (WAS_TRAINING,) if trained else (), path=path)
@@ -136,6 +138,18 @@ def _check_signature(name: str, function: Callable[..., object], options: Mappin
         ) from None
     except ValueError:
         return  # a function without a signature; calling it shows whether it takes them
+
+
+@contextmanager
+def _no_warnings_between_packages() -> Iterator[None]:
+    """Silence what torch and ONNX's packages warn each other of; warnings that name a line of the project stay.
+
+    torch copies trees of a class that it deprecates, of which it warns in `copyreg`.
+    """
+    with warnings.catch_warnings():
+        for category in (DeprecationWarning, FutureWarning):
+            warnings.filterwarnings("ignore", category=category, module=r"(copyreg|torch|onnx\w*)(\.|$)")
+        yield
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Looks at paths: makes them absolute, finds whether they exist; digests files, and texts such as names."""
+"""Looks at paths: makes them absolute, finds whether they exist, checks endings; digests files and texts."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
+
+from pytest_hierexport._errors import UsageError
 
 _CHUNK = 1 << 20
 
@@ -27,6 +29,19 @@ def exists(path: Path) -> bool:
 def is_folder(path: Path) -> bool:
     """Whether there is such a folder; see :func:`exists`."""
     return os.path.isdir(path)  # noqa: PTH112  # Path.is_dir raises for such names
+
+
+def check_ending(path: Path, *endings: str) -> None:
+    """Refuse a name for a file whose ending does not say the format that is written.
+
+    Raises:
+        UsageError: The name has none of these endings.
+    """
+    if not path.name.lower().endswith(endings):
+        expected = f"a file to write whose name ends in {' or '.join(endings)}"
+        raise UsageError(
+            expected, found=str(path), do=f"name it {path.stem}{endings[0]}, or as you like with that ending"
+        )
 
 
 def of_standard_library(file: str) -> bool:

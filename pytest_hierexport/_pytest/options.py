@@ -139,13 +139,10 @@ def _shard(text: str, _: Path) -> Shard:
 
 
 def _report(text: str, base: Path) -> tuple[Path]:
-    from pytest_hierexport._errors import UsageError
+    from pytest_hierexport._files.paths import check_ending
 
     path = _path(text, base)
-    if not path.name.endswith(_REPORT_SUFFIXES):
-        raise UsageError(
-            f"a report that ends in {' or '.join(_REPORT_SUFFIXES)}", found=str(path), do="its ending is its format"
-        )
+    check_ending(path, *_REPORT_SUFFIXES)
     return (path,)
 
 

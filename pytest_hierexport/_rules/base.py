@@ -11,7 +11,15 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from pytest_hierexport._errors import HierexportError, NoVerdictError, TagError, UsageError, gist, raise_if_disk_full
+from pytest_hierexport._errors import (
+    HierexportError,
+    NoVerdictError,
+    TagError,
+    UsageError,
+    gist,
+    raise_if_disk_full,
+    refuse_coroutine,
+)
 
 if TYPE_CHECKING:
     import onnx
@@ -76,6 +84,7 @@ class Rule:
         expected = f"the check of {self.id} to return a list of Violation, or to yield them"
         try:
             returned: Any = self.check(exported)
+            refuse_coroutine(returned, f"the check of {self.id}")
             is_list = isinstance(returned, Iterable) and not isinstance(returned, str)
             listed: list[Violation] = list(returned) if is_list else []
         except HierexportError:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import ExportError, UsageError
+from pytest_hierexport._files.paths import check_ending
 from pytest_hierexport.cli.command import Command, whole_number
 from pytest_hierexport.cli.files import add_file, load_arrays, load_file, load_proto
 from pytest_hierexport.cli.output import print_json, print_lines, progress
@@ -97,6 +98,7 @@ def _check(options: argparse.Namespace) -> None:
     if options.html is not None:
         from pytest_hierexport._pytest.outputs import check_output
 
+        check_ending(options.html, ".html")
         check_output(options.html)
     if options.other is None and (options.model is None or options.inputs is not None):
         raise UsageError(

@@ -41,7 +41,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    check_output(options.output)
+    check_output(options.output, piped=False)
     from pytest_hierexport._cases.exporting import export_case, own_function
     from pytest_hierexport._export.modules import kept_classes
     from pytest_hierexport._onnx.node_names import check_name_style

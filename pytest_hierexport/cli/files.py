@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import ExportError, HierexportError, UsageError
 from pytest_hierexport._files.atomic import staged
-from pytest_hierexport._files.paths import exists, is_folder
+from pytest_hierexport._files.paths import check_ending, exists, is_folder
 from pytest_hierexport._text import first_names
 from pytest_hierexport.cli.output import print_line
 
@@ -129,18 +129,22 @@ def write_file(
     if is_standard(path):
         sys.stdout.buffer.write(to_bytes(proto, attribution, source, tags))
         return
-    check_output(path)
     save_tagged(proto, attribution, source, path, tags)
 
 
-def check_output(path: Path) -> None:
-    """Refuse to replace a file that is not ONNX: it may be the model's source.
+def check_output(path: Path, *, piped: bool = True) -> None:
+    """Refuse an output without the ending .onnx, and to replace a file that is not ONNX: it may be the model's source.
+
+    Args:
+        path: The file to write.
+        piped: Whether `-`, standard output, will do.
 
     Raises:
         ExportError: There is no folder to write into.
-        UsageError: Something else than an ONNX file has this path.
+        UsageError: Something else than an ONNX file has this path, or its ending.
     """
-    if not is_standard(path):
+    if not (piped and is_standard(path)):
+        check_ending(path, ".onnx")
         _check_place(path, "an ONNX file", load_proto)
 
 
@@ -149,8 +153,9 @@ def check_json_output(path: Path) -> None:
 
     Raises:
         ExportError: There is no folder to write into.
-        UsageError: Something else has this path.
+        UsageError: Something else has this path, or it has another ending.
     """
+    check_ending(path, ".json")
     _check_place(path, "a JSON file", _json_object)
 
 

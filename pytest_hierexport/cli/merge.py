@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pytest_hierexport._errors import UsageError
+from pytest_hierexport._files.paths import check_ending
 from pytest_hierexport._text import first_names
 from pytest_hierexport.cli.command import Command
 from pytest_hierexport.cli.output import print_lines, print_warning
@@ -31,10 +31,7 @@ def _run(options: argparse.Namespace) -> int:
     from pytest_hierexport._report.merging import merge
 
     for path in options.output:
-        if not path.name.endswith(tuple(FORMATS)):
-            raise UsageError(
-                f"a report that ends in {', '.join(FORMATS)}", found=str(path), do="its ending is its format"
-            )
+        check_ending(path, *FORMATS)
         check_output(path)
     merged = merge([read_report(path) for path in options.reports])
     for path in options.output:

@@ -58,7 +58,7 @@ def _run(options: argparse.Namespace) -> None:
     for output in filter(None, (options.trace, options.node_data)):
         check_json_output(output)
     if options.optimized is not None:
-        check_output(options.optimized)
+        check_output(options.optimized, piped=False)
     sizes = dict(map(_dimension, options.dim))
     with progress() as stage:
         stage("load the model")

@@ -7,7 +7,7 @@ import json
 import sys
 
 from pytest_hierexport.cli.command import Command
-from pytest_hierexport.cli.files import add_file, add_output, is_standard, load_file, write_file
+from pytest_hierexport.cli.files import add_file, add_output, check_output, is_standard, load_file, write_file
 from pytest_hierexport.cli.output import print_line
 
 
@@ -20,6 +20,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace) -> None:
     from pytest_hierexport._onnx.sidecar import sidecar_path
 
+    check_output(options.output)
     file = load_file(options.file)
     before = file.proto.ByteSize()
     write_file(file.proto, file.attribution, file, options.output, "none")

@@ -1,0 +1,61 @@
+"""What a command writes has the ending of its format; another name is refused before any work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from projects import Project
+from pytest_hierexport.cli import main
+
+# No input exists: a command that began to work would tell of that.
+COMMANDS = [
+    (["export", "none.py::build", "-o", "{}"], ".onnx", False),
+    (["rename", "none.onnx", "-o", "{}"], ".onnx", True),
+    (["strip", "none.onnx", "-o", "{}"], ".onnx", True),
+    (["carry", "none.onnx", "none.onnx", "-o", "{}"], ".onnx", True),
+    (["extract", "none.onnx", "layer", "-o", "{}"], ".onnx", True),
+    (["functions", "none.onnx", "-o", "{}"], ".onnx", True),
+    (["select", "none.onnx", "a", "--format", "layer_ann", "--device", "cpu", "-o", "{}"], ".onnx", True),
+    (["profile", "none.onnx", "--optimized", "{}"], ".onnx", False),
+    (["profile", "none.onnx", "--trace", "{}"], ".json", False),
+    (["profile", "none.onnx", "--node-data", "{}"], ".json", False),
+    (["diverge", "none.onnx", "--model", "none.py::build", "--html", "{}"], ".html", False),
+    (["merge", "none.json", "-o", "{}"], ".ctrf.json or .json or .html or .md", False),
+]
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def refusal(command: list[str], output: str, capsys: pytest.CaptureFixture[str]) -> str:
+    assert main([word.format(output) for word in command]) == 4
+    return capsys.readouterr().err.splitlines()[-2]
+
+
+@pytest.mark.parametrize(("command", "endings", "piped"), COMMANDS)
+def test_output_of_another_format_is_refused_before_any_work(
+    command: list[str], endings: str, piped: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused = f"hierexport: expected a file to write whose name ends in {endings}; found "
+    assert refusal(command, "out.txt", capsys) == f"{refused}out.txt"
+    assert (refusal(command, "-", capsys) == f"{refused}-") is not piped
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", [command for command, endings, _ in COMMANDS if endings == ".onnx"])
+def test_only_an_onnx_file_is_replaced(command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "folder.onnx").mkdir()
+    (tmp_path / "notes.onnx").write_text("mine")
+    assert refusal(command, "folder.onnx", capsys).endswith("an ONNX file to replace, at folder.onnx; found a folder")
+    assert refusal(command, "notes.onnx", capsys).endswith("at notes.onnx; found something else")
+    assert (tmp_path / "notes.onnx").read_text() == "mine"
+
+
+def test_report_of_another_format_is_refused(project: Project) -> None:
+    result = project.run("--hierexport-models=my_model.py::build", "--hierexport-report=report.txt")
+    result.stderr.fnmatch_lines(["*name ends in .html or .json or .ctrf.json; found *report.txt"])
+    assert project.builds == 0
