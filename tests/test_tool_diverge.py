@@ -20,7 +20,7 @@ from torch import nn
 from pytest_hierexport import Divergence, Example, Export, TagError, UsageError, diverge, export
 from pytest_hierexport._carry.aliases import number_values
 from pytest_hierexport._tools.divergence import pairs
-from pytest_hierexport._tools.divergence.arrays import Arrays
+from pytest_hierexport._tools.divergence.compared import Arrays
 from pytest_hierexport._tools.divergence.gaps import gap
 from pytest_hierexport._tools.divergence.page import as_page
 from pytest_hierexport._tools.divergence.results import Gap

@@ -63,7 +63,7 @@ def run_graph(
 
     done = 0
     try:
-        for part in _slices(wanted, _sizes(proto, feeds)):
+        for part in slices(wanted, _sizes(proto, feeds)):
             with _outputs(proto, part):
                 session = _session(proto, folder, optimized=optimized)
             yield from _run(session, part, feeds)
@@ -180,7 +180,7 @@ def _sizes(proto: onnx.ModelProto, feeds: Mapping[str, Array]) -> dict[str, int]
     return sizes
 
 
-def _slices(wanted: Sequence[str], sizes: Mapping[str, int]) -> Iterator[list[str]]:
+def slices(wanted: Sequence[str], sizes: Mapping[str, int]) -> Iterator[list[str]]:
     """Yield the values in parts that fit into the budget."""
     part: list[str] = []
     held = 0

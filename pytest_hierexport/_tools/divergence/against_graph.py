@@ -1,84 +1,77 @@
-"""Compares the values of a graph with those of a reference graph."""
+"""Compares the values of a graph with those of a reference graph.
+
+reference                  other                          pair
+h = MatMul(x, w)   proj    h_quant = MatMulInteger(…)     h, h_quant    both leave `proj` alone
+y = Relu(h)        act     y = Relu(h_dequant)            y, y          matched by carry
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
-from pytest_hierexport._proof.tolerance import Array
-from pytest_hierexport._tools.divergence.arrays import Arrays
 from pytest_hierexport._tools.divergence.boundaries import Boundaries, Boundary
-from pytest_hierexport._tools.divergence.compared import Compared, Row, with_includes
-from pytest_hierexport._tools.divergence.pairs import (
-    Matching,
-    Measure,
-    Pair,
-    nearest_pair,
-    without_false,
-    without_rivals,
-)
+from pytest_hierexport._tools.divergence.compared import Arrays, Compared, Row, with_includes
+from pytest_hierexport._tools.divergence.pairs import Matching, Pair, nearest_pair, without_false, without_rivals
+from pytest_hierexport._tools.divergence.results import ValueGap
 from pytest_hierexport._tools.divergence.sides import Side
 
 
 def compare_with_graph(
-    reference: Side, other: Side, spill: Path, depth: int | None, measure: Measure, *, matching: Matching
+    reference: Side, other: Side, depth: int | None, folder: Path, matching: Matching
 ) -> Compared[str]:
     """Compare each value that leaves the own nodes of a call of the reference.
 
-    Values are matched as carry matches both graphs. What that leaves open is matched by tags, where the other graph has
-    some: with the nearest value that leaves the nodes of the same call there.
+    Values are matched as carry matches both graphs. A value that this leaves without a partner is compared with the
+    nearest value that leaves the nodes of the same call in the other graph, where that has tags.
 
     Args:
         reference: The graph whose calls count.
         other: The graph to compare; its attribution may be empty.
-        spill: A folder for tensors that exceed memory's bound.
         depth: The deepest level of calls.
-        measure: Measures how far two tensors lie apart.
+        folder: A folder for tensors that exceed memory's bound.
         matching: Matches the values of both graphs.
     """
-    wanted = Boundaries(reference.graph, depth).values
-    arrays = Arrays[str](spill)
-    for name, array in reference.fetch(wanted):
+    boundaries = Boundaries(reference.graph, depth)
+    arrays = Arrays[str](folder)
+    for name, array in reference.fetch(boundaries.values):
         arrays.add(name, array)
     known: dict[str, list[str]] = {}
-    for name, value in matching.same_values(reference.graph.model, other.graph.model, wanted).items():
+    for name, value in matching.same_values(reference.graph.model, other.graph.model, boundaries.values).items():
         known.setdefault(value, []).append(name)
-    lost = wanted.keys() - {name for names in known.values() for name in names}
-    by_tag = _candidates([wanted[name] for name in lost], Boundaries(other.graph, depth).values.values(), known)
+    by_tag = _candidates(boundaries, Boundaries(other.graph, depth), known)
     pairs: list[Pair[str]] = []
     guesses: list[Pair[str]] = []
-    sizes: dict[str, int] = {}
     for value, array in other.fetch([*known, *by_tag]):
-        sizes[value] = array.size
-        pairs += [_pair(value, array, name, arrays, measure) for name in known.get(value, ()) if name in arrays]
-        if value in by_tag:
-            guess = nearest_pair(value, array, by_tag[value], arrays, measure)
-            guesses += [guess] if guess else []
-    # Elements in another layout are another value: an optimizer moved a Transpose.
-    pairs = [pair for pair in pairs if pair.fits or arrays[pair.key].size != sizes[pair.value]]
+        # With another number of elements, a changed shape parts. Elements in another layout are another value: an
+        # optimizer moved a Transpose.
+        pairs += [
+            Pair(value, name, other.gap(value, arrays[name], array), array.dtype.name)
+            for name in known.get(value, ())
+            if name in arrays and (arrays[name].shape == array.shape or arrays[name].size != array.size)
+        ]
+        guess = nearest_pair(value, array, by_tag.get(value, ()), arrays, other)
+        guesses += [guess] if guess else []
     pairs = without_false(reference.graph.model, [*without_rivals(guesses), *pairs])
     found = {pair.key: pair for pair in pairs}
-    rows = [_row(boundary, found.get(name), arrays) for name, boundary in wanted.items()]
-    return Compared(reference.graph, depth, with_includes(reference.graph, rows), arrays)
+    rows = [_row(boundary, found.get(name), arrays) for name, boundary in boundaries.values.items()]
+    return Compared(boundaries, with_includes(reference.graph, rows), arrays)
 
 
-def _candidates(lost: list[Boundary], offered: Iterable[Boundary], known: Iterable[str]) -> dict[str, list[str]]:
+def _candidates(reference: Boundaries, other: Boundaries, known: dict[str, list[str]]) -> dict[str, list[str]]:
     """Return the values of the other graph without a partner, each with the lost ones of the calls that it leaves."""
-    taken = set(known)
+    matched = {name for names in known.values() for name in names}
+    lost = [each for name, each in reference.values.items() if name not in matched]
     found = {
-        each.name: [name.name for name in lost if not set(each.calls).isdisjoint(name.calls)]
-        for each in offered
-        if each.name not in taken
+        value: [each.name for each in lost if not set(each.calls).isdisjoint(boundary.calls)]
+        for value, boundary in other.values.items()
+        if value not in known
     }
     return {value: names for value, names in found.items() if names}
 
 
-def _pair(value: str, array: Array, name: str, arrays: Arrays[str], measure: Measure) -> Pair[str]:
-    return Pair(value, name, measure(value, arrays[name], array), array.dtype.name)
-
-
 def _row(boundary: Boundary, pair: Pair[str] | None, arrays: Arrays[str]) -> Row[str]:
+    reason = "the other graph lacks it" if boundary.name in arrays else "it is no tensor"
+    value = ValueGap(boundary.name, boundary.position, reason=reason)
     if pair is not None:
-        return Row(boundary, boundary.calls, pair, pair.value)
-    known = boundary.name in arrays
-    return Row(boundary, boundary.calls, None, None, "the other graph lacks it" if known else "it is no tensor")
+        value = ValueGap(boundary.name, boundary.position, pair.value, pair.gap)
+    return Row(value, boundary.calls, pair)

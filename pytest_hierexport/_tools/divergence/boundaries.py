@@ -1,14 +1,14 @@
-"""Finds the values that leave the own nodes of a call for those of another.
+"""Finds the values that leave the own nodes of a call: those that a node of another call consumes, and the outputs.
 
     h = Linear(x) [layer.proj]    m = Mul(h, h) [layer]    y = Relu(m) [layer.act]
 
-All three leave: `h` the nodes of `layer.proj`, `m` those of `layer`, `y` those of `layer.act`. A value between nodes
-that a common call owns does not leave, nor do sizes, which depend on the elements of no graph input.
+All three leave: `h` the nodes of `layer.proj`, `m` those of `layer`, `y` those of `layer.act`. A value whose producer
+and consumers have a common call does not leave. Neither does a size, which depends on the elements of no graph input.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -25,9 +25,9 @@ class Boundary:
     calls: tuple[str, ...]
     """The calls whose own node its producer is."""
     left: frozenset[str]
-    """The calls that give it: those that own the producer and not some consumer."""
+    """The calls that return it: they own the producer, but not every consumer."""
     entered: frozenset[str]
-    """The calls that are given it: those that own a consumer and not the producer."""
+    """The calls that are given it: they own a consumer, but not the producer."""
 
 
 @dataclass(frozen=True)
@@ -78,15 +78,3 @@ class Boundaries:
         if value in graph.outputs:
             left |= producer.calls
         return Boundary(value, position, own, frozenset(left), frozenset(entered))
-
-    def of(self, call: str) -> Iterator[Boundary]:
-        """Yield the values that leave the own nodes of a call."""
-        yield from self._by_call.get(call, ())
-
-    @cached_property
-    def _by_call(self) -> Mapping[str, list[Boundary]]:
-        found: dict[str, list[Boundary]] = {}
-        for value in self.values.values():
-            for call in value.calls:
-                found.setdefault(call, []).append(value)
-        return found

@@ -1,43 +1,96 @@
-"""Holds the values that were compared, before the added errors are known."""
+"""Holds the values that were compared, before the errors that calls add are known."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
 from typing import Generic, TypeVar
 
+import numpy as np
+
 from pytest_hierexport._proof.owners import Graph
-from pytest_hierexport._tools.divergence.arrays import Arrays
-from pytest_hierexport._tools.divergence.boundaries import Boundary
+from pytest_hierexport._proof.session import BUDGET
+from pytest_hierexport._proof.tolerance import Array
+from pytest_hierexport._tools.divergence.boundaries import Boundaries
 from pytest_hierexport._tools.divergence.pairs import Pair
+from pytest_hierexport._tools.divergence.results import ValueGap
 
 KeyT = TypeVar("KeyT")
 
 
+class Arrays(dict[KeyT, Array]):
+    """Tensors by key; those that exceed the bound are in files, which are mapped when read.
+
+    Args:
+        folder: The folder for the files; it is made where there is none.
+        budget: The bound, in bytes.
+    """
+
+    def __init__(self, folder: Path, budget: int = BUDGET) -> None:
+        """Hold nothing yet."""
+        super().__init__()
+        folder.mkdir(exist_ok=True)
+        self._folder, self._left = folder, budget
+
+    def add(self, key: KeyT, array: Array) -> None:
+        """Keep a copy of a tensor, unless the key has one."""
+        if key in self:
+            return
+        self._left -= array.nbytes
+        if self._left >= 0 or not array.size:
+            self[key] = np.array(array)
+            return
+        path = self._folder / str(len(self))
+        held = np.memmap(path, array.dtype, "w+", shape=array.shape or (1,))
+        held[...] = array
+        self[key] = np.memmap(path, array.dtype, "r", shape=array.shape or (1,)).reshape(array.shape)
+
+
 @dataclass(frozen=True)
 class Row(Generic[KeyT]):
-    """A value that leaves the own nodes of some calls."""
+    """A value that leaves the own nodes of some calls, compared with the reference."""
 
-    boundary: Boundary
+    value: ValueGap
     calls: tuple[str, ...]
     """The calls to which the value counts."""
     pair: Pair[KeyT] | None
-    """What it was compared with; None where nothing fits."""
-    other: str | None
-    """A name of what it was compared with."""
-    reason: str = ""
-    """Why nothing fits."""
-    includes: tuple[str, ...] = ()
-    """Other calls whose values, from which this one is computed, are unknown."""
+    """Its pair with a value of the reference; None where none corresponds to it."""
+
+
+@dataclass(frozen=True)
+class Compared(Generic[KeyT]):
+    """The compared values of a graph."""
+
+    boundaries: Boundaries
+    """The graph whose tags tell the calls."""
+    rows: Sequence[Row[KeyT]]
+    arrays: Arrays[KeyT]
+    """The values of the reference."""
+
+    @cached_property
+    def pairs(self) -> Mapping[str, Pair[KeyT]]:
+        """The pairs, by the name of the value in the graph that is compared with the reference."""
+        return {row.pair.value: row.pair for row in self.rows if row.pair is not None}
+
+    @cached_property
+    def by_call(self) -> Mapping[str, Sequence[Row[KeyT]]]:
+        """The values that count to each call."""
+        found: dict[str, list[Row[KeyT]]] = {}
+        for row in self.rows:
+            for call in row.calls:
+                found.setdefault(call, []).append(row)
+        return found
 
 
 def with_includes(graph: Graph, rows: Sequence[Row[KeyT]]) -> list[Row[KeyT]]:
-    """Add to each value the calls of the unknown values between it and the known ones that it is computed from."""
-    unknown = {row.boundary.name: row for row in rows if row.pair is None}
-    known = {row.boundary.name for row in rows} - unknown.keys()
+    """Add to each known value the calls of the unknown values from which it is computed, back to other known ones."""
+    unknown = {row.value.name: row for row in rows if row.pair is None}
+    known = {row.value.name for row in rows} - unknown.keys()
 
-    def behind(row: Row[KeyT]) -> Iterator[str]:
-        pending, seen = [row.boundary.position], set[int]()
+    def included(position: int) -> Iterator[str]:
+        pending, seen = [position], set[int]()
         while unknown and pending:
             position = pending.pop()
             if position in seen:
@@ -47,16 +100,8 @@ def with_includes(graph: Graph, rows: Sequence[Row[KeyT]]) -> list[Row[KeyT]]:
                 yield from unknown[value].calls if value in unknown else ()
                 pending += [graph.producer[value]] if value in graph.producer and value not in known else []
 
-    return [replace(row, includes=tuple(dict.fromkeys(behind(row)))) if row.pair else row for row in rows]
+    def complete(row: Row[KeyT]) -> Row[KeyT]:
+        includes = tuple(dict.fromkeys(included(row.value.position)))
+        return replace(row, value=replace(row.value, includes=includes))
 
-
-@dataclass(frozen=True)
-class Compared(Generic[KeyT]):
-    """A comparison."""
-
-    graph: Graph
-    """The graph whose tags tell the calls."""
-    depth: int | None
-    rows: Sequence[Row[KeyT]]
-    arrays: Arrays[KeyT]
-    """The values of the reference."""
+    return [complete(row) if row.pair else row for row in rows]

@@ -1,10 +1,10 @@
-"""Finds where two graphs, or a graph and its PyTorch model, part, and which calls add the errors."""
+"""Finds the calls where two graphs, or a graph and its PyTorch model, part, and those that add the errors."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard, TypeVar, cast
 
@@ -15,15 +15,12 @@ from pytest_hierexport._files.temporary import temporary_folder
 from pytest_hierexport._proof.tolerance import Array
 from pytest_hierexport._tools.divergence.against_graph import compare_with_graph
 from pytest_hierexport._tools.divergence.against_model import compare_with_model
-from pytest_hierexport._tools.divergence.arrays import Arrays
-from pytest_hierexport._tools.divergence.boundaries import Boundaries
-from pytest_hierexport._tools.divergence.compared import Compared, Row
+from pytest_hierexport._tools.divergence.compared import Arrays, Compared
 from pytest_hierexport._tools.divergence.cutting import run_parts
-from pytest_hierexport._tools.divergence.gaps import gap
 from pytest_hierexport._tools.divergence.impact import impacts
 from pytest_hierexport._tools.divergence.merging import merged
-from pytest_hierexport._tools.divergence.pairs import Matching, Measure
-from pytest_hierexport._tools.divergence.results import CallGap, Divergence, Gap, ValueGap
+from pytest_hierexport._tools.divergence.pairs import Matching
+from pytest_hierexport._tools.divergence.results import CallGap, Divergence, Gap
 from pytest_hierexport._tools.divergence.sides import Inputs, Side, open_side
 from pytest_hierexport._tools.selection import quantized_names
 from pytest_hierexport._tools.tagged_file import attribution_of
@@ -85,31 +82,31 @@ class _Settings:
     matching: Matching = field(default_factory=Matching)
     """Of both graphs, kept over the inputs."""
 
-    def measure(self, side: Side) -> Measure:
-        return lambda value, one, two: gap(one, two, self.tolerance, side.inherited.get(value, 0.0))
-
 
 def _against_model(example: Runnable, other: Model, origins: Attribution, settings: _Settings) -> Divergence:
-    with temporary_folder() as folder, open_side(other, example, origins) as side:
-        spill, measure = Path(folder), settings.measure(side)
-        compared = compare_with_model(example, side, spill, settings.depth, measure)
-        parts = _parts(side, compared, spill) if settings.added else {}
-        return _result(compared, _added(compared, parts, measure))
+    with temporary_folder() as name, open_side(other, example, origins, settings.tolerance) as side:
+        folder = Path(name)
+        compared = compare_with_model(example, side, settings.depth, folder / "reference")
+        parts = _parts(side, compared, folder / "parts") if settings.added else {}
+        return _divergence(side, compared, parts, {})
 
 
 def _against_graph(
-    reference: Model, other: Model, origins: tuple[Attribution, Attribution], inputs: Inputs, settings: _Settings
+    reference: Model,
+    other: Model,
+    origins: tuple[Attribution, Attribution],
+    inputs: Inputs,
+    settings: _Settings,
 ) -> Divergence:
     with (
-        temporary_folder() as folder,
-        open_side(reference, inputs, origins[0]) as first,
-        open_side(other, inputs, origins[1]) as side,
+        temporary_folder() as name,
+        open_side(reference, inputs, origins[0], settings.tolerance) as first,
+        open_side(other, inputs, origins[1], settings.tolerance) as side,
     ):
-        spill, measure = Path(folder), settings.measure(side)
-        compared = compare_with_graph(first, side, spill, settings.depth, measure, matching=settings.matching)
-        parts = _parts(side, compared, spill) if settings.added else {}
-        found = _impacts(first, compared, parts, settings.tolerance) if parts else {}
-        return _result(compared, _added(compared, parts, measure), found)
+        folder = Path(name)
+        compared = compare_with_graph(first, side, settings.depth, folder / "reference", settings.matching)
+        parts = _parts(side, compared, folder / "parts") if settings.added else {}
+        return _divergence(side, compared, parts, _impacts(first, compared, parts) if parts else {})
 
 
 def _is_example(reference: Model | Runnable) -> TypeGuard[Runnable]:
@@ -123,63 +120,56 @@ def _attribution(model: Model) -> Attribution:
         return Attribution(Hierarchy(()))
 
 
-def _parts(side: Side, compared: Compared[KeyT], spill: Path) -> Mapping[str, Array]:
+def _parts(side: Side, compared: Compared[KeyT], folder: Path) -> Mapping[str, Array]:
     """Return each value of the graph as its own part computes it from the reference's values."""
-    pairs = [row.pair for row in compared.rows if row.pair is not None and row.pair.fits]
+    pairs = (pair for pair in compared.pairs.values() if pair.fits)
     known = {pair.value: compared.arrays[pair.key].astype(pair.dtype) for pair in pairs}
-    folder = spill / "parts"
-    folder.mkdir()
     parts = Arrays[str](folder)
     for value, array in run_parts(side, known):
         parts.add(value, array)
     return parts
 
 
-def _added(compared: Compared[KeyT], parts: Mapping[str, Array], measure: Measure) -> dict[str, Gap]:
-    pairs = {row.pair.value: row.pair for row in compared.rows if row.pair is not None}
-    return {value: measure(value, compared.arrays[pairs[value].key], array) for value, array in parts.items()}
-
-
-def _impacts(
-    side: Side, compared: Compared[str], parts: Mapping[str, Array], tolerance: float | None
-) -> dict[str, Gap]:
-    """Return what each call does to the outputs; nothing where ONNX Runtime cannot run the changed graph."""
-    rows = [row for row in compared.rows if row.pair is not None and row.pair.value in parts]
-    changed = {row.boundary.name: parts[row.pair.value] for row in rows if row.pair}
-    values: dict[str, list[str]] = {}
-    for row in rows:
-        for call in row.calls:
-            values.setdefault(call, []).append(row.boundary.name)
+def _impacts(side: Side, compared: Compared[str], parts: Mapping[str, Array]) -> dict[str, Gap]:
+    """Return the errors of the outputs by each call; none where ONNX Runtime cannot run the changed graph."""
+    pairs = (row.pair for row in compared.rows if row.pair is not None and row.pair.value in parts)
+    changed = {pair.key: parts[pair.value] for pair in pairs}
+    values = {call: [row.value.name for row in rows] for call, rows in compared.by_call.items()}
     with suppress(UsageError):
-        return dict(impacts(side, values, compared.arrays, changed, tolerance))
+        return dict(impacts(side, values, compared.arrays, changed))
     return {}
 
 
-def _result(compared: Compared[KeyT], errors: Mapping[str, Gap], found: Mapping[str, Gap] | None = None) -> Divergence:
-    hierarchy = compared.graph.hierarchy
-    own: dict[str, list[ValueGap]] = {}
-    for row in compared.rows:
-        for call in row.calls:
-            own.setdefault(call, []).append(_value(row, errors))
-    sources = {node.name: node for node in compared.graph.model.graph}
-    ranked = {call for call, values in own.items() if any(value.added for value in values)}
-    calls = (
-        CallGap(
-            call,
-            hierarchy.tag(call),
-            hierarchy[call].cls,
-            len([*hierarchy.lineage(call)]) - 1,
-            nodes,
-            tuple(own.get(call, ())),
-            (found or {}).get(call),
-            tuple(quantized_names(sources[name] for name in nodes)) if call in ranked else (),
+def _divergence(
+    side: Side, compared: Compared[KeyT], parts: Mapping[str, Array], found: Mapping[str, Gap]
+) -> Divergence:
+    """Return the calls of the tagged graph.
+
+    Args:
+        side: The graph that is compared with the reference.
+        compared: Its values.
+        parts: Its values as computed from those of the reference.
+        found: The errors of the outputs by each call.
+    """
+    pairs = compared.pairs
+    errors = {value: side.gap(value, compared.arrays[pairs[value].key], array) for value, array in parts.items()}
+    graph = compared.boundaries.graph
+    hierarchy, sources = graph.hierarchy, {node.name: node for node in graph.model.graph}
+    calls = []
+    for call, nodes in compared.boundaries.names.items():
+        rows = compared.by_call.get(call, ())
+        values = tuple(replace(row.value, added=errors.get(row.pair.value) if row.pair else None) for row in rows)
+        adds = any(value.added for value in values)
+        calls.append(
+            CallGap(
+                call,
+                hierarchy.tag(call),
+                hierarchy[call].cls,
+                depth=len([*hierarchy.lineage(call)]) - 1,
+                nodes=nodes,
+                values=values,
+                impact=found.get(call),
+                parts=tuple(quantized_names(sources[name] for name in nodes)) if adds else (),
+            )
         )
-        for call, nodes in Boundaries(compared.graph, compared.depth).names.items()
-    )
     return Divergence(tuple(calls))
-
-
-def _value(row: Row[KeyT], errors: Mapping[str, Gap]) -> ValueGap:
-    accumulated, added = (row.pair.gap, errors.get(row.pair.value)) if row.pair else (None, None)
-    boundary = row.boundary
-    return ValueGap(boundary.name, boundary.position, row.other, accumulated, added, row.includes, row.reason)

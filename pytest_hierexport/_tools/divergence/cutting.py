@@ -1,10 +1,10 @@
-"""Runs each part of a graph on the values of the reference: what the part computes shows the error that it adds.
+"""Runs each part of a graph on the values of the reference, which shows the error that the part adds.
 
-Every value that is known in the reference is cut. Its consumers take the reference's value, and its producer's own
-value is what was asked for. All parts run in one session; of a large graph, in slices of bounded memory.
+The graph is cut at every value that is known in the reference: its consumers take the reference's value, and what its
+producer computes has another name. All parts run in one session; those of a large graph in slices of bounded memory.
 
-    graph    h = MatMul(x, w)    y = Relu(h)    z = Exp(y)           h and y are known in the reference
-    run      h/own = MatMul(x, w)    y/own = Relu(h)                 given x, h
+    graph    h = MatMul(x, w)        y = Relu(h)        z = Exp(y)      h and y are known in the reference
+    run      h/own = MatMul(x, w)    y/own = Relu(h)                    given x and h
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import count
 
 import onnx
 
-from pytest_hierexport._proof.session import BUDGET, run_graph
+from pytest_hierexport._proof.session import run_graph, slices
 from pytest_hierexport._proof.tolerance import Array
 from pytest_hierexport._tools.divergence.sides import Side
 
@@ -27,7 +27,7 @@ def run_parts(side: Side, known: Mapping[str, Array]) -> Iterator[tuple[str, Arr
         known: The reference's values, by name and in the dtypes of the graph.
     """
     label = unused_ending(side)
-    for part in _slices(known):
+    for part in slices([*known], {name: array.nbytes for name, array in known.items()}):
         proto = _cut(side, known, part, label)
         taken = {value.name for value in proto.graph.input}
         feeds = {name: array for source in (side.feeds, known) for name, array in source.items() if name in taken}
@@ -39,19 +39,6 @@ def unused_ending(side: Side) -> str:
     """Return an ending of names that no name of the graph has."""
     endings = ("/own" + "'" * i for i in count())
     return next(end for end in endings if not any(name.endswith(end) for name in side.graph.producer))
-
-
-def _slices(known: Mapping[str, Array]) -> Iterator[list[str]]:
-    part: list[str] = []
-    held = 0
-    for name, array in known.items():
-        if part and held + array.nbytes > BUDGET:
-            yield part
-            part, held = [], 0
-        part.append(name)
-        held += array.nbytes
-    if part:
-        yield part
 
 
 def _cut(side: Side, known: Mapping[str, Array], wanted: Sequence[str], label: str) -> onnx.ModelProto:

@@ -1,4 +1,7 @@
-"""Measures how far a tensor lies from the reference."""
+"""Measures how far a tensor lies from the reference: signal to noise, cosine, largest differences.
+
+reference [1.0, 2.0]    other [1.1, 2.0]    27 dB (noise 0.01, signal 5), largest difference 0.1
+"""
 
 from __future__ import annotations
 
@@ -30,18 +33,13 @@ def gap(reference: Array, other: Array, tolerance: float | None = None, inherite
     far = float(distances(one, two).max(initial=0.0))
     if (np.isfinite(one) != np.isfinite(two)).any():
         return Gap(-np.inf, np.nan, np.inf, np.inf, tolerance, "NaN or infinity in one of them alone")
-    ordinary = (np.abs(one) < _MASKED) & (np.abs(two) < _MASKED)  # a comparison with NaN is false
+    ordinary = _ordinary(one, two)
     one, two = one[ordinary], two[ordinary]
     signal, noise, power = (float(np.dot(each, each)) for each in (one, one - two, two))
-    sqnr = _decibels(signal, noise) if far or noise else np.inf
+    sqnr = float(10 * np.log10(signal / noise)) if signal and noise else -np.inf  # without noise, a mask differs
+    sqnr = sqnr if far or noise else np.inf
     cosine = float(np.dot(one, two) / np.sqrt(signal) / np.sqrt(power)) if signal and power else float(signal == power)
     return Gap(sqnr, min(cosine, 1.0), float(np.abs(one - two).max(initial=0.0)), far, tolerance)
-
-
-def _decibels(signal: float, noise: float) -> float:
-    if not noise:
-        return -np.inf  # a mask differs
-    return float(10 * np.log10(signal / noise)) if signal else -np.inf
 
 
 def nearness(reference: Array, other: Array) -> float | None:
@@ -49,8 +47,13 @@ def nearness(reference: Array, other: Array) -> float | None:
     if reference.shape != other.shape or (reference.dtype.kind in "iub") != (other.dtype.kind in "iub"):
         return None
     one, two = (array.astype(np.float64).ravel() for array in (reference, other))
-    ordinary = (np.abs(one) < _MASKED) & (np.abs(two) < _MASKED)
+    ordinary = _ordinary(one, two)
     odd = 1.0 - float(ordinary.mean()) if one.size and not np.array_equal(one, two, equal_nan=True) else 0.0
     one, two = one[ordinary], two[ordinary]
     sizes = float(np.linalg.norm(one) + np.linalg.norm(two))
     return odd + (float(np.linalg.norm(one - two)) / sizes if sizes else 0.0)
+
+
+def _ordinary(one: Array, two: Array) -> Array:
+    """Return where both numbers are finite and no mask's; a comparison with NaN is false."""
+    return np.asarray((np.abs(one) < _MASKED) & (np.abs(two) < _MASKED))

@@ -1,7 +1,7 @@
-"""Measures what the error that a call adds does to the model's outputs, all else being the reference.
+"""Measures the error of the model's outputs where one call adds its error and all others are the reference's.
 
-The difference that each part makes is added to the reference's value. One session serves all calls: a run gives one
-call's differences, and zero for all others.
+The error is added to the reference's values of the call. One session serves all calls: a run is given the errors of one
+call, and zero for all others.
 
     reference    h = MatMul(x, w)         y = Relu(h)
     run          h/own = MatMul(x, w)     h = Add(h/own, h/delta)     y = Relu(h)
@@ -30,16 +30,14 @@ def impacts(
     values: Mapping[str, Sequence[str]],
     arrays: Mapping[str, Array],
     changed: Mapping[str, Array],
-    tolerance: float | None,
 ) -> Iterator[tuple[str, Gap]]:
-    """Yield each call with the error of the model's outputs where it alone is changed.
+    """Yield each call with the error of the model's outputs where it alone adds its error.
 
     Args:
         side: The reference graph.
-        values: The values of each call.
-        arrays: The elements of these values in the reference.
-        changed: Their elements as the other graph computes them from the reference's.
-        tolerance: The relative tolerance, in place of the dtypes' own.
+        values: The names of the values of each call.
+        arrays: These values in the reference.
+        changed: Some of them as the other graph computes them from the reference's.
     """
     addable = [name for name in changed if arrays[name].dtype.name in _ADDABLE]
     label = unused_ending(side)
@@ -59,7 +57,7 @@ def impacts(
     )
     base = next(runs)
     for call, found in zip(calls, runs, strict=True):
-        yield call, gap(base, found, tolerance)
+        yield call, gap(base, found, side.tolerance)
 
 
 def _delta(reference: Array, own: Array) -> Array:

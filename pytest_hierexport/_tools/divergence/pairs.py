@@ -1,12 +1,17 @@
-"""Pairs the values of a graph with those of the reference, and measures how far each pair lies apart.
+"""Pairs the values of a graph with those of the reference.
 
-A pair is known from the graphs' structure and names, as carry matches them, or is found by value: of all reference
-values that a value may be, it is the nearest one. In a graph in which something changed it may be far from all of them.
+`Matching` knows pairs by the structure and the names of both graphs, as carry matches them. `nearest_pair` finds them
+by value. In a graph that changed, even the nearest value may be another one; two rules drop such pairs:
+
+    value      nearest    apart
+    h_quant    h          0.1         kept
+    h_sum      h          0.7         dropped: h_quant is nearer to h (`without_rivals`)
+    m_quant    m          0.9         dropped: y = Relu(m) is equal in both graphs (`without_false`)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -22,9 +27,9 @@ from pytest_hierexport._tools.divergence.results import Gap
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from pytest_hierexport._tools.divergence.sides import Side
+
 KeyT = TypeVar("KeyT")
-Measure = Callable[[str, Array, Array], Gap]
-"""Measures how far a value lies, by its name in the graph, the reference's tensor and its own."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +51,14 @@ class Pair(Generic[KeyT]):
 
 
 def nearest_pair(
-    value: str, array: Array, keys: Iterable[KeyT], arrays: Mapping[KeyT, Array], measure: Measure
+    value: str, array: Array, keys: Iterable[KeyT], arrays: Mapping[KeyT, Array], side: Side
 ) -> Pair[KeyT] | None:
-    """Pair a value with the nearest of some values of the reference; None where none has its shape and kind."""
+    """Pair a value of a graph with the nearest of some of the reference; None where none has its shape and kind."""
     found = [(near, key) for key in keys if key in arrays and (near := nearness(arrays[key], array)) is not None]
     if not found:
         return None
     near, key = min(found, key=lambda each: each[0])
-    return Pair(value, key, measure(value, arrays[key], array), array.dtype.name, near)
+    return Pair(value, key, side.gap(value, arrays[key], array), array.dtype.name, near)
 
 
 def without_rivals(pairs: Sequence[Pair[KeyT]]) -> list[Pair[KeyT]]:
@@ -138,7 +143,7 @@ def _same_values(before: ir.Model, after: ir.Model, wanted: Iterable[str]) -> di
 
 
 def _is_reshaped(value: Value, before: Flat, after: Flat, numbering: Numbering) -> bool:
-    """Whether the same operator gives a value of that name after, which stands for no other value before.
+    """Whether the same operator computes a value of that name after, which equals no other value before.
 
     Carry does not match values of different shapes.
     """

@@ -1,4 +1,4 @@
-"""Prepares a graph to be run: functions and taken branches inlined, inputs fitted to it."""
+"""Prepares a graph to be run: its functions and the taken branches are expanded, the inputs are fitted to it."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ from pytest_hierexport._proof.inlining import inlined
 from pytest_hierexport._proof.owners import Graph
 from pytest_hierexport._proof.session import run_graph
 from pytest_hierexport._proof.tolerance import Array, tolerance_of
+from pytest_hierexport._tools.divergence.gaps import gap
+from pytest_hierexport._tools.divergence.results import Gap
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -32,18 +34,25 @@ Inputs = Mapping[str, Array] | Runnable
 
 @dataclass(frozen=True)
 class Side:
-    """A graph that can be run on its inputs."""
+    """A graph with its inputs."""
 
     graph: Graph
     proto: onnx.ModelProto
     feeds: Mapping[str, Array]
     folder: Path | None
+    """The folder of its external data."""
+    tolerance: float | None
+    """The relative tolerance, in place of the dtypes' own."""
+
+    def gap(self, value: str, reference: Array, array: Array) -> Gap:
+        """Measure how far a value of this name lies from the reference."""
+        return gap(reference, array, self.tolerance, self._inherited.get(value, 0.0))
 
     @cached_property
-    def inherited(self) -> Mapping[str, float]:
-        """The largest tolerance among each value and all that it is computed from, as far as the file states dtypes."""
+    def _inherited(self) -> Mapping[str, float]:
+        """The largest tolerance of each value and of all that it is computed from, where the file states dtypes."""
 
-        def own(value: ir.Value, _inherited: float) -> float:
+        def own(value: ir.Value, _: float) -> float:
             producer = value.producer()
             around = (value, *(producer.inputs if producer else ()))
             known = (each for each in around if each is not None and each.dtype is not None)
@@ -59,13 +68,14 @@ class Side:
 
 
 @contextmanager
-def open_side(model: Model, inputs: Inputs, attribution: Attribution) -> Iterator[Side]:
+def open_side(model: Model, inputs: Inputs, attribution: Attribution, tolerance: float | None) -> Iterator[Side]:
     """Give a graph with its inputs.
 
     Args:
         model: The graph.
         inputs: The elements of its inputs by name, or an example.
         attribution: The origins of its nodes.
+        tolerance: The relative tolerance, in place of the dtypes' own.
 
     Raises:
         UsageError: The inputs do not fit, or the graph does not run on them.
@@ -73,7 +83,7 @@ def open_side(model: Model, inputs: Inputs, attribution: Attribution) -> Iterato
     with as_proto(model) as (message, folder):
         feeds = _fitted(message, inputs) if isinstance(inputs, Mapping) else feeds_of(inputs, message)
         flat, proto = inlined(message, folder, lambda proto, names: run_graph(proto, feeds, names, folder))
-        yield Side(Graph(flat, attribution), proto, feeds, folder)
+        yield Side(Graph(flat, attribution), proto, feeds, folder, tolerance)
 
 
 def _fitted(proto: onnx.ModelProto, inputs: Mapping[str, Array]) -> dict[str, Array]:
