@@ -36,6 +36,12 @@ def test_a_node_that_stays_keeps_its_origins() -> None:
     assert carried(graph, graph, u="a", y="b") == {"u": [("a", "traced")], "y": [("b", "traced")]}
 
 
+def test_the_copy_of_a_returned_input_belongs_to_the_model() -> None:
+    before = "g (float[2] x) => (float[2] x, float[2] y) { y = Relu(x) }"
+    after = "g (float[2] x) => (float[2] out, float[2] y) { out = Identity(x) y = Relu(x) }"
+    assert carried(before, after, y="a")["out"] == [("", "fused")]
+
+
 def test_equal_operations_that_became_one_have_both_owners() -> None:
     before = "g (float[2] x) => (float[2] y) { u = Relu(x) v = Relu(x) p = Exp(u) q = Log(v) y = Add(p, q) }"
     after = "g (float[2] x) => (float[2] y) { u = Relu(x) p = Exp(u) q = Log(u) y = Add(p, q) }"

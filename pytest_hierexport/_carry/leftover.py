@@ -67,7 +67,8 @@ def _attribute_added(match: Match, origins: OriginsOf) -> None:
         varying = [value for value in node.operands if value.varying]
         if all(value in in_front or value not in after.producer for value in varying):
             in_front.update(node.outputs)
-        elif all(value in behind or numbering.after[value] in outputs for value in varying):
+        # An input that the model returns is in front and behind.
+        if varying and all(value in behind or numbering.after[value] in outputs for value in varying):
             behind.update(node.outputs)
     leading = set(behind)
     for node in reversed(new):
