@@ -79,7 +79,8 @@ class _ByNode(_Case):
         names = {_DECODED + name if name in self.quantized else name: name for name in self.exact}
         computed = run_graph(self.proto, self.feeds, [*names], self.folder)
         near = {names[each.name] for each in computed if _is_near(self.exact[names[each.name]], each.arrays[0], values)}
-        compared = {name: parts for name, parts in runs.candidates.items() if name in self.feeds}
+        stored = self.feeds.keys() | self.graph.constants
+        compared = {name: parts for name, parts in runs.candidates.items() if name in stored}
         elsewhere = {number for name in near for number in found[name]}
         lost = {call: _inexact(runs, call, found, near) & elsewhere for call in runs.calls}
         calls = {call: _without(seen, lost[call]) for call, seen in runs.calls.items()}
