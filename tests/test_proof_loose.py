@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -54,6 +55,13 @@ def test_call_that_returned_before_the_fused_node_is_loose() -> None:
     # `b` was given what `a` returned and owns `t`, so nothing behind `t` is work of `a`.
     gone = {"/": ("x", "z"), "a": ("x", "biased"), "b": ("biased", "z")}
     assert loose({"p": "a", "t": "a+b", "u": "a+b", "z": "b"}, FUSED, gone, ["biased"]) == [("u", "a")]
+
+
+def test_call_that_returned_the_value_in_another_shape_is_not_loose() -> None:
+    calls = {"/": ("x", "z"), "a": ("x", "u"), "b": ("u", "z")}
+    runs = runs_of(FUSED, {"p": "a", "t": "a+b", "u": "b", "z": "b"}, calls)
+    assert [each.call for each in loose_owners(runs)] == ["a"]
+    assert list(loose_owners(replace(runs, rearranged={"t": runs.candidates["u"]}))) == []
 
 
 def test_pairs_count_each_owner_of_each_node() -> None:

@@ -55,7 +55,8 @@ def _ends_in(runs: BothRuns, call: str, node: Node) -> bool:
     One in a loop may have returned anything.
     """
     seen = runs.calls.get(call)
-    if seen is None or any(number in seen.returned for value in node.outputs for number in runs.numbers(value)):
+    computed = (number for value in node.outputs for number in runs.numbers_in_any_form(value))
+    if seen is None or not seen.returned.keys().isdisjoint(computed):
         return True
     kept = runs.names.keys() | runs.folded
     if seen.returned.keys() <= kept:
