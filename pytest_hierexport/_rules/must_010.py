@@ -12,6 +12,7 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -185,10 +186,8 @@ def _message(exported: ExportedCase) -> onnx.ModelProto:
     try:
         return exported.proto
     except UsageError:
-        try:
+        with suppress(OSError, DecodeError):
             return onnx.load(exported.path, load_external_data=False)
-        except (OSError, DecodeError):
-            pass
         raise
 
 
