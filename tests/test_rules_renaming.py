@@ -221,7 +221,7 @@ def tensors(output: Any) -> list[torch.Tensor]:
 def test_old_names_are_noted_outside_dynamo_alone() -> None:
     leaf, asked = Leaf(), list[str]()
     x = torch.ones(2)
-    with renamed(leaf, note=asked.append):
+    with renamed(leaf, note=lambda name, _: asked.append(name)):
         torch.export.export(leaf, (x,), strict=True)
         assert not asked
         assert leaf.scale is not None

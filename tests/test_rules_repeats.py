@@ -12,7 +12,7 @@ import pytest
 
 from pytest_hierexport._cases import Case, Example
 from pytest_hierexport._errors import DiskFullError, ExportError, UsageError
-from pytest_hierexport._rules import repeats
+from pytest_hierexport._rules import must_008 as repeats
 from pytest_hierexport._rules.base import ExportedCase
 from pytest_hierexport._rules.child import ChildEndedError
 

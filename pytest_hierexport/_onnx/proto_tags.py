@@ -111,14 +111,14 @@ class TaggedProto:
             if texts not in known:
                 known[texts] = _NodeFields(texts)
             known[texts].write(node)
-        for message in self._others():
+        for message in self.others():
             _clear_entries(message, codec.is_replaced)
         for key, tensor in self.parts.initializers:
             entries = writer.texts(attribution.initializers.get(key, ())).entries
             _add_entries(tensor, {key: text for key, text in entries.items() if key != codec.NAMESPACE})
         _add_entries(self.proto, writer.model_entries())
 
-    def _others(self) -> Iterator[Any]:
+    def others(self) -> Iterator[Any]:
         """Yield every message, except nodes, that may have metadata entries."""
         yield self.proto
         yield from (tensor for _, tensor in self.parts.initializers)

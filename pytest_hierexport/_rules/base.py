@@ -249,7 +249,10 @@ def at_most(violations: Iterable[Violation], most: int = 20) -> Iterator[Violati
 
 
 def left_out(violation: Violation) -> int:
-    """Return the number of places that a violation of :func:`at_most` counts; 0 for one that names its place."""
+    """Return the number of places that a violation of :func:`at_most` counts; 0 for one that names its place.
+
+    It is read from the texts: caches, reports and other processes hold these alone.
+    """
     counted = _MORE.fullmatch(violation.where) if violation.found == _LIKE else None
     return int(counted[1]) if counted else 0
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._onnx.absent import is_absent_proto
-from pytest_hierexport._onnx.graph import inventory_proto
 
 if TYPE_CHECKING:
     import onnx
@@ -39,16 +38,15 @@ def bare(proto: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
         proto: The message.
         folder: Where its external data is.
     """
-    parts = inventory_proto(proto)
-    for _, node in parts.nodes:
+    from pytest_hierexport._onnx.proto_tags import TaggedProto
+
+    tagged = TaggedProto(proto)
+    for _, node in tagged.parts.nodes:
         node.ClearField("doc_string")
         node.ClearField("metadata_props")
-    values = (value for graph in parts.graphs for value in (*graph.input, *graph.output, *graph.value_info))
-    inner = (value for function in parts.functions for value in function.value_info)
-    for message in (proto, *parts.graphs, *parts.functions, *values, *inner):
+    for message in tagged.others():
         message.ClearField("metadata_props")
-    for _, tensor in parts.initializers:
-        tensor.ClearField("metadata_props")
+    for _, tensor in tagged.parts.initializers:
         _digest(tensor, folder)
     return proto
 

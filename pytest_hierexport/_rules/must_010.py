@@ -11,7 +11,8 @@ import socket
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -85,10 +86,26 @@ class Machine:
     @classmethod
     def this(cls) -> Machine:
         """Return the machine that this process runs on."""
+        installed = sysconfig.get_paths()
+        packages = [installed[name] for name in ("purelib", "platlib", "stdlib", "platstdlib")]
+        virtual = [sys.prefix] if sys.prefix != sys.base_prefix else []
+        named = {
+            "a package folder": [*packages, *site.getsitepackages(), *virtual, str(Path(__file__).parents[2])],
+            "the working folder": [os.curdir],
+            "the temporary folder": [tempfile.gettempdir()],
+            "the home folder": [str(Path.home())],
+        }
         folders: dict[str, str] = {}
-        for what, paths in _folders():
-            folders.update((path, what) for path in paths if len(path) >= _LEAST and path not in folders)
-        return cls(folders, {name: what for what, name in _names() if name and name != "localhost"})
+        for what, path in ((what, path) for what, paths in named.items() for path in paths):
+            # With links followed or not: either may have been written down.
+            for form in map(str, (absolute(path), Path(path).resolve())):
+                if len(form) >= _LEAST:
+                    folders.setdefault(form, what)
+        host = socket.gethostname()
+        names = dict.fromkeys((host, host.partition(".")[0]), "the host's name")
+        with suppress(OSError, KeyError, ImportError):  # a process may run under a user id without a name
+            names[getpass.getuser()] = "the user's name"
+        return cls(folders, {name: what for name, what in names.items() if name and name != "localhost"})
 
     def revealed_by(self, text: str, *, is_name: bool = False) -> Iterator[tuple[str, str]]:
         """Yield the paths and addresses in a text that reveal the machine, each with the thing that it reveals.
@@ -127,31 +144,6 @@ def _parts_of_address(token: str) -> list[str]:
     return re.split(r"[/\\@:~]", token)
 
 
-def _folders() -> Iterator[tuple[str, list[str]]]:
-    installed = sysconfig.get_paths()
-    packages = [installed[name] for name in ("purelib", "platlib", "stdlib", "platstdlib")]
-    virtual = [sys.prefix] if sys.prefix != sys.base_prefix else []
-    yield "a package folder", _both([*packages, *site.getsitepackages(), *virtual, str(Path(__file__).parents[2])])
-    yield "the working folder", _both([os.curdir])
-    yield "the temporary folder", _both([tempfile.gettempdir()])
-    yield "the home folder", _both([str(Path.home())])
-
-
-def _both(paths: Iterable[str]) -> list[str]:
-    """Return paths as they are and with their links followed: either may have been written down."""
-    return [str(form) for path in paths for form in (absolute(path), Path(path).resolve())]
-
-
-def _names() -> Iterator[tuple[str, str]]:
-    yield "the host's name", socket.gethostname()
-    yield "the host's name", socket.gethostname().partition(".")[0]
-    try:
-        yield "the user's name", getpass.getuser()
-    except (OSError, KeyError, ImportError):
-        # A process may run under a user id without a name.
-        return
-
-
 def _exists(path: str) -> bool:
     """Whether a path, or a part of it from the root that is longer than one name, is there."""
     at = Path(path)
@@ -185,10 +177,8 @@ def _message(exported: ExportedCase) -> onnx.ModelProto:
     try:
         return exported.proto
     except UsageError:
-        try:
+        with suppress(OSError, DecodeError):
             return onnx.load(exported.path, load_external_data=False)
-        except (OSError, DecodeError):
-            pass
         raise
 
 

@@ -46,7 +46,7 @@ def plain_export(
     opset: int | None = None,
     dynamic_shapes: Any = None,
 ) -> ir.Model:
-    """Return what `torch.onnx.export(dynamo=True)` gives, as does each peer, for a model in eval mode.
+    """Return what `torch.onnx.export(dynamo=True)` gives. As each peer, it leaves the model in eval mode.
 
     Args:
         model: The model.
@@ -185,20 +185,11 @@ def _tensors(holder: Any, seen: frozenset[int] = frozenset()) -> Iterator[torch.
 
 @contextlib.contextmanager
 def _plainly(model: torch.nn.Module) -> Iterator[None]:
-    """Export in eval mode, without gradients, without torch's notes; leave the model as it was found."""
-    training = {module: module.training for module in model.modules()}
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    """Put the model into eval mode, and export it without gradients and warnings."""
     model.eval()
-    try:
-        with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.setLevel(level)
-        for module, was_training in training.items():
-            module.training = was_training
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def save(model: ir.Model, path: Path) -> None:
@@ -272,6 +263,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--exporter", choices=list(PEERS), default="dynamo")
     parser.add_argument("--opset", type=int)
     options = parser.parse_args(arguments)
+    # What torch notes is no reason for an export that failed.
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     if options.factory is None:
         serve(_answer)
     if options.path is None:

@@ -17,24 +17,26 @@ the old name, for models write as well as read by it: transformers' dynamic rota
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
-from types import new_class
-from typing import TYPE_CHECKING
+from types import FrameType, new_class
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._calls.names import encode, is_torch_nn, join_path, qualified_class
 from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._export.modules import qualified, walk_modules, written_class
-from pytest_hierexport._rules.old_names import OldName, Registry
 
 if TYPE_CHECKING:
     import torch
 
 _REGISTRIES = ("_modules", "_parameters", "_buffers")
 _NOT_SAVED = "_non_persistent_buffers_set"
+Note: TypeAlias = Callable[[str, FrameType | None], None]
+"""Takes an old name that is looked up in the model, with the frame that asks for it."""
 
 
 class CannotRenameError(HierexportError):
@@ -70,16 +72,14 @@ class Renaming:
 
 
 @contextmanager
-def renamed(
-    model: torch.nn.Module, *, printed: bool = True, note: Callable[[str], None] | None = None
-) -> Iterator[Renaming]:
+def renamed(model: torch.nn.Module, *, printed: bool = True, note: Note | None = None) -> Iterator[Renaming]:
     """Rename the model in place while the context lasts.
 
     Args:
         model: Any module; it computes the same under its new names, and nothing is copied.
         printed: Whether `str(type(module))` shows the new name too. Some models look themselves up by what their
             class prints; False leaves that as it was, and renames `__name__` and `__qualname__` alone.
-        note: Called with each old name that is looked up in the model.
+        note: Called with each old name that is looked up in the model, and the frame that asks.
 
     Raises:
         CannotRenameError: A class forbids subclasses; the model is left as it was.
@@ -125,7 +125,7 @@ class _Names:
 class _Plan:
     """The generated classes of a model, and the registries that are renamed, by the model's own classes."""
 
-    def __init__(self, model: torch.nn.Module, *, printed: bool, note: Callable[[str], None] | None) -> None:
+    def __init__(self, model: torch.nn.Module, *, printed: bool, note: Note | None) -> None:
         from torch.jit import ScriptModule
 
         self._names, self._note = _Names(model), note
@@ -203,3 +203,74 @@ def _subclass(cls: type, home: str, qualname: str, *, printed: bool) -> type:
             found=f"{encode(cls.__module__)}.{cls.__qualname__}: {type(error).__name__}: {error}",
             do="let that class be extended without arguments, or leave it out of the case",
         ) from error
+
+
+class OldName:
+    """A descriptor for an attribute's old name: it looks up the new name on the module.
+
+    torch's tracers follow paths by the names of attribute accesses. An entry of the module's own `__dict__` goes
+    first.
+    """
+
+    def __init__(self, old: str, new: str, note: Note | None) -> None:
+        """Answer to `old` with what is held as `new`."""
+        self._old, self._new, self._note = old, new, note
+
+    def __get__(self, module: torch.nn.Module | None, owner: type) -> Any:
+        """Return what the module holds under the new name."""
+        if module is None:
+            raise AttributeError(f"{owner.__name__} has this attribute in its modules alone")
+        _tell(self._note, self._old)
+        return getattr(module, self._new)
+
+
+class Registry(dict[str, Any]):
+    """A module's registry under new names that answers to the old ones as well."""
+
+    def __init__(self, entries: Mapping[str, Any], new: Mapping[str, str], note: Note | None) -> None:
+        """Hold entries under their new names; `new` gives these by the old."""
+        super().__init__(entries)
+        self._new, self._note = new, note
+
+    def __contains__(self, name: object) -> bool:
+        """Return whether there is an entry of an old or new name."""
+        return super().__contains__(self._of(name))
+
+    def __getitem__(self, name: str) -> Any:
+        """Return the entry of an old or new name."""
+        return super().__getitem__(self._of(name))
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        """Replace the entry of an old or new name."""
+        super().__setitem__(self._of(name), value)
+
+    def __delitem__(self, name: str) -> None:
+        """Remove the entry of an old or new name."""
+        super().__delitem__(self._of(name))
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the entry of an old or new name, or a default."""
+        return super().get(self._of(name), default)
+
+    def pop(self, name: str, *default: Any) -> Any:
+        """Remove and return the entry of an old or new name."""
+        return super().pop(self._of(name), *default)
+
+    def _of(self, name: Any) -> Any:
+        new = self._new.get(name, name)
+        if new != name and super().__contains__(new):
+            _tell(self._note, name)
+        return new
+
+
+def _tell(note: Note | None, old: str) -> None:
+    from torch import nn
+    from torch.compiler import is_dynamo_compiling
+
+    # What dynamo runs symbolically is the model's own code, and looking at frames would break its graph.
+    if note is not None and not is_dynamo_compiling():
+        # The code that asks is above torch's lookup of attributes.
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename in {__file__, nn.Module.__call__.__code__.co_filename}:
+            frame = frame.f_back
+        note(old, frame)
