@@ -84,3 +84,26 @@ def test_equal_layers_stay_folded(project: Project) -> None:
         "/Tower/Block.{0..2} ×3: Gemm[2×4] 1, Linear() 1, Linear.bias[4] 1, Linear.weight[4×4] 1, Relu[2×4] 1\n"
     )
     assert project.run(*options, "--hierexport-require-snapshots").ret == 0
+
+
+def test_snapshot_made_in_the_other_form_names_the_option(project: Project) -> None:
+    options = ("--hierexport-models=my_model.py::build", *SNAPSHOT)
+    assert project.run(*options, "--snapshot-update", "--hierexport-details").ret == 0
+    plain = project.run(*options)
+    plain.stdout.fnmatch_lines(
+        [
+            "the snapshot of build was made with details",
+            "  found *a run without --hierexport-details",
+            "  to do *repeat it with details, *: pytest *::test_snapshot --hierexport-details",
+        ]
+    )
+    plain.stdout.no_fnmatch_line("*has changed*")
+    assert project.run(*options, "--snapshot-update").ret == 0
+    detailed = project.run(*options, "--hierexport-details")
+    detailed.stdout.fnmatch_lines(
+        [
+            "the snapshot of build was made without details",
+            "  found *a run with --hierexport-details",
+            "  to do *leave them out, or write it with details: * --hierexport-details * --snapshot-update",
+        ]
+    )

@@ -77,10 +77,13 @@ def check_snapshot(request: pytest.FixtureRequest, run: Run, case: Case, text: s
         CheckFailed: There is no snapshot, or another.
         pytest.skip.Exception: There is no folder of snapshots yet.
     """
+    from pytest_hierexport._snapshot import is_detailed
+
     plan = run.plan
     file = snapshot_file(plan.anchor(case), case.name)
     shown = os.path.relpath(file, plan.config.invocation_params.dir)
-    update = f"{plan.repeat_command(case, _TEST)} --snapshot-update"
+    repeat = plan.repeat_command(case, _TEST)
+    update = f"{repeat} --snapshot-update"
     if not file.exists() and not is_updating(plan.config):
         if not file.parent.exists() and not plan.settings.chosen.require_snapshots:
             pytest.skip(f"there are no snapshots yet; to make them: {plan.update_command()}")
@@ -94,9 +97,17 @@ def check_snapshot(request: pytest.FixtureRequest, run: Run, case: Case, text: s
         raise _failed(
             run, case, f"the snapshot of {case.name} was not written", found, f"let it be written, then {update}"
         )
+    committed = file.read_text(encoding="utf-8")
+    if (detailed := is_detailed(committed)) is not case.details:
+        made, wanted = ("with", "without") if detailed else ("without", "with")
+        to_do = f"leave them out, or write it with details: {update}"
+        if detailed:
+            to_do = f"repeat it with details, here or by details = true in a manifest: {repeat} --hierexport-details"
+        found = [("expected", f"{shown} compared as it was made"), ("found", f"a run {wanted} --hierexport-details")]
+        raise _failed(run, case, f"the snapshot of {case.name} was made {made} details", found, to_do)
     found = [("expected", shown), ("found", "(- gone, + new, ~ other operators, > moved, = renamed)")]
     title, to_do = f"the hierarchy of {case.name} has changed", f"read the change; where it is meant: {update}"
-    raise _failed(run, case, title, found, to_do, texts=(file.read_text(encoding="utf-8"), text))
+    raise _failed(run, case, title, found, to_do, texts=(committed, text))
 
 
 def _failed(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_hierexport._snapshot.details import details
+from pytest_hierexport._snapshot.details import details, is_detailed
 from pytest_hierexport._snapshot.rendering import is_hierarchy, is_snapshot, text, tree
 
-__all__ = ["details", "is_hierarchy", "is_snapshot", "text", "tree"]
+__all__ = ["details", "is_detailed", "is_hierarchy", "is_snapshot", "text", "tree"]

@@ -8,11 +8,16 @@ declares it. `=shared` marks a tensor that another module declares as well, exce
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy, Module, Parameter
 from pytest_hierexport._calls.names import encode_operator, is_torch_nn
+from pytest_hierexport._snapshot.lines import LINE
+
+_DETAIL = re.compile(r"(\]|\]=shared|\(\)) \d")
+"""What ends the name of each detail that a plain snapshot lacks."""
 
 
 def details(hierarchy: Hierarchy, modules: Iterable[Module]) -> dict[str, Counter[str]]:
@@ -22,6 +27,12 @@ def details(hierarchy: Hierarchy, modules: Iterable[Module]) -> dict[str, Counte
         owner = _owner(hierarchy, module.path)
         held.setdefault(owner, Counter()).update(_held(module, is_owner=owner == module.path))
     return held
+
+
+def is_detailed(text: str) -> bool:
+    """Whether a snapshot was written with details: operators with shapes, tensors, modules without a segment."""
+    operators = (LINE.fullmatch(line) for line in text.splitlines())
+    return any(_DETAIL.search(match["operators"] or "") for match in operators if match)
 
 
 def _owner(hierarchy: Hierarchy, path: str) -> str:
