@@ -15,7 +15,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "inner").mkdir()
     for name in ("__init__.py", "outer.py", "inner/__init__.py", "inner/deep.py"):
         (tmp_path / name).write_text("")
-    monkeypatch.setattr(session_cache, "_PACKAGE", tmp_path)
+    monkeypatch.setattr(session_cache, "PACKAGE", tmp_path)
     return tmp_path
 
 
@@ -32,5 +32,5 @@ def test_any_file_of_this_package_counts(package: Path, name: str, pytestconfig:
 
 
 def test_this_package_is_the_whole_of_it() -> None:
-    assert Path(pytest_hierexport.__file__).parent == session_cache._PACKAGE
-    assert {"_export", "_carry", "_proof"} <= {path.name for path in session_cache._PACKAGE.iterdir()}
+    assert Path(pytest_hierexport.__file__).parent == session_cache.PACKAGE
+    assert {"_export", "_carry", "_proof"} <= {path.name for path in session_cache.PACKAGE.iterdir()}

@@ -18,6 +18,8 @@ def absolute(path: str | os.PathLike[str]) -> Path:
     return Path(os.path.abspath(path))  # noqa: PTH100  # Path.resolve follows links
 
 
+PACKAGE = Path(__file__).parents[1]
+"""The folder of this package."""
 _LIBRARY = f"{absolute(os.__file__).parent}{os.sep}"
 
 

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pytest_hierexport._files.atomic import write_atomically
-from pytest_hierexport._files.paths import text_digest
+from pytest_hierexport._files.paths import PACKAGE, text_digest
 
 _LIKELY = {
     "SIGABRT": "native code gave up",
@@ -27,7 +27,6 @@ _LIKELY = {
     "SIGSEGV": "a fault in native code",
 }
 _FRAME = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+) in ', re.MULTILINE)
-_PACKAGE = Path(__file__).parents[1]
 _LIBRARY = Path(sysconfig.get_paths()["stdlib"])
 _SITE = frozenset({"site-packages", "dist-packages"})
 _MACHINERY = frozenset({"torch", "onnxscript", "onnx_ir", "onnx", "onnxruntime", "_pytest", "pluggy"})
@@ -142,7 +141,7 @@ def _place(stacks: str) -> str:
     # A dump has a block per thread, the main thread's last, the innermost frame of each first.
     block = stacks.rstrip().rpartition("hread 0x")[2]
     frames = [(Path(found["file"]), int(found["line"])) for found in _FRAME.finditer(block)]
-    frames = [frame for frame in frames if frame[0].parent != _PACKAGE / "_pytest"]
+    frames = [frame for frame in frames if frame[0].parent != PACKAGE / "_pytest"]
     shown = next(filter(_is_users, frames), next(iter(frames), None))
     return "" if shown is None else f"{shown[0].name} line {shown[1]}"
 
@@ -152,7 +151,7 @@ def _is_users(frame: tuple[Path, int]) -> bool:
     installed = _after_site(file.parts)
     if installed:
         return installed[0] not in _MACHINERY
-    return file.is_absolute() and not file.is_relative_to(_PACKAGE) and not file.is_relative_to(_LIBRARY)
+    return file.is_absolute() and not file.is_relative_to(PACKAGE) and not file.is_relative_to(_LIBRARY)
 
 
 def _after_site(parts: Iterable[str]) -> tuple[str, ...]:

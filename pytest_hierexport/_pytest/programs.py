@@ -13,10 +13,11 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from traceback import walk_stack
 
-_OURS = ("pytest_hierexport.", f"{Path(__file__).parents[1]}{os.sep}")
+from pytest_hierexport._files.paths import PACKAGE
+
+_OURS = ("pytest_hierexport.", f"{PACKAGE}{os.sep}")
 
 
 def is_own_program(args: Sequence[object]) -> bool:

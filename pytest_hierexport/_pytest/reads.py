@@ -28,7 +28,7 @@ from types import ModuleType
 
 import _pytest
 
-from pytest_hierexport._files.paths import absolute, of_standard_library
+from pytest_hierexport._files.paths import PACKAGE, absolute, of_standard_library
 from pytest_hierexport._pytest.attribution import COMMON, Logs
 from pytest_hierexport._pytest.environment import watch_environment
 from pytest_hierexport._pytest.inputs import Inputs, Signature, signature
@@ -49,7 +49,7 @@ _NATIVE = "*.safetensors"
 """The files that native code opens without an audit event: those beside a recorded file count as read."""
 _CACHE_TAG = f".{sys.implementation.cache_tag}"
 _BACKPORT = Path(sysconfig.get_paths()["purelib"], "importlib_metadata", "__init__.py")
-_OURS = f"{Path(__file__).parents[1]}{os.sep}"
+_OURS = f"{PACKAGE}{os.sep}"
 _FINDERS = tuple(
     f"{absolute(file).parent}{os.sep}" for file in (importlib.__file__, _BACKPORT, _pytest.__file__, __file__)
 )
@@ -268,5 +268,4 @@ def _installed_folders() -> tuple[str, ...]:
     # Python looks there for its library in one file before it looks in the folder.
     python.append(str(Path(paths["stdlib"]).with_name(f"python{sys.version_info.major}{sys.version_info.minor}.zip")))
     others = [folder for folder in sys.path if Path(folder).name in {"site-packages", "dist-packages"}]
-    ours = Path(__file__).parents[1]
-    return tuple(f"{absolute(folder)}{os.sep}" for folder in (*python, *others, str(ours), "/proc", "/sys", "/dev"))
+    return tuple(f"{absolute(folder)}{os.sep}" for folder in (*python, *others, str(PACKAGE), "/proc", "/sys", "/dev"))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_hierexport._files.atomic import write_new
-from pytest_hierexport._files.paths import digest_of_all, text_digest
+from pytest_hierexport._files.paths import PACKAGE, digest_of_all, text_digest
 from pytest_hierexport._pytest.cache import SIZE, Cache
 from pytest_hierexport._pytest.kept_files import FOLDER as KEPT
 from pytest_hierexport._pytest.reads import Reads, is_installed
@@ -30,7 +30,6 @@ _NOT_KEPT = "results are not kept for later runs"
 _PROGRAM = "they started a program or connected to a machine, whose part cannot be seen"
 _FRONT = Path(KEPT, "cache")
 """The folder, in the root directory, that what comes from a URL is taken into."""
-_PACKAGE = Path(__file__).parents[1]
 
 # fmt: off
 _SELECT_OR_REPORT = frozenset({
@@ -115,7 +114,7 @@ def session_facts(config: pytest.Config) -> dict[str, object]:
         "python": [sys.version, list(sys.flags), sorted(map(repr, sys._xoptions.items())), platform.machine()],
         "path": [os.getcwd(), *sys.path],  # noqa: PTH109  # as Python itself reads the empty entry
         "distributions": _distributions(),
-        "package": digest_of_all(_PACKAGE, (file for file in _PACKAGE.rglob("*") if file.suffix in {".py", ".json"})),
+        "package": digest_of_all(PACKAGE, (file for file in PACKAGE.rglob("*") if file.suffix in {".py", ".json"})),
         "root": str(config.rootpath),
         "ini": str(config.inipath),
         "options": {name: repr(value) for name, value in vars(config.option).items() if name not in _SELECT_OR_REPORT},

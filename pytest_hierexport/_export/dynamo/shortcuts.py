@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 
-import pytest_hierexport
 from pytest_hierexport._export.faults import calls_on
 from pytest_hierexport._export.state import replaced
+from pytest_hierexport._files.paths import PACKAGE
 
 
 @contextmanager
@@ -89,7 +89,7 @@ def _first_output_fits(matcher: Any, root: Any, node: Any) -> bool:
     return bool(matcher._match_node(root, node))
 
 
-_INNER = tuple(f"{Path(file).parent}{os.sep}" for file in (torch.__file__, pytest_hierexport.__file__))
+_INNER = tuple(f"{folder}{os.sep}" for folder in (Path(torch.__file__).parent, PACKAGE))
 """The folders of torch and of this package."""
 
 
