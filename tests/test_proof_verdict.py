@@ -239,13 +239,6 @@ def test_constant_valued_output_is_ambiguous() -> None:
     assert verdict("a", text, {"zero": "a"}, {"a": ("x", "zero"), "/": ("x", "zero")}).kind is VerdictKind.AMBIGUOUS
 
 
-def test_zeros_of_another_call_do_not_show_a_call_without_nodes() -> None:
-    text = "g (float[2] x) => (float[2] z) { zero = Sub(x, x) z = Add(x, zero) }"
-    calls = {"a": ("x", "zero"), "b": ("x", "zero"), "/": ("x", "z")}
-    assert verdict("b", text, {"zero": "a", "z": "/"}, calls).kind is VerdictKind.DISSOLVED
-    assert verdict("b", text, {"zero": "a", "z": "b"}, calls).kind is VerdictKind.UNPROVEN
-
-
 def test_sequence_is_judged_tensor_by_tensor() -> None:
     text = """g (float[2] x) => (float[1] z) {
       i = Constant<value = int64 {0}>() s = SplitToSequence<axis=0>(x) z = SequenceAt(s, i)

@@ -73,17 +73,14 @@ def judge(runs: BothRuns, call: str) -> Verdict | None:
     if missing is not None:
         reason = "the graph does not give what the model returned"
         return Verdict(VerdictKind.UNPROVEN, reason, f"output{seen.returned[missing]}", runs.tag(ROOT))
-    nodes = runs.graph.members.get(call, [])
-    # Equal zeros of another call are no sign of a call without nodes (recurrent cells, cut in two by a tool).
-    present = [number for number in outputs if number in runs.names and (nodes or not runs.values[number].constant)]
+    present = [number for number in outputs if number in runs.names]
     if present or not outputs:
-        return _Call(runs, call, seen, nodes).judge(present)
+        return _Call(runs, call, seen, runs.graph.members.get(call, [])).judge(present)
     vanished = next((number for number in outputs if number not in runs.folded), None)
     if vanished is None:
         return Verdict(VerdictKind.FOLDED)
     place = f"output{seen.returned[vanished]}"
-    gone = f"no value of the graph equals {place}" if vanished not in runs.names else f"no node computes {place}"
-    return Verdict(VerdictKind.DISSOLVED, gone, place, runs.tag(call))
+    return Verdict(VerdictKind.DISSOLVED, f"no value of the graph equals {place}", place, runs.tag(call))
 
 
 def _is_graph_output(runs: BothRuns, number: int) -> bool:
