@@ -245,13 +245,9 @@ def _export(case: Any, exporter: Any, path: Path, first: Path) -> dict[str, Any]
     state = state_digests(example)
     exporter(case, example, path)
     # The first export's folder may hold other files: of these, only those of an export count.
-    own = (path, path.with_name(f"{path.name}.data"), sidecar_path(path), *sorted(path.parent.iterdir()))
-    changed = [name for name in dict.fromkeys(file.name for file in own) if _differs(path.with_name(name), first)]
+    own = dict.fromkeys((path, path.with_name(f"{path.name}.data"), sidecar_path(path), *sorted(path.parent.iterdir())))
+    changed = [file.name for file in own if digest(file) != digest(first / file.name)]
     return {"state": state, "changed": changed, "calls": call_digests(example) if changed else []}
-
-
-def _differs(file: Path, first: Path) -> bool:
-    return digest(file) != digest(first / file.name)
 
 
 RULE = Rule("MUST-008", "exports repeat", _check, needs="export")
