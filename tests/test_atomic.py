@@ -2,11 +2,15 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
+from pytest_hierexport._files import atomic
 from pytest_hierexport._files.atomic import write_atomically
 
 
@@ -31,3 +35,56 @@ def test_a_replaced_file_keeps_its_permissions(tmp_path: Path) -> None:
     path.chmod(0o640)
     write_atomically(path, "new")
     assert (path.read_text(), path.stat().st_mode & 0o777) == ("new", 0o640)
+
+
+@pytest.fixture
+def at_work(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Give a process that is writing into a folder and does not go on."""
+    code = (
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "from pytest_hierexport._files.atomic import staging\n"
+        "with staging(Path(sys.argv[1])) as stage:\n"
+        "    (stage.folder / 'half').write_text('half')\n"
+        "    print('ready', flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield process
+        process.kill()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="only POSIX locks folders")
+def test_next_write_removes_what_a_killed_process_left(
+    at_work: subprocess.Popen[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes = tmp_path / ".hierexport-staged-notes"
+    notes.write_text("a file of somebody else's")
+    write_atomically(tmp_path / "record", "while the other is at work")
+    (left,) = (path for path in tmp_path.glob(".hierexport-staged-*") if path != notes)
+    assert (left / "half").exists()
+    at_work.kill()
+    at_work.wait()
+    monkeypatch.setattr(atomic, "_cleared", set())  # as in another process
+    write_atomically(tmp_path / "record", "new")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [notes.name, "record"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="only POSIX locks folders")
+def test_folder_that_another_process_removed_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    locked = atomic._locked
+    lost: list[Path] = []
+
+    def late(folder: Path, *, wait: bool) -> int | None:
+        if not lost:
+            lost.append(folder)
+            folder.rmdir()
+        return locked(folder, wait=wait)
+
+    monkeypatch.setattr(atomic, "_locked", late)
+    write_atomically(tmp_path / "record", "new")
+    assert [path.name for path in tmp_path.iterdir()] == ["record"]
+    assert lost

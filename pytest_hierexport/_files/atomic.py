@@ -7,14 +7,23 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_hierexport._errors import ExportError
+from pytest_hierexport._files.paths import absolute
+from pytest_hierexport._files.unrecorded import unrecorded
+
+try:
+    import fcntl
+except ImportError:  # Windows, where no folder can be locked: what a killed process left there stays
+    fcntl = None  # type: ignore[assignment]
 
 STAGED = ".hierexport-staged-"
 """The beginning of the names of folders for files that are not yet in their place."""
+_cleared: set[Path] = set()
+"""The folders in which this process has looked for what others left."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +55,60 @@ class Staged:
 def staging(target: Path) -> Iterator[Staged]:
     """Give a folder for files that go into the folder `target`; files that were not moved are removed.
 
+    The folder is locked, so that others know that it is in use: those that a killed process left are removed as well.
+
     Raises:
         OSError: The folder does not exist or cannot be written, or a file could not be.
     """
-    with tempfile.TemporaryDirectory(prefix=STAGED, dir=target) as folder:
-        yield Staged(Path(folder), target)
+    _remove_abandoned(absolute(target))
+    while True:
+        made = tempfile.TemporaryDirectory(prefix=STAGED, dir=target)
+        folder = Path(made.name)
+        lock = _locked(folder, wait=True)
+        if folder.is_dir():
+            break
+        made.cleanup()  # another process found it before it was locked
+        _release(lock)
+    try:
+        with made:
+            yield Staged(folder, target)
+    finally:
+        _release(lock)
+
+
+@unrecorded()
+def _remove_abandoned(target: Path) -> None:
+    """Remove the staging folders of processes that ended without that, once per process and folder."""
+    if target in _cleared:
+        return
+    _cleared.add(target)
+    with suppress(OSError), os.scandir(target) as entries:
+        for entry in entries:
+            if not entry.name.startswith(STAGED) or not entry.is_dir(follow_symlinks=False):
+                continue
+            lock = _locked(Path(entry), wait=False)
+            if lock is not None:
+                shutil.rmtree(entry, ignore_errors=True)
+                _release(lock)
+
+
+def _locked(folder: Path, *, wait: bool) -> int | None:
+    """Lock a folder; None where that is not possible, or another process has it and `wait` is not set."""
+    if fcntl is None:
+        return None
+    descriptor = None
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError:  # it is gone, another's, held, or on a file system without locks
+        _release(descriptor)
+        return None
+    return descriptor
+
+
+def _release(lock: int | None) -> None:
+    if lock is not None:
+        os.close(lock)
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING, Any
 from pytest_hierexport._files.atomic import staging
 from pytest_hierexport._files.ownership import make_folder
 from pytest_hierexport._files.paths import digest, text_digest
+from pytest_hierexport._files.unrecorded import unrecorded
 from pytest_hierexport._pytest.attribution import COMMON
 from pytest_hierexport._pytest.entries import RECORD, CachedResult, entries, read_entry, remove
-from pytest_hierexport._pytest.reads import Reads, unrecorded
+from pytest_hierexport._pytest.reads import Reads
 from pytest_hierexport._pytest.upkeep import evict, tidy
 
 if TYPE_CHECKING:

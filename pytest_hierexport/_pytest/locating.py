@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_hierexport._cases.factories import find_module
 from pytest_hierexport._errors import HierexportError
-from pytest_hierexport._pytest.reads import unrecorded
+from pytest_hierexport._files.unrecorded import unrecorded
 from pytest_hierexport._snapshot.lines import members
 
 if TYPE_CHECKING:

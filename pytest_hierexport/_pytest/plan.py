@@ -16,9 +16,9 @@ from pytest_hierexport._cases import Case, select
 from pytest_hierexport._cases.case import Step
 from pytest_hierexport._cases.steps import with_deployed
 from pytest_hierexport._errors import UsageError, nearest
+from pytest_hierexport._files.unrecorded import unrecorded
 from pytest_hierexport._pytest.ids import escape
 from pytest_hierexport._pytest.options import TIMEOUT, Settings
-from pytest_hierexport._pytest.reads import unrecorded
 from pytest_hierexport._pytest.shards import in_shard, read_durations
 from pytest_hierexport._report.results import SNAPSHOT, item_name
 

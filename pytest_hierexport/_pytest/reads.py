@@ -17,9 +17,7 @@ import os
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -29,6 +27,7 @@ from types import ModuleType
 import _pytest
 
 from pytest_hierexport._files.paths import PACKAGE, absolute, of_standard_library
+from pytest_hierexport._files.unrecorded import paused, unrecorded
 from pytest_hierexport._pytest.attribution import COMMON, Logs
 from pytest_hierexport._pytest.environment import watch_environment
 from pytest_hierexport._pytest.inputs import Inputs, Signature, signature
@@ -56,18 +55,6 @@ _FINDERS = tuple(
 """The packages that list folders to find what is recorded when it is used: modules, tests, run folders."""
 _RESOURCES = str(absolute(importlib.__file__).with_name("resources"))
 """What lists the resources of a package for those who ask: `importlib/resources/`."""
-
-_paused = ContextVar("_paused", default=False)
-
-
-@contextmanager
-def unrecorded() -> Iterator[None]:
-    """Record nothing that this thread reads meanwhile: no result depends on it."""
-    token = _paused.set(True)
-    try:
-        yield
-    finally:
-        _paused.reset(token)
 
 
 class Reads:
@@ -128,7 +115,7 @@ class Reads:
 
     def imported(self, files: Sequence[Path]) -> None:
         """Record that the modules of these files are imported, which may be loaded already."""
-        if not _paused.get():
+        if not paused.get():
             for file in files:
                 self._signatures.setdefault(file, signature(file))
             self.logs.add_imports(files)
@@ -143,7 +130,7 @@ class Reads:
         """Note that a module was looked for in a folder."""
         if not is_installed(absolute(folder or ".")):
             importer = nearest_importer()
-            by_project = not _paused.get() and (_is_project(importer) or (found and importer.startswith(_OURS)))
+            by_project = not paused.get() and (_is_project(importer) or (found and importer.startswith(_OURS)))
             self.logs.add_search(module, str(absolute(folder or ".")), by_project=bool(by_project))
         if found is not None:
             # Who imports a module that is loaded by then does not look for it: it counts with the module.
@@ -207,13 +194,13 @@ def _install_hooks() -> None:
 
 
 def _hook(event: str, args: tuple[object, ...]) -> None:
-    if _active and event in _EVENTS and not _paused.get():
+    if _active and event in _EVENTS and not paused.get():
         for reads in _active:
             reads.record(event, args)
 
 
 def _variable_hook(name: str, reader: str) -> None:
-    if not _paused.get():
+    if not paused.get():
         for reads in _active:
             reads.record_variable(name, by_project=_is_project(reader))
 

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pytest_hierexport._errors import in_words
+from pytest_hierexport._files.unrecorded import unrecorded
 from pytest_hierexport._pytest.entries import PER_QUESTION, CachedResult
 from pytest_hierexport._pytest.places import Transfer, place_at
-from pytest_hierexport._pytest.reads import unrecorded
 
 _PATIENCE = 10.0
 """The seconds that a transfer may take, and more for what it moves."""

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_hierexport._errors import UsageError
+from pytest_hierexport._files.unrecorded import unrecorded
 from pytest_hierexport._pytest.ids import snapshot_file
 from pytest_hierexport._pytest.messages import CheckFailed, item_message
-from pytest_hierexport._pytest.reads import unrecorded
 from pytest_hierexport._report.failures import Finding
 from pytest_hierexport._report.results import SNAPSHOT, item_name
 from pytest_hierexport._rules.messages import aligned

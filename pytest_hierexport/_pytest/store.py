@@ -22,9 +22,9 @@ from pytest_hierexport._cases.steps import ONNXRUNTIME
 from pytest_hierexport._errors import CrashError, NoVerdictError, raise_if_disk_full
 from pytest_hierexport._export.choices import is_own
 from pytest_hierexport._files.paths import digest_of_all, text_digest
+from pytest_hierexport._files.unrecorded import unrecorded
 from pytest_hierexport._pytest import reads
 from pytest_hierexport._pytest.outcome import RECORD, ExportOutcome, deploy_into, export_into, from_fields, from_record
-from pytest_hierexport._pytest.reads import unrecorded
 from pytest_hierexport._stages import stage
 
 if TYPE_CHECKING:
