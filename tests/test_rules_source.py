@@ -27,12 +27,6 @@ def decided(folder: Path, **files: str) -> dict[str, frozenset[str]]:
     return {decision.code: decision.constants for decision in decisions(tuple(paths))}
 
 
-def test_one_word_class_differs_from_an_equal_key(tmp_path: Path) -> None:
-    Model = type("Model", (nn.Module,), {"__module__": "my_model"})  # noqa: N806  # a class
-    path = tmp_path / "exporter.py"
-    path.write_text("def f(found):\n    return found == 'model', found == 'Model'\n", encoding="utf-8")
-    words = words_of(Model())
-    assert [spelled.constant for d in decisions((path,)) for spelled in words.spelled(d)] == ["Model"]
 
 
 def test_added_keywords_decide_nothing(tmp_path: Path) -> None:

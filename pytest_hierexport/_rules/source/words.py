@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from pytest_hierexport._calls.names import is_torch_nn, qualified_class
 from pytest_hierexport._rules.source.evidence import tokens
 from pytest_hierexport._rules.source.fact import GAP, Kind
-from pytest_hierexport._rules.source.program import Check, Decision
+from pytest_hierexport._rules.source.scopes import Check, Decision
 
 if TYPE_CHECKING:
     import onnx
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _NOT_LITERAL = re.compile(r"\(\?[Pp]?<\w+>|\(\?[a-zA-Z]+\)|\\[a-zA-Z]|\[[^]]*\]|\{[^}]*\}")
 """What is no literal text in a regular expression, also in lower case."""
+_FROM_START, _TO_END = {Check.EQUAL, Check.PREFIX}, {Check.EQUAL, Check.SUFFIX}
 _Found: TypeAlias = "tuple[str, str] | None"
 """A name, and what it is a name of."""
 
@@ -66,36 +67,28 @@ class Words:
             return self._class(constant)
         if check is Check.IMPORT:
             return "a name", "which is chosen by the model's own"
-        if check is Check.ATTRIBUTE:
-            return None if constant in self.of_torch else self._whole(constant.casefold())
+        text, is_piece = constant.casefold(), Kind.PIECE in kinds
         found: _Found = None
-        # What may also be another text is compared with whole names alone.
-        is_piece = Kind.PIECE in kinds and Kind.UNKNOWN not in kinds
+        if re.search(r"\s", text) and check is not Check.PATTERN:
+            return None
         if Kind.NAME in kinds:
-            found = self._in_name(constant.casefold(), check, is_piece=is_piece)
-        elif kinds <= {Kind.PIECE, Kind.UNKNOWN}:
-            found = self._in_doubt(constant, check)
+            found = self._in_name(text, check, is_piece=is_piece)
         if found is None and Kind.CLASS_NAME in kinds:
-            found = self._class_names._in_name(constant.casefold(), check, is_piece=is_piece)
+            found = self._class_names._in_name(text, check, is_piece=is_piece)
         if found is None and Kind.MODEL_TYPE in kinds:
-            found = _of_type(self.types, constant.casefold(), check)
-        return self._in_home(constant.casefold(), check) if found is None and Kind.HOME in kinds else found
+            found = _of_type(self.types, text, check)
+        return self._in_home(text, check) if found is None and Kind.HOME in kinds else found
 
     def _in_name(self, text: str, check: Check, *, is_piece: bool) -> _Found:
-        if GAP in text:
-            return self._in_template(text, only_paths=check is Check.EQUAL)
-        if check is Check.EQUAL:
-            return self._whole(text) or (self._words.get(text) if is_piece else None)
-        if check is Check.WITHIN:
-            return _first(map(self._whole, re.findall(r"\w+", text)))
-        if check is Check.MEMBER:
-            ends = (text[match.end() :] for match in re.finditer("_", text))
-            return _first(self._whole(end) for end in ends if len(end) > 3)
         if check is Check.PATTERN:
             runs = re.findall(r"\w+", _NOT_LITERAL.sub(" ", text))
             return _first(
                 self._whole(r) or self._words.get(r) or (self._part(r, check) if len(r) > 4 else None) for r in runs
             )
+        if GAP in text:
+            return self._in_template(text, check)
+        if check is Check.EQUAL:
+            return self._whole(text) or (self._words.get(text) if is_piece else None)
         return self._whole(text.strip("./")) or self._long_part(text, check) or self._part(text, check)
 
     def _whole(self, text: str) -> _Found:
@@ -130,34 +123,15 @@ class Words:
         reach = ((cls, cls.casefold().find(text)) for cls in sorted(self.classes))
         return _first((cls, "a class") for cls, at in reach if at >= 0 and at + len(text) > cls.rfind(".") + 1)
 
-    def _in_template(self, text: str, *, only_paths: bool) -> _Found:
-        """The constant parts of a text with gaps: paths, whole names, or a word before a gap."""
+    def _in_template(self, text: str, check: Check) -> _Found:
+        """A text with gaps, which stand for anything in a name."""
         # What follows a gap at once is the end of some longer name.
-        for part in re.split(f"(?<={GAP})", re.sub(rf"(?<={GAP})\w+", "", text)):
-            bare = part.strip(f"{GAP}_")
-            if len(re.findall(r"\w+", part)) > 1:
-                found = self._long_part(part.strip(GAP), Check.PART)
-            elif (only_paths and not bare.isidentifier()) or len(bare) < 3 or bare.strip("./") in self.of_torch:
-                found = None
-            else:
-                found = self._whole(bare.strip("./")) or (self._words.get(bare) if part.endswith(GAP) else None)
-            if found is not None:
-                return found
-        return None
-
-    def _in_doubt(self, constant: str, check: Check) -> _Found:
-        """For a text that may not be a name at all: whole classes and paths, and long words that are tested for."""
-        text = constant.casefold()
-        if GAP in text:
-            return self._in_template(text, only_paths=True) if len(re.findall(r"\w+", text)) > 1 else None
-        if check in {Check.EQUAL, Check.WITHIN, Check.MEMBER}:
-            name, kind = self._names.get(text, ("", ""))
-            last = name.rpartition(".")[2]
-            # A class of one word, `Model`, is told from the key "model" by its capital alone.
-            is_class = kind == "a class" and not is_torch_nn(name) and (len(tokens(last)) > 1 or last in constant)
-            return (name, kind) if is_class or kind == "a path" else None
-        bare = re.sub(r"\W+$", "", text)
-        return _first(found for word, found in self._words.items() if len(bare) > 4 and bare in word)
+        text = re.sub(rf"{GAP}\w+", GAP, text)
+        if not any(len(word) > 2 and word not in self.of_torch for word in re.findall(r"\w+", text)):
+            return None
+        before, after = ("" if check in only else ".*" for only in (_FROM_START, _TO_END))
+        wanted = re.compile(before + ".*".join(map(re.escape, text.split(GAP))) + after)
+        return _first(found for name, found in self._names.items() if wanted.fullmatch(name))
 
     def _in_home(self, text: str, check: Check) -> _Found:
         """A part below the top-level package of the dotted module that a class is defined in."""

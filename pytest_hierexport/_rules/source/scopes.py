@@ -5,23 +5,20 @@ from __future__ import annotations
 import ast
 import builtins
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any
 
 from pytest_hierexport._rules.source import fact
-from pytest_hierexport._rules.source.fact import COMPUTED, ITEM, NOTHING, SURE, Facts, Kind
+from pytest_hierexport._rules.source.fact import NAMES, NOTHING, Facts, Kind
 from pytest_hierexport._rules.source.files import module_name, parsed
 
 RETURNED = "[returned]"
 """The variable that holds what a function returns."""
 _MOST_FACTS = 40
 """How many facts of a variable tell something; one that may be more takes names alone."""
-FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-Reader: TypeAlias = "Callable[[ast.AST | None, Scope], Facts]"
-_T = TypeVar("_T")
 
 
 class Check(Enum):
@@ -31,10 +28,7 @@ class Check(Enum):
     PREFIX = auto()
     SUFFIX = auto()
     PART = auto()
-    WITHIN = auto()  # the name is part of the constant
     PATTERN = auto()
-    ATTRIBUTE = auto()  # asked of a module
-    MEMBER = auto()  # a function that is looked up by the name
     CLASS = auto()
     IMPORT = auto()  # a module that is imported by the name
 
@@ -46,18 +40,24 @@ class Decision:
     path: Path
     line: int
     code: str
-    """The expression, on one line."""
     check: Check
     kinds: frozenset[Kind]
-    """What the decision is about."""
     constants: frozenset[str]
 
 
 @dataclass(frozen=True)
 class External:
-    """Something imported from outside the source."""
+    """Something imported from outside the source, or a method of a value of unknown class."""
 
     name: str
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A function with its first arguments: `TABLE.get`, `partial(eq, "x")`."""
+
+    callee: Facts
+    args: tuple[Facts, ...]
 
 
 @dataclass(eq=False)
@@ -67,13 +67,12 @@ class Scope:
     source: Source
     path: Path
     outer: Scope | None = None
-    function: Function | None = None
     own: frozenset[str] | None = None
     """The variables that an assignment binds here; all of them if None."""
     variables: dict[str, Facts] = field(default_factory=dict)
 
     def get(self, name: str) -> Facts | None:
-        """Return what a variable of this scope may be."""
+        """Return what a variable of this scope may be; what is being read is read again when that grows."""
         self.source.readers[self, name].add(self.source.reading)
         return self.variables.get(name)
 
@@ -83,10 +82,6 @@ class Scope:
         while scope is not None and ((isinstance(scope, Class) and scope is not self) or scope.get(name) is None):
             scope = scope.outer
         return scope
-
-    def read(self, node: ast.AST | None) -> Facts:
-        """Return what an expression may be here, and record the decisions in it."""
-        return self.source.read(node, self)
 
     def lookup(self, name: str) -> Facts:
         """Return what a variable may be here."""
@@ -102,24 +97,25 @@ class Scope:
         scope.learn(name, facts)
 
     def learn(self, name: str, facts: Facts) -> None:
-        """Add what a variable of this scope may be; what has read it is to be read again."""
+        """Add what a variable of this scope may be."""
         known = self.variables.get(name)
         if known is not None and len(known) > _MOST_FACTS:
-            facts = frozenset(fact for fact in facts if fact[1] in SURE and len(fact[0]) < 2)
+            facts = frozenset(fact for fact in facts if fact[1] in NAMES and len(fact[0]) < 2)
         if known is None or not facts <= known:
             self.variables[name] = (known or NOTHING) | facts
-            self.source.stale.update(dict.fromkeys(self.source.readers[self, name]))
+            self.source.stale |= self.source.readers[self, name]
 
     def inner(self, node: ast.AST, targets: Iterable[ast.AST]) -> Scope:
         """Return the scope of a comprehension or loop, which binds its targets alone."""
         bound = frozenset(n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name))
-        return self.source.once((node, self), lambda: Scope(self.source, self.path, self, self.function, bound))
+        made: Scope = self.source.once((node, self), lambda: Scope(self.source, self.path, self, bound))
+        return made
 
     def decide(self, node: ast.AST, check: Check, about: Iterable[Kind], texts: Iterable[str]) -> None:
         """Record that constants decide something about a name."""
-        spelled = {text.rstrip(COMPUTED) for text in texts if sum(map(str.isalpha, text)) > 1}
+        spelled = {text for text in texts if sum(map(str.isalpha, text)) > 1}
         if about and spelled:
-            self.source.found[self.source.reading][self.path, node, check, frozenset(about)] |= spelled
+            self.source.found[self.path, node, check, frozenset(about)] |= spelled
 
     def decide_by_class(self, node: ast.AST, classes: Facts) -> None:
         """Record that classes decide: `isinstance(x, cls)`, `type(x) is cls`."""
@@ -132,8 +128,7 @@ class Class(Scope):
 
     name: str = ""
     fields: list[str] = field(default_factory=list)
-    """What the body assigns: an enumeration's members, a dataclass's fields in order."""
-    is_enum: bool = False
+    """What the body assigns: a dataclass's fields in order."""
     bases: dict[Class, None] = field(default_factory=dict)
     derived: dict[Class, None] = field(default_factory=dict)
 
@@ -161,122 +156,70 @@ class Instance:
 class Function:
     """A function, method or lambda of the source."""
 
-    node: FunctionNode
+    node: Any
     scope: Scope
     """Where it is defined."""
     defaults: dict[str, Facts] = field(default_factory=dict)
     is_called: bool = False
 
-    def __post_init__(self) -> None:
-        """Find what does not change."""
-        self.body: list[ast.stmt] = (
-            [ast.Return(self.node.body)] if isinstance(self.node, ast.Lambda) else self.node.body
-        )
-        self.positional = [arg.arg for arg in (*self.node.args.posonlyargs, *self.node.args.args)]
-        self.parameters = [arg.arg for arg in ast.walk(self.node.args) if isinstance(arg, ast.arg)]
-        self.bound = NOTHING
-        """What the first parameter of a method is."""
-        if isinstance(self.scope, Class) and self.positional and not self.decorated("staticmethod"):
-            self.bound = fact.of(self.scope if self.decorated("classmethod") else Instance(self.scope))
-            del self.positional[0]
+    @property
+    def decorators(self) -> list[str]:
+        """The names of its decorators."""
+        return [last_name(decorator) for decorator in getattr(self.node, "decorator_list", ())]
 
-    def decorated(self, *wanted: str) -> bool:
-        """Return whether it has a decorator of one of these names."""
-        return any(last_name(decorator) in wanted for decorator in getattr(self.node, "decorator_list", ()))
-
-    def call(self, args: Sequence[Facts], keywords: dict[str, Facts]) -> Facts:
+    def call(self, args: Iterable[Facts], keywords: dict[str, Facts]) -> Facts:
         """Return what it returns for some arguments.
 
         It is read once for each combination of kinds that its arguments are of, so that a helper for names and for
         operators does not mix them.
         """
-        arguments, rest = self.node.args, args[len(self.positional) :]
-        given = dict.fromkeys(self.parameters, NOTHING)
-        given.update(self.defaults)
-        given.update(zip(self.positional, args, strict=False))
-        given.update((name, facts) for name, facts in keywords.items() if name in given)
+        arguments, given = self.node.args, list(args)
+        if isinstance(self.scope, Class) and "staticmethod" not in self.decorators:
+            given.insert(0, fact.of(self.scope if "classmethod" in self.decorators else Instance(self.scope)))
+        positional = [arg.arg for arg in (*arguments.posonlyargs, *arguments.args)]
+        passed = {**dict.fromkeys((*positional, *(arg.arg for arg in arguments.kwonlyargs)), NOTHING), **self.defaults}
+        passed.update(zip(positional, given, strict=False))
+        passed.update((name, facts) for name, facts in keywords.items() if name in passed)
         if arguments.vararg:
-            given[arguments.vararg.arg] = fact.below(ITEM, fact.join(rest))
-        if arguments.kwarg:
-            given[arguments.kwarg.arg] = fact.join(fact.below(name, facts) for name, facts in keywords.items())
-        if self.bound:
-            given[(*arguments.posonlyargs, *arguments.args)[0].arg] = self.bound
-        kinds = tuple(
-            frozenset(atom for _, atom in facts if isinstance(atom, Kind) and atom in SURE) for facts in given.values()
-        )
-        scope = self.scope.source.once((self, kinds), self._opened)
-        for name, facts in given.items():
+            passed[arguments.vararg.arg] = fact.listed(fact.join(given[len(positional) :]))
+        kinds = tuple(frozenset(a for _, a in facts if isinstance(a, Kind) and a in NAMES) for facts in passed.values())
+        scope: Scope = self.scope.source.once((self, kinds), self._opened)
+        for name, facts in passed.items():
             scope.learn(name, facts)
         return scope.get(RETURNED) or NOTHING
 
     def _opened(self) -> Scope:
-        scope = Scope(self.scope.source, self.scope.path, self.scope, self)
-        self.scope.source.read_later(scope, self.body)
+        scope, body = Scope(self.scope.source, self.scope.path, self.scope), self.node.body
+        self.scope.source.bodies[scope] = body if isinstance(body, list) else [ast.Return(body)]
+        self.scope.source.stale.add(scope)
         return scope
 
 
 class Source:
     """Everything that is known of the source so far."""
 
-    def __init__(self, files: Iterable[Path], read: Reader, operations: Mapping[str, Callable[[Any], Facts]]) -> None:
-        """Parse the files; `read` returns what an expression may be, `operations` are by name what they give."""
-        self.read, self.operations = read, operations
+    def __init__(self, files: Iterable[Path]) -> None:
+        """Parse the files."""
         self._made: dict[Hashable, Any] = {}
         self.readers: defaultdict[tuple[Scope, str], set[Scope]] = defaultdict(set)
-        self.functions: list[Function] = []
-        self.bodies: dict[Scope, list[ast.stmt]] = {}
-        """The statements of modules and functions."""
-        self.stale: dict[Scope, None] = {}
-        """Those that are to be read again, since something that was read there has grown."""
-        self.found: dict[Scope, defaultdict[tuple[Path, ast.AST, Check, frozenset[Kind]], set[str]]] = {}
+        """The scopes in which a variable is read."""
+        self.functions: dict[Function, None] = {}
         self.modules = {module_name(path): Scope(self, path) for path in files}
-        for module in self.modules.values():
-            self.read_later(module, parsed(module.path).body)
-        self.reading = next(iter(self.bodies))
+        self.bodies: dict[Scope, list[ast.stmt]] = {m: parsed(m.path).body for m in self.modules.values()}
+        """The statements of modules and functions."""
+        self.stale, self.reading = set(self.bodies), next(iter(self.bodies))
+        """The scopes that are to be read again, and the one that is being read."""
+        self.found: defaultdict[tuple[Path, ast.AST, Check, frozenset[Kind]], set[str]] = defaultdict(set)
 
-    def once(self, key: Hashable, make: Callable[[], _T]) -> _T:
+    def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """Return what was made for a key; make it if there is none."""
         if key not in self._made:
             self._made[key] = make()
-        made: _T = self._made[key]
-        return made
-
-    def defined(self, function: Function) -> Function:
-        """Return a function that is found."""
-        self.functions.append(function)
-        return function
+        return self._made[key]
 
     def external(self, name: str) -> Facts:
         """Return what an import of a dotted name gives."""
         return fact.of(self.modules.get(name) or External(name))
-
-    def read_later(self, scope: Scope, body: list[ast.stmt]) -> None:
-        """Have statements read in a scope."""
-        self.bodies[scope] = body
-        self.stale[scope] = None
-
-    def rounds(self) -> Iterator[tuple[Scope, list[ast.stmt]]]:
-        """Yield the statements of each scope until nothing more is learned from them."""
-        while self.stale:
-            for scope in [scope for scope in self.bodies if scope in self.stale]:
-                del self.stale[scope]
-                self.reading, self.found[scope] = scope, defaultdict(set)
-                yield scope, self.bodies[scope]
-
-    @property
-    def decisions(self) -> list[Decision]:
-        """Every decision, in the order of the source."""
-        found: defaultdict[tuple[Path, ast.AST, Check, frozenset[Kind]], set[str]] = defaultdict(set)
-        for places in self.found.values():
-            for place, texts in places.items():
-                found[place] |= texts
-        decided = [
-            Decision(path, getattr(node, "lineno", 0), " ".join(ast.unparse(node).split()), check, about, frozenset(t))
-            for (path, node, check, about), t in found.items()
-        ]
-        return sorted(
-            decided, key=lambda d: (str(d.path), d.line, d.code, d.check.name, sorted(k.name for k in d.kinds))
-        )
 
 
 def class_names(facts: Facts) -> list[str]:
