@@ -65,7 +65,9 @@ def _export(file: Path, model: nn.Module, args: tuple[torch.Tensor, ...], path: 
     nodes = [_shown(node) for node in traced.model.graph]
     graph = SimpleNamespace(node=nodes, initializer=initializers, nodes=[*torch.fx.symbolic_trace(model).graph.nodes])
     whole = {"graph": graph, "proto": SimpleNamespace(graph=graph), "program": traced.exported_program, "model": model}
-    calls = [Call(name, 0, _class(module), name.rpartition(".")[0] if name else None) for name, module in modules.items()]
+    calls = [
+        Call(name, 0, _class(module), name.rpartition(".")[0] if name else None) for name, module in modules.items()
+    ]
     origins = {}
     function, wanted = _last_function(file)
     given = {"args": args, "kwargs": {}, **_OF_USER}

@@ -27,8 +27,6 @@ def decided(folder: Path, **files: str) -> dict[str, frozenset[str]]:
     return {decision.code: decision.constants for decision in decisions(tuple(paths))}
 
 
-
-
 def test_added_keywords_decide_nothing(tmp_path: Path) -> None:
     assert not decided(tmp_path, exporter="def f(torch, a, b):\n    return torch.add(input=a, other=b)\n")
 

@@ -44,7 +44,22 @@ ATTRIBUTES = {
 }
 """What attributes give, and items under such a key."""
 OF_NODE = frozenset({"name", "target", "namespace", "doc_string"})
-_OF_MODEL = frozenset("module submodule class cls layer node scope param parameter initializer weight block".split())
+_OF_MODEL = frozenset(
+    [
+        "module",
+        "submodule",
+        "class",
+        "cls",
+        "layer",
+        "node",
+        "scope",
+        "param",
+        "parameter",
+        "initializer",
+        "weight",
+        "block",
+    ]
+)
 # What a parameter of unknown origin is for its last word alone, if it has none of the words below.
 _LOOSE = {
     **_named("name path tag namespace stack qualname fqn scope", NAME),
@@ -52,12 +67,62 @@ _LOOSE = {
     **_named("node initializer", _NODE),
 }
 _OTHER = frozenset(
-    """
-    op operator type dtype kind enum domain attribute attr field mode format version file filename dir directory
-    folder url env option opt command exporter message os sys error source config setting args kwargs input
-    output arg function func fn method key log logger line comment doc help device backend package pkg branch
-    host user
-    """.split()
+    [
+        "op",
+        "operator",
+        "type",
+        "dtype",
+        "kind",
+        "enum",
+        "domain",
+        "attribute",
+        "attr",
+        "field",
+        "mode",
+        "format",
+        "version",
+        "file",
+        "filename",
+        "dir",
+        "directory",
+        "folder",
+        "url",
+        "env",
+        "option",
+        "opt",
+        "command",
+        "exporter",
+        "message",
+        "os",
+        "sys",
+        "error",
+        "source",
+        "config",
+        "setting",
+        "args",
+        "kwargs",
+        "input",
+        "output",
+        "arg",
+        "function",
+        "func",
+        "fn",
+        "method",
+        "key",
+        "log",
+        "logger",
+        "line",
+        "comment",
+        "doc",
+        "help",
+        "device",
+        "backend",
+        "package",
+        "pkg",
+        "branch",
+        "host",
+        "user",
+    ]
 )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from pytest_hierexport._rules.source import fact
 from pytest_hierexport._rules.source.evidence import of_parameter
-from pytest_hierexport._rules.source.fact import GAP, ITEM, NOTHING, VALUE, Facts
+from pytest_hierexport._rules.source.fact import ITEM, NOTHING, VALUE, Facts
 from pytest_hierexport._rules.source.files import imported_module, module_name, too_deep
 from pytest_hierexport._rules.source.operations import Operation, attribute, call, run
 from pytest_hierexport._rules.source.scopes import (
