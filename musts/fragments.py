@@ -91,7 +91,8 @@ def _export(file: Path, model: nn.Module, args: tuple[torch.Tensor, ...], path: 
 def _last_function(file: Path) -> tuple[Callable[..., Any], list[str]]:
     """Return the last public function of a fragment, or the last method of its last class, with its parameters."""
     spec = spec_from_file_location(file.stem, file)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = module_from_spec(spec)
     sys.modules[file.stem] = module  # dataclasses look their module up there
     spec.loader.exec_module(module)

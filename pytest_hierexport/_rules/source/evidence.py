@@ -11,6 +11,10 @@ from pytest_hierexport._rules.source.fact import NOTHING, VALUE, Facts, Kind
 NAME, CLASS_NAME, CLASS, _NODE = (fact.of(kind) for kind in (Kind.NAME, Kind.CLASS_NAME, Kind.CLASS, Kind.NODE))
 
 
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 def _named(names: str, facts: Facts) -> dict[str, Facts]:
     return dict.fromkeys(names.split(), facts)
 
@@ -44,86 +48,20 @@ ATTRIBUTES = {
 }
 """What attributes give, and items under such a key."""
 OF_NODE = frozenset({"name", "target", "namespace", "doc_string"})
-_OF_MODEL = frozenset(
-    [
-        "module",
-        "submodule",
-        "class",
-        "cls",
-        "layer",
-        "node",
-        "scope",
-        "param",
-        "parameter",
-        "initializer",
-        "weight",
-        "block",
-    ]
-)
+_OF_MODEL = _words("""
+    module submodule class cls layer node scope param parameter initializer weight block
+""")
 # What a parameter of unknown origin is for its last word alone, if it has none of the words below.
 _LOOSE = {
     **_named("name path tag namespace stack qualname fqn scope", NAME),
     **_named("class cls klass", CLASS),
     **_named("node initializer", _NODE),
 }
-_OTHER = frozenset(
-    [
-        "op",
-        "operator",
-        "type",
-        "dtype",
-        "kind",
-        "enum",
-        "domain",
-        "attribute",
-        "attr",
-        "field",
-        "mode",
-        "format",
-        "version",
-        "file",
-        "filename",
-        "dir",
-        "directory",
-        "folder",
-        "url",
-        "env",
-        "option",
-        "opt",
-        "command",
-        "exporter",
-        "message",
-        "os",
-        "sys",
-        "error",
-        "source",
-        "config",
-        "setting",
-        "args",
-        "kwargs",
-        "input",
-        "output",
-        "arg",
-        "function",
-        "func",
-        "fn",
-        "method",
-        "key",
-        "log",
-        "logger",
-        "line",
-        "comment",
-        "doc",
-        "help",
-        "device",
-        "backend",
-        "package",
-        "pkg",
-        "branch",
-        "host",
-        "user",
-    ]
-)
+_OTHER = _words("""
+    op operator type dtype kind enum domain attribute attr field mode format version file filename dir directory
+    folder url env option opt command exporter message os sys error source config setting args kwargs input output
+    arg function func fn method key log logger line comment doc help device backend package pkg branch host user
+""")
 
 
 def tokens(name: str) -> list[str]:

@@ -61,7 +61,7 @@ def decisions(files: tuple[Path, ...], entry: str = "") -> Sequence[Decision]:
             # What callers outside the source pass is judged by the parameters' identifiers and annotations.
             arguments = function.node.args
             parameters = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
-            given = {arg.arg: of_parameter(arg) | function.defaults.get(arg.arg, NOTHING) for arg in parameters}
+            given = {arg.arg: known for arg in parameters if (known := of_parameter(arg))}
             function.call((), given)
     _settle(source)
     # What decides is told once nothing more is learned.
