@@ -69,6 +69,13 @@ def tokens(name: str) -> list[str]:
     return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
 
 
+def last_name(node: ast.AST | None) -> str:
+    """Return the last identifier of an expression: `c` of `a.b.c`, `a.c()` and `c[0]`."""
+    while isinstance(node, (ast.Call, ast.Subscript)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
 def from_identifier(name: str, *, loose: bool = False) -> Facts:
     """Return what a variable, attribute, key or function must give for its identifier.
 

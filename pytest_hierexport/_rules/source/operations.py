@@ -32,10 +32,13 @@ class Operation:
         """Return an argument."""
         return self.args[position] if position < len(self.args) else NOTHING
 
-    def decide(self, check: Check, about: Facts, texts: Facts) -> None:
-        """Record that constants decide something about what may be a name."""
-        if about and texts and (found := fact.names(about)):
-            self.scope.decide(self.node, check, found, fact.constants(texts))
+    def decide(self, check: Check, about: Facts, texts: Facts) -> Facts:
+        """Record that constants decide something about what may be a name; it gives nothing."""
+        return (
+            self.scope.decide(self.node, check, fact.names(about), fact.constants(texts))
+            if about and texts
+            else NOTHING
+        )
 
 
 _Handler: TypeAlias = Callable[[Operation], Facts]
@@ -87,7 +90,7 @@ def _call(op: Operation, atom: Function | Class | External | Bound) -> Facts:
         initializers = [f for f in fact.atoms(atom.member("__init__")) if isinstance(f, Function)]
         for initializer in initializers:
             _call(op, initializer)
-        fields = [] if initializers else [name for base in reversed(atom.line(up=True)) for name in base.fields]
+        fields = [] if initializers else [name for cls in (*reversed(atom.bases), atom) for name in cls.fields]
         for name, facts in {**dict(zip(fields, op.args, strict=False)), **op.keywords}.items():
             if name in fields:
                 atom.learn(name, facts)
@@ -123,9 +126,7 @@ def _contains(op: Operation) -> Facts:
     container, item = op.arg(0), op.arg(1)
     op.decide(Check.EQUAL, item, fact.items(container))
     op.decide(Check.PART if fact.is_name(container) else Check.EQUAL, container, item)
-    if Kind.CLASS in fact.kinds(item):
-        op.scope.decide_by_class(op.node, container)
-    return NOTHING
+    return op.scope.decide_by_class(op.node, container) if Kind.CLASS in fact.kinds(item) else NOTHING
 
 
 def _look_up(op: Operation) -> Facts:
@@ -171,11 +172,6 @@ def _pattern(of_pattern: int) -> _Handler:
     return handle
 
 
-def _is_instance(op: Operation) -> Facts:
-    op.scope.decide_by_class(op.node, op.arg(1))
-    return NOTHING
-
-
 def _getattr(op: Operation) -> Facts:
     """`getattr(self, f"visit_{name}")` decides by the ends of the names of all methods."""
     owner, key = op.arg(0), op.arg(1)
@@ -189,8 +185,7 @@ def _import(op: Operation) -> Facts:
     """`import_module(f"exporters.{model_type}")`: a name of the model among constant parts."""
     # A parameter called `name` may be that of anything that is imported.
     sure = fact.of(*(fact.names(op.arg(0)) & {Kind.MODEL_TYPE, Kind.CLASS_NAME}))
-    op.decide(Check.IMPORT, sure, fact.of(*(text for text in fact.constants(op.arg(0)) if GAP in text)))
-    return NOTHING
+    return op.decide(Check.IMPORT, sure, fact.of(*(text for text in fact.constants(op.arg(0)) if GAP in text)))
 
 
 def _template(op: Operation) -> Facts:
@@ -223,7 +218,7 @@ OPERATIONS: dict[str, _Handler] = {
     **_named("chain ChainMap union", lambda op: fact.join(op.args)),
     **_named("dict OrderedDict Counter MappingProxyType", _mapping),
     **_named("max min next", lambda op: fact.items(op.arg(0)) | op.arg(1)),
-    **_named("isinstance issubclass", _is_instance),
+    **_named("isinstance issubclass", lambda op: op.scope.decide_by_class(op.node, op.arg(1))),
     **_named("getattr hasattr", _getattr),
     **_named("import_module __import__ find_spec", _import),
     **_named("literal_eval loads", lambda op: fact.listed(fact.piece(op.arg(0)))),

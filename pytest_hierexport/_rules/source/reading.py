@@ -13,20 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from pytest_hierexport._rules.source import fact
-from pytest_hierexport._rules.source.evidence import of_parameter
+from pytest_hierexport._rules.source.evidence import last_name, of_parameter
 from pytest_hierexport._rules.source.fact import ITEM, NOTHING, VALUE, Facts
 from pytest_hierexport._rules.source.files import imported_module, module_name, too_deep
 from pytest_hierexport._rules.source.operations import Operation, attribute, call, run
-from pytest_hierexport._rules.source.scopes import (
-    RETURNED,
-    Class,
-    Decision,
-    Function,
-    Instance,
-    Scope,
-    Source,
-    last_name,
-)
+from pytest_hierexport._rules.source.scopes import RETURNED, Class, Decision, Function, Instance, Scope, Source
 
 _OPERATORS: dict[type, str] = {
     **dict.fromkeys((ast.Eq, ast.NotEq, ast.Is, ast.IsNot), "eq"),
@@ -140,10 +131,6 @@ def _sequence(node: ast.List | ast.Tuple | ast.Set, scope: Scope) -> Facts:
     return fact.join(fact.below(position, read(element, scope)) for position, element in enumerate(node.elts))
 
 
-def _starred(node: ast.Starred, scope: Scope) -> Facts:
-    return fact.items(read(node.value, scope))
-
-
 def _dict(node: ast.Dict, scope: Scope) -> Facts:
     found = NOTHING
     for key, value in zip(node.keys, node.values, strict=True):
@@ -229,23 +216,17 @@ def _return(node: ast.Return | ast.Yield | ast.YieldFrom, scope: Scope) -> Facts
     return NOTHING
 
 
-def _import(node: ast.Import, scope: Scope) -> Facts:
+def _import(node: ast.Import | ast.ImportFrom, scope: Scope) -> Facts:
+    home = f"{imported_module(scope.path, node)}." if isinstance(node, ast.ImportFrom) else ""
+    module = scope.source.modules.get(home.removesuffix("."))
     for alias in node.names:
-        dotted = alias.name if alias.asname else alias.name.partition(".")[0]
-        scope.bind(alias.asname or dotted, scope.source.external(dotted))
-    return NOTHING
-
-
-def _import_from(node: ast.ImportFrom, scope: Scope) -> Facts:
-    home = imported_module(scope.path, node)
-    module = scope.source.modules.get(home)
-    for alias in node.names:
-        dotted = f"{home}.{alias.name}"
-        names = list(module.variables) if module and alias.name == "*" else [alias.name]
-        is_variable = module is not None and dotted not in scope.source.modules
-        for name in names:
-            found = (module.get(name) or NOTHING) if is_variable and module else scope.source.external(dotted)
-            scope.bind(alias.asname or name, found)
+        if module is not None and alias.name == "*":
+            for name in list(module.variables):
+                scope.bind(name, module.get(name) or NOTHING)
+            continue
+        dotted = home + (alias.name if home or alias.asname else alias.name.partition(".")[0])
+        held = None if module is None or dotted in scope.source.modules else module.get(alias.name) or NOTHING
+        scope.bind(alias.asname or dotted.removeprefix(home), scope.source.external(dotted) if held is None else held)
     return NOTHING
 
 
@@ -279,8 +260,8 @@ def _class(node: ast.ClassDef, scope: Scope) -> Facts:
     name = f"{module_name(scope.path)}.{node.name}"
     cls: Class = scope.source.once((node, scope), lambda: Class(scope.source, scope.path, scope, name=name))
     for base in fact.atoms(fact.join(read(base, scope) for base in node.bases)):
-        if isinstance(base, Class) and base is not cls:
-            cls.bases[base] = base.derived[cls] = None
+        if isinstance(base, Class):
+            cls.derive(base)
     _read_all(node.body, cls)
     targets = [s.targets[0] if isinstance(s, ast.Assign) else getattr(s, "target", None) for s in node.body]
     cls.fields = [target.id for target in targets if isinstance(target, ast.Name)]
@@ -309,7 +290,7 @@ _READERS: dict[type, Callable[[Any, Scope], Facts]] = {
     ast.JoinedStr: lambda node, scope: fact.compose(read(part, scope) for part in node.values),
     ast.FormattedValue: lambda node, scope: read(node.value, scope),
     ast.Attribute: lambda node, scope: attribute(read(node.value, scope), node.attr, last_name(node.value)),
-    ast.Starred: _starred,
+    ast.Starred: lambda node, scope: fact.items(read(node.value, scope)),
     ast.Subscript: _subscript,
     **dict.fromkeys((ast.List, ast.Tuple, ast.Set), _sequence),
     ast.Dict: _dict,
@@ -321,8 +302,7 @@ _READERS: dict[type, Callable[[Any, Scope], Facts]] = {
     **dict.fromkeys((ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr), _assignment),
     **dict.fromkeys((ast.For, ast.AsyncFor), _loop),
     **dict.fromkeys((ast.Return, ast.Yield, ast.YieldFrom), _return),
-    ast.Import: _import,
-    ast.ImportFrom: _import_from,
+    **dict.fromkeys((ast.Import, ast.ImportFrom), _import),
     **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef), _function),
     ast.ClassDef: _class,
     ast.Match: _match,

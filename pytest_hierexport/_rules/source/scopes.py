@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_hierexport._rules.source import fact
+from pytest_hierexport._rules.source.evidence import last_name
 from pytest_hierexport._rules.source.fact import NAMES, NOTHING, Facts, Kind
 from pytest_hierexport._rules.source.files import module_name, parsed
 
@@ -111,15 +112,16 @@ class Scope:
         made: Scope = self.source.once((node, self), lambda: Scope(self.source, self.path, self, bound))
         return made
 
-    def decide(self, node: ast.AST, check: Check, about: Iterable[Kind], texts: Iterable[str]) -> None:
-        """Record that constants decide something about a name."""
+    def decide(self, node: ast.AST, check: Check, about: Iterable[Kind], texts: Iterable[str]) -> Facts:
+        """Record that constants decide something about a name; it gives nothing."""
         spelled = {text for text in texts if sum(map(str.isalpha, text)) > 1}
         if about and spelled:
             self.source.found[self.path, node, check, frozenset(about)] |= spelled
+        return NOTHING
 
-    def decide_by_class(self, node: ast.AST, classes: Facts) -> None:
+    def decide_by_class(self, node: ast.AST, classes: Facts) -> Facts:
         """Record that classes decide: `isinstance(x, cls)`, `type(x) is cls`."""
-        self.decide(node, Check.CLASS, {Kind.CLASS}, class_names(classes | fact.items(classes)))
+        return self.decide(node, Check.CLASS, {Kind.CLASS}, class_names(classes | fact.items(classes)))
 
 
 @dataclass(eq=False)
@@ -131,18 +133,18 @@ class Class(Scope):
     """What the body assigns: a dataclass's fields in order."""
     bases: dict[Class, None] = field(default_factory=dict)
     derived: dict[Class, None] = field(default_factory=dict)
+    """The classes above and below, near ones first."""
 
-    def line(self, *, up: bool) -> list[Class]:
-        """Return the class and its bases, or the classes derived from it, near ones first."""
-        line = [self]
-        for cls in line:
-            line.extend(other for other in (cls.bases if up else cls.derived) if other not in line)
-        return line
+    def derive(self, base: Class) -> None:
+        """Add a base."""
+        for cls in (base, *base.bases):
+            if cls is not self:
+                self.bases[cls] = cls.derived[self] = None
 
     def member(self, name: str) -> Facts:
         """Return what an attribute of an object may be, which may be one of a derived class."""
-        inherited = next((found for cls in self.line(up=True) if (found := cls.get(name)) is not None), NOTHING)
-        return inherited | fact.join(cls.get(name) or NOTHING for cls in self.line(up=False))
+        inherited = next((found for cls in (self, *self.bases) if (found := cls.get(name)) is not None), NOTHING)
+        return inherited | fact.join(cls.get(name) or NOTHING for cls in self.derived)
 
 
 @dataclass(frozen=True)
@@ -226,10 +228,3 @@ def class_names(facts: Facts) -> list[str]:
     """Return the dotted names of classes of the source, and of what is imported."""
     named = (atom.name for atom in fact.atoms(facts) if isinstance(atom, (Class, External)))
     return [name for name in named if not name.startswith("builtins.")]
-
-
-def last_name(node: ast.AST | None) -> str:
-    """Return the last identifier of an expression: `c` of `a.b.c`, `a.c()` and `c[0]`."""
-    while isinstance(node, (ast.Call, ast.Subscript)):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
