@@ -64,8 +64,6 @@ def attribute(base: Facts, attr: str, before: str = "") -> Facts:
 def _member(atom: object, attr: str) -> Facts:
     if isinstance(atom, External):
         return fact.of(External(f"{atom.name}.{attr}")) if atom.name.count(".") < _MOST_DOTS else NOTHING
-    if isinstance(atom, Instance) and attr == "__class__":
-        return fact.of(atom.cls)
     if isinstance(atom, (Instance, Class)):
         return (atom.cls if isinstance(atom, Instance) else atom).member(attr)
     return (atom.get(attr) or NOTHING) if isinstance(atom, Scope) else NOTHING
@@ -153,8 +151,11 @@ def _of_text(check: Check | None = None) -> _Handler:
             return _contains(op)
         if check is not None:
             op.decide(check, text, part)
-            return fact.piece(text) or fact.listed(fact.of(*fact.literals(text)))
-        return fact.of(*fact.kinds(text), *fact.literals(text))
+            # `re.split(pattern, text)` has the text last.
+            return fact.piece(text) | fact.piece(part) or fact.listed(fact.of(*fact.literals(text)))
+        # `str(type(module))` is a text with the name of the class.
+        printed = {Kind.NAME if kind is Kind.CLASS else kind for kind in fact.kinds(text)}
+        return fact.of(*printed, *fact.literals(text))
 
     return handle
 
