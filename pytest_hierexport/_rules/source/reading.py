@@ -24,8 +24,6 @@ _OPERATORS: dict[type, str] = {
     **dict.fromkeys((ast.BitAnd, ast.Sub, ast.BitXor), "intersection"),
     ast.Mod: "%",
 }
-_LONGEST_ROW = 8
-"""The most elements of a list or tuple whose positions matter."""
 
 
 @lru_cache(maxsize=8)
@@ -126,7 +124,7 @@ def _subscript(node: ast.Subscript, scope: Scope) -> Facts:
 
 
 def _sequence(node: ast.List | ast.Tuple | ast.Set, scope: Scope) -> Facts:
-    if len(node.elts) > _LONGEST_ROW or any(isinstance(element, ast.Starred) for element in node.elts):
+    if any(isinstance(element, ast.Starred) for element in node.elts):
         return fact.listed(fact.join(read(element, scope) for element in node.elts))
     return fact.join(fact.below(position, read(element, scope)) for position, element in enumerate(node.elts))
 
@@ -201,11 +199,9 @@ def _assignment(node: ast.Assign | ast.AnnAssign | ast.AugAssign | ast.NamedExpr
 
 
 def _loop(node: ast.For | ast.AsyncFor, scope: Scope) -> Facts:
-    each = fact.items(read(node.iter, scope))
-    _assign(node.target, each, scope)
     # Within the loop its variables are what this loop makes of them, whatever other loops call by their names.
     inner = scope.inner(node, [node.target])
-    _assign(node.target, each, inner)
+    _assign(node.target, fact.items(read(node.iter, scope)), inner)
     _read_all([*node.body, *node.orelse], inner)
     return NOTHING
 
