@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import logging
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -55,37 +54,46 @@ def broken_by(file: Path) -> list[Violation]:
 
 
 def _export(file: Path, model: nn.Module, args: tuple[torch.Tensor, ...], path: Path) -> None:
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch's own code, in the name of this file
         traced = torch.onnx.export(model, args, dynamo=True, verbose=False)
     assert traced is not None
-    modules = dict(model.named_modules())
-    initializers = [SimpleNamespace(name=name, data_type=1) for name in traced.model.graph.initializers]
-    nodes = [_shown(node) for node in traced.model.graph]
-    graph = SimpleNamespace(node=nodes, initializer=initializers, nodes=[*torch.fx.symbolic_trace(model).graph.nodes])
-    whole = {"graph": graph, "proto": SimpleNamespace(graph=graph), "program": traced.exported_program, "model": model}
-    calls = [
-        Call(name, 0, _class(module), name.rpartition(".")[0] if name else None) for name, module in modules.items()
-    ]
-    origins = {}
-    function, wanted = _last_function(file)
-    given = {"args": args, "kwargs": {}, **_OF_USER}
+    modules, origins = dict(model.named_modules()), {}
+    about_whole = _about_whole(model, traced)
+    function, (first, *rest) = _last_function(file)
+    given = [{"args": args, "kwargs": {}, **_OF_USER}.get(name, "") for name in rest]
     for key, node in walk(traced.model):
         where = ast.literal_eval(node.metadata_props["pkg.torch.onnx.name_scopes"])[-2]
         origins[key] = (Origin(where, Evidence.TRACED),)
-        subject = {**dict.fromkeys(("path", "name", "scope", "component"), where), "m": modules[where]}
-        subject |= {"module": modules[where], "node": _shown(node), **whole}
-        rest = [given.get(name, "") for name in wanted[1:]]
+        about_node = {**dict.fromkeys(("path", "name", "scope", "component"), where), "node": _shown(node)}
+        about_node |= dict.fromkeys(("m", "module"), modules[where])
         held = dict(model._modules)
-        said = _said(function, subject[wanted[0]], *rest)
-        model._modules.update(held)
-        answer = _about(said, where, modules) if wanted[0] in whole else said
+        said = _said(function, {**about_whole, **about_node}[first], *given)
+        model._modules.update(held)  # a fragment may remove some
+        answer = _of_place(said, where, modules) if first in about_whole else said
         if answer:
             node.metadata_props["said"] = str(answer)
+    calls = [
+        Call(name, 0, _class(module), name.rpartition(".")[0] if name else None) for name, module in modules.items()
+    ]
     attribution = Attribution(Hierarchy(calls), origins)
     attach(traced.model, attribution)
     save(traced.model, attribution, path)
+
+
+def _about_whole(model: nn.Module, traced: torch.onnx.ONNXProgram) -> dict[str, object]:
+    """Return what a first parameter of these names is given."""
+    graph = SimpleNamespace(
+        node=[_shown(node) for node in traced.model.graph],
+        initializer=[SimpleNamespace(name=name, data_type=1) for name in traced.model.graph.initializers],
+        nodes=list(torch.fx.symbolic_trace(model).graph.nodes),
+    )
+    return {
+        "model": model,
+        "graph": graph,
+        "proto": SimpleNamespace(graph=graph),
+        "program": traced.exported_program,
+    }
 
 
 def _last_function(file: Path) -> tuple[Callable[..., Any], list[str]]:
@@ -95,7 +103,10 @@ def _last_function(file: Path) -> tuple[Callable[..., Any], list[str]]:
     assert spec.loader is not None
     module = module_from_spec(spec)
     sys.modules[file.stem] = module  # dataclasses look their module up there
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        del sys.modules[file.stem]
     names, tree = vars(module), ast.parse(file.read_text(encoding="utf-8"))
     last = [each.name for each in tree.body if isinstance(each, (ast.FunctionDef, ast.ClassDef)) and each.name in names]
     found = names[next(name for name in reversed(last) if not name.startswith("_"))]
@@ -115,7 +126,7 @@ def _said(function: Callable[..., Any], *given: object) -> Any:
         return None
 
 
-def _about(said: Any, where: str, modules: dict[str, nn.Module]) -> object:
+def _of_place(said: Any, where: str, modules: dict[str, nn.Module]) -> object:
     """Return what an answer about the whole model says of one place in it."""
     if not isinstance(said, (list, dict, set)):
         return isinstance(said, (str, int, nn.Module)) and bool(said)

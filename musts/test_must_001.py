@@ -1,5 +1,7 @@
 """MUST-001: no hardcoded names.
 
+Fragments of exporters are decided by both halves together, on the toy model.
+
 In the source: a string that names a class, module, parameter or node of a model under test, used to decide something
 (comparison, `in`, `startswith`, regex, match, lookup) about an expression that yields a name of the model
 (`__name__`, `named_*`, a path, a scope, a node's name, and what is computed from them). The forbidden words come from
