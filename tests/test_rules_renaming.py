@@ -72,7 +72,7 @@ def test_positions_and_keys_and_torchs_own_names_stay() -> None:
 
 
 def test_digits_at_the_end_of_a_name_stay() -> None:
-    model = nn.Module()
+    model = type("Numbered", (nn.Module,), {})()
     model.conv12, model.norm = Leaf(), Leaf()
     with renamed(model):
         numbered, plain = (name for name, _ in model.named_children())

@@ -15,7 +15,7 @@ from typing import Any
 from pytest_hierexport._rules.source import fact
 from pytest_hierexport._rules.source.evidence import last_name, of_parameter
 from pytest_hierexport._rules.source.fact import ITEM, NOTHING, VALUE, Facts
-from pytest_hierexport._rules.source.files import imported_module, module_name, too_deep
+from pytest_hierexport._rules.source.files import imported_module, module_name
 from pytest_hierexport._rules.source.operations import Operation, attribute, call, run
 from pytest_hierexport._rules.source.scopes import RETURNED, Class, Decision, Function, Instance, Scope, Source
 
@@ -41,7 +41,7 @@ def decisions(files: tuple[Path, ...], entry: str = "") -> Sequence[Decision]:
         UsageError: A file cannot be read, is no Python, or nests too deeply.
     """
     source = Source(files)
-    _settle(source)
+    source.settle(_read_all)
     first = next(iter(source.modules.values()))
     for function in list(source.functions):
         if function.scope is first and getattr(function.node, "name", "") == entry:
@@ -52,28 +52,16 @@ def decisions(files: tuple[Path, ...], entry: str = "") -> Sequence[Decision]:
             parameters = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
             given = {arg.arg: known for arg in parameters if (known := of_parameter(arg))}
             function.call((), given)
-    _settle(source)
+    source.settle(_read_all)
     # What decides is told once nothing more is learned.
     source.found.clear()
     source.stale.update(source.bodies)
-    _settle(source)
+    source.settle(_read_all)
     found = [
         Decision(path, getattr(node, "lineno", 0), " ".join(ast.unparse(node).split()), check, about, frozenset(texts))
         for (path, node, check, about), texts in source.found.items()
     ]
     return sorted(found, key=lambda d: (str(d.path), d.line, d.code, d.check.name, sorted(k.name for k in d.kinds)))
-
-
-def _settle(source: Source) -> None:
-    """Read the statements of each scope until nothing more is learned from them."""
-    while source.stale:
-        for scope in [scope for scope in source.bodies if scope in source.stale]:
-            source.stale.remove(scope)
-            source.reading = scope
-            try:
-                _read_all(source.bodies[scope], scope)
-            except RecursionError as error:
-                raise too_deep(scope.path) from error
 
 
 def read(node: ast.AST | None, scope: Scope) -> Facts:

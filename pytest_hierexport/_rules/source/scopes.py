@@ -14,7 +14,7 @@ from typing import Any
 from pytest_hierexport._rules.source import fact
 from pytest_hierexport._rules.source.evidence import last_name
 from pytest_hierexport._rules.source.fact import NAMES, NOTHING, Facts, Kind
-from pytest_hierexport._rules.source.files import module_name, parsed
+from pytest_hierexport._rules.source.files import module_name, parsed, too_deep
 
 RETURNED = "[returned]"
 """The variable that holds what a function returns."""
@@ -218,6 +218,17 @@ class Source:
         if key not in self._made:
             self._made[key] = make()
         return self._made[key]
+
+    def settle(self, read: Callable[[list[ast.stmt], Scope], None]) -> None:
+        """Have the statements of each scope read until nothing more is learned from them."""
+        while self.stale:
+            for scope in [scope for scope in self.bodies if scope in self.stale]:
+                self.stale.remove(scope)
+                self.reading = scope
+                try:
+                    read(self.bodies[scope], scope)
+                except RecursionError as error:
+                    raise too_deep(scope.path) from error
 
     def external(self, name: str) -> Facts:
         """Return what an import of a dotted name gives."""
