@@ -232,11 +232,11 @@ PAIRS = [
         "an input of an ONNX node",
         """
         def fuse(proto):
-            return [n for n in proto.graph.node if n.input[1] == 'encoder.layer.0.attention.dense.weight']
+            return [n for n in proto.graph.node if 'encoder.layer.0.attention.dense.bias' in n.input]
         """,
         """
         def fuse(proto):
-            return [n for n in proto.graph.node if n.input[1] == 'value']
+            return [n for n in proto.graph.node if 'value' in n.input]
         """,
     ),
     Pair(

@@ -71,6 +71,16 @@ def test_positions_and_keys_and_torchs_own_names_stay() -> None:
         assert {"Linear", "ModuleList", "Sequential"} <= {type(module).__name__ for module in tree.modules()}
 
 
+def test_digits_at_the_end_of_a_name_stay() -> None:
+    model = type("Numbered", (nn.Module,), {})()
+    model.conv12, model.norm = Leaf(), Leaf()
+    with renamed(model):
+        numbered, plain = (name for name, _ in model.named_children())
+        assert numbered.endswith("12")
+        assert not numbered.startswith("conv")
+        assert not plain[-1].isdigit()
+
+
 def test_one_name_becomes_one_name_and_two_become_two() -> None:
     tree = Tree()
     with renamed(tree) as renaming:

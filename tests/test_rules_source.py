@@ -27,14 +27,6 @@ def decided(folder: Path, **files: str) -> dict[str, frozenset[str]]:
     return {decision.code: decision.constants for decision in decisions(tuple(paths))}
 
 
-def test_one_word_class_differs_from_an_equal_key(tmp_path: Path) -> None:
-    Model = type("Model", (nn.Module,), {"__module__": "my_model"})  # noqa: N806  # a class
-    path = tmp_path / "exporter.py"
-    path.write_text("def f(found):\n    return found == 'model', found == 'Model'\n", encoding="utf-8")
-    words = words_of(Model())
-    assert [spelled.constant for d in decisions((path,)) for spelled in words.spelled(d)] == ["Model"]
-
-
 def test_added_keywords_decide_nothing(tmp_path: Path) -> None:
     assert not decided(tmp_path, exporter="def f(torch, a, b):\n    return torch.add(input=a, other=b)\n")
 
@@ -75,6 +67,20 @@ class TestFlow:
             "    return [n for n, kind in kinds.items() if kind == 'block']\n"
         )
         assert not decided(tmp_path, exporter=source)
+
+    def test_identity_with_a_class_is_a_decision(self, tmp_path: Path) -> None:
+        source = "from models import Block\ndef f(m):\n    return type(m) is Block, type(m) in {Block: 1}\n"
+        assert decided(tmp_path, exporter=source) == {
+            "type(m) is Block": frozenset({"models.Block"}),
+            "type(m) in {Block: 1}": frozenset({"models.Block"}),
+        }
+
+    def test_a_member_of_a_derived_class_is_compared_with(self, tmp_path: Path) -> None:
+        source = (
+            "class Base:\n    part = ''\n    def takes(self, path):\n        return path.endswith(self.part)\n"
+            "class Mine(Base):\n    part = 'block'\n"
+        )
+        assert "path.endswith(self.part)" in decided(tmp_path, exporter=source)
 
     def test_texts_grown_in_a_loop_come_to_an_end(self, tmp_path: Path) -> None:
         source = (
@@ -129,6 +135,9 @@ class TestWords:
             ("'embed' in name.lower()", "torch.nn.modules.sparse.Embedding"),
             ("name.startswith('word_')", "word_table"),
             ("name.endswith('.weight')", "weight"),
+            ("name == f'word_table.{name}'", "word_table.weight"),
+            ("name.startswith(f'word_{name}')", "word_table"),
+            ("re.split('[.]', name)[0] == 'word'", "word_table"),
         ],
     )
     def test_of_the_model_are_found(self, code: str, spells: str, tmp_path: Path) -> None:
@@ -148,6 +157,8 @@ class TestWords:
             "name == 'q'",
             "name == f'old_{name}_table'",
             "name.endswith('.able')",
+            "name.startswith('my word_table')",
+            "name.endswith('table.')",
         ],
     )
     def test_that_spell_no_name_of_it_are_not(self, code: str, tmp_path: Path) -> None:
@@ -161,7 +172,7 @@ class TestWords:
     def spelled(code: str, folder: Path) -> list[str]:
         words = words_of(Gate())
         path = folder / "exporter.py"
-        path.write_text(f"def f(name):\n    return {code}\n", encoding="utf-8")
+        path.write_text(f"import re\ndef f(name):\n    return {code}\n", encoding="utf-8")
         found: list[Decision] = [*decisions((path,))]
         names = [spelled.name for decision in found for spelled in words.spelled(decision)]
         return [name.removeprefix(f"{__name__}.") for name in names]

@@ -21,7 +21,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, product
+from string import ascii_lowercase, digits
 from types import FrameType, new_class
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -105,21 +106,25 @@ class _Names:
         for module in modules:
             # The registries of what TorchScript compiled are no dicts.
             self._taken.update(vars(module), *(getattr(module, registry).keys() for registry in _REGISTRIES))
-        self._numbers = count()
         self._classes: dict[str, str] = {}
         self.attributes: dict[str, str] = {}
 
     def of_class(self, name: str) -> str:
-        return self._classes.get(name) or self._classes.setdefault(name, self._fresh("Renamed"))
+        return self._classes.get(name) or self._classes.setdefault(name, self._fresh("Renamed_", name))
 
     def of_attribute(self, name: str) -> str:
         # A name made of digits is an index in whatever kind of list a module keeps.
         if name.isdecimal():
             return name
-        return self.attributes.get(name) or self.attributes.setdefault(name, self._fresh("renamed"))
+        return self.attributes.get(name) or self.attributes.setdefault(name, self._fresh("renamed_", name))
 
-    def _fresh(self, stem: str) -> str:
-        return next(name for i in self._numbers if (name := f"{stem}{i}") not in self._taken)
+    def _fresh(self, stem: str, old: str) -> str:
+        """Return a name that ends in the digits that the old one ends in: they are a position and no word."""
+        number = old[len(old.rstrip(digits)) :]
+        endings = ("".join(letters) for length in count(1) for letters in product(ascii_lowercase, repeat=length))
+        fresh = next(name for ending in endings if (name := f"{stem}{ending}{number}") not in self._taken)
+        self._taken.add(fresh)
+        return fresh
 
 
 class _Plan:

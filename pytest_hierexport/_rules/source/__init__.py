@@ -8,8 +8,8 @@ variables of their scopes, over all files until nothing changes; :mod:`evidence`
 from __future__ import annotations
 
 from pytest_hierexport._rules.source.files import shown, source_files
-from pytest_hierexport._rules.source.program import Check, Decision
 from pytest_hierexport._rules.source.reading import decisions
+from pytest_hierexport._rules.source.scopes import Check, Decision
 from pytest_hierexport._rules.source.words import Spelled, Words, words_of
 
 __all__ = ["Check", "Decision", "Spelled", "Words", "decisions", "shown", "source_files", "words_of"]

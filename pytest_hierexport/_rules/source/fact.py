@@ -3,10 +3,9 @@
     "BertLayer"                {((), "BertLayer")}
     ["BertLayer"]              {((0,), "BertLayer")}
     {"BertLayer": "block"}     {((ITEM,), "BertLayer"), (("BertLayer",), "block")}
-    model.named_modules()      {((ITEM, 0), Kind.NAME), ((ITEM, 1), Kind.MODULE)}
+    model.named_modules()      {((ITEM, 0), Kind.NAME)}
 
-Atoms are constant texts, kinds of what is not constant, and the scopes, functions and classes of the source. Sets of
-facts only grow, and are joined with `|`.
+Atoms are constant texts, kinds of name, and the functions, classes and modules of the source. Sets only grow.
 """
 
 from __future__ import annotations
@@ -16,13 +15,11 @@ from enum import Enum, auto
 from itertools import islice, product
 from typing import Any, TypeAlias
 
-ITEM, VALUE, PATTERN = "[item]", "[value]", "[pattern]"
-"""Steps to what iteration gives, to a mapping's value of unknown key, and to the text of a compiled pattern."""
+ITEM, VALUE = "[item]", "[value]"
+"""Steps to what iteration gives, and to a mapping's value of unknown key."""
 GAP = "\0"
 """What stands in a text for a part that is not constant: `f"layer.{i}"` is `layer.` and a gap."""
-COMPUTED = "\1"
-"""The end of a text that the source computes, once for each step of it."""
-_MOST_STEPS, _MOST_COMPUTED, _MOST_TEXTS = 4, 2, 16  # so that there are finitely many facts, whatever the source does
+_MOST_STEPS, _MOST_TEXTS, _LONGEST = 4, 16, 200  # so that there are finitely many facts, whatever the source does
 
 
 class Kind(Enum):
@@ -32,10 +29,7 @@ class Kind(Enum):
     CLASS_NAME = auto()
     HOME = auto()  # the dotted module that a class is defined in
     MODEL_TYPE = auto()  # what its configuration calls the model
-    UNKNOWN = auto()  # from outside the source; it may be a name
     PIECE = auto()  # cut out of a text of the kinds above
-    MODULE = auto()
-    LIKELY_MODULE = auto()  # something that is called a model or a layer
     CLASS = auto()
     NODE = auto()  # a node or an initializer of a graph
 
@@ -44,8 +38,7 @@ class Kind(Enum):
 
 Facts: TypeAlias = "frozenset[tuple[tuple[Hashable, ...], Any]]"
 NOTHING: Facts = frozenset()
-SURE = frozenset({Kind.NAME, Kind.CLASS_NAME, Kind.HOME, Kind.MODEL_TYPE})
-_NAMES = SURE | {Kind.UNKNOWN}
+NAMES = frozenset({Kind.NAME, Kind.CLASS_NAME, Kind.HOME, Kind.MODEL_TYPE})
 
 
 def of(*known: Hashable) -> Facts:
@@ -66,6 +59,11 @@ def below(step: Hashable, facts: Facts) -> Facts:
 def listed(*fields: Facts) -> Facts:
     """Return a list of what is given, or of tuples of several fields."""
     return below(ITEM, fields[0] if len(fields) == 1 else join(below(*field) for field in enumerate(fields)))
+
+
+def mapped(keys: Facts, held: Facts) -> Facts:
+    """Return a mapping."""
+    return below(ITEM, keys) | below(VALUE, held)
 
 
 def at(facts: Facts, *steps: Hashable) -> Facts:
@@ -95,48 +93,38 @@ def kinds(facts: Facts) -> frozenset[Kind]:
 
 def is_name(facts: Facts) -> bool:
     """Return whether a value is, or may be, a name of the model."""
-    return any(not path and atom in _NAMES for path, atom in facts if isinstance(atom, Kind))
+    return not NAMES.isdisjoint(kinds(facts))
 
 
 def piece(facts: Facts) -> Facts:
     """Return a piece of the name that a value may be."""
-    found = kinds(facts) & _NAMES
-    return of(*found, Kind.PIECE) if found else NOTHING
+    return of(*(kinds(facts) & NAMES), Kind.PIECE) if is_name(facts) else NOTHING
 
 
 def names(facts: Facts) -> frozenset[Kind]:
     """Return the kinds of name that a value is, or holds as a collection."""
-    return frozenset(
-        atom
-        for path, atom in facts
-        if isinstance(atom, Kind) and (atom in _NAMES or atom is Kind.PIECE) and all(map(_is_item, path))
-    )
+    wanted = NAMES | {Kind.PIECE}
+    return frozenset(a for path, a in facts if isinstance(a, Kind) and a in wanted and all(map(_is_item, path)))
+
+
+def literals(facts: Facts) -> list[str]:
+    """Return the constant texts that a value may be."""
+    return sorted(atom for atom in atoms(facts) if isinstance(atom, str))
 
 
 def constants(facts: Facts) -> frozenset[str]:
     """Return the constant texts that a value is, or holds; beside a name only those with a gap, which are parts."""
-    beside = {len(path) for path, atom in facts if isinstance(atom, Kind) and atom in _NAMES}
+    beside = {len(path) for path, atom in facts if isinstance(atom, Kind) and atom in NAMES}
     texts = ((path, atom) for path, atom in facts if isinstance(atom, str) and all(map(_is_item, path)))
     return frozenset(text for path, text in texts if GAP in text or len(path) not in beside)
 
 
-def literals(facts: Facts) -> list[str]:
-    """Return the constant texts that a value may be and that may be computed with."""
-    texts = constants(frozenset(fact for fact in facts if not fact[0]))
-    return sorted(text for text in texts if not text.endswith(COMPUTED * _MOST_COMPUTED))
-
-
 def compose(parts: Iterable[Facts]) -> Facts:
-    """Return the text that is made of parts in a row, with gaps for those that are no literals."""
+    """Return the text that is made of parts in a row, with gaps for those that are no constants."""
     parts = list(parts)
-    rows = islice(product(*(literals(part) or [GAP] for part in parts)), _MOST_TEXTS)
-    made = {"".join(row).replace(COMPUTED, "") + COMPUTED * (1 + max(map(_computed, row), default=0)) for row in rows}
-    found = frozenset(kind for part in parts for kind in kinds(part) & _NAMES) - {Kind.UNKNOWN}
-    return of(*found, *(text for text in made if text.strip(GAP + COMPUTED)))
-
-
-def _computed(text: str) -> int:
-    return text.count(COMPUTED)
+    rows = map("".join, islice(product(*(literals(part) or [GAP] for part in parts)), _MOST_TEXTS))
+    kept = frozenset(kind for part in parts for kind in kinds(part) & NAMES)
+    return of(*kept, *(text for text in rows if text.strip(GAP) and len(text) < _LONGEST))
 
 
 def _is_item(step: Hashable) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from pytest_hierexport._calls.names import is_torch_nn, qualified_class
 from pytest_hierexport._rules.source.evidence import tokens
 from pytest_hierexport._rules.source.fact import GAP, Kind
-from pytest_hierexport._rules.source.program import Check, Decision
+from pytest_hierexport._rules.source.scopes import Check, Decision
 
 if TYPE_CHECKING:
     import onnx
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 _NOT_LITERAL = re.compile(r"\(\?[Pp]?<\w+>|\(\?[a-zA-Z]+\)|\\[a-zA-Z]|\[[^]]*\]|\{[^}]*\}")
 """What is no literal text in a regular expression, also in lower case."""
-_Found: TypeAlias = "tuple[str, str] | None"
-"""A name, and what it is a name of."""
+_Names: TypeAlias = "dict[str, tuple[str, str]]"
+"""Names in lower case, each as it is written and what it is a name of."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,6 @@ class Words:
     types: frozenset[str] = frozenset()
     """What its configuration calls the model."""
 
-    @cached_property
-    def _class_names(self) -> Words:
-        return Words(self.classes)
-
     def spelled(self, decision: Decision) -> Iterator[Spelled]:
         """Yield each constant of a decision that spells a name of the model."""
         for constant in sorted(decision.constants):
@@ -61,153 +57,93 @@ class Words:
             if found is not None:
                 yield Spelled(constant.replace(GAP, "…"), *found)
 
-    def _find(self, constant: str, check: Check, kinds: frozenset[Kind]) -> _Found:
+    def _find(self, constant: str, check: Check, kinds: frozenset[Kind]) -> tuple[str, str] | None:
         if check is Check.CLASS:
-            return self._class(constant)
+            ends = _ends(constant)
+            return next(((c, "a class") for c in sorted(self.classes) if _ends(c) == ends and not is_torch_nn(c)), None)
         if check is Check.IMPORT:
             return "a name", "which is chosen by the model's own"
-        if check is Check.ATTRIBUTE:
-            return None if constant in self.of_torch else self._whole(constant.casefold())
-        found: _Found = None
-        # What may also be another text is compared with whole names alone.
-        is_piece = Kind.PIECE in kinds and Kind.UNKNOWN not in kinds
-        if Kind.NAME in kinds:
-            found = self._in_name(constant.casefold(), check, is_piece=is_piece)
-        elif kinds <= {Kind.PIECE, Kind.UNKNOWN}:
-            found = self._in_doubt(constant, check)
-        if found is None and Kind.CLASS_NAME in kinds:
-            found = self._class_names._in_name(constant.casefold(), check, is_piece=is_piece)
-        if found is None and Kind.MODEL_TYPE in kinds:
-            found = _of_type(self.types, constant.casefold(), check)
-        return self._in_home(constant.casefold(), check) if found is None and Kind.HOME in kinds else found
+        among = (names for kind, names in self._by_kind.items() if kind in kinds)
+        found = (self._among(*names, constant.casefold(), check, is_piece=Kind.PIECE in kinds) for names in among)
+        return next(filter(None, found), None)
 
-    def _in_name(self, text: str, check: Check, *, is_piece: bool) -> _Found:
-        if GAP in text:
-            return self._in_template(text, only_paths=check is Check.EQUAL)
-        if check is Check.EQUAL:
-            return self._whole(text) or (self._words.get(text) if is_piece else None)
-        if check is Check.WITHIN:
-            return _first(map(self._whole, re.findall(r"\w+", text)))
-        if check is Check.MEMBER:
-            ends = (text[match.end() :] for match in re.finditer("_", text))
-            return _first(self._whole(end) for end in ends if len(end) > 3)
+    def _among(
+        self, short: _Names, long: _Names, words: _Names, text: str, check: Check, *, is_piece: bool
+    ) -> tuple[str, str] | None:
+        """Return the single or dotted name that a text spells, or one that a check for the text finds something in."""
         if check is Check.PATTERN:
             runs = re.findall(r"\w+", _NOT_LITERAL.sub(" ", text))
-            return _first(
-                self._whole(r) or self._words.get(r) or (self._part(r, check) if len(r) > 4 else None) for r in runs
+            return next(
+                (f for r in runs if (f := short.get(r) or words.get(r) or (len(r) > 4 and _in(short, r)))), None
             )
-        return self._whole(text.strip("./")) or self._long_part(text, check) or self._part(text, check)
-
-    def _whole(self, text: str) -> _Found:
-        return self._names.get(text) if len(text) > 1 else None
-
-    def _part(self, text: str, check: Check) -> _Found:
-        """A text in a single name; a dot at an end of the text stands for that end of the name."""
-        bare = re.sub(r"^\W+|\W+$", "", text)
-        if len(bare) < 3 or re.search(r"\W", bare):
-            return None
-        starts = check is Check.PREFIX or not text.startswith(bare)
-        ends = check is Check.SUFFIX or not text.endswith(bare)
-        if starts and ends:
-            return self._short.get(bare)
-        if bare in self._words:
-            return self._words[bare]
-        if starts or ends:
-            holds = str.startswith if starts else str.endswith
-            return _first(found for name, found in self._short.items() if holds(name, bare))
-        # Within a name a text of few letters may stand by chance.
-        inside = (found for name, found in self._short.items() if len(bare) > 3 and bare in name)
-        return _first(inside) or _first(found for word, found in self._words.items() if word.startswith(bare))
-
-    def _long_part(self, text: str, check: Check) -> _Found:
-        """A text of several names: in a path, a node's name, or the qualified name of a class."""
-        if len(re.findall(r"\w+", text)) < 2:
-            return None
-        holds = {Check.PREFIX: str.startswith, Check.SUFFIX: str.endswith}.get(check, str.__contains__)
-        for path, found in self._long.items():
-            if holds(path, text) or holds(path.replace(".", "/"), text.strip("/")):
-                return found
-        reach = ((cls, cls.casefold().find(text)) for cls in sorted(self.classes))
-        return _first((cls, "a class") for cls, at in reach if at >= 0 and at + len(text) > cls.rfind(".") + 1)
-
-    def _in_template(self, text: str, *, only_paths: bool) -> _Found:
-        """The constant parts of a text with gaps: paths, whole names, or a word before a gap."""
-        # What follows a gap at once is the end of some longer name.
-        for part in re.split(f"(?<={GAP})", re.sub(rf"(?<={GAP})\w+", "", text)):
-            bare = part.strip(f"{GAP}_")
-            if len(re.findall(r"\w+", part)) > 1:
-                found = self._long_part(part.strip(GAP), Check.PART)
-            elif (only_paths and not bare.isidentifier()) or len(bare) < 3 or bare.strip("./") in self.of_torch:
-                found = None
-            else:
-                found = self._whole(bare.strip("./")) or (self._words.get(bare) if part.endswith(GAP) else None)
-            if found is not None:
-                return found
-        return None
-
-    def _in_doubt(self, constant: str, check: Check) -> _Found:
-        """For a text that may not be a name at all: whole classes and paths, and long words that are tested for."""
-        text = constant.casefold()
         if GAP in text:
-            return self._in_template(text, only_paths=True) if len(re.findall(r"\w+", text)) > 1 else None
-        if check in {Check.EQUAL, Check.WITHIN, Check.MEMBER}:
-            name, kind = self._names.get(text, ("", ""))
-            last = name.rpartition(".")[2]
-            # A class of one word, `Model`, is told from the key "model" by its capital alone.
-            is_class = kind == "a class" and not is_torch_nn(name) and (len(tokens(last)) > 1 or last in constant)
-            return (name, kind) if is_class or kind == "a path" else None
-        bare = re.sub(r"\W+$", "", text)
-        return _first(found for word, found in self._words.items() if len(bare) > 4 and bare in word)
+            return self._in_template(short | long, text, check)
+        if len(text) < 2 or re.search(r"\s", text) or check is Check.EQUAL:
+            whole = {**(words if is_piece else {}), **long, **short}
+            return whole.get(text) if len(text) > 1 and not re.search(r"\s", text) else None
+        text = text.replace("/", ".")
+        bare = text.strip("._")
+        if not re.fullmatch(r"\w+", bare):
+            return _in(long, text.lstrip(".") if check is Check.PREFIX else text, check)
+        if len(bare) < 4 and check is Check.PART:
+            # Within a name a text of few letters may stand by chance.
+            return short.get(bare) or next((found for word, found in words.items() if word.startswith(bare)), None)
+        return _in(short, text, check) if len(bare) > 2 else short.get(text.strip("."))
 
-    def _in_home(self, text: str, check: Check) -> _Found:
-        """A part below the top-level package of the dotted module that a class is defined in."""
-        for cls in sorted(self.classes):
-            home = cls.rpartition(".")[0].casefold()
-            top, _, below = home.partition(".")
-            at = home.find(text)
-            is_part = check is not Check.EQUAL and len(text) > 2 and at >= 0 and at + len(text) > len(top) + 1
-            if below and top != "torch" and (is_part or text == home or text in below.split(".")):
-                return cls, "the module of a class"
-        return None
-
-    def _class(self, dotted: str) -> _Found:
-        ends = (dotted.partition(".")[0], dotted.rpartition(".")[2])
-        own = (cls for cls in sorted(self.classes) if not is_torch_nn(cls))
-        return _first((cls, "a class") for cls in own if (cls.partition(".")[0], cls.rpartition(".")[2]) == ends)
+    def _in_template(self, names: _Names, text: str, check: Check) -> tuple[str, str] | None:
+        """A text with gaps, which stand for anything in a name."""
+        # What follows a gap at once is the end of some longer name.
+        text = re.sub(rf"{GAP}\w+", GAP, text)
+        if not any(len(word) > 2 and word not in self.of_torch for word in re.findall(r"\w+", text)):
+            return None
+        before = "" if check in {Check.EQUAL, Check.PREFIX} else ".*"
+        after = "" if check in {Check.EQUAL, Check.SUFFIX} else ".*"
+        wanted = re.compile(before + ".*".join(map(re.escape, text.split(GAP))) + after)
+        return next((found for name, found in names.items() if wanted.fullmatch(name)), None)
 
     @cached_property
-    def _short(self) -> dict[str, tuple[str, str]]:
-        classes = {cls.rpartition(".")[2].casefold(): (cls, "a class") for cls in sorted(self.classes)}
-        return {**{name.casefold(): (name, "a module or parameter") for name in sorted(self.attributes)}, **classes}
-
-    @cached_property
-    def _long(self) -> dict[str, tuple[str, str]]:
-        nodes = {name.casefold(): (name, "a node") for name in sorted(self.nodes)}
-        return {**nodes, **{path.casefold(): (path, "a path") for path in sorted(self.paths)}}
-
-    @cached_property
-    def _names(self) -> dict[str, tuple[str, str]]:
-        return {**self._long, **{cls.casefold(): (cls, "a class") for cls in sorted(self.classes)}, **self._short}
-
-    @cached_property
-    def _words(self) -> dict[str, tuple[str, str]]:
-        """The words of the names that the model's author gave, each with the first name that it is of."""
-        given = [(name, kind) for name, kind in sorted(self._short.values()) if name not in self.of_torch]
-        found = ((word, name, kind) for name, kind in given for word in tokens(name.rpartition(".")[2]))
+    def _by_kind(self) -> dict[Kind, tuple[_Names, _Names, _Names]]:
+        """The single and the dotted names that a value of a kind may be, and words of the former."""
+        classes = _names((cls.rpartition(".")[2], cls, "a class") for cls in sorted(self.classes))
+        qualified = _names((cls, cls, "a class") for cls in sorted(self.classes))
+        short = _names((name, name, "a module or parameter") for name in sorted(self.attributes)) | classes
+        nodes = _names((name.replace("/", "."), name, "a node") for name in sorted(self.nodes))
+        paths = _names((path, path, "a path") for path in sorted(self.paths))
+        homes = [(cls.rpartition(".")[0], cls) for cls in sorted(self.classes) if not cls.startswith("torch.")]
+        below = [(home.partition(".")[2], home, cls) for home, cls in homes if "." in home]
+        parts = _names((part, cls, "the module of a class") for path, _, cls in below for part in path.split("."))
         return {
-            word: (name, kind) for word, name, kind in reversed(list(found)) if len(word) > 3 and not is_torch_nn(name)
+            Kind.NAME: (short, nodes | paths | qualified, self._words(short)),
+            Kind.CLASS_NAME: (classes, qualified, self._words(classes)),
+            Kind.MODEL_TYPE: (_names((name, name, "the type") for name in sorted(self.types)), {}, {}),
+            Kind.HOME: (parts, _names((home, cls, "the module of a class") for _, home, cls in below), {}),
         }
 
+    def _words(self, short: _Names) -> _Names:
+        """The words of the names that the model's author gave, each with the first name that it is of."""
+        given = [found for found in short.values() if found[0] not in self.of_torch and not is_torch_nn(found[0])]
+        found = [(word, each) for each in sorted(given) for word in tokens(each[0].rpartition(".")[2])]
+        return {word: each for word, each in reversed(found) if len(word) > 3}
 
-def _of_type(types: frozenset[str], text: str, check: Check) -> _Found:
-    """What a configuration calls the model, or a part of that which is tested for."""
-    parts = check is not Check.EQUAL and len(text) > 2
-    named = (name for name in sorted(types) if text == name.casefold() or (parts and text in name.casefold()))
-    return _first((name, "the type") for name in named)
+
+def _names(named: Iterable[tuple[str, str, str]]) -> _Names:
+    return {text.casefold(): (name, kind) for text, name, kind in named}
 
 
-def _first(found: Iterable[_Found]) -> _Found:
-    return next((each for each in found if each is not None), None)
+def _in(names: _Names, text: str, check: Check = Check.PART) -> tuple[str, str] | None:
+    """Return a name that a text is found in; dots in the text are compared with the ends of the name as well."""
+    for name, found in names.items():
+        whole = f".{name}."
+        part = {Check.PREFIX: whole[1 : len(text) + 1], Check.SUFFIX: whole[-len(text) - 1 : -1]}.get(check, whole)
+        # The packages around a class are no names of the model.
+        is_in_last = found[1] != "a class" or whole.rfind(text) + len(text) > name.rfind(".") + 2
+        if text in part and is_in_last:
+            return found
+    return None
+
+
+def _ends(dotted: str) -> tuple[str, str]:
+    return dotted.partition(".")[0], dotted.rpartition(".")[2]
 
 
 def words_of(model: torch.nn.Module, graph: onnx.GraphProto | None = None) -> Words:
