@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import pytest_hierexport
+from pytest_hierexport._files.paths import PACKAGE
 from pytest_hierexport._pytest import session_cache
 
 
@@ -32,5 +33,5 @@ def test_any_file_of_this_package_counts(package: Path, name: str, pytestconfig:
 
 
 def test_this_package_is_the_whole_of_it() -> None:
-    assert Path(pytest_hierexport.__file__).parent == session_cache.PACKAGE
-    assert {"_export", "_carry", "_proof"} <= {path.name for path in session_cache.PACKAGE.iterdir()}
+    assert Path(pytest_hierexport.__file__).parent == PACKAGE
+    assert {"_export", "_carry", "_proof"} <= {path.name for path in PACKAGE.iterdir()}

@@ -57,7 +57,7 @@ def test_call_that_returned_before_the_fused_node_is_loose() -> None:
     assert loose({"p": "a", "t": "a+b", "u": "a+b", "z": "b"}, FUSED, gone, ["biased"]) == [("u", "a")]
 
 
-def test_call_that_returned_the_value_in_another_shape_is_not_loose() -> None:
+def test_call_that_returned_another_shape_is_not_loose() -> None:
     calls = {"/": ("x", "z"), "a": ("x", "u"), "b": ("u", "z")}
     runs = runs_of(FUSED, {"p": "a", "t": "a+b", "u": "b", "z": "b"}, calls)
     assert [each.call for each in loose_owners(runs)] == ["a"]

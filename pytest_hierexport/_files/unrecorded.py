@@ -1,4 +1,4 @@
-"""Marks the reads of files that no result depends on, for whoever records reads."""
+"""Marks the reads of files that no result depends on, for the cache that records reads."""
 
 from __future__ import annotations
 
