@@ -243,8 +243,11 @@ class Hierarchy(Shown, CallTree):
         Raises:
             KeyError: No call has this name.
         """
-        segments = (self._segments[call] for call in self.lineage(name) if self.is_kept(call))
-        return "/" + "/".join(reversed([*segments]))
+        segments, kept = [], self._kept[name]
+        while kept is not None:
+            segments.append(self._segments[kept])
+            kept = self.kept_above(kept)
+        return "/" + "/".join(reversed(segments))
 
     def kept_above(self, name: str) -> str | None:
         """Return the nearest call above `name` that has a segment in tags; None where none has."""

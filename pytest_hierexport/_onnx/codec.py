@@ -90,7 +90,8 @@ class Writer:
         self._doc_strings = tags in WITH_DOC_STRINGS
         # By `id`: hashing origins takes longer than composing texts. The reference keeps the `id` from being reused.
         self._texts: dict[int, tuple[Origins, Texts]] = {}
-        for origins in (*attribution.nodes.values(), *attribution.initializers.values()):
+        every = (*attribution.nodes.values(), *attribution.initializers.values())
+        for origins in {id(origins): origins for origins in every}.values():
             self.texts(origins)
 
     def texts(self, origins: Origins) -> Texts:

@@ -62,7 +62,8 @@ class _Form:
     nodes: Callable[[Any], Iterable[Any]]
     """The nodes of a graph or a function."""
     output_names: Callable[[Any], Iterable[str]]
-    subgraphs: Callable[[Any], Iterable[tuple[str, Any]]]
+    subgraphs: Callable[[Any], Iterable[tuple[str, Any]]] | None
+    """None for a model without subgraphs."""
     initializers: Callable[[Any], Iterable[tuple[str, Any]]]
 
 
@@ -125,7 +126,7 @@ def inventory_proto(
     form = _Form(
         nodes=attrgetter("node"),
         output_names=attrgetter("output"),
-        subgraphs=subgraphs_proto if subgraphs else lambda _node: (),
+        subgraphs=subgraphs_proto if subgraphs else None,
         initializers=lambda graph: ((tensor.name, tensor) for tensor in graph.initializer),
     )
     return _inventory(form, model.graph, model.functions)
@@ -143,6 +144,10 @@ def _inventory(form: _Form, graph: Any, functions: Iterable[Any]) -> Inventory[A
 
 
 def _add_nodes(found: Inventory[Any, Any, Any], form: _Form, graph: Any, prefix: str) -> None:
+    if form.subgraphs is None:
+        names = form.output_names
+        found.nodes += [(prefix + node_key(names(node), i), node) for i, node in enumerate(form.nodes(graph))]
+        return
     for position, node in enumerate(form.nodes(graph)):
         key = prefix + node_key(form.output_names(node), position)
         found.nodes.append((key, node))
