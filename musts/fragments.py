@@ -56,7 +56,7 @@ def broken_by(file: Path) -> list[Violation]:
 def _export(file: Path, model: nn.Module, args: tuple[torch.Tensor, ...], path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch's own code, in the name of this file
-        traced = torch.onnx.export(model, args, dynamo=True, verbose=False)
+        traced = torch.onnx.export(model, args, dynamo=True, verbose=False, optimize=False)
     assert traced is not None
     modules, origins = dict(model.named_modules()), {}
     about_whole = _about_whole(model, traced)
