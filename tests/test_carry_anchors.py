@@ -192,3 +192,16 @@ def test_convolution_with_padded_weights_has_its_own_call() -> None:
     found = carried(before, after, u="a", c="b", r="c", m="d", y="d")
     calls = {key: {call for call, _ in found[key]} for key in ("n2", "n3", "n4", "n5", "y")}
     assert calls == {"n2": {"b", "d"}, "n3": {"b"}, "n4": {"c"}, "n5": {"d"}, "y": {"d"}}
+
+
+def test_activation_of_two_nodes_in_front_of_new_weights_has_its_own_call() -> None:
+    before = """g (float[1, 2, 4, 4] x) => (float[1, 2, 4, 4] y)
+        <float[2, 2, 1, 1] w = {1.0, 2.0, 3.0, 4.0}, float[2, 2, 1, 1] v = {5.0, 6.0, 7.0, 8.0}> {
+        h = Conv(x, w) s = Sigmoid(h) u = Mul(h, s) p = Conv(u, v) y = Relu(p) }"""
+    after = """g (float[1, 2, 4, 4] x) => (float[1, 2, 4, 4] y)
+        <float[2, 2, 1, 1] n0 = {1.0, 3.0, 2.0, 4.0}, float[2, 2, 1, 1] n1 = {5.0, 7.0, 6.0, 8.0}> {
+        h_b = local.Conv(x, n0) u_b = local.QuickGelu(h_b) p_b = local.Conv(u_b, n1) p = local.ReorderOutput(p_b)
+        y = Relu(p) }"""
+    found = carried(before, after, h="a", s="b", u="b", p="c", y="d")
+    calls = {key: {call for call, _ in found[key]} for key in ("h_b", "u_b", "p_b", "p")}
+    assert calls == {"h_b": {"a"}, "u_b": {"b"}, "p_b": {"c"}, "p": {"c"}}

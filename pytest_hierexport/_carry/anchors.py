@@ -15,7 +15,7 @@ consumers take `x`. The name of a new constant is a hint: tools add something to
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TypeVar
@@ -152,11 +152,12 @@ def _same(anchors: Anchors, node: Node, operand: Value) -> Node | None:
 
     A node with a new constant may do another thing: it does not where the value had no other consumer, or where it
     states all attributes of that one (ONNX Runtime makes a convolution of a `Mul` beside one, SwiftFormer). What alone
-    consumed the value, and took nothing else, may have been moved behind the node (a `Transpose`, FocalNet).
+    consumed the value, and took nothing else, may have been moved behind the node (a `Transpose`, FocalNet), or be one
+    node of another name now (an activation, MobileViT).
     """
-    consumers = anchors.match.before.consumers.get(operand, ())
-    while len(consumers) == 1 and _is_moved(anchors, consumers[0]) and not _has_same_name(consumers[0], node):
-        consumers = anchors.match.before.consumers_of(consumers[0])
+    consumers = anchors.match.before.consumers.get(operand, [])
+    while not any(_has_same_name(each, node) for each in consumers) and _compute_alone(anchors, consumers):
+        consumers = anchors.match.before.consumers_of(consumers[-1])
     is_new = any(anchors.stands_for(value) is None for value in node.operands if not value.varying)
     if len(consumers) > 1:
         # Only attributes of one domain can be compared: the defaults of another are not known.
@@ -170,9 +171,13 @@ def _same(anchors: Anchors, node: Node, operand: Value) -> Node | None:
     return found[0] if len(found) == 1 else None
 
 
-def _is_moved(anchors: Anchors, node: Node) -> bool:
-    """Whether a node before was removed that takes one value and gives another."""
-    return len(list(node.operands)) == len(node.outputs) == 1 and _is_removed(anchors, node)
+def _compute_alone(anchors: Anchors, consumers: Sequence[Node]) -> bool:
+    """Whether the consumers of a value were removed and compute one value of it alone: of `x`, `x * sigmoid(x)`."""
+    if not all(len(node.outputs) == 1 and _is_removed(anchors, node) for node in consumers):
+        return False
+    inner = [consumer for node in consumers[:-1] for consumer in anchors.match.before.consumers_of(node)]
+    outside = {v for node in consumers for v in node.operands} - {node.outputs[0] for node in consumers}
+    return len(outside) == 1 and {*inner} <= {*consumers}
 
 
 def _has_same_name(one: Node, other: Node) -> bool:
@@ -194,6 +199,8 @@ def _anchor_operands(anchors: Anchors, node: Node, found: Node) -> None:
         if anchors.forms[new] is not old and not anchors.match.is_alive(old):
             del anchors.forms[new]
             anchors.anchored[new] = old
+            if old in anchors.match.before.producer:
+                _anchor_operands(anchors, anchors.match.after.producer[new], anchors.match.before.producer[old])
 
 
 def _taking_again(anchors: Anchors, taken: list[Value], found: Node) -> Node:
