@@ -34,6 +34,8 @@ def broken():
     raise ValueError("no weights")
 """
 TIMES = {"seconds", "stages", "started", "ended", "shard", "start", "stop", "duration"}
+FAST = ("--hierexport-fast", "--snapshot-update")
+"""The rules that read the file, and new snapshots."""
 NAMES = ("tower", "shared", "broken")
 
 
@@ -46,16 +48,14 @@ def three(project: Project) -> Project:
 
 
 def run(project: Project, name: str, *arguments: str) -> None:
-    """Run the rules that read the file, and write snapshots and reports of this name."""
+    """Run rules, and write reports of this name, and keep its snapshots."""
     reports = (
         f"--hierexport-report={name}.json",
         f"--hierexport-report={name}.html",
         f"--hierexport-report={name}.ctrf.json",
         f"--hierexport-summary={name}.md",
     )
-    result = project.process(
-        "--hierexport-models=models.toml", "--hierexport-fast", "--snapshot-update", *reports, *arguments
-    )
+    result = project.process("--hierexport-models=models.toml", *reports, *arguments)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     (project.path / "__hierexport__").rename(project.path / f"snapshots-{name}")
 
@@ -92,22 +92,34 @@ def timeless_page(page: str) -> str:
 
 def test_workers_and_hash_seeds_change_nothing(three: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONHASHSEED", "0")
-    run(three, "alone", "-n0")
+    run(three, "alone", *FAST, "-n0")
     monkeypatch.setenv("PYTHONHASHSEED", "1")
-    run(three, "spread", "-n2")
+    run(three, "spread", *FAST, "-n2")
     alone = written(three, "alone")
     assert {"tower.txt", "shared.txt"} < alone.keys()
     assert written(three, "spread") == alone
 
 
+def test_every_rule_and_a_changed_snapshot_are_told_alike(three: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    changed = "/Tower\n/Tower/Brick.{0..2} ×3: Gemm 1, Tanh 1\n"
+    monkeypatch.setenv("PYTHONHASHSEED", "random")
+    for name, workers in (("alone", "-n0"), ("spread", "-n2")):
+        for model in ("tower", "shared"):
+            three.write(f"__hierexport__/{model}.txt", changed)
+        run(three, name, workers)
+    alone = written(three, "alone")
+    assert "Brick" in alone["md"]
+    assert json.loads(alone["json"])["verdicts"]["passed"] == 2 * 10
+    assert written(three, "spread") == alone
+
+
 def test_merged_shards_are_the_whole_run(three: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(three.path)
-    run(three, "whole", "-n0")
+    run(three, "whole", *FAST, "-n0")
     for index in (1, 2):
         shard = three.run(
             "--hierexport-models=models.toml",
-            "--hierexport-fast",
-            "--snapshot-update",
+            *FAST,
             f"--hierexport-shard={index}/2",
             f"--hierexport-report=shard-{index}.json",
         )

@@ -150,6 +150,7 @@ def test_an_update_with_a_failure_removes_none(two: Project) -> None:
         ["--hierexport-models=models.toml::high", "--snapshot-update", "-m", "hierexport"],
         ["--hierexport-models=models.toml", "--snapshot-update", "-k", "snapshot", "-n2"],
         ["--hierexport-models=models.toml", "--snapshot-update", "--hierexport-shard=2/2"],
+        ["--hierexport-models=models.toml", "--snapshot-update", "-m", "hierexport", "--lf"],
     ],
     ids=[
         "filtered",
@@ -164,12 +165,14 @@ def test_an_update_with_a_failure_removes_none(two: Project) -> None:
         "one model of a manifest",
         "filtered on workers",
         "a shard without models",
+        "what failed last",
     ],
 )
 def test_any_other_run_removes_none(two: Project, arguments: list[str]) -> None:
     two.write("other.toml", ONE)
     if "other.toml" not in str(arguments):
         (two.path / "other.toml").unlink()
+    two.write(".pytest_cache/v/cache/lastfailed", '{"models.toml::high::test_snapshot": true}')
     two.run(*arguments)
     assert "low.txt" in snapshots(two)
 

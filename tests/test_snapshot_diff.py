@@ -55,6 +55,31 @@ def test_renamed_class_with_a_change_shows_that_too() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("after", "told"),
+    [
+        ("/Net/New.{0..5} ×6: Add 1, Gemm 2", ["~ /Net/New.{0..5}: Gemm 1 → 2"]),
+        (
+            "/Net/New.{0..2} ×3: Add 1, Gemm 1\n/Net/New.3: Add 2, Gemm 1\n/Net/New.{4..5} ×2: Add 1, Gemm 1",
+            ["~ /Net/New.3: Add 1 → 2"],
+        ),
+        ("/Net/New.{0..6} ×7: Add 1, Gemm 1", ["+ /Net/New.6: Add 1, Gemm 1"]),
+        (
+            "/Net/New.{0..5} ×6: Add 1, Gemm 1\n/Net/New.{0..5}/Part ×6: Relu 1",
+            ["+ /Net/New.{0..5}/Part: Relu 1"],
+        ),
+    ],
+    ids=["every layer", "one layer", "a layer more", "a part more"],
+)
+def test_renamed_class_of_a_folded_run_shows_its_change(after: str, told: list[str]) -> None:
+    (first, *others) = diff(
+        "/Net\n/Net/Old.{0..5} ×6: Add 1, Gemm 1\n/Net/Head: Gemm 1\n", f"/Net\n{after}\n/Net/Head: Gemm 1\n"
+    )
+    assert first.startswith("= renamed Old → New (")
+    assert first.endswith("instances, operators differ)")
+    assert others == told
+
+
 def test_caller_of_other_modules_is_not_renamed() -> None:
     old, new = "/Old\n/Old/A: Add 1\n/Old/B: Exp 1\n", "/New\n/New/A: Mul 1\n/New/B: Log 1\n"
     assert diff(old, new)[:2] == ["- /Old", "- /Old/A: Add 1"]

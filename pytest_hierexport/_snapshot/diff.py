@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from pytest_hierexport._snapshot.lines import LINE, count_members, members
+from pytest_hierexport._snapshot.lines import count_members, members, parts_of
 from pytest_hierexport._snapshot.renames import Move, Rename, moves, renamed
 
 _MOST_MODULES = 50_000
@@ -116,19 +116,11 @@ def _end(tag: str) -> str:
 
 def _different(old: list[str], new: list[str]) -> tuple[dict[str, _Module], dict[str, _Module]]:
     """Return the modules of each side by tag; runs that differ from the other side's are unfolded."""
-    before, after = [_parse(line) for line in old], [_parse(line) for line in new]
+    before, after = [_Module(*parts_of(line)) for line in old], [_Module(*parts_of(line)) for line in new]
     if sum(count_members(module.tag) for module in (*before, *after)) > _MOST_MODULES:
         return {module.tag: module for module in before}, {module.tag: module for module in after}
     shared = {module.tag for module in before} & {module.tag for module in after}
     return dict(_unfolded(before, after, shared)), dict(_unfolded(after, before, shared))
-
-
-def _parse(line: str) -> _Module:
-    match = LINE.fullmatch(line)
-    assert match is not None, "the pattern takes any line"  # noqa: S101
-    listed = (match["operators"] or "").split(", ")
-    pairs = (each.rpartition(" ") for each in listed if each)
-    return _Module(match["tag"], {operator: int(count) for operator, _, count in pairs})
 
 
 def _unfolded(modules: list[_Module], others: list[_Module], shared: set[str]) -> Iterator[tuple[str, _Module]]:

@@ -17,6 +17,14 @@ def tag_of(line: str) -> str:
     return match["tag"] if match else line
 
 
+def parts_of(line: str) -> tuple[str, dict[str, int]]:
+    """Return the tag of a line, and the count of each of its operators."""
+    match = LINE.fullmatch(line)
+    assert match is not None, "the pattern takes any line"  # noqa: S101
+    pairs = (each.rpartition(" ") for each in (match["operators"] or "").split(", ") if each)
+    return match["tag"], {operator: int(count) for operator, _, count in pairs}
+
+
 def count_members(tag: str) -> int:
     """Count the tags of a folded one."""
     size = 1

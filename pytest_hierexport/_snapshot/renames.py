@@ -16,13 +16,16 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_hierexport._snapshot.lines import count_members, tag_of
+from pytest_hierexport._snapshot.lines import count_members, members, parts_of, tag_of
 
 _MOST_CLASSES = 10
 """How many classes that are gone are compared with how many that are new: each pair takes a walk over the texts."""
+_MOST_MEMBERS = 10_000
+"""A folded run of more modules is compared as a whole."""
 _MOST_TAGS = 100
 """How many modules of a renamed class are named."""
 _CLASS = re.compile(r"(?<=/)[^/.@: ]+")
@@ -65,8 +68,8 @@ class Move:
 def renamed(old: str, new: str) -> tuple[list[Rename], str]:
     """Return the classes that were renamed, and the old text with the new names.
 
-    A class that is gone was renamed to one that is new if, under the new name, most of its modules have the tags and
-    operators of that class's modules, and call modules with the same operators.
+    A class that is gone was renamed to one that is new if, under the new name, its modules and those that they call
+    have most of their operators where that class's modules have them.
     """
     before, after = old.splitlines(), new.splitlines()
     known, found = _classes(before), _classes(after)
@@ -103,21 +106,29 @@ def _of_class(lines: Iterable[str], name: str) -> list[str]:
 
 
 def _agreement(lines: Sequence[str], others: Sequence[str], name: str) -> float:
-    """Return the share of what shows a class that both texts have (Dice's coefficient)."""
-    mine, theirs = _evidence(lines, name), _evidence(others, name)
-    return 2 * len(mine & theirs) / max(1, len(mine) + len(theirs))
+    """Return the share of the operators of a class that both texts have (Dice's coefficient, by count)."""
+    mine, theirs = _operators(lines, name), _operators(others, name)
+    return 2 * (mine & theirs).total() / max(1, mine.total() + theirs.total())
 
 
-def _evidence(lines: Sequence[str], name: str) -> set[str]:
-    """Return the lines of a class's modules, and of the modules below them the operators: these may be renamed, too.
+def _operators(lines: Sequence[str], name: str) -> Counter[tuple[str, str]]:
+    """Count the operators of a class's modules by tag, and those of the modules below without: these may be renamed.
 
-    Lines without operators show nothing, unless there are no others.
+    Modules of a folded run count one by one, so that a change in one of them is a change of this one. Modules without
+    operators count once each where there are no others.
     """
     own = _of_class(lines, name)
     above = tuple(f"{tag_of(line)}/" for line in own)
-    below = (line for line in lines if above and line.startswith(above))
-    shown = {line[len(tag_of(line)) :] for line in below} | {line for line in own if ": " in line[len(tag_of(line)) :]}
-    return {text for text in shown if text} or set(own)
+    counted: Counter[tuple[str, str]] = Counter()
+    for line in own:
+        tag, listed = parts_of(line)
+        tags = members(tag) if count_members(tag) <= _MOST_MEMBERS else [tag]
+        counted.update({(each, operator): count for each in tags for operator, count in listed.items()})
+    for line in lines if above else ():
+        if line.startswith(above):
+            tag, listed = parts_of(line)
+            counted.update({("", operator): count * count_members(tag) for operator, count in listed.items()})
+    return counted or Counter((tag_of(line), "") for line in own)
 
 
 def moves(old: str, new: str) -> list[Move]:
