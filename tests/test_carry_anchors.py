@@ -194,7 +194,7 @@ def test_convolution_with_padded_weights_has_its_own_call() -> None:
     assert calls == {"n2": {"b", "d"}, "n3": {"b"}, "n4": {"c"}, "n5": {"d"}, "y": {"d"}}
 
 
-def test_activation_of_two_nodes_in_front_of_new_weights_has_its_own_call() -> None:
+def test_two_node_activation_before_new_weights_keeps_its_call() -> None:
     before = """g (float[1, 2, 4, 4] x) => (float[1, 2, 4, 4] y)
         <float[2, 2, 1, 1] w = {1.0, 2.0, 3.0, 4.0}, float[2, 2, 1, 1] v = {5.0, 6.0, 7.0, 8.0}> {
         h = Conv(x, w) s = Sigmoid(h) u = Mul(h, s) p = Conv(u, v) y = Relu(p) }"""

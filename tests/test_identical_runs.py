@@ -100,7 +100,7 @@ def test_workers_and_hash_seeds_change_nothing(three: Project, monkeypatch: pyte
     assert written(three, "spread") == alone
 
 
-def test_every_rule_and_a_changed_snapshot_are_told_alike(three: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_rule_and_a_changed_snapshot_are_told_equally(three: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     changed = "/Tower\n/Tower/Brick.{0..2} ×3: Gemm 1, Tanh 1\n"
     monkeypatch.setenv("PYTHONHASHSEED", "random")
     for name, workers in (("alone", "-n0"), ("spread", "-n2")):
