@@ -205,3 +205,20 @@ def test_two_node_activation_before_new_weights_keeps_its_call() -> None:
     found = carried(before, after, h="a", s="b", u="b", p="c", y="d")
     calls = {key: {call for call, _ in found[key]} for key in ("h_b", "u_b", "p_b", "p")}
     assert calls == {"h_b": {"a"}, "u_b": {"b"}, "p_b": {"c"}, "p": {"c"}}
+
+
+def test_concatenation_known_by_its_consumer_alone_anchors_its_inputs() -> None:
+    graph = """g (float[1, 2, 4, 4] x) => (float[1, 2, 4, 4] y)
+        <float[2, 2, 1, 1] {w} = {{1.0, 2.0, 3.0, 4.0}}, float[2] b = {{1.0, 2.0}}, float[2] bias = {{3.0, 4.0}},
+        float[2, 4, 1, 1] {v} = {{5.0, 6.0, 7.0, 8.0, 5.0, 6.0, 7.0, 8.0}}> {{ {nodes} y = Relu(p) }}"""
+    # More nodes lie between the two inputs of the Concat than are searched for the one in which they meet.
+    way = " ".join(f"n{i + 1} = Neg(n{i})" for i in range(70))
+    before = f"""h = Conv(x, w, b) n0 = Neg(h) {way} s = Sigmoid(n70) u = Mul(n70, s) q = Concat<axis = 1>(h, u)
+        p = Conv(q, v, bias)"""
+    after = f"""h_b = local.Conv(x, c0, b) h = local.ReorderOutput(h_b) n0 = Neg(h) {way} r = local.ReorderInput(n70)
+        u_b = local.QuickGelu(r) q_b = Concat<axis = 1>(h_b, u_b) p_b = local.Conv(q_b, c1, bias)
+        p = local.ReorderOutput(p_b)"""
+    tags = {**{f"n{i}": "d" for i in range(71)}, "h": "a", "s": "b", "u": "b", "q": "c", "p": "d", "y": "d"}
+    found = carried(graph.format(w="w", v="v", nodes=before), graph.format(w="c0", v="c1", nodes=after), **tags)
+    calls = {key: {call for call, _ in found[key]} for key in ("u_b", "q_b", "p_b")}
+    assert calls == {"u_b": {"b"}, "q_b": {"c"}, "p_b": {"d"}}
