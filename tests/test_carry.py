@@ -36,6 +36,26 @@ def test_a_node_that_stays_keeps_its_origins() -> None:
     assert carried(graph, graph, u="a", y="b") == {"u": [("a", "traced")], "y": [("b", "traced")]}
 
 
+def test_scale_that_went_into_weights_before_it_is_a_co_owner() -> None:
+    before = """g (float[2, 2] x) => (float[2, 2] y)
+        <float[2, 2] w = {1.0, 2.0, 3.0, 4.0}, float[2] scale = {2.0, 3.0}> {
+        h = MatMul(x, w) s = Mul(h, scale) y = Add(x, s) }"""
+    after = """g (float[2, 2] x) => (float[2, 2] y) <float[2, 2] scaled = {2.0, 6.0, 6.0, 12.0}> {
+        h = MatMul(x, scaled) y = Add(x, h) }"""
+    found = carried(before, after, h="a", s="b", y="c")
+    assert sorted(found["h"]) == [("a", "fused"), ("b", "fused")]
+    assert found["y"] == [("c", "traced")]
+
+
+def test_operation_that_was_dropped_leaves_no_owner_behind() -> None:
+    before = """g (float[2, 2] x) => (float[2, 2] y)
+        <float[2, 2] w = {1.0, 2.0, 3.0, 4.0}, float[2] one = {1.0, 1.0}> {
+        h = MatMul(x, w) s = Mul(h, one) y = Add(x, s) }"""
+    after = """g (float[2, 2] x) => (float[2, 2] y) <float[2, 2] w = {1.0, 2.0, 3.0, 4.0}> {
+        h = MatMul(x, w) y = Add(x, h) }"""
+    assert carried(before, after, h="a", s="b", y="c") == {"h": [("a", "traced")], "y": [("c", "traced")]}
+
+
 def test_the_copy_of_a_returned_input_belongs_to_the_model() -> None:
     before = "g (float[2] x) => (float[2] x, float[2] y) { y = Relu(x) }"
     after = "g (float[2] x) => (float[2] out, float[2] y) { out = Identity(x) y = Relu(x) }"

@@ -71,7 +71,7 @@ def _dropped(before: Flat, after: Flat, numbering: Numbering) -> Iterator[Alias]
             continue
         pairs = zip(node.inputs, twin.inputs, strict=False)
         changed = [(new, old) for new, old in pairs if not _is_equal(numbering, new, old)]
-        found = [_bypassed(before, numbering, new, old) for new, old in changed if new and old]
+        found = [_bypassed(before, after, numbering, new, old) for new, old in changed if new and old]
         aliases = [alias for alias in found if alias is not None]
         # One input that is no alias makes the node another operation: a fusion.
         if len(aliases) == len(changed) and not _went_into_a_constant(before, changed):
@@ -113,7 +113,7 @@ def _is_equal(numbering: Numbering, new: Value | None, old: Value | None) -> boo
     return numbering.after[new] == numbering.before[old]
 
 
-def _bypassed(before: Flat, numbering: Numbering, new: Value, old: Value) -> Alias | None:
+def _bypassed(before: Flat, after: Flat, numbering: Numbering, new: Value, old: Value) -> Alias | None:
     """Return the alias by which a node takes a new input in place of an old one; None where they are not equal."""
     if numbering.before[old] in numbering.alive:
         return None
@@ -122,7 +122,28 @@ def _bypassed(before: Flat, numbering: Numbering, new: Value, old: Value) -> Ali
         # No value before equals the new one: the lost value has a new producer.
         return (new, old) if same_type(new, old) else None
     source = _ancestor(before, numbering, old, number) if new.varying else numbering.known[number]
-    return (old, source) if source is not None and same_type(source, old) else None
+    if source is None or not same_type(source, old):
+        return None
+    return (new, old) if _went_into_weights(before, after, numbering, new, (old, source)) else (old, source)
+
+
+def _went_into_weights(before: Flat, after: Flat, numbering: Numbering, new: Value, alias: Alias) -> bool:
+    """Whether what lay between a lost value and its source went into new weights in front of it, not away.
+
+    onnxslim puts the scale of a layer into the `Linear` before it, whose name the scaled value has then (DINOv2).
+    """
+    old, source = alias
+    lost = backward_slice(before, [old], lambda value: value is source)
+    made = backward_slice(after, [new], lambda value: numbering.after[value] in numbering.known)
+    lost_weights = (value for node in lost for value in node.operands if _is_weight(value))
+    new_weights = (value for node in made for value in node.operands if _is_weight(value))
+    return any(numbering.before[value] not in numbering.alive for value in lost_weights) and any(
+        numbering.after[value] not in numbering.known for value in new_weights
+    )
+
+
+def _is_weight(value: Value) -> bool:
+    return not value.varying and value.dtype is not None and value.dtype.is_floating_point()
 
 
 def _ancestor(before: Flat, numbering: Numbering, value: Value, number: int) -> Value | None:
