@@ -36,7 +36,7 @@ def test_a_node_that_stays_keeps_its_origins() -> None:
     assert carried(graph, graph, u="a", y="b") == {"u": [("a", "traced")], "y": [("b", "traced")]}
 
 
-def test_scale_that_went_into_weights_before_it_is_a_co_owner() -> None:
+def test_scale_that_went_into_earlier_weights_is_co_owner() -> None:
     before = """g (float[2, 2] x) => (float[2, 2] y)
         <float[2, 2] w = {1.0, 2.0, 3.0, 4.0}, float[2] scale = {2.0, 3.0}> {
         h = MatMul(x, w) s = Mul(h, scale) y = Add(x, s) }"""
