@@ -72,6 +72,11 @@ class Logarithm(nn.Module):
         return x.log()
 
 
+class Difference(nn.Module):
+    def forward(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        return left - right.exp()
+
+
 class Logs(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -346,7 +351,7 @@ def test_tags_match_graphs_that_share_no_names(net: Exported, tmp_path: Path) ->
             tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor) * np.float32(1.2), tensor.name))
     onnx.save(proto, other)
     assert scripted.attribution.hierarchy == net.made.attribution.hierarchy
-    found = diverge(net.path, other, {"anything": X.numpy()})
+    found = diverge(net.path, other, {"x": X.numpy()})
     assert found.first is not None
     assert found.first.call == "blocks.1.up"
 
@@ -396,9 +401,49 @@ def test_tagless_graph_and_missing_inputs_are_refused(net: Exported, tmp_path: P
         diverge(net.example, plain)
     with pytest.raises(UsageError, match="inputs to run both graphs on"):
         diverge(net.path, plain)
-    with pytest.raises(UsageError, match="a tensor for each graph input"):
+    with pytest.raises(UsageError, match="an array for each input: x"):
         diverge(net.path, plain, {})
     assert diverge(net.path, plain, net.example).first is None
+
+
+@pytest.fixture
+def difference(tmp_path: Path) -> Path:
+    export(Difference(), (X, X), path=tmp_path / "difference.onnx", exporter="dynamo")
+    return tmp_path / "difference.onnx"
+
+
+@pytest.mark.parametrize("command", [["diverge", "difference.onnx"], ["profile"]])
+def test_arrays_with_wrong_names_are_refused(
+    command: list[str], difference: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(difference.parent)
+    np.savez("x.npz", rigth=X.numpy(), left=X.numpy())
+    assert main([*command, "difference.onnx", "--inputs", "x.npz"]) == 4
+    printed = capsys.readouterr().err
+    assert "an array for each input: left, right; found none for right; arrays that are no input: rigth" in printed
+    assert "to do: rename rigth: inputs without an array are right" in printed
+    assert main([*command, "difference.onnx", "--inputs", "none.npz"]) == 4
+    printed = capsys.readouterr().err
+    assert "none.npz to be an .npz file with an array for each input: left, right; found no such file" in printed
+
+
+def test_renamed_and_dropped_inputs_keep_their_arrays(difference: Path) -> None:
+    proto, other = onnx.load(difference), difference.with_name("other.onnx")
+    left, right = proto.graph.input
+    right.name = "renamed"
+    for node in proto.graph.node:
+        node.input[:] = [right.name if name == "right" else name for name in node.input]
+    swapped = [onnx.ValueInfoProto.FromString(each.SerializeToString()) for each in (right, left)]
+    del proto.graph.input[:]
+    proto.graph.input.extend(swapped)
+    onnx.save(proto, other)
+    arrays = {"right": X.numpy(), "left": X.numpy() + 1}
+    assert diverge(difference, other, arrays).first is None
+    del proto.graph.input[0]
+    for node in proto.graph.node:
+        node.input[:] = ["left" if name == "renamed" else name for name in node.input]
+    onnx.save(proto, other)
+    assert diverge(difference, other, arrays).first is not None
 
 
 def test_missing_external_data_is_a_usage_error(net: Exported, tmp_path: Path) -> None:

@@ -389,7 +389,7 @@ def test_random_inputs_have_the_stated_dtype(tmp_path: Path, dtype: str) -> None
 
 
 def test_wrong_inputs_are_usage_errors(nested: Path) -> None:
-    with pytest.raises(UsageError, match="an array for each input: taken, x"):
+    with pytest.raises(UsageError, match="an array for each input: x, taken; found none for taken"):
         profile(nested, {"x": np.ones((4, 64), np.float32)})
     with pytest.raises(UsageError, match="can run on these inputs"):
         profile(nested, {"x": np.ones((3, 2, 1), np.float32), "taken": np.array(True)})

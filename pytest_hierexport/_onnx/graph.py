@@ -19,7 +19,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pytest_hierexport._calls.names import encode, encode_operator
-from pytest_hierexport._errors import UsageError
+from pytest_hierexport._errors import UsageError, nearest
 from pytest_hierexport._text import first_names
 
 if TYPE_CHECKING:
@@ -197,6 +197,32 @@ def graph_inputs(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
     """Return the inputs that a run must be given: those that are not initializers as well."""
     constants = {tensor.name for tensor in graph.initializer}
     return [value for value in graph.input if value.name not in constants]
+
+
+def check_inputs(graph: onnx.GraphProto, given: Iterable[str]) -> None:
+    """Check that there is an array for each input of the graph, and no other array.
+
+    Args:
+        graph: The graph.
+        given: The names of the arrays.
+
+    Raises:
+        UsageError: There is an input without an array, or an array without an input.
+    """
+    inputs = {value.name: None for value in graph_inputs(graph)}
+    arrays = dict.fromkeys(given)
+    missing = [name for name in inputs if name not in arrays]
+    unknown = [name for name in arrays if name not in inputs]
+    if missing or unknown:
+        found = {"none for": missing, "arrays that are no input:": unknown}
+        do = "give an array for each input, and no other"
+        if missing and unknown:
+            do = f"rename {unknown[0]}: inputs without an array are {nearest(unknown[0], missing)}"
+        raise UsageError(
+            f"an array for each input: {first_names([*inputs], 12)}",
+            found="; ".join(f"{what} {first_names(names)}" for what, names in found.items() if names),
+            do=do,
+        )
 
 
 def cannot_run(engine: str, error: Exception, graph: onnx.GraphProto) -> UsageError:

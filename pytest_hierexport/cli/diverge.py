@@ -60,7 +60,7 @@ def _run(options: argparse.Namespace) -> int:
         graph = file.path or file.proto
         given: Any = None
         if options.inputs is not None:
-            given = [load_arrays(path) for path in options.inputs]
+            given = [load_arrays(path, file.proto.graph) for path in options.inputs]
         elif options.model is not None:
             stage(f"build {options.model}")
             given = _example(options.model)

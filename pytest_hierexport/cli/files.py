@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_hierexport._errors import ExportError, HierexportError, UsageError
 from pytest_hierexport._files.atomic import staged
 from pytest_hierexport._files.paths import check_ending, exists, is_folder
+from pytest_hierexport._onnx.graph import graph_inputs
 from pytest_hierexport._text import first_names
 from pytest_hierexport.cli.output import print_line
 
@@ -190,8 +191,12 @@ def write_json(path: Path, content: Mapping[str, object]) -> None:
         stage.land([path.name])
 
 
-def load_arrays(path: Path) -> dict[str, Any]:
+def load_arrays(path: Path, graph: onnx.GraphProto) -> dict[str, Any]:
     """Load the arrays of a file of numpy's by their names; pickled objects are refused.
+
+    Args:
+        path: The file.
+        graph: The graph that they are for; an error names its inputs.
 
     Raises:
         UsageError: It is no such file.
@@ -202,8 +207,9 @@ def load_arrays(path: Path) -> dict[str, Any]:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
     except Exception as error:  # numpy and zipfile raise errors of many classes for a damaged file
+        inputs = first_names([value.name for value in graph_inputs(graph)], 12)
         raise UsageError(
-            f"{path} to be an .npz file with an array for each input",
-            found=str(error) or type(error).__name__,
-            do="write it with numpy.savez(path, input_ids=array, …)",
+            f"{path} to be an .npz file with an array for each input: {inputs}",
+            found="no such file" if isinstance(error, FileNotFoundError) else str(error) or type(error).__name__,
+            do="write it with numpy.savez(path, **arrays), where arrays is a dict by these names",
         ) from error

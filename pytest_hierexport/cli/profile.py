@@ -96,7 +96,7 @@ def _feeds(options: argparse.Namespace, source: TaggedFile, sizes: dict[str, int
     if sizes:
         raise UsageError("--dim with random inputs only", found="--inputs too", do="leave out one of them")
     if options.inputs.endswith(".npz"):
-        return load_arrays(Path(options.inputs))
+        return load_arrays(Path(options.inputs), source.proto.graph)
 
     from pytest_hierexport._cases import select_one
     from pytest_hierexport._proof.feeds import feeds_of

@@ -101,7 +101,7 @@ def _against_graph(
     with (
         temporary_folder() as name,
         open_side(reference, inputs, origins[0], settings.tolerance) as first,
-        open_side(other, inputs, origins[1], settings.tolerance) as side,
+        open_side(other, inputs, origins[1], settings.tolerance, first) as side,
     ):
         folder = Path(name)
         compared = compare_with_graph(first, side, settings.depth, folder / "reference", settings.matching)

@@ -13,8 +13,7 @@ import numpy as np
 import onnx
 
 from pytest_hierexport._calls.attribution import Attribution
-from pytest_hierexport._errors import UsageError
-from pytest_hierexport._onnx.graph import graph_inputs
+from pytest_hierexport._onnx.graph import check_inputs, graph_inputs
 from pytest_hierexport._onnx.models import Model, as_proto
 from pytest_hierexport._proof.candidates import coarsest, dtype_name
 from pytest_hierexport._proof.eager import Runnable
@@ -68,7 +67,9 @@ class Side:
 
 
 @contextmanager
-def open_side(model: Model, inputs: Inputs, attribution: Attribution, tolerance: float | None) -> Iterator[Side]:
+def open_side(
+    model: Model, inputs: Inputs, attribution: Attribution, tolerance: float | None, reference: Side | None = None
+) -> Iterator[Side]:
     """Give a graph with its inputs.
 
     Args:
@@ -76,30 +77,33 @@ def open_side(model: Model, inputs: Inputs, attribution: Attribution, tolerance:
         inputs: The elements of its inputs by name, or an example.
         attribution: The origins of its nodes.
         tolerance: The relative tolerance, in place of the dtypes' own.
+        reference: The graph by whose inputs the elements are named; None for this graph.
 
     Raises:
         UsageError: The inputs do not fit, or the graph does not run on them.
     """
     with as_proto(model) as (message, folder):
-        feeds = _fitted(message, inputs) if isinstance(inputs, Mapping) else feeds_of(inputs, message)
+        if not isinstance(inputs, Mapping):
+            feeds = feeds_of(inputs, message)
+        else:
+            feeds = _fitted(message, inputs if reference is None else _renamed(message, inputs, reference))
         flat, proto = inlined(message, folder, lambda proto, names: run_graph(proto, feeds, names, folder))
         yield Side(Graph(flat, attribution), proto, feeds, folder, tolerance)
 
 
 def _fitted(proto: onnx.ModelProto, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Return the inputs in the dtypes of the graph, by its names; in order where it has other names."""
-    values = graph_inputs(proto.graph)
-    names = [value.name for value in values]
-    if len(inputs) == len(names) and not set(names) <= set(inputs):
-        inputs = dict(zip(names, inputs.values(), strict=True))
-    missing = [name for name in names if name not in inputs]
-    if missing:
-        raise UsageError(
-            f"a tensor for each graph input ({', '.join(names)})",
-            found=f"none for {', '.join(missing)}",
-            do="give the inputs under the names of the graph's inputs",
-        )
-    return {value.name: _cast(inputs[value.name], value) for value in values}
+    """Return the inputs in the dtypes of the graph."""
+    check_inputs(proto.graph, inputs)
+    return {value.name: _cast(inputs[value.name], value) for value in graph_inputs(proto.graph)}
+
+
+def _renamed(proto: onnx.ModelProto, inputs: Mapping[str, Array], reference: Side) -> dict[str, Array]:
+    """Return the inputs of a reference by another graph's names: a tool may drop inputs, or rename them in order."""
+    names = [value.name for value in graph_inputs(proto.graph)]
+    new = [name for name in names if name not in inputs]
+    lost = [name for name in reference.feeds if name not in names]
+    old = dict(zip(new, lost, strict=True)) if len(new) == len(lost) else {}
+    return {name: inputs[old.get(name, name)] for name in names if old.get(name, name) in inputs}
 
 
 def _cast(array: Array, value: onnx.ValueInfoProto) -> Array:

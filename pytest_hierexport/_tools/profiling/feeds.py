@@ -1,4 +1,4 @@
-"""Makes random inputs for a graph, checks given ones, and converts arrays for ONNX Runtime."""
+"""Makes random inputs for a graph, and converts arrays for ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -91,21 +91,6 @@ def _dtype(value: onnx.ValueInfoProto) -> np.dtype[Any]:
         found = onnx.TensorProto.DataType.Name(kind) if kind else "no tensor"
         raise UsageError(f"the input {value.name} to be a tensor of numbers", found=found, do="give inputs as .npz")
     return np.dtype(dtype)
-
-
-def check_feeds(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> None:
-    """Check that there is an array for each input of the graph, and no other array.
-
-    Raises:
-        UsageError: There is an input without an array, or an array without an input.
-    """
-    names = {value.name for value in graph_inputs(model.graph)}
-    if names != set(feeds):
-        raise UsageError(
-            f"an array for each input: {', '.join(sorted(names))}",
-            found=", ".join(sorted(feeds)) or "none",
-            do="name the arrays as the graph names its inputs",
-        )
 
 
 def ort_value(array: Array) -> Any:

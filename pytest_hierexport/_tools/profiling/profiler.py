@@ -15,10 +15,10 @@ from pytest_hierexport._calls.attribution import Attribution, Evidence
 from pytest_hierexport._carry import carry
 from pytest_hierexport._errors import ExportError
 from pytest_hierexport._files.temporary import temporary_folder
-from pytest_hierexport._onnx.graph import walk
+from pytest_hierexport._onnx.graph import check_inputs, walk
 from pytest_hierexport._onnx.storage import load_proto
 from pytest_hierexport._tools.profiling import rollup
-from pytest_hierexport._tools.profiling.feeds import Array, check_feeds, random_feeds
+from pytest_hierexport._tools.profiling.feeds import Array, random_feeds
 from pytest_hierexport._tools.profiling.figures import Profile
 from pytest_hierexport._tools.profiling.joining import join, name_all_nodes
 from pytest_hierexport._tools.profiling.running import Measured, RunOptions, measure
@@ -65,7 +65,7 @@ def profile_file(
     source: TaggedFile, feeds: Mapping[str, Array], options: RunOptions, optimized: Path | None = None
 ) -> Profile:
     """Profile a loaded file; see :func:`profile`."""
-    check_feeds(source.proto, feeds)
+    check_inputs(source.proto.graph, feeds)
     named = onnx.ModelProto()
     named.CopyFrom(source.proto)
     name_all_nodes(named)
