@@ -446,6 +446,62 @@ def test_renamed_and_dropped_inputs_keep_their_arrays(difference: Path) -> None:
     assert diverge(difference, other, arrays).first is not None
 
 
+def test_nothing_comparable_is_an_error(
+    net: Exported, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = Example(Logs().eval(), (X,))
+    with pytest.raises(
+        UsageError, match=r"none: no tensor of the model's calls corresponds to it \(\d+ of \d+ calls\)"
+    ):
+        diverge(wrong, net.path)
+    monkeypatch.setattr("pytest_hierexport.cli.diverge._example", lambda _: wrong)
+    for flags in ([], ["--exclude", "nodes"], ["--exit-code"]):
+        assert main(["diverge", str(net.path), "--model", "wrong.py::build", *flags]) == 4
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        assert "to do: check that this is the model that the file was exported from" in printed.err
+
+
+def test_unrelated_graph_is_no_graph_to_compare(net: Exported, tmp_path: Path) -> None:
+    text = '<ir_version: 10, opset_import: ["" : 20]> g (float[4, 8] x) => (int64[2] y) { y = Shape(x) }'
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "other.onnx")
+    with pytest.raises(UsageError, match="none: the other graph lacks it"):
+        diverge(net.path, tmp_path / "other.onnx", net.example)
+
+
+class Masked(nn.Module):
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return x.masked_fill(mask == 0, -1.0) * 2
+
+
+class Masks(nn.Module):
+    """Every layer computes the same mask, of which the optimized graph keeps the first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.proj, self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(2)), nn.ModuleList([Masked(), Masked()])
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        for proj, layer in zip(self.proj, self.layers, strict=True):
+            x = layer(proj(x), mask)
+        return x
+
+
+def test_merged_mask_leaves_each_layer_in_its_place(tmp_path: Path) -> None:
+    example = Example(Masks().eval(), (X, torch.arange(8) % 3))
+    export(example.model, example.args, path=tmp_path / "masks.onnx", exporter="dynamo")
+    found = diverge(example, tmp_path / "masks.onnx")
+    assert [call.call for call in found.calls] == ["proj.0", "layers.0", "proj.1", "layers.1"]
+
+
+def test_call_that_parts_stands_where_it_does(net: Exported) -> None:
+    other = net.changed("blocks.0.up.weight", lambda weight: weight * 1.2)
+    inside = ["blocks.0.up", "blocks.0.act", "blocks.0.down"]
+    assert [call.call for call in diverge(net.path, net.path, net.example).calls][:4] == [*inside, "blocks.0"]
+    parted = [call.call for call in diverge(net.path, other, net.example).calls][:4]
+    assert parted == [*inside[:2], "blocks.0", inside[2]]  # its product with 1.5 is an input of `down`
+
+
 def test_missing_external_data_is_a_usage_error(net: Exported, tmp_path: Path) -> None:
     proto, other = onnx.load(net.path), tmp_path / "other.onnx"
     onnx.save(proto, other, save_as_external_data=True, location="other.data", size_threshold=0)

@@ -59,6 +59,11 @@ class Boundaries:
         return {call: tuple(own) for call, own in names.items()}
 
     @cached_property
+    def ends(self) -> Mapping[str, int]:
+        """The place of the last own node of each call in the execution order."""
+        return {call: i for i, node in enumerate(self.graph.nodes) for call in self.calls_of(node)}
+
+    @cached_property
     def values(self) -> Mapping[str, Boundary]:
         """The values that leave, by name in execution order."""
         found = (self._leaving(i, value) for i, node in enumerate(self.graph.nodes) for value in node.outputs)

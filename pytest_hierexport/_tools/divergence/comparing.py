@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -61,17 +62,29 @@ def diverge(
 
     Raises:
         TagError: The tagged graph has no tags, or broken ones.
-        UsageError: The inputs do not fit, or a graph or the model does not run on them.
+        UsageError: The inputs do not fit, a graph or the model does not run on them, or no call could be compared.
     """
     settings = _Settings(tolerance, depth, added)
     if _is_example(reference):
-        return _against_model(reference, other, attribution_of(other, attribution), settings)
+        return _compared(_against_model(reference, other, attribution_of(other, attribution), settings))
     several = inputs if isinstance(inputs, Sequence) else [] if inputs is None else [inputs]
     if not several:
         raise UsageError("inputs to run both graphs on", found="none", do="give their elements, or an example")
     graph = cast("Model", reference)
     origins = attribution_of(graph, attribution), _attribution(other)
-    return merged([_against_graph(graph, other, origins, each, settings) for each in several])
+    return _compared(merged([_against_graph(graph, other, origins, each, settings) for each in several]))
+
+
+def _compared(found: Divergence) -> Divergence:
+    """Return what was found; where nothing is known, "no call parts" would be taken for a verdict."""
+    if any(call.accumulated is not None for call in found.calls):
+        return found
+    reasons, count = Counter(call.reason for call in found.calls), len(found.calls)
+    raise UsageError(
+        "a module call of which values can be compared",
+        found=f"none: {'; '.join(f'{reason} ({n} of {count} calls)' for reason, n in reasons.most_common())}",
+        do="check that this is the model that the file was exported from, or a graph that a tool made of the file",
+    )
 
 
 @dataclass(frozen=True)
@@ -166,6 +179,7 @@ def _divergence(
                 hierarchy.tag(call),
                 hierarchy[call].cls,
                 depth=len([*hierarchy.lineage(call)]) - 1,
+                end=compared.boundaries.ends[call],
                 nodes=nodes,
                 values=values,
                 impact=found.get(call),

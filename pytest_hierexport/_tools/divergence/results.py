@@ -66,6 +66,8 @@ class CallGap:
     cls: str
     depth: int
     """The number of calls above it."""
+    end: int
+    """The place of its last own node in the execution order."""
     nodes: tuple[str, ...]
     """The names of its own nodes that have one."""
     values: tuple[ValueGap, ...] = ()
@@ -74,6 +76,12 @@ class CallGap:
     """The error of the model's outputs where the call alone is that of the other graph."""
     parts: tuple[str, ...] = ()
     """The names of the nodes by which ONNX Runtime's quantizers replace some of its own before they look at names."""
+
+    @cached_property
+    def parting(self) -> ValueGap | None:
+        """The first of its values, in execution order, beyond its tolerance; None where none is."""
+        parted = (value for value in self.values if value.accumulated is not None and value.accumulated.parted)
+        return min(parted, key=lambda value: value.position, default=None)
 
     @cached_property
     def accumulated(self) -> Gap | None:
@@ -114,21 +122,26 @@ class Exclusion:
 
 @dataclass(frozen=True)
 class Divergence:
-    """The calls of a graph with the errors of their values, in execution order."""
+    """The calls of a graph with the errors of their values.
+
+    They are in the graph's execution order: a call stands where its first value that parts is computed, else where the
+    last of its own nodes runs. Where its first node runs says little: optimizers compute masks of all layers at once.
+    """
 
     calls: tuple[CallGap, ...]
+
+    def __post_init__(self) -> None:
+        """Sort the calls; of those that part by one value, the deepest is first."""
+
+        def place(call: CallGap) -> tuple[int, int]:
+            return (call.parting.position if call.parting else call.end, -call.depth)
+
+        object.__setattr__(self, "calls", tuple(sorted(self.calls, key=place)))
 
     @cached_property
     def first(self) -> CallGap | None:
         """The call that gives the first value, in execution order, beyond its tolerance; None where none is."""
-        parted = (
-            (value.position, -call.depth, i)
-            for i, call in enumerate(self.calls)
-            for value in call.values
-            if value.accumulated is not None and value.accumulated.parted
-        )
-        found = min(parted, default=None)
-        return None if found is None else self.calls[found[2]]
+        return next((call for call in self.calls if call.parting is not None), None)
 
     @cached_property
     def ranking(self) -> tuple[CallGap, ...]:

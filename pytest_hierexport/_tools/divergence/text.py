@@ -36,14 +36,10 @@ def _first_line(divergence: Divergence) -> str:
     unknown = sum(call.accumulated is None for call in divergence.calls)
     lacking = f"; {unknown} of {len(divergence.calls)} calls are unknown" if unknown else ""
     first = divergence.first
-    if first is None:
+    if first is None or first.parting is None or (gap := first.parting.accumulated) is None:
         return f"no call parts by more than the tolerance{lacking}"
-    parted = (value for value in first.values if value.accumulated is not None and value.accumulated.parted)
-    value = min(parted, key=lambda each: each.position)
-    assert value.accumulated is not None, "a value that parted has an error"  # noqa: S101
-    gap = value.accumulated
     why = gap.reason or f"{number(gap.distance)} from the reference, tolerance {number(gap.tolerance)}"
-    return f"first parting: {call_label(first)} at {value.name} ({why}){lacking}"
+    return f"first parting: {call_label(first)} at {first.parting.name} ({why}){lacking}"
 
 
 def call_label(call: CallGap) -> str:
