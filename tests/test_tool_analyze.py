@@ -157,6 +157,15 @@ class TestSelection:
     ) -> None:
         run(capsys, "m.onnx", *arguments, code=4)
 
+    def test_evidence_and_operators_are_those_of_selected_modules(self, capsys: pytest.CaptureFixture[str]) -> None:
+        printed = run(capsys, "m.onnx", "--tag", "Head").splitlines()
+        assert "1 of 4 nodes: fused 1" in printed
+        assert "operators: Neg 1" in printed
+        assert not [line for line in printed if line.startswith("(untagged)")]
+        found = document(capsys, "m.onnx", "--class", "Encoder")
+        assert (found["nodes"], found["coverage"]["traced"], found["operators"]) == (4, 2, {"Neg": 2})
+        assert "4 nodes: traced 2, fused 1, untagged 1" in run(capsys, "m.onnx")
+
     def test_origins_are_those_of_selected_modules(self, capsys: pytest.CaptureFixture[str]) -> None:
         listed = document(capsys, "m.onnx", "--origins", "--tag", "Encoder")["origins"]
         assert [each["key"] for each in listed] == ["a", "b", "w"]

@@ -49,7 +49,7 @@ def _run(options: argparse.Namespace) -> None:
     if options.format == "csv" and len(asked) > 1:
         raise UsageError("one list at a time in CSV", found=", ".join(asked), do="ask for one, or choose JSON")
     file, selection = load_file(options.file), Selection(options.tag, options.cls)
-    analysis = analyze(file, selection)
+    analysis = analyze(file, selection if options.tag or options.cls else None)
     lists = {name: _rows(name, file, selection, options) for name in asked}
     if options.format == "json":
         listed = {name: list(rows) for name, rows in lists.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._calls.attribution import Attribution
@@ -68,9 +68,9 @@ class Analysis:
     """Every node, those of subgraphs and functions included."""
     initializers: int
     coverage: Mapping[str, int]
-    """Nodes by the evidence of their primary origin, `untagged` among them."""
+    """Nodes by the evidence of their primary origin, `untagged` among them; with a selection, its nodes."""
     operators: Mapping[str, int]
-    """Nodes by operator, the most frequent first."""
+    """Nodes by operator, the most frequent first; with a selection, its nodes."""
     opsets: Mapping[str, int]
     """Operator set versions by domain."""
     exporter: str
@@ -93,24 +93,29 @@ def analyze(file: TaggedFile, selection: Selection | None = None) -> Analysis:
 
     Args:
         file: The file.
-        selection: The modules that are kept, with those above them; None keeps all.
+        selection: The modules that are kept, with those above them, and whose nodes are counted by evidence and
+            operator; None keeps all, and counts untagged nodes too.
 
     Raises:
         UsageError: The file has a tensor with an impossible shape, or no module is selected.
     """
     attribution, parts = file.attribution, inventory_proto(file.proto)
-    counted = Counter(encode_operator(node.domain, node.op_type) for _, node in parts.nodes)
     declared = bool(file.modules)
     parameters = (
         _of_modules(attribution.hierarchy, file.modules)
         if declared
         else _of_initializers(attribution, parts.initializers)
     )
-    figures = _figures(attribution, parameters)
+    figures, nodes = _figures(attribution, parameters), parts.nodes
     if selection is not None:
-        figures[None].prune(selection.choose(attribution.hierarchy, figures, file.modules))
+        chosen, kept = selection.choose(attribution.hierarchy, figures, file.modules), attribution.hierarchy.kept
+        figures[None].prune(chosen)
+        own = {key: each for key, each in attribution.nodes.items() if each and figures[kept(each[0].call)] in chosen}
+        attribution = replace(attribution, nodes=own)
+        nodes = [(key, node) for key, node in nodes if key in own]
+    counted = Counter(encode_operator(node.domain, node.op_type) for _, node in nodes)
     return Analysis(
-        nodes=counted.total(),
+        nodes=len(parts.nodes),
         initializers=len(parts.initializers),
         coverage=attribution.coverage(),
         operators=dict(sorted(counted.items(), key=lambda item: (-item[1], item[0]))),

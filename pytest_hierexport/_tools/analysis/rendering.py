@@ -129,9 +129,10 @@ def _totals(analysis: Analysis, name: str) -> Iterator[str]:
 
 
 def coverage_line(nodes: int, coverage: Mapping[str, int]) -> str:
-    """Return the number of nodes and the counts by evidence as text."""
-    shown = ", ".join(f"{kind} {count:,}" for kind, count in coverage.items() if count)
-    return f"{nodes:,} nodes: {shown}" if shown else f"{nodes:,} nodes"
+    """Return the number of nodes and the counts by evidence as text: `2 of 4 nodes: …` where these count fewer."""
+    shown, counted = ", ".join(f"{kind} {count:,}" for kind, count in coverage.items() if count), sum(coverage.values())
+    title = f"{nodes:,} nodes" if counted == nodes else f"{counted:,} of {nodes:,} nodes"
+    return f"{title}: {shown}" if shown else title
 
 
 def _rows(analysis: Analysis, depth: int | None) -> Iterator[tuple[str, ...]]:
