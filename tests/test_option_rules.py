@@ -90,13 +90,16 @@ def test_error_in_a_project_rule_is_told_without_traceback(project: Project, sta
     result.stdout.fnmatch_lines(
         [
             "build: OWN-001 could not be checked",
-            "  expected  the check of OWN-001 to return a list of Violation, or to yield them",
+            "  expected  the check of OWN-001 to run without an error",
             f"  found     {found} (conftest.py, line 5)",
             "  to do     correct the check",
+            "  kept      *.hierexport/build/traceback-OWN-001.txt",
             "  repeat    pytest *",
         ]
     )
     assert "base.py" not in result.stdout.str()
+    kept = (project.path / ".hierexport" / "build" / "traceback-OWN-001.txt").read_text()
+    assert 'conftest.py", line 5, in check' in kept
 
 
 def test_unknown_rule_tells_that_the_project_has_none(project: Project) -> None:

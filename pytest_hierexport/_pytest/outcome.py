@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport import _errors as errors
-from pytest_hierexport._errors import ExportError, HierexportError, in_words
+from pytest_hierexport._errors import ExportError, HierexportError, UsageError, in_words
+from pytest_hierexport._pytest.ids import escape
 from pytest_hierexport._stages import stage
 
 if TYPE_CHECKING:
@@ -77,6 +79,16 @@ class ExportOutcome:
         from pytest_hierexport._rules.base import ExportedCase
 
         return ExportedCase(case, self.path, example, self.exporter)
+
+    @contextmanager
+    def keeping_traceback(self, check: str) -> Iterator[None]:
+        """Write the traceback of an error that a project's own check raises beside the export."""
+        try:
+            yield
+        except UsageError as error:
+            # Named after the check: several may fail on one export.
+            _keep_traceback(self.folder, error, f"traceback-{escape(check)[:100]}.txt")
+            raise
 
 
 def from_fields(folder: Path, fields: Mapping[str, Any], cached: str) -> ExportOutcome:
@@ -145,11 +157,16 @@ def _shown(
     return {"coverage": attribution.coverage(), "hierarchy": hierarchy}
 
 
-def _failed(folder: Path, case: Case, error: Exception) -> ExportOutcome:
-    """Return the outcome of a failure, with its traceback in the folder where it comes from code outside ours."""
+def _keep_traceback(folder: Path, error: Exception, name: str = _TRACEBACK) -> None:
+    """Write the traceback of an error into an export's folder, where it comes from code outside ours."""
     cause = error.__cause__ if isinstance(error, HierexportError) else error
     if cause is not None:
-        (folder / _TRACEBACK).write_text("".join(traceback.format_exception(cause)), encoding="utf-8")
+        (folder / name).write_text("".join(traceback.format_exception(cause)), encoding="utf-8")
+
+
+def _failed(folder: Path, case: Case, error: Exception) -> ExportOutcome:
+    """Return the outcome of a failure, with its traceback in the folder."""
+    _keep_traceback(folder, error)
     return ExportOutcome(folder, error=_as_ours(case, error))
 
 

@@ -149,7 +149,7 @@ class ExportStore:
         return _violations(value)
 
     def _checked(self, case: Case, rule: Rule) -> list[Violation]:
-        with stage(f"checking {rule.id}"):
+        with stage(f"checking {rule.id}"), self.outcome(case).keeping_traceback(rule.id):
             return list(rule.violations(self.exported(case)))
 
     def _make(self, key: str, case: Case) -> ExportOutcome:

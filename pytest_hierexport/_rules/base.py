@@ -81,7 +81,6 @@ class Rule:
             raise NoVerdictError(
                 f"weights for {self.id}", found="not run: no weights", do="check it on the model with its weights"
             )
-        expected = f"the check of {self.id} to return a list of Violation, or to yield them"
         try:
             returned: Any = self.check(exported)
             refuse_coroutine(returned, f"the check of {self.id}")
@@ -94,11 +93,12 @@ class Rule:
             if _is_ours(self.check):
                 raise
             raise_if_disk_full(error)
+            expected = f"the check of {self.id} to run without an error"
             raise UsageError(expected, found=gist(error), do="correct the check") from error
         found = next(filter(None, map(_wrong_in, listed)), None) if is_list else _with_type(returned)
         if found is not None:
             raise UsageError(
-                expected,
+                f"the check of {self.id} to return a list of Violation, or to yield them",
                 found=found,
                 do="return [] where the rule holds; for each place that breaks it give "
                 "Violation(where=…, expected=…, found=…, do=…), all of them texts",
