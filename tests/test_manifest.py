@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from pytest_hierexport._cases import Case, select
+from pytest_hierexport._cases.manifest import line_of_model
 from pytest_hierexport._errors import CollectError, HierexportError, UsageError
 
 FACTORY = """
@@ -173,6 +174,15 @@ def test_dynamic_entry_that_fits_no_input_has_its_place(home: Path) -> None:
         with pytest.raises(CollectError) as error:
             case.load()
         assert error.value.found == f"{found} at models.a.dynamic in {home / 'models.toml'}"
+
+
+def test_model_is_found_at_the_line_of_its_table(home: Path) -> None:
+    (home / "models.toml").write_text(
+        "# models\n[models.bert]\nmodel = 'bert'\nother = [\n['models.vit'],\n]\n"
+        " [ models . 'a/b' ] # [models.vit]\n[models.vit.inputs]\n[models.vit]\n"
+    )
+    lines = {name: line_of_model(home / "models.toml", name) for name in ("bert", "a/b", "vit", "no")}
+    assert lines == {"bert": 2, "a/b": 7, "vit": 8, "no": 1}
 
 
 def test_unknown_model_of_a_manifest_names_the_nearest(home: Path) -> None:

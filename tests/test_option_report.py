@@ -88,6 +88,25 @@ def test_json_holds_the_same(failing: Project) -> None:
     assert "MUST-003" in report["cardinal_rules_not_run"]["build"]
 
 
+def test_model_of_a_manifest_has_its_line_there(failing: Project) -> None:
+    failing.write(
+        "models.toml",
+        """
+        [models.unused]
+        model = "bert"
+        [models."tower 1"]
+        model = "my_model.py::build"
+        after = ["onnxruntime:basic"]
+        """,
+    )
+    failing.run("--hierexport-models=one=models.toml::tower 1", "-k", "MUST-002", "--hierexport-report=report.json")
+    models = json.loads((failing.path / "report.json").read_text())["models"]
+    assert [(model["name"], model["file"], model["line"]) for model in models] == [
+        ("one", "models.toml", 4),
+        ("one@onnxruntime:basic", "models.toml", 4),
+    ]
+
+
 def test_failure_states_place_values_and_command_apart(failing: Project) -> None:
     options = (MODELS, "--hierexport-rules=OWN-001", "--hierexport-cache=cache")
     failing.write("conftest.py", OWN_RULE)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,27 @@ def read_selectors(path: Path) -> dict[str, str]:
     models = _load(path).get("models")
     entries = models.items() if isinstance(models, dict) else ()
     return {name: str(entry["model"]) for name, entry in entries if isinstance(entry, dict) and "model" in entry}
+
+
+def line_of_model(path: Path, name: str) -> int:
+    """Return the line of the first table of a model in a manifest, 1 if it is not found."""
+    try:
+        return _lines_of_models(path, path.read_text(encoding="utf-8")).get(name, 1)
+    except (OSError, UnicodeDecodeError):
+        return 1
+
+
+@lru_cache(maxsize=4)
+def _lines_of_models(path: Path, text: str) -> Mapping[str, int]:
+    lines: dict[str, int] = {}
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.lstrip().startswith("["):
+            # A header is TOML by itself, quoted keys and comments included; the TOML parser gives no lines.
+            with suppress(CollectError):
+                models = parse_manifest(path, line).get("models")
+                for name in models if isinstance(models, dict) else ():
+                    lines.setdefault(name, number)
+    return lines
 
 
 def _load(path: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Locates the modules that a snapshot's changes name: the attribute path in the model, the line of the class."""
+"""Locates models, and the modules that a snapshot's changes name: attribute path in the model, line of the class."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_hierexport._cases.factories import find_module
+from pytest_hierexport._cases.factories import find_module, line_of
 from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._files.unrecorded import unrecorded
 from pytest_hierexport._snapshot.lines import members
@@ -20,6 +20,20 @@ if TYPE_CHECKING:
     from pytest_hierexport._snapshot.diff import Difference
 
 _MOST = 5
+
+
+def line_of_case(case: Case, file: Path) -> int:
+    """Return the line of a case's factory or of its table in a manifest, 1 where the file states neither."""
+    if file.suffix == ".py":
+        return line_of(file, case.source.rpartition(":")[2])
+    if file != case.manifest:
+        return 1
+    from pytest_hierexport._cases.manifest import line_of_model
+
+    while case.previous is not None:
+        case = case.previous
+    # The selector may give it another name: `other=models.toml::name`.
+    return line_of_model(file, case.source.partition(".toml::")[2] or case.name)
 
 
 @unrecorded()

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_hierexport._cases.factories import line_of
 from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._files.ownership import LIST
 from pytest_hierexport._files.versions import commit, installed_versions
 from pytest_hierexport._pytest.ids import snapshot_file
+from pytest_hierexport._pytest.locating import line_of_case
 from pytest_hierexport._pytest.messages import Message, error_message
 from pytest_hierexport._pytest.orphans import Orphans, settle
 from pytest_hierexport._pytest.outputs import write_output
@@ -254,7 +254,7 @@ class Summary:
             source=case.source,
             anchor=_relative(anchor, root),
             file=_relative(shown, Path(os.environ.get("GITHUB_WORKSPACE", root))),
-            line=line_of(shown, case.source.rpartition(":")[2]) if shown.suffix == ".py" else 1,
+            line=line_of_case(case, shown),
             checks=checks,
             committed=self._committed(case) if outcome else "",
             stages=_rounded(self.stages.get(case.name, {})),
