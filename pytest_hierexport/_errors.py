@@ -8,7 +8,7 @@ import heapq
 import importlib.util
 import sys
 import traceback
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from functools import partial
 from importlib import metadata
 from itertools import takewhile
@@ -19,6 +19,8 @@ from pytest_hierexport._text import one_line, without_colours
 _LONGEST = 300
 _MOST_COMPARED = 500
 """Names whose similarity is computed, a millisecond each: those that share most of their beginning and end."""
+_MOST_SIMILAR = 3
+_MOST_LISTED = 20
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
 _MACHINERY = ("torch", "onnxscript", "onnx_ir", "onnx", "onnxruntime")
 """The packages that an export runs in: an error of the model is raised by a frame outside them."""
@@ -123,21 +125,38 @@ def refuse_coroutine(returned: object, what: str) -> None:
         )
 
 
-def nearest(wanted: str, known: Iterable[str]) -> str:
-    """Return the known names that are most similar to the wanted one, for a message; the first twelve if none is."""
-    names = sorted(known)
+def proposal(wanted: str, known: Iterable[str]) -> str:
+    """Return what to do about an unknown name: `perhaps A or B` of similar names, else `choose from A, B, C`."""
+    names = list(known)
+    if near := similar(wanted, names):
+        return f"perhaps {either(near)}"
+    listed = ", ".join(names[:_MOST_LISTED])
+    return f"choose from {listed}" if len(names) <= _MOST_LISTED else f"choose one of {len(names)}, such as {listed}"
+
+
+def either(names: Sequence[str]) -> str:
+    """Return names as alternatives: `A, B or C`."""
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def similar(wanted: str, known: Iterable[str]) -> list[str]:
+    """Return the known names that are similar to the wanted one: at most three, first those with other case alone."""
+    spelled: dict[str, list[str]] = {}
+    for name in known:
+        spelled.setdefault(name.casefold(), []).append(name)
+    names, folded = sorted(spelled), wanted.casefold()
     if len(names) > _MOST_COMPARED:
 
         def common(name: str) -> int:
-            pairs = (wanted, name), (wanted[::-1], name[::-1])
+            pairs = (folded, name), (folded[::-1], name[::-1])
             return sum(
                 1 for pair in pairs for _ in takewhile(lambda both: both[0] == both[1], zip(*pair, strict=False))
             )
 
         names = sorted(heapq.nlargest(_MOST_COMPARED, names, common))
-    close = difflib.get_close_matches(wanted, names, n=3, cutoff=0.5)
-    shown = close or names[:12]
-    return ", ".join(shown) + (", …" if not close and len(names) > len(shown) else "")
+    close = difflib.get_close_matches(folded, names, n=_MOST_SIMILAR, cutoff=0.6)
+    return [name for each in close for name in spelled[each]][:_MOST_SIMILAR]
 
 
 def cause(error: BaseException) -> str:

@@ -75,7 +75,7 @@ def test_function_in_a_class_is_called_by_dotted_name(tmp_path: Path) -> None:
 def test_missing_function_names_the_nearest(tmp_path: Path) -> None:
     file = tmp_path / "missing_function.py"
     file.write_text("def build_model(): ...\n")
-    with pytest.raises(CollectError, match="choose from: build_model"):
+    with pytest.raises(CollectError, match="perhaps build_model"):
         load_from_file(file, "build_modle")
 
 

@@ -9,7 +9,7 @@ import pytest
 from named_models import CALLS
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._calls.patterns import calls_below, matching_calls
-from pytest_hierexport._errors import UsageError, nearest
+from pytest_hierexport._errors import UsageError, similar
 
 HIERARCHY = Hierarchy(CALLS)
 
@@ -98,5 +98,5 @@ def test_similar_names_of_a_large_model_take_few_comparisons(monkeypatch: pytest
 
     monkeypatch.setattr(difflib, "get_close_matches", counting)
     names = {f"/Net/Encoder/Layer.{i}/Attention.{j}/Query" for i in range(100) for j in range(100)}
-    assert "/Net/Encoder/Layer.77/Attention.3/Query" in nearest("/Net/Encoder/Layer.77/Attention.3/Qery", names)
+    assert "/Net/Encoder/Layer.77/Attention.3/Query" in similar("/Net/Encoder/Layer.77/Attention.3/Qery", names)
     assert compared[0] < 1_000

@@ -237,10 +237,10 @@ def test_conftest_fixtures_go_before_ours(project: Project) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--hierexport-models=brt"], "*choose from: bert*"),
+        (["--hierexport-models=brt"], "*perhaps bert*"),
         (["--hierexport-models="], "*an empty selection*"),
         (["--hierexport-models=no.py::build"], "*found no no.py*"),
-        (["--hierexport-models=my_model.py::biuld"], "*choose from: build*"),
+        (["--hierexport-models=my_model.py::biuld"], "*perhaps build*"),
         (["--hierexport-models=bad.toml"], "*bad.toml to be TOML*"),
         (["--hierexport-models=a/m.py::build,b/m.py::build"], "*two models named build*"),
         ([MODELS, "--hierexport-rules=MUST-999"], "*MUST-999*"),

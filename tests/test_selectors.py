@@ -7,7 +7,7 @@ import pytest
 
 from pytest_hierexport._cases import select
 from pytest_hierexport._cases.zoo import ZOO
-from pytest_hierexport._errors import CollectError, UsageError, nearest
+from pytest_hierexport._errors import CollectError, UsageError, proposal
 
 
 def names(root: Path, *selectors: str) -> list[str]:
@@ -30,7 +30,7 @@ def test_misspelled_file_is_found_near_its_name(tmp_path: Path) -> None:
     (tmp_path / "models.toml").write_text("")
     with pytest.raises(UsageError) as error:
         names(tmp_path, "models.tml")
-    assert error.value.do.startswith("choose from: models.toml, ")
+    assert error.value.do.startswith("perhaps models.toml")
 
 
 def test_a_model_that_two_selectors_name_is_one_case(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_glob_of_a_file_takes_its_factories(tmp_path: Path) -> None:
     )
     assert names(tmp_path, "m.py::*") == ["small", "large"]
     assert names(tmp_path, "m.py::l*") == ["large"]
-    with pytest.raises(UsageError, match="choose from: "):
+    with pytest.raises(UsageError, match="choose from small, large, sized"):
         select(["m.py::x*"], tmp_path)
 
 
@@ -190,10 +190,16 @@ def test_file_without_a_factory_lists_its_functions(tmp_path: Path) -> None:
 def test_module_without_the_factory_names_the_nearest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "some_models.py").write_text("def build(): ...\n")
-    with pytest.raises(UsageError, match="choose from: build"):
+    with pytest.raises(UsageError, match="perhaps build"):
         select(["some_models:biuld"], tmp_path)
 
 
-def test_nearest_names_are_shown_else_the_first() -> None:
-    assert nearest("brt", ["bert", "vit"]) == "bert"
-    assert nearest("zzz", ["bert", "vit"]) == "bert, vit"
+def test_similar_names_are_proposed_else_all_or_the_first() -> None:
+    assert proposal("brt", ["bert", "vit"]) == "perhaps bert"
+    assert proposal("SPOT-3", ["MUST-003", "SPOT-1", "SPOT-2"]) == "perhaps SPOT-2 or SPOT-1"
+    assert proposal("zzz", ["bert", "vit"]) == "choose from bert, vit"
+    assert proposal("zzz", [f"a{i}" for i in range(30)]).startswith("choose one of 30, such as a0, a1, ")
+
+
+def test_name_in_other_case_is_proposed_first() -> None:
+    assert proposal("spot-1", ["SPOT-2", "SPOT-1", "spot-12"]).startswith("perhaps SPOT-1, ")

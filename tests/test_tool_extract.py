@@ -283,5 +283,5 @@ class TestCommand:
 
     def test_missing_call_is_a_usage_error(self, saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["extract", str(saved), "layers.7", "-o", str(saved.with_name("a.onnx"))]) == 4
-        assert "perhaps layers.1, layers.0" in capsys.readouterr().err
+        assert "perhaps layers.1, layers.0 or Layer;" in capsys.readouterr().err
         assert not saved.with_name("a.onnx").exists()

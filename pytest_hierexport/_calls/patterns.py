@@ -20,7 +20,7 @@ from functools import partial
 from itertools import islice
 
 from pytest_hierexport._calls.hierarchy import Hierarchy, Module
-from pytest_hierexport._errors import UsageError, nearest
+from pytest_hierexport._errors import UsageError, proposal
 
 _CLASS = "class:"
 _ANY_DEPTH = "**"
@@ -64,14 +64,14 @@ def _checked(hierarchy: Hierarchy, pattern: str, found: list[str]) -> list[str]:
         raise UsageError(
             "a path, a tag or a class of a module that runs",
             found=f"{pattern!r}, which matches none",
-            do=f"perhaps {similar_names(hierarchy, pattern)}; hierexport analyze lists the modules",
+            do=f"{_proposed(hierarchy, pattern)}; hierexport analyze lists the modules",
         )
     return found
 
 
-def similar_names(hierarchy: Hierarchy, pattern: str) -> str:
-    """Return the names of calls, in the form of a pattern, that are most similar to it, for a message."""
-    return nearest(pattern, _names(hierarchy, pattern))
+def _proposed(hierarchy: Hierarchy, pattern: str) -> str:
+    """Return what to do about a pattern: the names of calls, in its form, that are similar to it."""
+    return proposal(pattern, sorted(_names(hierarchy, pattern)))
 
 
 def _names(hierarchy: Hierarchy, pattern: str) -> set[str]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 
 from pytest_hierexport._cases.factories import bring_in_reach, check_defined, find_module
-from pytest_hierexport._errors import UsageError
+from pytest_hierexport._errors import UsageError, proposal
 from pytest_hierexport._export.choices import EXPORTERS, is_own
 
 
@@ -23,11 +22,10 @@ def check_exporter(exporter: str, root: Path) -> str:
     if is_own(exporter):
         check_function(exporter, root, "an exporter of your own")
     elif exporter not in EXPORTERS:
-        near = difflib.get_close_matches(exporter, EXPORTERS, n=1)
         raise UsageError(
             f"exporter to be {', '.join(EXPORTERS)}, or package.module:function for your own",
-            found=repr(exporter) + (f" (nearest: {near[0]})" if near else ""),
-            do="choose one of them",
+            found=repr(exporter),
+            do=proposal(exporter, EXPORTERS),
         )
     return exporter
 

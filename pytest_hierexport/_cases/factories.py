@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pytest_hierexport._errors import CollectError, UsageError, nearest
+from pytest_hierexport._errors import CollectError, UsageError, proposal
 from pytest_hierexport._files.paths import absolute
 
 _OTHER_MEANS = re.compile(
@@ -135,7 +135,7 @@ def call_by_name(module: ModuleType, name: str) -> object:
     """Call the function of that name in a module.
 
     Raises:
-        CollectError: The module has no such function; the message names the nearest.
+        CollectError: The module has no such function; the message proposes similar names.
     """
     try:
         target: Any = attrgetter(name)(module)
@@ -144,7 +144,7 @@ def call_by_name(module: ModuleType, name: str) -> object:
         raise CollectError(
             f"a factory named {name} in {module.__file__ or module.__name__}",
             found="no such name",
-            do=f"choose from: {nearest(name, known) or '(it defines no function)'}",
+            do=proposal(name, known) if known else "name another module: this one defines no function",
         ) from None
     if not callable(target):
         raise CollectError(
@@ -178,6 +178,12 @@ def functions_of(path: Path) -> list[str]:
     return [node.name for node in _definitions(path)]
 
 
+def proposed_function(path: Path, name: str) -> str:
+    """Return what to do about a function that a file does not define."""
+    functions = functions_of(path)
+    return proposal(name, functions) if functions else "name another file: this one defines no function"
+
+
 def factories_of(path: Path) -> list[str]:
     """Return the names of the functions of a file that could be factories, without importing it.
 
@@ -206,13 +212,13 @@ def check_defined(path: Path, name: str, what: str) -> None:
         what: The begin of the message, up to the name: `a factory named`.
 
     Raises:
-        UsageError: It cannot; the message names the nearest functions.
+        UsageError: It cannot; the message proposes similar functions.
     """
     if not may_define(path, name):
         raise UsageError(
             f"{what} {name} in {path}",
             found="no such name",
-            do=f"choose from: {nearest(name, functions_of(path)) or '(it defines no function)'}",
+            do=proposed_function(path, name),
         )
 
 

@@ -16,7 +16,7 @@ from pytest_hierexport._cases.example import Example, parts_of
 from pytest_hierexport._cases.exporters import check_exporter
 from pytest_hierexport._cases.inputs import InputSpec
 from pytest_hierexport._cases.steps import check_step
-from pytest_hierexport._errors import CollectError, HierexportError, UsageError, nearest
+from pytest_hierexport._errors import CollectError, HierexportError, UsageError, proposal
 from pytest_hierexport._export.choices import check_opset
 from pytest_hierexport._files.schemas import load_schema
 
@@ -48,7 +48,7 @@ def read_manifest(path: Path, source: str, select: Select, only: str | None = No
     if "" in models:
         raise _wrong(path, "models", "a name for every model", repr(""))
     if only is not None and only not in models:
-        raise UsageError(f"a model of {path}", found=f"no {only!r}", do=f"choose from: {nearest(only, models)}")
+        raise UsageError(f"a model of {path}", found=f"no {only!r}", do=proposal(only, models))
     wanted = models if only is None else {only: models[only]}
     return [_case(_Table(path, f"models.{name}", table), name, source, select) for name, table in wanted.items()]
 
@@ -126,9 +126,7 @@ class _Table:
         place, value, schema = ".".join([self.place, *map(str, error.absolute_path)]), error.instance, error.schema
         if error.validator == "additionalProperties":
             key = next(key for key in value if key not in (known := schema["properties"]))
-            return _wrong(
-                self.path, f"{place}.{key}", f"one of {', '.join(known)}", f"{key} (nearest: {nearest(key, known)})"
-            )
+            return _wrong(self.path, f"{place}.{key}", f"one of {', '.join(known)}", key, proposal(key, known))
         if error.validator == "required":
             key = next(key for key in schema["required"] if key not in value)
             return _wrong(self.path, f"{place}.{key}", f"{key} to be stated", "nothing")
@@ -159,8 +157,8 @@ def _validator() -> Any:
     return extend(Draft202012Validator, type_checker=types)(load_schema("manifest"))
 
 
-def _wrong(path: Path, place: str, expected: str, found: str) -> CollectError:
-    return CollectError(f"{expected} at {place} in {path}", found=found, do="correct the manifest")
+def _wrong(path: Path, place: str, expected: str, found: str, do: str = "correct the manifest") -> CollectError:
+    return CollectError(f"{expected} at {place} in {path}", found=found, do=do)
 
 
 def _case(table: _Table, name: str, source: str, select: Select) -> Case:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import os
 import re
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._cases.case import Case
-from pytest_hierexport._errors import NoVerdictError, UsageError, nearest, not_installed
+from pytest_hierexport._errors import NoVerdictError, UsageError, not_installed, proposal
 from pytest_hierexport._files.paths import absolute, exists, is_folder
 
 if TYPE_CHECKING:
@@ -124,7 +123,13 @@ def _manifest(selector: str, root: Path) -> list[Case]:
 
 def _file_factories(selector: str, root: Path) -> list[Case]:
     """Return the case of a factory, or of every factory of a file whose name matches a glob."""
-    from pytest_hierexport._cases.factories import check_defined, factories_of, functions_of, load_from_file
+    from pytest_hierexport._cases.factories import (
+        check_defined,
+        factories_of,
+        functions_of,
+        load_from_file,
+        proposed_function,
+    )
 
     file, _, name = selector.rpartition("::") if "::" in selector else (selector, "", "")
     path = _existing(file, root, "a Python file")
@@ -145,7 +150,7 @@ def _file_factories(selector: str, root: Path) -> list[Case]:
     raise UsageError(
         f"a factory that {name} matches in {path}",
         found="no function of that name that takes no argument and returns something",
-        do=f"choose from: {nearest(name, functions_of(path)) or '(it defines no function)'}",
+        do=proposed_function(path, name),
     )
 
 
@@ -175,10 +180,9 @@ def _existing(text: str, root: Path, what: str) -> Path:
     path = absolute(root / text)
     if exists(path):
         return path
-    near = (
-        nearest(path.name, (other.name for other in path.parent.iterdir())) if is_folder(path.parent) else "no folder"
-    )
-    raise UsageError(what, found=f"no {text} in {root}", do=f"give a path that exists (near it: {near})")
+    others = sorted(other.name for other in path.parent.iterdir()) if is_folder(path.parent) else ()
+    near = f", {proposal(path.name, others)}" if others else ""
+    raise UsageError(what, found=f"no {text} in {root}", do=f"give a path that exists{near}")
 
 
 def _from_zoo(selector: str) -> list[Entry]:
@@ -199,26 +203,22 @@ def _from_zoo(selector: str) -> list[Entry]:
 def _unknown(selector: str, root: Path) -> UsageError:
     from pytest_hierexport._cases.zoo import EXTRAS, ZOO
 
-    is_family, named = selector.startswith(_FAMILY), {**ZOO, **EXTRAS}
-    known = {entry.family for entry in named.values()} if is_family else set(named)
-    wanted = selector.removeprefix(_FAMILY)
+    named = {**ZOO, **EXTRAS}
     if selector.endswith(_ONNX):
         return UsageError(
             "a PyTorch model",
             found=f"{selector}, the name of an ONNX file",
             do=f"name the model that it was exported from; hierexport validate {selector} checks the file by itself",
         )
-    return UsageError(
-        "a family of the zoo" if is_family else "a model of the zoo, file.py::factory, a manifest or a checkpoint",
-        found=f"no {wanted!r}",
-        do=f"choose from: {', '.join([*_near_files(wanted, root), nearest(wanted, known)])}",
-    )
-
-
-def _near_files(name: str, root: Path) -> list[str]:
-    """Return the manifests and Python files of a folder whose names are similar to a misspelled one."""
+    if selector.startswith(_FAMILY):
+        family, families = selector.removeprefix(_FAMILY), sorted({entry.family for entry in named.values()})
+        return UsageError("a family of the zoo", found=f"no {family!r}", do=proposal(family, families))
     files = [path.name for path in root.iterdir() if path.suffix in {_MANIFEST, ".py"}] if is_folder(root) else []
-    return difflib.get_close_matches(name, files, n=2, cutoff=0.8)
+    return UsageError(
+        "a model of the zoo, file.py::factory, a manifest or a checkpoint",
+        found=f"no {selector!r}",
+        do=proposal(selector, [*sorted(files), *named]),
+    )
 
 
 def _zoo_case(entry: Entry) -> Case:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pytest_hierexport._cases.case import Case
 from pytest_hierexport._cases.exporters import check_function
-from pytest_hierexport._errors import UsageError, nearest
+from pytest_hierexport._errors import UsageError, proposal
 
 ONNXRUNTIME = tuple(f"onnxruntime:{level}" for level in ("basic", "extended", "all"))
 """The steps that need no function of the project: ONNX Runtime's offline optimization, by its level."""
@@ -36,8 +36,8 @@ def check_step(name: str, root: Path) -> str:
     if not colon or any(known.startswith(f"{tool}:") for known in ONNXRUNTIME):
         raise UsageError(
             f"a step after the export: {', '.join(ONNXRUNTIME)}, or package.module:function",
-            found=f"{name!r} (nearest: {nearest(name, ONNXRUNTIME)})",
-            do="choose one of them, or name a function that takes the path to read and the path to write",
+            found=repr(name),
+            do=f"{proposal(name, ONNXRUNTIME)}, or name a function that takes the path to read and the path to write",
         )
     check_function(name, root, "a step after the export")
     return name

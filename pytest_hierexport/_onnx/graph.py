@@ -19,7 +19,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pytest_hierexport._calls.names import encode, encode_operator
-from pytest_hierexport._errors import UsageError, nearest
+from pytest_hierexport._errors import UsageError, proposal
 from pytest_hierexport._text import first_names
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ def check_inputs(graph: onnx.GraphProto, given: Iterable[str]) -> None:
         found = {"none for": missing, "arrays that are no input:": unknown}
         do = "give an array for each input, and no other"
         if missing and unknown:
-            do = f"rename {unknown[0]}: inputs without an array are {nearest(unknown[0], missing)}"
+            do = f"rename {unknown[0]}: {proposal(unknown[0], missing)}"
         raise UsageError(
             f"an array for each input: {first_names([*inputs], 12)}",
             found="; ".join(f"{what} {first_names(names)}" for what, names in found.items() if names),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pytest_hierexport._cases import Case, select
 from pytest_hierexport._cases.case import Step
 from pytest_hierexport._cases.steps import with_deployed
-from pytest_hierexport._errors import UsageError, nearest
+from pytest_hierexport._errors import UsageError, proposal
 from pytest_hierexport._files.unrecorded import unrecorded
 from pytest_hierexport._pytest.ids import escape
 from pytest_hierexport._pytest.options import TIMEOUT, Settings
@@ -154,7 +154,7 @@ class Plan:
                 raise UsageError(
                     f"the id of a rule at models.{case.name}.known_failures in {case.manifest}",
                     found=repr(unknown),
-                    do=f"choose from {nearest(unknown, rules)}",
+                    do=proposal(unknown, rules),
                 )
 
     def item_id(self, case: Case, test: str, start: Path | None = None) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import pkgutil
 from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
 
 from pytest_hierexport import _rules as _package
-from pytest_hierexport._errors import UsageError
+from pytest_hierexport._errors import UsageError, proposal, similar
 from pytest_hierexport._rules.base import Rule
 
 _PREFIX = "must_"
@@ -45,9 +44,7 @@ def rules(ids: Iterable[str] | None = None, extra: Iterable[Rule] = ()) -> list[
         return list(known.values())
     wanted = set(ids)
     for unknown in sorted(wanted - set(known)):
-        near = difflib.get_close_matches(unknown, known, n=3, cutoff=0.5)
-        none_own = "" if own or near else ", and no rule of the project: no hook pytest_hierexport_rules gives one"
-        raise UsageError(
-            "the id of a rule", found=f"{unknown!r}{none_own}", do=f"choose from {', '.join(near or known)}"
-        )
+        is_named = own or similar(unknown, known)
+        none_own = "" if is_named else ", and no rule of the project: no hook pytest_hierexport_rules gives one"
+        raise UsageError("the id of a rule", found=f"{unknown!r}{none_own}", do=proposal(unknown, known))
     return [rule for rule in known.values() if rule.cardinal or rule.id in wanted]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from pytest_hierexport._errors import UsageError, nearest
+from pytest_hierexport._errors import UsageError, proposal
 from pytest_hierexport.cli.command import Command
 from pytest_hierexport.cli.output import print_line
 
@@ -20,7 +20,7 @@ def _run(options: argparse.Namespace) -> None:
     entries = [entry for entry in every.values() if options.family in {None, entry.family}]
     families = {entry.family for entry in every.values()}
     if not entries:
-        do = f"choose from: {nearest(options.family, families)}"
+        do = proposal(options.family, sorted(families))
         raise UsageError("a family of the zoo", found=f"no {options.family!r}", do=do)
     widths = [max(map(len, column)) for column in (every, families)]
     for entry in entries:

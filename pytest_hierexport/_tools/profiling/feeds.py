@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 
 from pytest_hierexport._calls.hierarchy import element_count
-from pytest_hierexport._errors import UsageError, nearest
+from pytest_hierexport._errors import UsageError, proposal
 from pytest_hierexport._onnx.graph import graph_inputs
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def random_feeds(model: onnx.ModelProto, sizes: Mapping[str, int]) -> dict[str, 
         raise UsageError(
             f"symbolic dimensions of the graph's inputs ({', '.join(sorted(known)) or 'there are none'})",
             found=", ".join(sorted(unknown)),
-            do=f"state {nearest(min(unknown), known)}" if known else "leave the dimensions out",
+            do=proposal(min(unknown), sorted(known)) if known else "leave the dimensions out",
         )
     dtypes = {name: _dtype(value) for name, value in inputs.items()}
     shapes = {name: _shape(value, sizes) for name, value in inputs.items()}
