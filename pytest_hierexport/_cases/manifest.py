@@ -126,7 +126,8 @@ class _Table:
         place, value, schema = ".".join([self.place, *map(str, error.absolute_path)]), error.instance, error.schema
         if error.validator == "additionalProperties":
             key = next(key for key in value if key not in (known := schema["properties"]))
-            return _wrong(self.path, f"{place}.{key}", f"one of {', '.join(known)}", key, proposal(key, known))
+            expected = f"{place}.{key} in {self.path} to be a known key"
+            raise CollectError(expected, found="an unknown one", do=proposal(key, known))
         if error.validator == "required":
             key = next(key for key in schema["required"] if key not in value)
             return _wrong(self.path, f"{place}.{key}", f"{key} to be stated", "nothing")
@@ -157,8 +158,8 @@ def _validator() -> Any:
     return extend(Draft202012Validator, type_checker=types)(load_schema("manifest"))
 
 
-def _wrong(path: Path, place: str, expected: str, found: str, do: str = "correct the manifest") -> CollectError:
-    return CollectError(f"{expected} at {place} in {path}", found=found, do=do)
+def _wrong(path: Path, place: str, expected: str, found: str) -> CollectError:
+    return CollectError(f"{expected} at {place} in {path}", found=found, do="correct the manifest")
 
 
 def _case(table: _Table, name: str, source: str, select: Select) -> Case:
