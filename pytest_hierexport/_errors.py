@@ -8,7 +8,7 @@ import heapq
 import importlib.util
 import sys
 import traceback
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
 from importlib import metadata
 from itertools import takewhile
@@ -125,19 +125,22 @@ def refuse_coroutine(returned: object, what: str) -> None:
         )
 
 
-def proposal(wanted: str, known: Iterable[str]) -> str:
-    """Return what to do about an unknown name: `perhaps A or B` of similar names, else `choose from A, B, C`."""
-    names = list(known)
-    if near := similar(wanted, names):
-        return f"perhaps {either(near)}"
-    listed = ", ".join(names[:_MOST_LISTED])
-    return f"choose from {listed}" if len(names) <= _MOST_LISTED else f"choose one of {len(names)}, such as {listed}"
+def proposal(wanted: str, known: Collection[str], shown: Mapping[str, str] | None = None) -> str:
+    """Return what to do about an unknown name: `perhaps A or B` of similar names, else `choose from A, B, C`.
 
-
-def either(names: Sequence[str]) -> str:
-    """Return names as alternatives: `A, B or C`."""
-    *others, last = names
-    return f"{', '.join(others)} or {last}" if others else last
+    Args:
+        wanted: The unknown name.
+        known: The names that exist, in their order.
+        shown: What to write for some of them.
+    """
+    names, near = list(known), similar(wanted, known)
+    texts = [(shown or {}).get(name, name) for name in near or names[:_MOST_LISTED]]
+    if near:
+        *others, last = texts
+        return f"perhaps {', '.join(others)} or {last}" if others else f"perhaps {last}"
+    return (
+        "choose from" if len(texts) == len(names) else f"choose one of {len(names)}, such as"
+    ) + f" {', '.join(texts)}"
 
 
 def similar(wanted: str, known: Iterable[str]) -> list[str]:

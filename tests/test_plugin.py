@@ -234,6 +234,12 @@ def test_conftest_fixtures_go_before_ours(project: Project) -> None:
     result.stdout.fnmatch_lines(["*around test_must[[]MUST-002[]]*"])
 
 
+def test_misspelled_model_of_the_stated_manifest_is_proposed(project: Project) -> None:
+    project.write("pytest.ini", "[pytest]\nhierexport_models = own/models.toml\n")
+    project.write("own/models.toml", "[models.spotter]\nmodel = '../my_model.py::build'\n")
+    project.run("--hierexport-models=spoter").stderr.fnmatch_lines(["*perhaps own/models.toml::spotter*"])
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hierexport._cases import select
+from pytest_hierexport._cases import Case, select, select_one
 from pytest_hierexport._cases.zoo import ZOO
 from pytest_hierexport._errors import CollectError, UsageError, proposal
 
@@ -31,6 +31,31 @@ def test_misspelled_file_is_found_near_its_name(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as error:
         names(tmp_path, "models.tml")
     assert error.value.do.startswith("perhaps models.toml")
+
+
+def test_models_of_manifests_and_of_code_are_proposed(tmp_path: Path) -> None:
+    (tmp_path / "models.toml").write_text("[models.spotter]\nmodel = 'bert'\n")
+    (tmp_path / "broken.toml").write_text("[[")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "more.toml").write_text("[models.spotted]\nmodel = 'bert'\n")
+    with pytest.raises(UsageError) as error:
+        select(["spottr"], tmp_path, {"spot": Case("spot", object)}, [tmp_path / "sub" / "more.toml"])
+    assert error.value.do == "perhaps models.toml::spotter, spot or sub/more.toml::spotted"
+
+
+def test_folder_of_a_models_name_proposes_the_model(tmp_path: Path) -> None:
+    (tmp_path / "models.toml").write_text("[models.spotter]\nmodel = 'bert'\n")
+    (tmp_path / "spotter").mkdir()
+    with pytest.raises(UsageError) as error:
+        select(["spotter"], tmp_path)
+    assert error.value.do.startswith("perhaps models.toml::spotter; else name a folder that save_pretrained wrote")
+
+
+def test_one_model_of_several_is_named_by_an_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models.toml").write_text("[models.one]\nmodel = 'bert'\n[models.two]\nmodel = 'beit'\n")
+    with pytest.raises(UsageError, match=r"found one, two\nto do: name one of them, such as models\.toml::one$"):
+        select_one("models.toml")
 
 
 def test_a_model_that_two_selectors_name_is_one_case(tmp_path: Path) -> None:

@@ -6,13 +6,14 @@ import fnmatch
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._cases.case import Case
-from pytest_hierexport._errors import NoVerdictError, UsageError, not_installed, proposal
+from pytest_hierexport._errors import CollectError, NoVerdictError, UsageError, not_installed, proposal, similar
 from pytest_hierexport._files.paths import absolute, exists, is_folder
 
 if TYPE_CHECKING:
@@ -31,7 +32,33 @@ def split(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def select(selectors: Sequence[str], root: Path, own: Mapping[str, Case] | None = None) -> list[Case]:
+@dataclass(frozen=True)
+class _Project:
+    """The models that a project offers, beside those of selectors that name a file."""
+
+    root: Path
+    own: Mapping[str, Case]
+    manifests: Sequence[Path]
+
+    def selectors(self) -> dict[str, str]:
+        """Return the selector of each model by its name: of those in code, and in manifests, also in the root's."""
+        from pytest_hierexport._cases.manifest import read_selectors
+
+        found = dict(zip(self.own, self.own, strict=True))
+        for path in (*self.manifests, *sorted(self.root.glob(f"*{_MANIFEST}"))):
+            # A file that is no manifest offers none.
+            with suppress(CollectError):
+                for name in read_selectors(path):
+                    found.setdefault(name, f"{os.path.relpath(path, self.root)}::{name}")
+        return found
+
+
+def select(
+    selectors: Sequence[str],
+    root: Path,
+    own: Mapping[str, Case] | None = None,
+    manifests: Sequence[Path] = (),
+) -> list[Case]:
     """Return the cases of the selectors, in their order, without importing a model.
 
     Args:
@@ -40,6 +67,7 @@ def select(selectors: Sequence[str], root: Path, own: Mapping[str, Case] | None 
             folders or their `config.json`; `NAME=` before any of them that is one model gives it that name.
         root: The folder that relative paths start from.
         own: The cases that the project defines in code, by name.
+        manifests: Those whose models a message may propose, beside those in the root.
 
     Raises:
         UsageError: A selector matches nothing (the message names the nearest), or two cases share a name.
@@ -52,7 +80,8 @@ def select(selectors: Sequence[str], root: Path, own: Mapping[str, Case] | None 
             do="name models: --hierexport-models=all, or file.py::factory",
         )
     cases: dict[str, Case] = {}
-    for case in (case for selector in selectors for case in _selected(selector, root, own or {})):
+    project = _Project(root, own or {}, manifests)
+    for case in (case for selector in selectors for case in _selected(selector, project)):
         known = cases.setdefault(case.name, case)
         if (known.source, known.anchor) != (case.source, case.anchor):
             raise UsageError(
@@ -77,17 +106,21 @@ def select_one(selector: str) -> Case:
     """
     cases = select([selector], Path.cwd())
     if len(cases) != 1:
-        raise UsageError("a selector of one model", found=", ".join(case.name for case in cases), do="name one of them")
+        raise UsageError(
+            "a selector of one model",
+            found=", ".join(case.name for case in cases),
+            do=f"name one of them, such as {_single(cases[0])}",
+        )
     return cases[0]
 
 
-def _selected(selector: str, root: Path, own: Mapping[str, Case]) -> list[Case]:
-    if selector in own:
-        return [own[selector]]
+def _selected(selector: str, project: _Project) -> list[Case]:
+    if selector in project.own:
+        return [project.own[selector]]
     named = _NAMED.fullmatch(selector)
-    if named is None or exists(root / selector.partition("::")[0]):
-        return _cases(selector, root)
-    cases = _selected(named["selector"], root, own)
+    if named is None or exists(project.root / selector.partition("::")[0]):
+        return _cases(selector, project)
+    cases = _selected(named["selector"], project)
     if len(cases) == 1:
         return [replace(cases[0], name=named["name"], source=selector)]
     raise UsageError(
@@ -97,7 +130,8 @@ def _selected(selector: str, root: Path, own: Mapping[str, Case]) -> list[Case]:
     )
 
 
-def _cases(selector: str, root: Path) -> list[Case]:
+def _cases(selector: str, project: _Project) -> list[Case]:
+    root = project.root
     if selector.endswith(_MANIFEST) or f"{_MANIFEST}::" in selector:
         return _manifest(selector, root)
     if "::" in selector or selector.endswith(".py"):
@@ -107,10 +141,10 @@ def _cases(selector: str, root: Path) -> list[Case]:
     if entries := _from_zoo(selector):
         return [_zoo_case(entry) for entry in entries]
     if is_folder(root / selector):
-        return [_checkpoint(selector, root)]
+        return [_bare_folder(selector, project)]
     if ":" in selector and not selector.startswith(_FAMILY):
         return [_module_factory(selector, root)]
-    raise _unknown(selector, root)
+    raise _unknown(selector, project)
 
 
 def _manifest(selector: str, root: Path) -> list[Case]:
@@ -176,6 +210,18 @@ def _checkpoint(selector: str, root: Path) -> Case:
     return checkpoint_case(_existing(selector, root, "a checkpoint folder"), selector)
 
 
+def _bare_folder(selector: str, project: _Project) -> Case:
+    """Return the case of a checkpoint whose folder may have the name of a model, as that of a package often has."""
+    try:
+        return _checkpoint(selector, project.root)
+    except UsageError as error:
+        offered = project.selectors()
+        if not similar(selector, offered):
+            raise
+        do = f"{proposal(selector, offered, offered)}; else {error.do}"
+        raise UsageError(error.expected, found=error.found, do=do) from None
+
+
 def _existing(text: str, root: Path, what: str) -> Path:
     path = absolute(root / text)
     if exists(path):
@@ -200,7 +246,7 @@ def _from_zoo(selector: str) -> list[Entry]:
     return [entry for name, entry in ZOO.items() if fnmatch.fnmatchcase(name, selector)]
 
 
-def _unknown(selector: str, root: Path) -> UsageError:
+def _unknown(selector: str, project: _Project) -> UsageError:
     from pytest_hierexport._cases.zoo import EXTRAS, ZOO
 
     named = {**ZOO, **EXTRAS}
@@ -213,11 +259,12 @@ def _unknown(selector: str, root: Path) -> UsageError:
     if selector.startswith(_FAMILY):
         family, families = selector.removeprefix(_FAMILY), sorted({entry.family for entry in named.values()})
         return UsageError("a family of the zoo", found=f"no {family!r}", do=proposal(family, families))
-    files = [path.name for path in root.iterdir() if path.suffix in {_MANIFEST, ".py"}] if is_folder(root) else []
+    offered = project.selectors()
+    files = sorted(path.name for path in project.root.glob("*") if path.suffix in {_MANIFEST, ".py"})
     return UsageError(
         "a model of the zoo, file.py::factory, a manifest or a checkpoint",
         found=f"no {selector!r}",
-        do=proposal(selector, [*sorted(files), *named]),
+        do=proposal(selector, dict.fromkeys([*offered, *files, *named]), offered),
     )
 
 

@@ -38,10 +38,10 @@ def selected_cases(settings: Settings, own: Mapping[str, Case] | None = None) ->
         HierexportError: A selector matches nothing.
     """
     defined = own or {}
-    if settings.given.models is None and defined:
-        cases = select([*settings.selectors, *defined], settings.base, defined)
-    else:
-        cases = select(settings.selectors, settings.base, defined)
+    added = defined if settings.given.models is None else ()
+    stated = {settings.home / selector.partition("::")[0] for selector in settings.stated.models or ()}
+    manifests = sorted(path for path in stated if path.suffix == ".toml")
+    cases = select([*settings.selectors, *added], settings.base, defined, manifests)
     return tuple(deployed for case in cases for deployed in with_deployed(_with_options(case, settings)))
 
 
