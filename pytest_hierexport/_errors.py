@@ -215,4 +215,11 @@ def _place(error: BaseException) -> str:
         return ""
     # Frames of ours further out only called it, as those of the recorder do between a model's and torch's.
     places = ((file, line) for file, line in reversed(frames) if not any(folder in file.parents for folder in folders))
-    return next((f" ({file.name}, line {line})" for file, line in places if file.is_absolute()), "")
+    return next((source_place(file, line) for file, line in places if file.is_absolute()), "")
+
+
+def source_place(file: Path, line: int | None) -> str:
+    """Return a line of source for the end of a message; the file from the working directory where it is inside."""
+    here = Path.cwd()
+    shown = file.relative_to(here).as_posix() if file.is_relative_to(here) else file.name
+    return f" ({shown}, line {line})"

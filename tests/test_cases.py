@@ -100,13 +100,17 @@ def test_wrong_factory_result_is_named_in_the_error(made: object, found: str) ->
     ],
     ids=["an error", "its gist below a colon", "the end of the process"],
 )
-def test_a_factory_that_raises_is_quoted_with_the_place(raised: BaseException, quoted: str) -> None:
+def test_a_factory_that_raises_is_quoted_with_the_place(
+    raised: BaseException, quoted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def build() -> object:
         raise raised
 
-    with pytest.raises(CollectError) as error:
-        case(build).load()
-    assert error.value.found.startswith(f"{quoted} (test_cases.py, line ")
+    for folder, file in ((Path(__file__).parents[1], "tests/test_cases.py"), (tmp_path, "test_cases.py")):
+        monkeypatch.chdir(folder)
+        with pytest.raises(CollectError) as error:
+            case(build).load()
+        assert error.value.found.startswith(f"{quoted} ({file}, line ")
 
 
 def test_keyword_inputs_that_are_no_mapping_are_named() -> None:

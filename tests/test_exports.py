@@ -106,7 +106,7 @@ def test_what_a_model_cannot_do_is_an_error_of_ours(tmp_path: Path) -> None:
     outcome = ExportStore(tmp_path).outcome(Counted(lambda: (Broken(), (torch.ones(2),))).case())
     assert isinstance(outcome.error, ExportError)
     line = Broken.forward.__code__.co_firstlineno + 1
-    assert f"(test_exports.py, line {line})" in outcome.error.found
+    assert f"test_exports.py, line {line})" in outcome.error.found
     assert "in forward" in (outcome.folder / "traceback.txt").read_text()
 
 

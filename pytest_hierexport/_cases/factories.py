@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pytest_hierexport._errors import CollectError, UsageError, proposal
+from pytest_hierexport._errors import CollectError, UsageError, proposal, source_place
 from pytest_hierexport._files.paths import absolute
 
 _OTHER_MEANS = re.compile(
@@ -165,7 +165,7 @@ def _check_parameters(target: Callable[..., object], name: str) -> None:
         signature.bind()
     except TypeError:
         code = getattr(inspect.unwrap(target), "__code__", None)
-        place = f" ({Path(code.co_filename).name}, line {code.co_firstlineno})" if code else ""
+        place = source_place(Path(code.co_filename), code.co_firstlineno) if code else ""
         raise CollectError(
             f"{name} to be a factory, which is called without arguments",
             found=f"{name}{signature}{place}",
