@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -108,6 +110,17 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
 
 
 class TestErrors:
+    @pytest.mark.parametrize(("name", "code"), [("broken", 4), ("failing", 1)])
+    def test_error_of_the_model_names_the_run_that_keeps_it(
+        self, name: str, code: int, project: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(["export", f"my_model.py::{name}", "-o", "out.onnx", "--opset", "20"]) == code
+        (command,) = re.findall(r"; to keep its traceback: python (.*)\n$", capsys.readouterr().err)
+        assert command.endswith("--hierexport-opset=20")
+        run = [sys.executable, *shlex.split(command), "-n0", "-p", "no:cacheprovider"]
+        subprocess.run(run, cwd=project, check=False, capture_output=True)
+        assert "my_model.py" in (project / ".hierexport" / name / "traceback.txt").read_text()
+
     @pytest.mark.parametrize(
         ("arguments", "code", "message"),
         [

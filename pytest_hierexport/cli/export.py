@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._cases.exporters import check_exporter
-from pytest_hierexport._errors import UsageError
+from pytest_hierexport._errors import CollectError, ExportError, UsageError
 from pytest_hierexport._export.choices import EXPORTERS, ExportOptions, check_opset, is_own
 from pytest_hierexport.cli.command import Command
 from pytest_hierexport.cli.files import check_output
@@ -21,7 +24,8 @@ if TYPE_CHECKING:
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("selector", metavar="SELECTOR", help="a zoo name, file.py::factory, package.module:factory, checkpoint folder")
+    selectors = "a zoo name, file.py::factory, package.module:factory, models.toml::name, a checkpoint's folder"
+    add("selector", metavar="SELECTOR", help=selectors)
     add("-o", "--output", metavar="FILE", type=Path, required=True, help="the ONNX file to write")
     add("--exporter", help=f"{', '.join(EXPORTERS)}, or package.module:function (default: the model's own choice)")
     add("--opset", type=int, metavar="N", help="the ONNX opset (default: the exporter's own)")
@@ -50,7 +54,7 @@ def _run(options: argparse.Namespace) -> None:
     check_tags(options.tags)
     if options.node_names is not None:
         check_name_style(options.node_names)
-    with progress() as stage:
+    with _way_to_the_traceback(options), progress() as stage:
         stage("find the model")
         case = _case(options)
         # Building the model takes long: what can be wrong without it is found before.
@@ -67,6 +71,22 @@ def _run(options: argparse.Namespace) -> None:
         stage(f"export to {options.output}")
         exported = export_case(case, example, options.output, _beyond_the_case(options))
     _show(exported, options.output)
+
+
+@contextmanager
+def _way_to_the_traceback(options: argparse.Namespace) -> Iterator[None]:
+    """Tell with an error of the project's code how to see its traceback, which pytest keeps."""
+    try:
+        yield
+    except (CollectError, ExportError) as error:
+        is_of_file = isinstance(error, ExportError) and isinstance(error.__cause__, OSError)
+        if error.__cause__ is None or is_of_file:
+            raise
+        given = {"models": options.selector, "exporter": options.exporter, "opset": options.opset}
+        stated = [f"--hierexport-{name}={value}" for name, value in given.items() if value is not None]
+        command = shlex.join(["python", "-m", "pytest", "-m", "hierexport", *stated])
+        do = f"{error.do}; to keep its traceback: {command}"
+        raise type(error)(error.expected, found=error.found, do=do) from error.__cause__
 
 
 def _case(options: argparse.Namespace) -> Case:
