@@ -90,7 +90,7 @@ def test_change_of_this_package_invalidates_the_results(
     package = tmp_path / "package"
     package.mkdir()
     (package / f"changed.{suffix}").write_text("1")
-    monkeypatch.setattr(session_cache, "_PACKAGE", package)
+    monkeypatch.setattr(session_cache, "PACKAGE", package)
     assert project.run(*arguments).ret == 0
     assert project.builds == 2
 
