@@ -40,8 +40,9 @@ def _check(exported: ExportedCase) -> Iterator[Violation]:
 
     # Read again: other rules read the case's own message, which `bare` would change.
     found = bare(load_proto(exported.path), exported.path.parent)
-    differing = list(differences(_plain_proto(exported, plain_process()), found))
-    if differing and not any(differences(_plain_proto(exported, None), found)) and not plain_repeats(exported):
+    plain = _plain_proto(exported, plain_process())
+    differing = list(differences(plain, found))
+    if differing and not any(differences(_plain_proto(exported, None), found)) and not _repeats(exported, plain):
         return
     for difference in differing:
         yield Violation(
@@ -58,10 +59,14 @@ def plain_repeats(exported: ExportedCase) -> bool:
     Raises:
         NoVerdictError: The plain exporter cannot export the model.
     """
+    return _repeats(exported, _plain_proto(exported, plain_process()))
+
+
+def _repeats(exported: ExportedCase, plain: onnx.ModelProto) -> bool:
+    """Whether other processes give the plain graph of one, too."""
     from pytest_hierexport._rules.graph_diff import differences
 
-    first = _plain_proto(exported, plain_process())
-    return not any(any(differences(first, _plain_proto(exported, other))) for other in _other_processes())
+    return not any(any(differences(plain, _plain_proto(exported, other))) for other in _other_processes())
 
 
 def _other_processes() -> Iterator[ChildProcess]:
