@@ -88,6 +88,15 @@ def test_constants_are_shared_without_being_owned_by_all() -> None:
     assert found["y"] == [("b", "traced")]
 
 
+def test_large_constant_belongs_to_all_calls_that_computed_it() -> None:
+    before = """g (float[400] x) => (float[400] z) <float w = {1.0}, int64[1] n = {400}> {
+        p = Expand(w, n) u = Add(x, p) q = Expand(w, n) z = Mul(u, q) }"""
+    found = carried(
+        before, before.replace("q = Expand(w, n) z = Mul(u, q)", "z = Mul(u, p)"), p="a", u="b", q="c", z="d"
+    )
+    assert found["p"] == [("a", "traced"), ("c", "merged")]
+
+
 def test_constants_computed_in_different_ways_are_one_value() -> None:
     before = """g (float[2] x) => (float[2] y) {
         c = Constant<value_float = 4.0>() s = Sqrt(c) u = Mul(x, s) p = Exp(u)

@@ -37,6 +37,32 @@ def test_converted_values_belong_to_the_call_that_computes_them() -> None:
     }
 
 
+def test_computed_weight_tells_which_call_consumes_it() -> None:
+    before = """g (float[2, 2] x) => (float[2, 2] z)
+        <float[2, 2] w = {1.0, 2.0, 3.0, 4.0}> {
+        u = Exp(x) h = Relu(u) v = Neg(w) m = MatMul(h, v) y = Add(m, u) z = Sqrt(y) }"""
+    after = """g (float[2, 2] x) => (float[2, 2] z)
+        <float[2, 2] w = {1.0, 2.0, 3.0, 4.0}, float s = {0.5}, float t = {0.25}> {
+        u = Exp(x) u_q = QuantizeLinear(u, s) v = Neg(w) v_q = QuantizeLinear(v, s) m_q = local.QMatMul(u_q, v_q, s)
+        y_q = local.QAdd(m_q, u_q, t) y = DequantizeLinear(y_q, t) z = Sqrt(y) }"""
+    found = carried(before, after, u="a", h="b", v="c", m="c", y="d", z="d")
+    assert [call for call, _ in found["m_q"]] == ["b", "c"]
+    assert [call for call, _ in found["y_q"]] == ["d"]
+
+
+def test_quantized_constant_belongs_to_the_call_that_computes_it() -> None:
+    before = """g (float[2, 2] x) => (float[2, 2] z)
+        <float[2, 2] w = {1.0, 2.0, 3.0, 4.0}, int64[2] i = {1, 0}> {
+        b = Gather(w, i) t = Transpose(b) y = Add(x, t) z = Sqrt(y) }"""
+    after = """g (float[2, 2] x) => (float[2, 2] z)
+        <int8[2, 2] w_quantized = {1, 2, 3, 4}, int64[2] i = {1, 0}, float s = {0.5}> {
+        b_quantized = Gather(w_quantized, i) t_quantized = Transpose(b_quantized)
+        y_q = local.QAdd(x, t_quantized, s) y = DequantizeLinear(y_q, s) z = Sqrt(y) }"""
+    found = carried(before, after, b="a", t="b", y="b", z="b")
+    assert [call for call, _ in found["b_quantized"]] == ["a"]
+    assert [call for call, _ in found["t_quantized"]] == ["b"]
+
+
 def test_transpose_pushed_behind_an_addition_keeps_its_call() -> None:
     before = """g (float[2, 3] x) => (float[3, 2] y, float[3, 2] z) {
         u = Relu(x) t = Transpose<perm = [1, 0]>(u) z = Neg(t)
@@ -58,6 +84,18 @@ def test_prefix_on_every_name_keeps_all_origins() -> None:
     found = carried(before, after, m="a", y="b")
     assert found["p_m"] == [("a", "traced")]
     assert found["y"] == [("b", "traced")]
+
+
+def test_prefix_hides_no_name_behind_a_rewritten_node() -> None:
+    before = """g (float[2, 2] x) => (float[2, 2] y)
+        <float[2, 2] w = {1.0, 2.0, 3.0, 4.0}, float[2, 2] v = {5.0, 6.0, 7.0, 8.0}> {
+        m = MatMul(x, w) g = local.Act(m) n = MatMul(g, v) y = Relu(n) }"""
+    after = """g (float[2, 2] p_x) => (float[2, 2] p_y)
+        <float[2, 2] p_w = {1.0, 2.0, 3.0, 4.0}, float[2, 2] p_v = {5.0, 6.0, 7.0, 8.0}> {
+        p_m = MatMul(p_x, p_w) e = Erf(p_m) p_g = Mul(p_m, e) p_n = MatMul(p_g, p_v) p_y = Relu(p_n) }"""
+    found = carried(before, after, m="a", g="b", n="c", y="d")
+    assert found["e"] == found["p_g"] == [("b", "fused")]
+    assert found["p_n"] == [("c", "traced")]
 
 
 def test_what_a_tool_adds_around_the_model_is_the_roots() -> None:

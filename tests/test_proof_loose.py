@@ -57,6 +57,15 @@ def test_call_that_returned_before_the_fused_node_is_loose() -> None:
     assert loose({"p": "a", "t": "a+b", "u": "a+b", "z": "b"}, FUSED, gone, ["biased"]) == [("u", "a")]
 
 
+def test_call_is_not_loose_behind_its_callers_own_work() -> None:
+    # `a` pads `x` for `a.in`; both went into the fused node `y`, with `b` behind.
+    text = "g (float[2] x, float[2] w) => (float[2] z) { c = Cast<to = 1>(w) y = Add(x, c) z = Relu(y) }"
+    calls = {"/": ("x", "z"), "a": ("x", "z"), "a.in": ("padded", "h"), "b": ("h", "y")}
+    tags = {"c": "a.in+b", "y": "a+a.in+b", "z": "a"}
+    assert loose(tags, text, calls, ["padded", "h"]) == []
+    assert loose({**tags, "y": "a.in+b", "z": "b"}, text, calls, ["padded", "h"]) == [("y", "a.in")]
+
+
 def test_call_that_returned_another_shape_is_not_loose() -> None:
     calls = {"/": ("x", "z"), "a": ("x", "u"), "b": ("u", "z")}
     runs = runs_of(FUSED, {"p": "a", "t": "a+b", "u": "b", "z": "b"}, calls)

@@ -11,8 +11,8 @@ from benchmarks.foreign_tools import TOOLS
 from pytest_hierexport._cases import select
 from pytest_hierexport._cases.exporting import export_case
 
-MODEL = "bert"
-# On this model the higher levels of the same tools do all that these do.
+MODELS = ("bert", "llama", "convnext")
+# On these models the higher levels of the same tools do all that these do.
 LOWER_LEVELS = {"onnxruntime-basic", "onnxruntime-extended", "onnxruntime.transformers-1"}
 
 
@@ -20,19 +20,20 @@ LOWER_LEVELS = {"onnxruntime-basic", "onnxruntime-extended", "onnxruntime.transf
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("transformers", reason="the zoo needs transformers")
     folder = tmp_path_factory.mktemp("files")
-    (case,) = select([MODEL], Path.cwd())
-    (folder / MODEL).mkdir()
-    export_case(case, case.load(), folder / MODEL / "model.onnx")
+    for case in select(MODELS, Path.cwd()):
+        (folder / case.name).mkdir()
+        export_case(case, case.load(), folder / case.name / "model.onnx")
     return folder
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("name", [name for name in TOOLS if name not in LOWER_LEVELS])
-def test_tags_survive_the_tool(name: str, files: Path) -> None:
+def test_tags_survive_the_tool(name: str, model: str, files: Path) -> None:
     tool = TOOLS[name]
     if not tool.is_installed:
         pytest.skip(f"{tool.package} is not installed: pip install pytest-hierexport[tools]")
-    (case,) = select([MODEL], Path.cwd())
+    (case,) = select([model], Path.cwd())
     (row,) = tools._measure_case(case, [tool], files)
     assert (row.error, row.untagged, row.derived, dict(row.unproven)) == ("", 0, 0, {})
     assert row.nodes > 0
@@ -41,5 +42,5 @@ def test_tags_survive_the_tool(name: str, files: Path) -> None:
 
 
 def test_benchmark_prints_figures_of_tools_and_models(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert tools.main([MODEL, "--tool", "version_converter", "--files", str(files)]) == 0
+    assert tools.main([MODELS[0], "--tool", "version_converter", "--files", str(files)]) == 0
     assert "version_converter" in capsys.readouterr().out

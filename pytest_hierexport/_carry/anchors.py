@@ -55,11 +55,14 @@ class Anchors:
 def find_anchors(match: Match) -> Anchors:
     """Return the anchors of the values that nodes without a twin compute, and of the constants that they take."""
     anchors = Anchors(match)
-    constants = set(match.before.initializers.values())
-    for value in match.after.initializers.values():
+    computed = (value for node in match.after.nodes for value in node.outputs)
+    for value in chain(match.after.initializers.values(), computed):
         # The scale of a value may have the value's name: `mul_5_scale` has nothing to do with a constant `mul`.
-        found = None if match.is_known(value) else original(value.name, match.before.named)
-        if found in constants:
+        found = None if value.varying or match.is_known(value) else original(value.name, match.before.named)
+        if found is None or found.varying:
+            continue
+        # BiT computes its weights; what is computed of a weight that is stored is another form of it.
+        if value not in match.after.producer or found in match.before.producer:
             anchors.anchored[value] = found
     for node in match.after.nodes:
         if node not in match.matched and not any(map(match.is_known, node.outputs)):

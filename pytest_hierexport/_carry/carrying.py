@@ -9,7 +9,7 @@ from pytest_hierexport._calls.attribution import Attribution, Origin, Origins, P
 from pytest_hierexport._carry.cancelled import attribute_cancelled
 from pytest_hierexport._carry.casts import attribute_casts, contracted
 from pytest_hierexport._carry.copying import flat_copy
-from pytest_hierexport._carry.flat import Flat
+from pytest_hierexport._carry.flat import Flat, drop_prefix
 from pytest_hierexport._carry.leftover import attribute_leftover, initializer_origins
 from pytest_hierexport._carry.match import Known, OriginsOf, attribute_matched, match
 from pytest_hierexport._carry.regions import attribute_regions
@@ -42,6 +42,7 @@ def carry(before: Model, attribution: Attribution, after: Model, *, primary: Pri
     nodes = {node: attribution.nodes.get(node.key, ()) for node in flat.nodes}
     known = Known(attribution.hierarchy, flat, nodes, attribution.initializers)
     flat_after = flat_copy(as_ir(after))
+    drop_prefix(flat, flat_after)
     both = contracted(flat, flat_after)
     if both is None:
         return carry_flat(known, flat_after, primary)

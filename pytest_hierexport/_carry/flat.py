@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -126,6 +127,28 @@ def names_inside(flat: Flat, names: Mapping[Value, str]) -> dict[Value, str]:
         for name, value in flat.named.items()
         if name.startswith(old)
     }
+
+
+def drop_prefix(before: Flat, after: Flat) -> None:
+    """Take off all names what a tool put in front of them, as `onnx.compose.add_prefix` does.
+
+    Seen at the inputs and constants that are equal otherwise: more of them have it than a name of before.
+    """
+    leaves = [value for value in after.leaves if value.name]
+    unknown = [value for value in leaves if value.name not in before.named]
+    added: Counter[str] = Counter()
+    for value in unknown:
+        cut = next((i for i in range(1, len(value.name)) if value.name[i:] in before.named), 0)
+        if cut and before.named[value.name[cut:]].leaf == value.leaf:
+            added[value.name[:cut]] += 1
+    prefix, count = next(iter(added.most_common(1)), ("", 0))
+    if count > len(leaves) - len(unknown):
+        for name, value in list(after.named.items()):
+            # The names of what holds a value in a subgraph are in its own.
+            known = "/".join(part.removeprefix(prefix) for part in name.split("/"))
+            if known not in after.named:
+                value.name = known
+                after.named[known] = value
 
 
 def same_operator(a: Node, b: Node) -> bool:

@@ -112,11 +112,16 @@ class _Matcher:
         pairs = _paired(duplicates, candidates)
         self.twins.update(pairs)
         for node in duplicates:
-            # Equal constants say nothing about ownership: optimizers share them freely.
-            if node not in pairs and any(output.varying for output in node.outputs):
+            # Small constants say nothing about ownership: optimizers share them freely. Positions that several layers
+            # look up in one table do (LayoutLMv3).
+            if node not in pairs and not all(self._is_small(output) for output in node.outputs):
                 self.merged[node] = self._replacements(node, candidates)
         taken = set(pairs.values())
         self.unpaired += [node for node in candidates if node not in taken]
+
+    def _is_small(self, value: Value) -> bool:
+        """Whether a value is a constant that is known by its content."""
+        return not value.varying and self.numbering.before[value] in self.numbering.contents
 
     def _replacements(self, lost: Node, candidates: list[Node]) -> list[Node]:
         """Return the candidates that replaced a removed node.

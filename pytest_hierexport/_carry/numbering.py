@@ -37,6 +37,8 @@ class Numbering:
     expressions_after: dict[Node, Expression] = field(default_factory=dict)
     aliases: Mapping[Value, Value] = field(default_factory=dict)
     """Values that are another value under a second name, each with that value."""
+    contents: dict[int, Hashable] = field(default_factory=dict)
+    """The content of small constants, by number."""
 
     @cached_property
     def alive(self) -> frozenset[int]:
@@ -141,7 +143,6 @@ class Round:
         self.before, self.after, self.aliases, self.constants = before, after, aliases, constants
         self.result = Numbering(aliases=aliases)
         self._numbers: dict[Hashable, int] = {}
-        self._contents: dict[int, Hashable] = {}  # the content of constants, by number
         self._typed: dict[int, Value] = {}  # the first value of each number
 
     def run(self) -> Numbering:
@@ -190,7 +191,7 @@ class Round:
         self, node: Node, expression: Expression, numbers: Mapping[Value, int], opsets: Mapping[str, int]
     ) -> Iterator[tuple[Value, Hashable]]:
         """Yield each output with its content where that can be computed, else with its expression."""
-        inputs = tuple(None if value is None else self._contents.get(numbers[value]) for value in node.inputs)
+        inputs = tuple(None if value is None else self.result.contents.get(numbers[value]) for value in node.inputs)
         computed = self.constants.outputs_of(node, inputs, opsets)
         for i, output in enumerate(node.outputs):
             content = output.leaf if output.leaf is not None else computed[i]
@@ -199,7 +200,7 @@ class Round:
     def _intern(self, key: Hashable) -> int:
         number = self._numbers.setdefault(key, len(self._numbers))
         if isinstance(key, tuple) and key and key[0] == TENSOR:
-            self._contents[number] = key
+            self.result.contents[number] = key
         return number
 
     def _look_up_leaf(self, value: Value) -> int:

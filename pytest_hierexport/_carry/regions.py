@@ -27,7 +27,7 @@ def attribute_regions(match: Match, origins: OriginsOf) -> None:
     anchors = find_anchors(match)
     left = {node for node in match.after.nodes if node not in match.matched}
     for end in match.after.nodes:
-        if end in left and _gives_known(anchors, end) and not _is_new_constant(match, end):
+        if end in left and _gives_known(anchors, end) and not _is_new_constant(anchors, end):
             region = _region(anchors, end, left)
             left.difference_update(region)
             fused = _origins(match, _same_work(match, region, _replaced(anchors, region)))
@@ -75,9 +75,10 @@ def _region(anchors: Anchors, end: Node, left: AbstractSet[Node]) -> list[Node]:
     return pending
 
 
-def _is_new_constant(match: Match, node: Node) -> bool:
-    """Whether a node gives constants that no value before has the name of: equal ones there are of any calls (DETR)."""
-    return not any(output.varying or output.name in match.before.named for output in node.outputs)
+def _is_new_constant(anchors: Anchors, node: Node) -> bool:
+    """Whether a node gives constants that their names do not tell: equal ones there are of any calls (DETR)."""
+    told = (output in anchors.anchored or output.name in anchors.match.before.named for output in node.outputs)
+    return not any(told) and not any(output.varying for output in node.outputs)
 
 
 def _gives_known(anchors: Anchors, node: Node) -> bool:

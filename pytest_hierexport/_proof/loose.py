@@ -61,16 +61,21 @@ def _ends_in(runs: BothRuns, call: str, node: Node) -> bool:
     kept = runs.names.keys() | runs.folded
     if seen.returned.keys() <= kept:
         return False
-    return len(runs.graph.members.get(call, ())) == 1 or any(_works_on(runs, call, value) for value in node.inputs)
+    alone = len(runs.graph.members.get(call, ())) == 1
+    return alone or any(_works_on(runs, call, node, value) for value in node.inputs)
 
 
-def _works_on(runs: BothRuns, call: str, value: str) -> bool:
-    """Whether a value is inside a call: given to it, or computed by its nodes before it returned.
+def _works_on(runs: BothRuns, call: str, node: Node, value: str) -> bool:
+    """Whether a value that a node takes is inside a call: given to it, or computed by its nodes before it returned.
 
-    It had returned where a call beside it returned the value, or one that was given its results owns the producer.
+    What a call above was given, whose own work is in the node too, comes before: the `Pad` of MobileNetV1's layers went
+    into their convolutions. The call had returned where one beside it returned the value, or where one that was given
+    its results owns the producer.
     """
     graph, hierarchy = runs.graph, runs.graph.hierarchy
-    if value in graph.by_elements and runs.was_given(call, value):
+    own = (owner.origin.call for owner in node.owners)
+    around = [each for each in own if each in runs.calls and hierarchy.within(call, each)]
+    if value in graph.by_elements and any(runs.was_given(each, value) for each in around):
         return True
     producer = graph.producer.get(value)
     if producer is None or producer not in graph.members.get(call, ()):
