@@ -121,7 +121,7 @@ def test_source_of_a_project_exporter_is_read(own: Project) -> None:
     (own.path / "own.py").write_text(f"from tags import tags_of\n{source}")
     result = own.run(MODELS, "--hierexport-exporter=own:export", "-k", "MUST-001")
     result.assert_outcomes(failed=1, deselected=10)
-    result.stdout.fnmatch_lines(["*tags.py:2", "*'Tower', which spells*"])
+    result.stdout.fnmatch_lines(["*tags.py:2", "*'Tower' decides `*"])
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def violations(folder: Path, model: nn.Module, exporter: str = "dynamo") -> list
     case = Case("model", lambda: (model, (torch.ones(1, 2),)), "tests", exporter=exporter, randomise=False)
     example = case.load()
     export_case(case, example, folder / "model.onnx")
-    return list(renaming_violations(ExportedCase(case, folder / "model.onnx", example)))
+    return list(renaming_violations(ExportedCase(case, folder / "model.onnx", example, exporter)))
 
 
 def found(folder: Path, model: nn.Module) -> list[tuple[str, str]]:
@@ -126,7 +126,7 @@ def test_model_that_finds_parts_by_name_gives_another_graph(tmp_path: Path) -> N
 
 def test_other_attributes_of_an_operator_are_found(tmp_path: Path) -> None:
     ((_, what),) = found(tmp_path, SumsByName())
-    assert what == "Softmax with others"
+    assert what == "another axis, after all classes, modules and parameters were renamed"
 
 
 def test_another_constant_is_found(tmp_path: Path) -> None:
@@ -168,6 +168,40 @@ def test_calls_are_shown_where_their_tags_are_equal(tmp_path: Path, monkeypatch:
     (tmp_path / "decides_by_name.py").write_text(DECIDES_BY_NAME)
     monkeypatch.syspath_prepend(tmp_path)
     violation, *_ = violations(tmp_path, Plain(), "decides_by_name:export")
-    assert violation.expected != violation.found
-    assert "for call 'block', /Plain/Block (traced)" in violation.expected
-    assert "for call 'block.projection', /Plain/Block (traced)" in violation.found
+    assert violation.expected == "call 'block', /Plain/Block (traced)"
+    assert violation.found.startswith("call 'block.projection', /Plain/Block (traced), after all classes")
+
+
+WRITES_OLD_NAMES = """
+import shutil
+from pathlib import Path
+
+from pytest_hierexport import export as tagged
+
+FIRST = Path(__file__).with_name("first.onnx")
+
+
+def export(model, args, kwargs, path):
+    if not FIRST.exists():
+        tagged(model, args, kwargs, path=FIRST)
+    shutil.copy(FIRST, path)
+"""
+
+
+def test_tags_with_old_names_are_shown_beside_the_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "writes_old_names.py").write_text(WRITES_OLD_NAMES)
+    monkeypatch.syspath_prepend(tmp_path)
+    violation, *_ = violations(tmp_path, Plain(), "writes_old_names:export")
+    assert violation.expected.startswith("/Renamed_a/Renamed_b (traced), the renamed /Plain/Block (traced)")
+    assert violation.found.startswith("/Plain/Block (traced), after all classes")
+
+
+def test_line_that_asks_for_a_name_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = DECIDES_BY_NAME.replace("    tagged(", "    print(model.block)\n    tagged(")
+    (tmp_path / "asks_by_name.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    case = ExportedCase(Case("model", lambda: (Plain(), (torch.ones(1, 2),)), "tests"), tmp_path / "model.onnx")
+    again = ExportedCase(case.case, case.path, case.example, "asks_by_name:export", tmp_path / "asks_by_name.py")
+    again.export_again(again.path)
+    violation, *_ = renaming_violations(again, [tmp_path / "asks_by_name.py"])
+    assert (violation.where, violation.found) == ("asks_by_name.py:8", "'block' is asked for in `print(model.block)`")

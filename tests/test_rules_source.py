@@ -174,5 +174,5 @@ class TestWords:
         path = folder / "exporter.py"
         path.write_text(f"import re\ndef f(name):\n    return {code}\n", encoding="utf-8")
         found: list[Decision] = [*decisions((path,))]
-        names = [spelled.name for decision in found for spelled in words.spelled(decision)]
+        names = [spelled.reason.partition(" is ")[0] for decision in found for spelled in words.spelled(decision)]
         return [name.removeprefix(f"{__name__}.") for name in names]

@@ -73,13 +73,10 @@ def _source_of(function: str) -> Path:
 
 
 def _violation(decision: Decision, spelled: Spelled) -> Violation:
-    if decision.check is Check.CLASS:
-        found = f"the class {spelled.constant}, which is one of the model's, in `{decision.code}`"
-    else:
-        found = f"{spelled.constant!r}, which spells {spelled.name}, {spelled.kind} of the model, in `{decision.code}`"
+    constant = spelled.constant if decision.check is Check.CLASS else repr(spelled.constant)
     return Violation(
         f"{shown(decision.path)}:{decision.line}",
-        "code that knows no model: a name of it may be written down, never decide anything",
-        found,
-        "decide by what holds for every model: where a class is defined, what a module holds, what was recorded",
+        "no name of the model decides anything",
+        f"{constant} decides `{decision.code}`: {spelled.reason}",
+        "decide by a property (where a class is defined, what a module holds, what was recorded), or add an option",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
 _Pairs: TypeAlias = "Sequence[tuple[tuple[str, Any], tuple[str, Any]]]"
 """The nodes or initializers of both graphs, in order, each with its key."""
-_DO = "find what looks at the names: the exporter, or code of the model's own that finds its parts by name"
+_DO = "find what decides by a name: the exporter, or code of the model's own that finds its parts by name"
+_RENAMED = "after all classes, modules and parameters were renamed"
 
 
 def renaming_violations(exported: ExportedCase, files: Iterable[Path] = ()) -> Iterator[Violation]:
@@ -45,8 +47,8 @@ def renaming_violations(exported: ExportedCase, files: Iterable[Path] = ()) -> I
     for asked in sorted(watch.asked) if watch else ():
         yield Violation(
             f"{shown(asked.path)}:{asked.line}",
-            "code that asks the model for no module or parameter by a name of its own",
-            f"{asked.name!r}, asked for while the model was exported under other names",
+            "no module or parameter of the model is asked for by its name",
+            f"{asked.name!r} is asked for in `{linecache.getline(str(asked.path), asked.line).strip()}`",
             "walk the modules as they come, or let the user name what is special",
         )
     yield from violations
@@ -63,7 +65,7 @@ def _compared(exported: ExportedCase, watch: Watch | None, *, printed: bool) -> 
             return True, [Violation("the model under other names", error.expected, error.found, error.do)]
         except HierexportError as error:
             raise_if_disk_full(error)
-            found = f"{error.expected} was expected; found {error.found}"
+            found = f"{error.expected} was expected, {error.found} was found, {_RENAMED}"
             return False, [Violation("the model under other names", "the same export", found, _DO)]
         old, new = inventory_proto(exported.proto), inventory_proto(again.proto)
         nodes, tensors = (
@@ -82,14 +84,14 @@ def _change(before: ExportedCase, nodes: _Pairs, tensors: _Pairs) -> Violation |
         if a is None or b is None or not _is_same_node(a, b, same):
             expected = "no node" if a is None else f"{a.op_type} as before"
             found = "no node" if b is None else f"{b.op_type}({', '.join(b.input)})"
-        elif _numbers(a) != _numbers(b):
-            expected, found = "the same attributes", f"{b.op_type} with others"
+        elif changed := _changed_attributes(a, b):
+            expected, found = f"{a.op_type} with the same {changed}", f"another {changed}"
         else:
             continue
-        return Violation(before.node(key), f"{expected}, for only names were changed", found, _DO)
+        return Violation(before.node(key), expected, f"{found}, {_RENAMED}", _DO)
     for (key, a), (_, b) in tensors:
         if a is None or b is None or (a.data_type, a.dims, a.raw_data) != (b.data_type, b.dims, b.raw_data):
-            return Violation(f"initializer {key}", "the same tensor, for only names were changed", "another", _DO)
+            return Violation(f"initializer {key}", "the same tensor", f"another, {_RENAMED}", _DO)
     return None
 
 
@@ -101,10 +103,18 @@ def _is_same_node(a: onnx.NodeProto, b: onnx.NodeProto, same: dict[str, str]) ->
     return all(same.setdefault(x, y) == y for x, y in values)
 
 
-def _numbers(node: onnx.NodeProto) -> list[tuple[object, ...]]:
-    """Return the attributes of a node but texts, which may spell names, and graphs, whose nodes are compared anyway."""
-    held = (a for a in node.attribute if not (a.s or a.strings or a.graphs or a.HasField("g") or a.t.string_data))
-    return sorted((a.name, a.i, str(a.f), a.ints, str(a.floats), a.t.dims, a.t.raw_data) for a in held)
+def _changed_attributes(a: onnx.NodeProto, b: onnx.NodeProto) -> str:
+    """Return the names of the attributes that differ between two nodes.
+
+    Texts, which may spell names, are left out, and graphs, whose nodes are compared anyway.
+    """
+
+    def numbers(node: onnx.NodeProto) -> dict[str, tuple[object, ...]]:
+        held = (a for a in node.attribute if not (a.s or a.strings or a.graphs or a.HasField("g") or a.t.string_data))
+        return {a.name: (a.i, str(a.f), a.ints, str(a.floats), a.t.dims, a.t.raw_data) for a in held}
+
+    one, other = numbers(a), numbers(b)
+    return ", ".join(name for name in dict.fromkeys((*one, *other)) if one.get(name) != other.get(name))
 
 
 class _Comparison:
@@ -137,22 +147,21 @@ class _Comparison:
             if _tagged(expected, self._expected) != _tagged(found, self._found):
                 # Two calls may have one tag, as modules of torch.nn share that of the module around them.
                 text = _text if _text(expected, self._expected) != _text(found, self._found) else _text_of_calls
-                yield Violation(
-                    self._where(kind, old),
-                    f"under other names {text(expected, self._expected)}, for {text(was, self._old)}",
-                    f"{text(found, self._found)}{self._once(found, text)}",
-                    "make the exporter take classes and modules as they come, whatever they are called",
-                )
+                once, now = text(was, self._old), self._with_own_names(found, text)
+                if now in {once, None}:
+                    # The old names are in the file still: the new ones show it.
+                    now, once = text(found, self._found), f"{text(expected, self._expected)}, the renamed {once}"
+                yield Violation(self._where(kind, old), once, f"{now}, {_RENAMED}", _DO)
 
-    def _once(self, found: Origins, text: Callable[[Sequence[Origin], Hierarchy], str]) -> str:
-        """Return the same origins under the model's own names."""
+    def _with_own_names(self, found: Origins, text: Callable[[Sequence[Origin], Hierarchy], str]) -> str | None:
+        """Return the text of origins under the model's own names."""
         renaming = self._renaming.reverse
         try:
             hierarchy = renaming.hierarchy(self._found)
         except ValueError:
             # A mixture of old and new names can map two calls to one name.
-            return ""
-        return f", for {text([Origin(renaming.call_name(o.call), o.evidence) for o in found], hierarchy)}"
+            return None
+        return text([Origin(renaming.call_name(o.call), o.evidence) for o in found], hierarchy)
 
     def _entries(self, kind: str, pairs: _Pairs) -> Iterator[Violation]:
         """Yield the metadata of the exporter's own that some elements have only under the model's names.
@@ -168,9 +177,7 @@ class _Comparison:
             taken = {value for _, _, value in changed}
             if len(taken) == 1 and (None in taken or any(a == b and b in taken for _, a, b in values)):
                 key, expected, other = changed[0]
-                yield Violation(
-                    self._where(kind, key), f"{entry} = {expected!r} under other names as well", f"{other!r}", _DO
-                )
+                yield Violation(self._where(kind, key), f"{entry} = {expected!r}", f"{other!r}, {_RENAMED}", _DO)
 
     def _where(self, kind: str, key: str) -> str:
         return f"{kind} {self._before.node(key) if kind == 'node' else key}"

@@ -2,7 +2,7 @@
 
 A flow-insensitive type inference, which does not run the source: :mod:`reading` binds what expressions may be to the
 variables of their scopes, over all files until nothing changes; :mod:`evidence` says what yields a name of a model;
-:mod:`library` records where a name meets constants; :mod:`words` says which of these a model under test spells.
+:mod:`operations` records where a name meets constants; :mod:`words` says which of these a model under test spells.
 """
 
 from __future__ import annotations

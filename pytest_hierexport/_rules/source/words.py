@@ -28,9 +28,8 @@ class Spelled:
     """A constant that spells a name of the model, or a part of one."""
 
     constant: str
-    name: str
-    kind: str
-    """`a class`, `a module or parameter`, `a path`, `a node` or `the type`."""
+    reason: str
+    """`bert.BertLayer is a class of the model`."""
 
 
 @dataclass(frozen=True)
@@ -53,16 +52,15 @@ class Words:
     def spelled(self, decision: Decision) -> Iterator[Spelled]:
         """Yield each constant of a decision that spells a name of the model."""
         for constant in sorted(decision.constants):
-            found = self._find(constant, decision.check, decision.kinds)
-            if found is not None:
-                yield Spelled(constant.replace(GAP, "…"), *found)
+            if decision.check is Check.IMPORT:
+                yield Spelled(constant.replace(GAP, "…"), "a name of the model is put into it")
+            elif found := self._find(constant, decision.check, decision.kinds):
+                yield Spelled(constant.replace(GAP, "…"), "{} is {} of the model".format(*found))
 
     def _find(self, constant: str, check: Check, kinds: frozenset[Kind]) -> tuple[str, str] | None:
         if check is Check.CLASS:
             ends = _ends(constant)
             return next(((c, "a class") for c in sorted(self.classes) if _ends(c) == ends and not is_torch_nn(c)), None)
-        if check is Check.IMPORT:
-            return "a name", "which is chosen by the model's own"
         among = (names for kind, names in self._by_kind.items() if kind in kinds)
         found = (self._among(*names, constant.casefold(), check, is_piece=Kind.PIECE in kinds) for names in among)
         return next(filter(None, found), None)
@@ -106,7 +104,7 @@ class Words:
         """The single and the dotted names that a value of a kind may be, and words of the former."""
         classes = _names((cls.rpartition(".")[2], cls, "a class") for cls in sorted(self.classes))
         qualified = _names((cls, cls, "a class") for cls in sorted(self.classes))
-        short = _names((name, name, "a module or parameter") for name in sorted(self.attributes)) | classes
+        short = classes | _names((name, name, "a module or parameter") for name in sorted(self.attributes))
         nodes = _names((name.replace("/", "."), name, "a node") for name in sorted(self.nodes))
         paths = _names((path, path, "a path") for path in sorted(self.paths))
         homes = [(cls.rpartition(".")[0], cls) for cls in sorted(self.classes) if not cls.startswith("torch.")]
@@ -132,6 +130,8 @@ def _names(named: Iterable[tuple[str, str, str]]) -> _Names:
 
 def _in(names: _Names, text: str, check: Check = Check.PART) -> tuple[str, str] | None:
     """Return a name that a text is found in; dots in the text are compared with the ends of the name as well."""
+    if text in names:
+        return names[text]
     for name, found in names.items():
         whole = f".{name}."
         part = {Check.PREFIX: whole[1 : len(text) + 1], Check.SUFFIX: whole[-len(text) - 1 : -1]}.get(check, whole)
