@@ -19,6 +19,7 @@ from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._onnx import storage
 from pytest_hierexport._onnx.graph import walk
 from pytest_hierexport._tools.comparing import Comparison, as_dict, as_lines, as_markdown, compare
+from pytest_hierexport._tools.comparing.folding import some
 from pytest_hierexport._tools.tagged_file import load_tagged
 from pytest_hierexport.cli import main
 from schemas import strict_schema
@@ -30,6 +31,7 @@ BEFORE: dict[str, tuple[str, list[str]]] = {
     "b": ("m.Block", ["MatMul", "Relu"]),
     "head": ("m.Head", ["Softmax"]),
 }
+LIST: dict[str, tuple[str, list[str]]] = {"layers": ("torch.nn.modules.container.ModuleList", [])}
 
 
 def save(
@@ -38,7 +40,7 @@ def save(
     """Write a chain of the modules' nodes; a MatMul takes an initializer of its module."""
     calls = [Call(name, 0, cls, name.rpartition(".")[0] if name else None) for name, (cls, _) in modules.items()]
     owned = [(module, operator) for module, (_, operators) in modules.items() for operator in operators]
-    names = ["x", *(f"{prefix}v{i}" for i in range(len(owned) - 1)), "y"]
+    names = ["x", *(f"{prefix}v_{i}" for i in range(len(owned) - 1)), "y"]
     nodes, weights, owners = [], [], {}
     for (module, operator), (taken, made) in zip(owned, pairwise(names), strict=True):
         inputs = [taken]
@@ -94,7 +96,7 @@ class TestModules:
             ("added", "Relu"),
             ("changed", "Softmax"),
         ]
-        assert found.nodes[2].changes == ["input 0: v3 → v5"]
+        assert found.nodes[2].changes == ["input 0: v_3 → v_5"]
         assert [(each.kind, each.name) for each in found.initializers] == [("added", "c.w")]
 
     def test_renamed_class_is_one_line_for_all_instances(self, before: Path, after: Path) -> None:
@@ -126,7 +128,7 @@ class TestModules:
         save(before, {**BEFORE, "head.inner": ("m.Inner", ["Tanh"]), "head.inner.act": ("m.Act", ["Neg"])})
         save(after, BEFORE)
         (line,) = [line for line in text(compared(before, after)).splitlines() if line.startswith("  - /Net")]
-        assert line == "  - /Net/Head/Inner (m.Inner) with 1 modules below: Neg 1, Tanh 1"
+        assert line == "  - /Net/Head/Inner (m.Inner) with 1 module below: Neg 1, Tanh 1"
 
 
 class TestNodes:
@@ -134,7 +136,7 @@ class TestNodes:
         save(after, BEFORE, prefix="other_")
         found = compared(before, after)
         assert (found.nodes, found.initializers, found.same) == ([], [], False)
-        assert [(each.before, each.after) for each in found.values] == [(f"v{i}", f"other_v{i}") for i in range(4)]
+        assert [(each.before, each.after) for each in found.values] == [(f"v_{i}", f"other_v_{i}") for i in range(4)]
         assert len(found.node_names) == 5
 
     def test_names_that_shifted_are_seen_by_value(self, before: Path, after: Path) -> None:
@@ -142,7 +144,7 @@ class TestNodes:
         found = compared(before, after)
         assert [(each.kind, each.operator, each.changes) for each in found.nodes] == [
             ("added", "Tanh", ()),
-            ("changed", "MatMul", ["input 0: x → v0"]),
+            ("changed", "MatMul", ["input 0: x → v_0"]),
         ]
 
     def test_changed_attribute_is_named_with_both_values(self, before: Path, after: Path) -> None:
@@ -160,7 +162,7 @@ class TestNodes:
     def test_lost_owner_is_a_change(self, before: Path, after: Path) -> None:
         proto = save(after, BEFORE)
         tagged = storage.read(after)
-        nodes = {**tagged.nodes, "v1": (*tagged.nodes["v1"], Origin("b", Evidence.MERGED))}
+        nodes = {**tagged.nodes, "v_1": (*tagged.nodes["v_1"], Origin("b", Evidence.MERGED))}
         write(proto, Attribution(tagged.hierarchy, nodes), after)
         (node,) = compared(before, after).nodes
         assert node.changes == ["owners: none → b"]
@@ -168,7 +170,7 @@ class TestNodes:
     def test_untagged_nodes_are_counted_apart(self, before: Path, after: Path) -> None:
         proto = save(after, BEFORE)
         tagged = storage.read(after)
-        write(proto, Attribution(tagged.hierarchy, {**tagged.nodes, "v1": ()}), after)
+        write(proto, Attribution(tagged.hierarchy, {**tagged.nodes, "v_1": ()}), after)
         assert "~ (untagged): Relu 0 → 1" in text(compared(before, after))
 
 
@@ -282,10 +284,49 @@ class TestCommand:
         assert document["nodes"]
         assert document["renamed_nodes"]
 
+    def test_equal_differences_of_repeated_layers_are_one_line(self, before: Path, after: Path) -> None:
+        plain = {"": BEFORE[""], **LIST, **{f"layers.{i}": BEFORE["a"] for i in range(12)}}
+        save(before, plain)
+        save(after, {name: (cls, [*nodes, "Neg"] if nodes else nodes) for name, (cls, nodes) in plain.items()})
+        found = compared(before, after)
+        assert len(found.nodes) == 23
+        lines = text(found).splitlines()
+        assert lines[lines.index("nodes (23)") :][:3] == [
+            "nodes (23)",
+            "  + v_2, v_5, v_8 and 9 more Neg: /Net/Block.{0..11}",
+            "  ~ v_3, v_6, v_9 and 8 more MatMul: /Net/Block.{1..11}; input 0: v_1 → v_2",
+        ]
+        assert lines[3] == "  ~ /Net/Block.{0..11}: Neg 0 → 1"
+        assert "- `+ v_2, v_5, v_8 and 9 more Neg`: `/Net/Block.{0..11}`" in list(as_markdown(found, "a", "b", 50))
+
+    def test_differences_with_other_values_stay_apart(self, before: Path, after: Path) -> None:
+        layers = {"": BEFORE[""], **LIST, **{f"layers.{i}": BEFORE["head"] for i in range(4)}}
+        save(before, layers)
+        proto = save(after, layers)
+        for i, node in enumerate(proto.graph.node):
+            node.attribute[0].i = 0 if i < 3 else -2
+        after.write_bytes(proto.SerializeToString())
+        assert text(compared(before, after)).splitlines()[2:] == [
+            "nodes (4)",
+            "  ~ v_{0..2} Softmax: /Net/Head.{0..2}; attribute axis: -1 → 0",
+            "  ~ y Softmax: /Net/Head.3; attribute axis: -1 → -2",
+        ]
+
+    def test_runs_are_folded_at_each_level_of_a_name(self) -> None:
+        names = [f"/Net/Stage.{i}/Block.{j}" for i in range(2) for j in range(3)]
+        assert some(names) == "/Net/Stage.{0..1}/Block.{0..2}"
+        assert some(["add", "add_1", "add_2", "add_4"]) == "add, add_{1..2}, add_4"
+        assert some(["w_1", "w_3", "w_5", "w_7", "w_8"]) == "w_1, w_3, w_5 and 2 more"
+        assert some(["Conv1d.w", "Conv2d.w", f"x.{'9' * 5000}"]) == f"Conv1d.w, Conv2d.w, x.{'9' * 5000}"
+
     def test_lines_beyond_the_limit_are_counted(self, before: Path, after: Path) -> None:
-        save(after, BEFORE, prefix="n")
+        save(after, {**BEFORE, "b": ("m.Unit", ["MatMul", "Tanh"])})
         lines = list(as_lines(compared(before, after), "a", "b", 1))
-        assert lines[2:5] == ["renamed values (4)", "  = v0 → nv0", "  … and 3 more"]
+        assert lines[2:5] == [
+            "modules (2)",
+            "  = renamed m.Block → m.Unit: 1 instance, operators changed: /Net/Unit",
+            "  … and 1 more",
+        ]
 
     def test_markdown_shows_hostile_names_literally(self, before: Path, after: Path) -> None:
         save(after, {**BEFORE, "z": ("m.<b>`x`|[l](u)\x1b[31m", ["Neg"])})

@@ -4,7 +4,8 @@
 2. `graphs`: flatten both graphs, subgraphs and functions included, into nodes and values.
 3. `pairing`: pair their nodes: by value numbering, then by their neighbours, then by name.
 4. `tensors`: compare the paired initializers.
-5. `comparison`: collect the differences; `rendering` writes them as text, Markdown or JSON.
+5. `comparison`: collect the differences.
+6. `rendering`: write them as text, Markdown or JSON; `folding` makes equal ones one line.
 """
 
 from __future__ import annotations

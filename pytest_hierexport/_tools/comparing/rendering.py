@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from pytest_hierexport._snapshot.diff import changed_counts
 from pytest_hierexport._text import inline_code
-from pytest_hierexport._tools.comparing.comparison import Comparison
+from pytest_hierexport._tools.comparing.comparison import Comparison, NodeChange, Renamed, TensorChange
+from pytest_hierexport._tools.comparing.folding import Finding, Line, fold, some
 from pytest_hierexport._tools.comparing.modules import Instance
 
 _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
-_MOST_TAGS = 3
-
-
-@dataclass(frozen=True)
-class _Line:
-    """A difference: its sign, names from the files, and a text about it."""
-
-    sign: str
-    name: str
-    text: str = ""
 
 
 def as_lines(comparison: Comparison, before: str, after: str, limit: int) -> Iterator[str]:
@@ -32,10 +23,10 @@ def as_lines(comparison: Comparison, before: str, after: str, limit: int) -> Ite
         return
     yield from (f"--- {before}", f"+++ {after}")
     for title, lines in _sections(comparison):
-        yield f"{title} ({len(lines):,})"
+        yield f"{title} ({_count(lines):,})"
         yield from (f"  {line.sign} {line.name}{f': {line.text}' if line.text else ''}" for line in lines[:limit])
         if len(lines) > limit:
-            yield f"  … and {len(lines) - limit:,} more"
+            yield f"  … and {_count(lines[limit:]):,} more"
 
 
 def as_markdown(comparison: Comparison, before: str, after: str, limit: int) -> Iterator[str]:
@@ -44,50 +35,65 @@ def as_markdown(comparison: Comparison, before: str, after: str, limit: int) -> 
     if comparison.same:
         yield from ("", "No difference.")
     for title, lines in _sections(comparison):
-        yield from ("", f"### {title.capitalize()} ({len(lines):,})", "")
+        yield from ("", f"### {title.capitalize()} ({_count(lines):,})", "")
         for line in lines[:limit]:
             yield f"- {inline_code(f'{line.sign} {line.name}')}{f': {inline_code(line.text)}' if line.text else ''}"
         if len(lines) > limit:
-            yield f"- … and {len(lines) - limit:,} more"
+            yield f"- … and {_count(lines[limit:]):,} more"
 
 
-def _sections(comparison: Comparison) -> Iterator[tuple[str, list[_Line]]]:
+def _count(lines: Sequence[Line]) -> int:
+    return sum(line.count for line in lines)
+
+
+def _sections(comparison: Comparison) -> Iterator[tuple[str, list[Line]]]:
     """Yield each section that is not empty, with its title."""
-    nodes = [
-        _Line(_SIGNS[each.kind], f"{each.node} {each.operator}", "; ".join((each.tag or "untagged", *each.changes)))
-        for each in comparison.nodes
-    ]
-    tensors = [_Line(_SIGNS[each.kind], each.name, each.change) for each in comparison.initializers]
-    sections = {
-        "modules": list(_modules(comparison)),
-        "model": [_Line("~", text) for text in comparison.model],
-        "nodes": nodes,
-        "initializers": tensors,
-        "renamed values": [_Line("=", f"{each.before} → {each.after}") for each in comparison.values],
-        "renamed nodes": [_Line("=", f"{each.before} → {each.after}") for each in comparison.node_names],
+    sections: dict[str, Iterable[Finding]] = {
+        "modules": _modules(comparison),
+        "model": (Finding("~", text) for text in comparison.model),
+        "nodes": map(_of_node, comparison.nodes),
+        "initializers": map(_of_tensor, comparison.initializers),
+        "renamed values": map(_of_name, comparison.values),
+        "renamed nodes": map(_of_name, comparison.node_names),
     }
-    yield from ((title, lines) for title, lines in sections.items() if lines)
+    yield from ((title, lines) for title, findings in sections.items() if (lines := fold(findings)))
 
 
-def _modules(comparison: Comparison) -> Iterator[_Line]:
+def _of_node(change: NodeChange) -> Finding:
+    return Finding(
+        _SIGNS[change.kind], change.node, change.operator, change.tag or "untagged", "; ".join(change.changes)
+    )
+
+
+def _of_tensor(change: TensorChange) -> Finding:
+    return Finding(_SIGNS[change.kind], change.name, text=change.change)
+
+
+def _of_name(renamed: Renamed) -> Finding:
+    return Finding("=", f"{renamed.before} → {renamed.after}")
+
+
+def _modules(comparison: Comparison) -> Iterator[Finding]:
     modules = comparison.modules
     for sign, instances in (("-", modules.removed), ("+", modules.added)):
         for instance in instances:
             count = sum(1 for _ in instance.below()) - 1
-            below = f" with {count:,} modules below" if count else ""
-            yield _Line(sign, f"{instance.tag} ({instance.cls}){below}", _counts(instance.all_operators()))
+            below = f" with {count:,} module{'' if count == 1 else 's'} below" if count else ""
+            yield Finding(sign, f"{instance.tag} ({instance.cls}){below}", text=_counts(instance.all_operators()))
     for old, new in modules.moved:
-        yield _Line(">", f"{old.tag} → {new.tag}", f"moved from {old.path or 'the root'} to {new.path or 'the root'}")
+        text = f"moved from {old.path or 'the root'} to {new.path or 'the root'}"
+        yield Finding(">", f"{old.tag} → {new.tag}", text=text)
     for (cls, other), pairs in _by_class(modules.renamed).items():
         equal = all(old.operators == new.operators for old, new in pairs)
-        text = f"{_times(len(pairs))}, operators {'equal' if equal else 'changed'}"
-        yield _Line("=", f"renamed {cls} → {other}", f"{text}: {_some([new.tag for _, new in pairs])}")
+        operators = f"operators {'equal' if equal else 'changed'}"
+        text = f"{_times(len(pairs))}, {operators}: {some([new.tag for _, new in pairs])}"
+        yield Finding("=", f"renamed {cls} → {other}", text=text)
     for text, tags in _by_text(modules.changed).items():
-        yield _Line("~", _some(tags), text)
+        yield Finding("~", some(tags), text=text)
     for instance, follower in modules.reordered:
-        yield _Line(">", instance.tag, f"now before {follower.tag}")
+        yield Finding(">", instance.tag, text=f"now before {follower.tag}")
     if comparison.untagged[0] != comparison.untagged[1]:
-        yield _Line("~", "(untagged)", changed_counts(*comparison.untagged))
+        yield Finding("~", "(untagged)", text=changed_counts(*comparison.untagged))
 
 
 def _by_class(pairs: Sequence[tuple[Instance, Instance]]) -> dict[tuple[str, str], list[tuple[Instance, Instance]]]:
@@ -105,11 +111,6 @@ def _by_text(pairs: Sequence[tuple[Instance, Instance]]) -> dict[str, list[str]]
         text = ", ".join(filter(None, (calls, changed_counts(old.operators, new.operators))))
         grouped.setdefault(text, []).append(new.tag)
     return grouped
-
-
-def _some(tags: Sequence[str]) -> str:
-    more = f" and {len(tags) - _MOST_TAGS:,} more" if len(tags) > _MOST_TAGS else ""
-    return ", ".join(tags[:_MOST_TAGS]) + more
 
 
 def _times(count: int) -> str:
