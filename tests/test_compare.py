@@ -43,6 +43,18 @@ def test_equal_reports_are_not_worse(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out == ("checks took 6.0 s -> 6.0 s\n0 models differ, 2 do not\nnot worse\n")
 
 
+def test_slower_export_shows_though_no_check_holds_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stages = ({"exporting": 2.0, "comparing the snapshot": 0.01}, {"exporting": 7.5, "importing torch": 3.0})
+    before, after = (replace(BEFORE, models=(replace(MODEL, stages=each), BEFORE.models[1])) for each in stages)
+    (tmp_path / "a.json").write_text(as_json(before))
+    (tmp_path / "b.json").write_text(as_json(after))
+    assert main(["compare", str(tmp_path / "a.json"), str(tmp_path / "b.json"), "--strict"]) == 0
+    assert capsys.readouterr().out.splitlines()[1:3] == [
+        "  exporting: 2.0 s -> 7.5 s",
+        "  importing torch: 0.0 s -> 3.0 s",
+    ]
+
+
 def test_new_failure_is_worse_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     checks = {"MUST-002": Check(Status.FAILED, "a Linear"), "MUST-007": Check(Status.PASSED)}
     changed = replace(

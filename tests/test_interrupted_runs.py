@@ -119,6 +119,8 @@ def read(interrupted: Path) -> dict[str, Any]:
     assert {model["name"] for model in data["models"]} == names
     summary = (interrupted / "report.md").read_text()
     assert all(name in summary for name in names)
+    assert report["interrupted"]
+    assert "interrupted: checks that did not run have no verdict" in summary
     junit = ET.parse(interrupted / "report.xml").getroot()  # noqa: S314  # pytest has just written it
     passed = sum(check["verdict"] == "passed" for model in report["models"] for check in model["checks"].values())
     assert len(list(junit.iterfind(".//testcase[@name]"))) == ctrf["results"]["summary"]["passed"] == passed

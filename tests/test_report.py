@@ -57,6 +57,17 @@ def test_table_has_word_for_every_verdict_in_aligned_columns() -> None:
     ]
 
 
+def test_table_shows_ids_of_own_rules_whole() -> None:
+    own = (RuleText("ACME-006", "one"), RuleText("ACME-007", "two"))
+    assert as_lines(Results((*RULES, *own), ()))[0].split()[3:] == [
+        "MUST-001",
+        "004",
+        "ACME-006",
+        "ACME-007",
+        "snapshot",
+    ]
+
+
 def test_cardinal_rules_that_did_not_run_are_named_by_model() -> None:
     ran, left = model("ran", MUST_001=Status.PASSED), model("left", MUST_004=Status.PASSED)
     assert cardinal_line(Results(RULES, (ran,))) == ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_hierexport._report.results import Model, Results, Status
@@ -46,6 +46,8 @@ class Comparison:
     """The number of models without a difference."""
     seconds: tuple[float, float]
     """The sum of all checks' durations on the models of both reports, before and now."""
+    stages: dict[str, tuple[float, float]]
+    """The same of each stage, such as `exporting`, which no check's duration holds."""
 
     @property
     def is_worse(self) -> bool:
@@ -72,7 +74,8 @@ def compare(before: Results, after: Results) -> Comparison:
         new=tuple(name for name in new if name not in {*old, *before.deselected}),
         changes=(*changes, *left_out),
         unchanged=len(both) - len(changes),
-        seconds=(_seconds(old[name] for name in both), _seconds(new[name] for name in both)),
+        seconds=(sum(old[name].seconds for name in both), sum(new[name].seconds for name in both)),
+        stages=_stages([(old[name].stages, new[name].stages) for name in both]),
     )
 
 
@@ -95,5 +98,9 @@ def _change(old: Model, new: Model) -> ModelChange:
     )
 
 
-def _seconds(models: Iterator[Model]) -> float:
-    return sum(check.seconds for model in models for check in model.checks.values())
+def _stages(pairs: Sequence[tuple[Mapping[str, float], Mapping[str, float]]]) -> dict[str, tuple[float, float]]:
+    names = dict.fromkeys(stage for pair in pairs for stages in pair for stage in stages)
+    return {
+        name: (sum(old.get(name, 0.0) for old, _ in pairs), sum(new.get(name, 0.0) for _, new in pairs))
+        for name in names
+    }

@@ -19,6 +19,8 @@ _FORMAT = 1
 _OF_MODEL = ("name", "source", "anchor", "file", "line", "exporter", "notes", "warnings", "coverage", "hierarchy")
 _IN_SOME = ("committed",)
 """The texts of a model that are stated where they are not empty."""
+_NAMES_IN_SOME = ("deselected", "missing_shards", "unreported")
+"""The lists of names of a run that are stated where they are not empty."""
 _OF_RUN = ("versions", "started", "ended")
 
 
@@ -33,8 +35,9 @@ def as_json(results: Results) -> str:
         "orphaned_snapshots": list(results.orphans),
         **{key: getattr(results, key) for key in _OF_RUN},
         "shard": None if results.part is None else asdict(results.part),
+        **({"interrupted": True} if results.interrupted else {}),
         **({"commit": results.commit} if results.commit else {}),
-        **({"deselected": list(results.deselected)} if results.deselected else {}),
+        **{key: list(names) for key in _NAMES_IN_SOME if (names := getattr(results, key))},
     }
     # In ASCII: JSON's escapes represent any name, also one with lone surrogates, which UTF-8 cannot.
     return _with_list(content, "models", [_model(results, model) for model in results.models]) + "\n"
@@ -76,19 +79,23 @@ def read_report(path: Path) -> Results:
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise _no_report(path, "no such file") from None
     except (OSError, ValueError, RecursionError) as error:
         raise _no_report(path, str(error)) from None
     if (found := schema_error("report", _without_right_modules(content))) is not None:
         raise _no_report(path, found)
     part = content["shard"]
+    stated: dict[str, Any] = {key: content[key] for key in _OF_RUN}
+    stated |= {key: tuple(content.get(key, ())) for key in _NAMES_IN_SOME}
     return Results(
         rules=tuple(known(RuleText, rule) for rule in content["rules"]),
         models=tuple(map(_read_model, content["models"])),
         orphans=tuple(content["orphaned_snapshots"]),
         part=None if part is None else Part(part["index"], part["count"], tuple(part["selected"])),
         commit=content.get("commit", ""),
-        deselected=tuple(content.get("deselected", ())),
-        **{key: content[key] for key in _OF_RUN},
+        interrupted=content.get("interrupted", False),
+        **stated,
     )
 
 

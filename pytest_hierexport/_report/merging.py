@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._report.results import Results
 
 
-@dataclass(frozen=True)
-class Merged:
-    """The results of all shards together."""
-
-    results: Results
-    missing: tuple[str, ...]
-    """The shards without a report, as `3/8`."""
-    unreported: tuple[str, ...]
-    """The models that were selected and are in no report."""
-
-
-def merge(reports: Sequence[Results]) -> Merged:
+def merge(reports: Sequence[Results]) -> Results:
     """Merge the reports of one run's shards, in any order.
 
     Raises:
@@ -36,13 +25,13 @@ def merge(reports: Sequence[Results]) -> Merged:
     indices = [part.index for part in parts]
     if len(set(indices)) < len(indices):
         twice = next(index for index in indices if indices.count(index) > 1)
-        raise _refused(f"two reports of shard {twice}/{parts[0].count}")
+        raise _refused(f"two reports of shard {twice}/{parts[0].count}", "leave one of them out")
     deselected = {name for report in reports for name in report.deselected}
     models = {model.name: model for report in reports for model in report.models}
     if len(models) < sum(len(report.models) for report in reports):
         raise _refused("a model in two reports: the shards were made with different files of durations")
     selected, count = parts[0].selected, parts[0].count
-    results = replace(
+    return replace(
         reports[0],
         models=tuple(models[name] for name in selected if name in models),
         versions={name: version for report in reports for name, version in report.versions.items()},
@@ -51,14 +40,12 @@ def merge(reports: Sequence[Results]) -> Merged:
         part=None,
         deselected=tuple(name for name in selected if name in deselected),
         commit=" ".join(dict.fromkeys(report.commit for report in reports if report.commit)),
+        interrupted=any(report.interrupted for report in reports),
+        missing_shards=tuple(f"{index}/{count}" for index in range(1, count + 1) if index not in indices),
+        unreported=tuple(name for name in selected if name not in {*models, *deselected}),
     )
-    missing = tuple(f"{index}/{count}" for index in range(1, count + 1) if index not in indices)
-    return Merged(results, missing, tuple(name for name in selected if name not in {*models, *deselected}))
 
 
-def _refused(found: str) -> UsageError:
-    return UsageError(
-        "one JSON report of each shard of a run",
-        found=found,
-        do="run every shard on the same commit, with the same options and --hierexport-report=FILE.json",
-    )
+def _refused(found: str, do: str = "") -> UsageError:
+    again = "run every shard on the same commit, with the same options and --hierexport-report=FILE.json"
+    return UsageError("one JSON report of each shard of a run", found=found, do=do or again)

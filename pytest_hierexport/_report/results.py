@@ -17,6 +17,8 @@ _SNAPSHOT_ITEM = "test_snapshot"
 _RULE_ITEM = "test_must"
 _MANY = 5
 """The number of models beyond which all of them are not listed by name."""
+_MANY_UNREPORTED = 100
+"""The same of models that no shard reported: each has to be looked for."""
 
 
 def item_name(check: str) -> str:
@@ -139,6 +141,12 @@ class Results:
     """The commit of the project, with `-dirty` where files differ from it; empty where it is not known."""
     deselected: tuple[str, ...] = ()
     """The names of the selected models of which no test was; they are not among the models."""
+    missing_shards: tuple[str, ...] = ()
+    """Of a merged run, the shards without a report, as `3/8`."""
+    unreported: tuple[str, ...] = ()
+    """The names of the models that no shard reported."""
+    interrupted: bool = False
+    """Whether Ctrl-C or SIGTERM ended the run, or a shard of it."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -214,7 +222,15 @@ def _deselected_line(results: Results) -> str:
 
 
 def warnings_of(results: Results) -> list[str]:
-    """Return why exported graphs may differ from their models, one line each, bounded in length."""
+    """Return what an interrupted or merged run lacks, and why graphs may differ from their models, in bounded lines."""
+    shards = f"shards without a report: {', '.join(results.missing_shards)}" if results.missing_shards else ""
+    names = first_names(results.unreported, _MANY_UNREPORTED)
+    models = f"models that no shard reported: {names}" if names else ""
+    ended = "interrupted: checks that did not run have no verdict" if results.interrupted else ""
+    return [*filter(None, (ended, shards, models)), *_fallbacks(results)]
+
+
+def _fallbacks(results: Results) -> list[str]:
     return [_line(model.name, warning) for model in results.models for warning in model.warnings]
 
 

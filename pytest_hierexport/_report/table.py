@@ -29,13 +29,10 @@ def as_lines(results: Results) -> list[str]:
 
 
 def _headings(columns: Sequence[str]) -> list[str]:
-    """Shorten ids that begin like the one before, so that ten rules fit a terminal's line."""
-    families = [column.rpartition("-")[0] for column in columns]
-    before = [None, *families]
-    return [
-        column.rpartition("-")[2] if family and family == last else column
-        for column, family, last in zip(columns, families, before, strict=False)
-    ]
+    """Shorten the ids of the first one's family, so that ten rules fit a terminal's line; other ids stay whole."""
+    first, *others = columns
+    family = f"{first.rpartition('-')[0]}-"
+    return [first, *(column.removeprefix(family) for column in others)]
 
 
 def cells_of(results: Results, model: Model, words: Mapping[Status, str]) -> list[str]:

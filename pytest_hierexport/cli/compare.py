@@ -14,6 +14,9 @@ from pytest_hierexport.cli.output import print_json, print_lines
 if TYPE_CHECKING:
     from pytest_hierexport._report.comparing import Comparison, ModelChange
 
+_SHORTEST = 0.1
+"""The seconds that a stage has to take to be shown."""
+
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("before", metavar="A", type=Path, help="the JSON report of the first run")
@@ -44,6 +47,9 @@ def _lines(compared: Comparison) -> Iterator[str]:
     for name in compared.new:
         yield f"{name}: new"
     yield f"checks took {compared.seconds[0]:.1f} s -> {compared.seconds[1]:.1f} s"
+    for stage, (old_seconds, new_seconds) in compared.stages.items():
+        if max(old_seconds, new_seconds) >= _SHORTEST:
+            yield f"  {stage}: {old_seconds:.1f} s -> {new_seconds:.1f} s"
     yield f"{len(compared.changes)} models differ, {compared.unchanged} do not"
     worse = [change for change in compared.changes if change.failing or change.not_checked]
     yield f"worse: {len(worse)} models newly fail, {len(compared.gone)} are gone" if compared.is_worse else "not worse"

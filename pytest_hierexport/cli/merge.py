@@ -6,7 +6,6 @@ import argparse
 from pathlib import Path
 
 from pytest_hierexport._files.paths import check_ending
-from pytest_hierexport._text import first_names
 from pytest_hierexport.cli.command import Command
 from pytest_hierexport.cli.output import print_lines, print_warning
 
@@ -29,25 +28,24 @@ def _run(options: argparse.Namespace) -> int:
     from pytest_hierexport._report import FORMATS, as_lines, rendered
     from pytest_hierexport._report.data import read_report
     from pytest_hierexport._report.merging import merge
+    from pytest_hierexport._report.results import warnings_of
 
     for path in options.output:
         check_ending(path, *FORMATS)
         check_output(path)
     merged = merge([read_report(path) for path in options.reports])
     for path in options.output:
-        write_output(path, rendered(merged.results, path))
-    print_lines(as_lines(merged.results))
-    if merged.missing:
-        print_warning(f"shards without a report: {', '.join(merged.missing)}")
-    if merged.unreported:
-        print_warning(f"models that no shard reported: {first_names(merged.unreported)}")
-    return int(bool(merged.missing or merged.unreported or merged.results.failures()))
+        write_output(path, rendered(merged, path))
+    print_lines(as_lines(merged))
+    for line in warnings_of(merged):
+        print_warning(line)
+    return int(bool(merged.missing_shards or merged.unreported or merged.interrupted or merged.failures()))
 
 
 COMMAND = Command(
     summary="make one report of a run's shards",
     description="Make one report of the JSON reports of a run's shards; "
-    "exit with 1 where a shard or a model is missing, or a check failed.",
+    "exit with 1 where a shard or a model is missing, a shard was interrupted, or a check failed.",
     example="hierexport merge shard-*.json -o report.html -o report.json",
     add_arguments=_add_arguments,
     run=_run,
