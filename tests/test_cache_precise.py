@@ -232,6 +232,13 @@ def test_a_loaded_module_counts_however_it_is_imported(project: Project) -> None
     assert cold(project) == {"first"}
 
 
+def test_what_says_nothing_of_a_model_leaves_its_results(three: Project) -> None:
+    assert cold(three) == {*NAMES}
+    assert cold(three, models="models.toml::one") == set()
+    append(three.path / "models.toml", "known_failures = [{ rule = 'MUST-005', until = 2999-01-01, reason = 'any' }]\n")
+    assert cold(three) == set()
+
+
 KEPT = {
     "a cache": ("load()", "load()"),
     "an entry of a dict": ("KNOWN['value'] = read()", "KNOWN"),
@@ -239,10 +246,11 @@ KEPT = {
     "a default": ("remember(read())", "remember"),
     "an object": ("BOX.value = read()", "BOX.value"),
     "a class": ("Box.value = read()", "BOX"),
+    "a package's decorator": ("shape.register(float, partial(max, read()))", "shape"),
 }
 SHARED = """
 import shared
-from functools import cache
+from functools import cache, partial, singledispatch
 from pathlib import Path
 
 value, KNOWN = None, {}
@@ -261,6 +269,10 @@ def load():
 
 def remember(value, known=[]):
     known.append(value)
+
+@singledispatch
+def shape(value):
+    return ()
 """
 
 

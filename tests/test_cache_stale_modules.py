@@ -174,8 +174,10 @@ def test_a_loaded_module_counts_with_the_places_before_it(project: Project) -> N
     assert cold(project, *path) == {"first", "second"}
 
 
-def test_only_the_model_that_starts_a_program_is_cold(project: Project) -> None:
-    start = "__import__('subprocess').run(['true'])"
+@pytest.mark.parametrize(
+    "start", ["__import__('subprocess').run(['true'])", "__import__('os').fork() or __import__('os')._exit(0)"]
+)
+def test_only_the_model_that_starts_a_program_is_cold(project: Project, start: str) -> None:
     write_models(project, {"first": ("", start), "second": ("", "pass"), "third": ("", "pass")})
     assert cold(project) == {"first", "second", "third"}
     assert cold(project) == {"first"}

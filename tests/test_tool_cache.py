@@ -95,7 +95,9 @@ def test_clear_leaves_the_lock_of_a_session(folder: Path, capsys: pytest.Capture
 @pytest.mark.parametrize("action", ["info", "verify", "clear"])
 def test_a_folder_that_is_missing_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], action: str) -> None:
     assert main(["cache", action, str(tmp_path / "none")]) == 4
-    assert "expected the folder of a cache; found no folder" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "expected the folder of a cache; found no folder" in error
+    assert "what a run took from a URL is in .hierexport/cache" in error
 
 
 def test_an_empty_folder_is_an_empty_cache(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pytest_hierexport._pytest.run import Run
 
 FOLDER = ".hierexport"
+CACHE = f"{FOLDER}/cache"
+"""The folder, in the root directory, that what comes from a cache's URL is taken into."""
 
 
 def keep_files(run: Run, case: Case) -> str:

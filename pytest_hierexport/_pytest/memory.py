@@ -70,13 +70,22 @@ def _parts(value: object, is_project: Callable[[str], bool]) -> Iterable[object]
         return ()
     if issubclass(kind, FunctionType):
         function: Any = value
-        if not is_project(function.__code__.co_filename):
+        if not is_project(_innermost(function).__code__.co_filename):
             return ()
         return function.__code__, function.__defaults__, function.__kwdefaults__, function.__closure__, vars(function)
     if issubclass(kind, type):
         cls: Any = value
         return _members(cls) if is_project(_file(cls)) else ()
     return gc.get_referents(value)
+
+
+def _innermost(function: Any) -> Any:
+    """Return the function that decorators are around: what `functools.singledispatch` keeps belongs to it."""
+    seen = set()
+    while issubclass(type(inner := vars(function).get("__wrapped__")), FunctionType) and id(inner) not in seen:
+        seen.add(id(inner))
+        function = inner
+    return function
 
 
 def _members(cls: type) -> Iterable[object]:

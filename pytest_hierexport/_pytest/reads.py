@@ -41,7 +41,7 @@ _FILE_EVENTS: Mapping[str, int] = {"open": 0, "import": 1, "ctypes.dlopen": 0, "
 _LISTING_EVENTS = frozenset({"os.listdir", "os.scandir"})
 _TEMPORARY_EVENTS = frozenset({"tempfile.mkstemp", "tempfile.mkdtemp", "os.mkdir"})
 """The audit events that name a temporary file or folder; `os.mkdir` does so below the system's temporary folder."""
-_PROGRAM_EVENTS = frozenset({"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "socket.connect"})
+_PROGRAM_EVENTS = frozenset({"subprocess.Popen", "os.system", "os.exec", "os.fork", "os.posix_spawn", "socket.connect"})
 """The audit events after which a result depends on another program or machine."""
 _EVENTS = frozenset({*_FILE_EVENTS, *_LISTING_EVENTS, *_TEMPORARY_EVENTS, *_PROGRAM_EVENTS})
 _NATIVE = "*.safetensors"

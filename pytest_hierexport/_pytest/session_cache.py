@@ -15,7 +15,7 @@ import pytest
 from pytest_hierexport._files.atomic import write_new
 from pytest_hierexport._files.paths import PACKAGE, digest_of_all, text_digest
 from pytest_hierexport._pytest.cache import SIZE, Cache
-from pytest_hierexport._pytest.kept_files import FOLDER as KEPT
+from pytest_hierexport._pytest.kept_files import CACHE
 from pytest_hierexport._pytest.reads import Reads, is_installed
 from pytest_hierexport._text import first_names
 
@@ -28,8 +28,6 @@ _READS: pytest.StashKey[Reads] = pytest.StashKey()
 _EARLY: pytest.StashKey[list[str]] = pytest.StashKey()
 _NOT_KEPT = "results are not kept for later runs"
 _PROGRAM = "they started a program or connected to a machine, whose part cannot be seen"
-_FRONT = Path(KEPT, "cache")
-"""The folder, in the root directory, that what comes from a URL is taken into."""
 
 # fmt: off
 _SELECT_OR_REPORT = frozenset({
@@ -89,7 +87,7 @@ def cache_of(config: pytest.Config, settings: Settings, scratch: Path, outputs: 
 
         warn = partial(_warn, scratch, f"the cache {without_login(folder)} was not used, or not always")
         remote = Remote(folder, pushes=bool(chosen.cache_push), largest=bound, warn=warn)
-        folder = config.rootpath / _FRONT
+        folder = config.rootpath / CACHE
     reads.outside += [folder, *outputs]
     if config.pluginmanager.has_plugin("cacheprovider"):
         reads.outside.append(config.rootpath / config.getini("cache_dir"))

@@ -23,10 +23,15 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from pytest_hierexport._pytest import upkeep
+    from pytest_hierexport._pytest.kept_files import CACHE
 
     folder: Path = options.folder
     if not folder.is_dir():
-        raise UsageError("the folder of a cache", found=f"no folder {folder}", do="name one of --hierexport-cache")
+        raise UsageError(
+            "the folder of a cache",
+            found=f"no folder {folder}",
+            do=f"name one of --hierexport-cache; what a run took from a URL is in {CACHE} of the project",
+        )
     if options.action == "clear":
         print_line(f"removed results: {upkeep.clear(folder)}")
     elif options.action == "verify":
