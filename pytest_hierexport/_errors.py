@@ -143,6 +143,14 @@ def proposal(wanted: str, known: Collection[str], shown: Mapping[str, str] | Non
     ) + f" {', '.join(texts)}"
 
 
+def proposals(unknown: Iterable[tuple[str, Collection[str]]]) -> str:
+    """Return what to do about several unknown names, each with the names that exist in its place."""
+    texts = {wanted: proposal(wanted, known) for wanted, known in unknown}
+    if len(set(texts.values())) == 1:
+        return next(iter(texts.values()))
+    return "; ".join(f"for {wanted} {text}" for wanted, text in texts.items())
+
+
 def similar(wanted: str, known: Iterable[str]) -> list[str]:
     """Return the known names that are similar to the wanted one: at most three, first those with other case alone."""
     spelled: dict[str, list[str]] = {}
@@ -219,7 +227,11 @@ def _place(error: BaseException) -> str:
 
 
 def source_place(file: Path, line: int | None) -> str:
-    """Return a line of source for the end of a message; the file from the working directory where it is inside."""
+    """Return a line of source for the end of a message."""
+    return f" ({shown_source(file)}, line {line})"
+
+
+def shown_source(file: Path) -> str:
+    """Return the path of a source file from the working directory, its name where it is not inside."""
     here = Path.cwd()
-    shown = file.relative_to(here).as_posix() if file.is_relative_to(here) else file.name
-    return f" ({shown}, line {line})"
+    return file.relative_to(here).as_posix() if file.is_relative_to(here) else file.name

@@ -121,11 +121,22 @@ class TestErrors:
         subprocess.run(run, cwd=project, check=False, capture_output=True)
         assert "my_model.py" in (project / ".hierexport" / name / "traceback.txt").read_text()
 
+    def test_no_run_is_named_that_would_build_the_weights(
+        self, project: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(["export", "my_model.py::broken", "-o", "out.onnx", "--no-weights"]) == 4
+        assert "traceback" not in capsys.readouterr().err
+
     @pytest.mark.parametrize(
         ("arguments", "code", "message"),
         [
             ([], 4, "the following arguments are required: COMMAND"),
             (["explain"], 4, "invalid choice"),
+            (
+                ["analyze", "plain.onnx", "--none"],
+                4,
+                "unrecognized arguments: --none\nto do: give them as in `hierexport analyze",
+            ),
             (
                 ["export", "my_model.py::build"],
                 4,

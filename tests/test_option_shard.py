@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from pytest_hierexport._cases.case import Step
 from pytest_hierexport._cases.steps import with_deployed
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._pytest.shards import Shard, in_shard, parse_shard
+from pytest_hierexport._report import as_json
+from pytest_hierexport._report.results import Model, Part, Results
 from pytest_hierexport.cli import main
 
 FACTORIES = "\n".join(f"def {name}():\n    return build()\n" for name in ("one", "two", "three"))
@@ -76,6 +79,25 @@ def test_auto_reads_the_environment_of_ci_systems(
     assert parse_shard(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("environment", "found", "do"),
+    [
+        ({}, "none of CI_NODE_INDEX", "write both: 2/8"),
+        ({"JOB_COMPLETION_INDEX": "1"}, "JOB_COMPLETION_INDEX=1 without a count", "write the count: auto/8"),
+        ({"CI_NODE_INDEX": "4", "CI_NODE_TOTAL": "3"}, "4/3", "write a number from 1 to the count"),
+    ],
+)
+def test_missing_number_is_told(
+    environment: dict[str, str], found: str, do: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(UsageError) as caught:
+        parse_shard("auto")
+    assert caught.value.found.startswith(found)
+    assert caught.value.do == do
+
+
 @pytest.mark.parametrize("text", ["0/2", "3/2", "2", "a/b", "auto", "auto/3"])
 def test_wrong_shard_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="INDEX/COUNT"):
@@ -115,10 +137,20 @@ def test_missing_shard_and_its_models_are_named(
 ) -> None:
     three.run(MODELS, "--hierexport-shard=1/2", "--hierexport-report=r1.json", RULE, "-k", "MUST-002")
     monkeypatch.chdir(three.path)
-    assert main(["merge", "r1.json", "-o", "all.md"]) == 1
-    assert "shards without a report: 2/2\nmodels that no shard reported: three" in capsys.readouterr().out
+    assert main(["merge", "r1.json", "-o", "all.md", "-o", "all.json"]) == 1
+    lacking = "shards without a report: 2/2\nmodels that no shard reported: three"
+    assert lacking in capsys.readouterr().out
+    assert "shards without a report: 2/2" in (three.path / "all.md").read_text()
     assert main(["merge", "r1.json", "r1.json", "-o", "all.md"]) == 4
     assert "two reports of shard 1/2" in capsys.readouterr().err
+
+
+def test_interrupted_shard_does_not_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = Results((), (Model("net", "net", ".", "my_model.py"),), part=Part(1, 1, ("net",)))
+    for interrupted in (False, True):
+        (tmp_path / "r.json").write_text(as_json(replace(whole, interrupted=interrupted)))
+        assert main(["merge", str(tmp_path / "r.json"), "-o", str(tmp_path / "all.md")]) == int(interrupted)
+    assert "interrupted: checks that did not run have no verdict" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"format": 1}', "{" * 9999])

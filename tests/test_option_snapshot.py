@@ -86,6 +86,21 @@ def test_a_missing_file_in_a_folder_that_is_there_fails(held: Project) -> None:
     result.stdout.fnmatch_lines(["build has no snapshot", "*to do *write it: pytest *"])
 
 
+def test_missing_snapshot_names_the_one_of_the_former_name(project: Project) -> None:
+    project.write("models.toml", ONE)
+    snapshots = "--hierexport-models=models.toml", "-k", "snapshot"
+    assert project.run(*snapshots, *UPDATE).ret == 0
+    project.write("models.toml", ONE.replace("models.high", "models.tall"))
+    found = "*no such file, but *high.txt of no selected model, with {} hierarchy"
+    to_do = "*rename *high.txt if the model was renamed, else write it: pytest *"
+    project.run(*snapshots).stdout.fnmatch_lines(["tall has no snapshot", found.format("the same"), to_do])
+    (project.path / "__hierexport__" / "high.txt").write_text("/Other: Neg 1\n")
+    project.run(*snapshots, "-m", "hierexport").stdout.fnmatch_lines([found.format("another"), to_do])
+    # Which of two was it?
+    project.write("__hierexport__/low.txt", "/Other: Neg 2\n")
+    assert "of no selected model" not in project.run(*snapshots).stdout.str()
+
+
 def test_a_missing_folder_fails_where_snapshots_are_required(project: Project) -> None:
     assert project.run(MODELS, "-k", "snapshot").ret == 0
     assert project.run(MODELS, "-k", "snapshot", "--hierexport-require-snapshots").ret == 1

@@ -64,3 +64,18 @@ def test_importing_the_package_imports_nothing_heavy(heavy: str) -> None:
     code = f"import sys, pytest_hierexport; pytest_hierexport.Hierarchy; print({heavy!r} in sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout == "False\n"
+
+
+def test_export_carry_and_prove_import_no_test_runner() -> None:
+    code = """
+import sys
+import torch
+from pytest_hierexport import Example, carry, export, prove
+model, inputs = torch.nn.Linear(2, 2), (torch.ones(1, 2),)
+made = export(model, inputs)
+carried = carry(made.model, made.attribution, export(model, inputs).model)
+prove(Example(model, inputs), made.model, carried)
+print({"pytest", "_pytest", "xdist", "syrupy"} & {*sys.modules})
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "set()\n", result.stderr

@@ -38,6 +38,20 @@ def test_an_unknown_id_is_refused_with_the_nearest_ones() -> None:
         rules(["MUST-04"])
 
 
+def test_all_unknown_ids_are_told_at_once() -> None:
+    with pytest.raises(UsageError) as raised:
+        rules(["MUST-098", "MUST-004", "team1"], extra=[OWN])
+    assert raised.value.found == "'MUST-098', 'team1'"
+    assert "for MUST-098 perhaps MUST-009, MUST-008 or" in raised.value.do
+    assert "for team1 perhaps TEAM-1" in raised.value.do
+
+
+def test_proposal_that_all_unknown_ids_share_is_told_once() -> None:
+    with pytest.raises(UsageError) as raised:
+        rules(["x", "y"])
+    assert raised.value.do.count("choose from") == 1
+
+
 def test_two_rules_of_one_id_are_refused() -> None:
     with pytest.raises(UsageError, match="one rule of the id MUST-002"):
         rules(extra=[Rule("MUST-002", "something else", lambda exported: [])])

@@ -57,8 +57,19 @@ def test_known_failure_of_unknown_rule_is_refused_before_the_run(stated: Project
     known(stated, "OWN-BROKN", "2999-01-01")
     result = run(stated, "OWN-KEPT")
     assert result.ret == 4
-    result.stderr.fnmatch_lines(["*the id of a rule at models.tower.known_failures in *; found 'OWN-BROKN'"])
+    result.stderr.fnmatch_lines(["*found 'OWN-BROKN' at models.tower.known_failures.0.rule in *models.toml"])
     result.stderr.fnmatch_lines(["*perhaps OWN-BROKEN*"])
+
+
+def test_all_known_failures_of_unknown_rules_are_told_at_once(stated: Project) -> None:
+    known(stated, "OWN-BROKN", "2999-01-01")
+    manifest = (stated.path / "models.toml").read_text()
+    more = manifest[manifest.index("[[") :].replace("OWN-BROKN", "MUST-44")
+    stated.write("models.toml", manifest + more)
+    told = run(stated, "OWN-KEPT").stderr.str()
+    assert "'OWN-BROKN' at models.tower.known_failures.0.rule in " in told
+    assert "'MUST-44' at models.tower.known_failures.1.rule in " in told
+    assert "for OWN-BROKN perhaps OWN-BROKEN; for MUST-44 perhaps MUST-004" in told
 
 
 def test_a_known_failure_that_passes_fails(stated: Project) -> None:

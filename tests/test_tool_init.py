@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -143,6 +144,23 @@ def test_workflow_installs_what_the_project_states(stated: dict[str, str], insta
         if "run" in step
     )
     assert install.splitlines()[-1] == f"{UV} pytest-hierexport{installed}"
+
+
+@pytest.mark.parametrize(
+    ("recorded", "installed"),
+    [
+        (None, "pytest-hierexport"),
+        ('{"url": "file:///home/me/source", "dir_info": {}}', "pytest-hierexport"),
+        ('{"url": "https://x.org/a.whl", "archive_info": {}}', "https://x.org/a.whl"),
+        ('{"url": "https://x.org/a", "vcs_info": {"vcs": "git", "commit_id": "0a1b"}}', "git+https://x.org/a@0a1b"),
+    ],
+)
+def test_workflow_installs_the_package_from_where_it_came(
+    recorded: str | None, installed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = SimpleNamespace(read_text=lambda _: recorded)
+    monkeypatch.setattr("importlib.metadata.distribution", lambda _: found)
+    assert f"{UV} {installed}\n" in workflow_of(tmp_path).text
 
 
 def test_uv_knows_the_options_of_the_workflow() -> None:

@@ -18,7 +18,7 @@ from pytest_hierexport._carry import carry
 from pytest_hierexport._cases import Case, select
 from pytest_hierexport._cases.deploying import deploy
 from pytest_hierexport._cases.exporting import export_case
-from pytest_hierexport._errors import CollectError, NoVerdictError
+from pytest_hierexport._errors import CollectError, ExportError, NoVerdictError
 from pytest_hierexport._onnx import storage
 from pytest_hierexport._onnx.absent import is_absent_proto, without_absent
 from pytest_hierexport._rules.base import ExportedCase
@@ -199,6 +199,21 @@ def test_weights_of_a_checkpoint_are_not_read(tmp_path: Path) -> None:
     example = replace(case, weights="none").load()
     assert all(isinstance(parameter, FakeTensor) for parameter in example.model.parameters())
     assert "input_ids" in example.kwargs
+
+
+def test_torchscript_refuses_a_model_without_weights(tmp_path: Path) -> None:
+    case = _case(_tied, exporter="torchscript")
+    with pytest.raises(ExportError, match="torchscript: it runs the model, whose weights have no numbers"):
+        export_case(case, case.load(), tmp_path / "model.onnx")
+
+
+def test_factory_that_reads_weights_is_told_of_their_absence() -> None:
+    def reading() -> object:
+        model = Tied()
+        return model.eval() if model.head.weight.sum() > 0 else model
+
+    with pytest.raises(CollectError, match="let it read no numbers of a parameter"):
+        _case(reading).load()
 
 
 def test_manifest_states_a_model_without_weights(tmp_path: Path) -> None:

@@ -137,9 +137,15 @@ class Case:
             raise CollectError(
                 f"the factory of {self.name} ({self.source}) to make a model",
                 found=gist(error),
-                do="call the factory without arguments, and fix the error that it raises",
+                do=f"call the factory without arguments, and fix the error that it raises{self._without_numbers}",
             ) from error
         return made
+
+    @property
+    def _without_numbers(self) -> str:
+        """What else may be at fault where the model is built without weights."""
+        cause = "; here it is called without weights: let it read no numbers of a parameter"
+        return cause if self.weights == "none" else ""
 
     @property
     def _promise(self) -> str:

@@ -16,8 +16,10 @@ import sysconfig
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import chain, takewhile
 from pathlib import Path
 
+from pytest_hierexport._errors import shown_source
 from pytest_hierexport._files.atomic import write_atomically
 from pytest_hierexport._files.paths import PACKAGE, text_digest
 
@@ -29,7 +31,8 @@ _LIKELY = {
 _FRAME = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+) in ', re.MULTILINE)
 _LIBRARY = Path(sysconfig.get_paths()["stdlib"])
 _SITE = frozenset({"site-packages", "dist-packages"})
-_MACHINERY = frozenset({"torch", "onnxscript", "onnx_ir", "onnx", "onnxruntime", "_pytest", "pluggy"})
+_MACHINERY = frozenset({"torch", "onnxscript", "onnx_ir", "onnx", "onnxruntime"})
+_RUNNER = frozenset({"_pytest", "pluggy"})
 
 
 @dataclass(frozen=True)
@@ -137,13 +140,21 @@ class WatchFiles:
 
 
 def _place(stacks: str) -> str:
-    """Return the innermost line of the main thread outside exporters and the library; else the innermost one."""
+    """Return the innermost line of the main thread outside exporters and the library, else in a package, else any."""
     # A dump has a block per thread, the main thread's last, the innermost frame of each first.
     block = stacks.rstrip().rpartition("hread 0x")[2]
     frames = [(Path(found["file"]), int(found["line"])) for found in _FRAME.finditer(block)]
     frames = [frame for frame in frames if frame[0].parent != PACKAGE / "_pytest"]
-    shown = next(filter(_is_users, frames), next(iter(frames), None))
-    return "" if shown is None else f"{shown[0].name} line {shown[1]}"
+    # Further out are pytest's runner and what started it: xdist's workers, a script.
+    frames = list(takewhile(lambda frame: _RUNNER.isdisjoint(frame[0].parts), frames))
+    packages = (frame for frame in frames if _after_site(frame[0].parts))
+    shown = next(chain(filter(_is_users, frames), packages, frames), None)
+    return "" if shown is None else f"{_shown(shown[0])} line {shown[1]}"
+
+
+def _shown(file: Path) -> str:
+    """Return the path of a file from the working directory, or from the folder of installed packages."""
+    return "/".join(_after_site(file.parts)) or shown_source(file)
 
 
 def _is_users(frame: tuple[Path, int]) -> bool:

@@ -67,6 +67,24 @@ def settle(plan: Plan, results: Results) -> Orphans:
     return Orphans(tuple(listed), tuple(unlisted), tuple(sorted(removed)))
 
 
+def former(plan: Plan, file: Path, text: str) -> Path | None:
+    """Return the snapshot that a model without one has probably had under another name; None if none is likely.
+
+    It belongs to no selected model, and has the same text. Where none has, it is the only orphan of whole selections,
+    if the model is the only one without a snapshot.
+    """
+    from pytest_hierexport._snapshot import is_hierarchy
+
+    wanted = {snapshot_file(plan.anchor(case), case.name) for case in plan.cases}
+    others = (each for each in sorted(file.parent.glob("*.txt")) if each not in wanted and is_hierarchy(each))
+    if (same := next((each for each in others if each.read_text(encoding="utf-8") == text), None)) is not None:
+        return same
+    here = (folder for folder in _folders(plan, whole=True) if folder.path == file.parent)
+    left = [each for folder in here for each in (*folder.listed(), *folder.unlisted())]
+    missing = [each for each in wanted if each.parent == file.parent and not each.exists()]
+    return left[0] if len(left) == len(missing) == 1 else None
+
+
 def _is_complete(plan: Plan, results: Results) -> bool:
     """Whether the run checked the snapshot of every model: none filtered, deselected, skipped or in another shard."""
     option = plan.config.getoption

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pytest_hierexport._cases import Case, select
 from pytest_hierexport._cases.case import Step
 from pytest_hierexport._cases.steps import with_deployed
-from pytest_hierexport._errors import UsageError, proposal
+from pytest_hierexport._errors import UsageError, proposals
 from pytest_hierexport._files.unrecorded import unrecorded
 from pytest_hierexport._pytest.ids import escape
 from pytest_hierexport._pytest.options import TIMEOUT, Settings
@@ -147,15 +147,18 @@ class Plan:
 
     def _check_known_failures(self, known_rules: Sequence[Rule]) -> None:
         """Check that each known failure names a rule of the case: else it would excuse nothing, unnoticed."""
+        unknown: dict[str, tuple[str, list[str]]] = {}
         for case in self.cases:
             rules = [rule.id for rule in known_rules if _can_check(rule, case)]
-            unknown = next((known.rule for known in case.known_failures if known.rule not in rules), None)
-            if unknown is not None:
-                raise UsageError(
-                    f"the id of a rule at models.{case.name}.known_failures in {case.manifest}",
-                    found=repr(unknown),
-                    do=proposal(unknown, rules),
-                )
+            for i, known in enumerate(case.known_failures):
+                if known.rule not in rules:
+                    unknown[f"{_place(case)}.known_failures.{i}.rule in {case.manifest}"] = known.rule, rules
+        if unknown:
+            raise UsageError(
+                "ids of rules in the known failures",
+                found=", ".join(f"{rule!r} at {place}" for place, (rule, _) in unknown.items()),
+                do=proposals(unknown.values()),
+            )
 
     def item_id(self, case: Case, test: str, start: Path | None = None) -> str:
         """Return the id of an item, its path relative to a folder: the root directory, as in pytest's own ids."""
@@ -190,6 +193,14 @@ class Plan:
 
 def _can_check(rule: Rule, case: Case) -> bool:
     return rule.deployed or case.previous is None
+
+
+def _place(case: Case) -> str:
+    """Return the table of a manifest that states a case: a model's, or that of a step below it."""
+    steps = 0
+    while case.previous is not None:
+        case, steps = case.previous, steps + 1
+    return f"models.{case.name}" + (f".after.{steps - 1}" if steps else "")
 
 
 def _own_cases(config: pytest.Config) -> dict[str, Case]:

@@ -62,7 +62,7 @@ def parse_shard(text: str) -> Shard:
     else:
         shard = _from_environment(os.environ, found["count"])
     if not 1 <= shard.index <= shard.count:
-        raise _refused(str(shard), "count shards from 1 on")
+        raise _refused(str(shard), "write a number from 1 to the count")
     return shard
 
 
@@ -75,10 +75,9 @@ def _from_environment(environment: Mapping[str, str], count: str | None) -> Shar
             if not all(number.isdecimal() for number in numbers):
                 raise _refused(f"{index}={environment[index]!r} of {stated!r}", "write the numbers: 2/8")
             return Shard(int(numbers[0]) - int(numbers[2]) + 1, int(numbers[1]))
-    names = ", ".join(index for index, *_ in _ENVIRONMENT)
-    raise _refused(
-        f"no count, or none of {names}", "write the numbers: 2/8, or auto/8 where the count alone is missing"
-    )
+    names = [index for index, *_ in _ENVIRONMENT]
+    known = next((f"{name}={environment[name]} without a count" for name in names if name in environment), "")
+    raise _refused(known or f"none of {', '.join(names)}", f"write {'the count: auto/8' if known else 'both: 2/8'}")
 
 
 def _refused(found: str, do: str) -> UsageError:

@@ -77,6 +77,7 @@ def check_snapshot(request: pytest.FixtureRequest, run: Run, case: Case, text: s
         CheckFailed: There is no snapshot, or another.
         pytest.skip.Exception: There is no folder of snapshots yet.
     """
+    from pytest_hierexport._pytest.orphans import former
     from pytest_hierexport._snapshot import is_detailed
 
     plan = run.plan
@@ -87,8 +88,14 @@ def check_snapshot(request: pytest.FixtureRequest, run: Run, case: Case, text: s
     if not file.exists() and not is_updating(plan.config):
         if not file.parent.exists() and not plan.settings.chosen.require_snapshots:
             pytest.skip(f"there are no snapshots yet; to make them: {plan.update_command()}")
-        found = [("expected", shown), ("found", "no such file")]
-        raise _failed(run, case, f"{case.name} has no snapshot", found, f"write it: {update}")
+        instead, to_do = "no such file", f"write it: {update}"
+        if (old := former(plan, file, text)) is not None:
+            old_name = os.path.relpath(old, plan.config.invocation_params.dir)
+            content = "the same hierarchy" if old.read_text(encoding="utf-8") == text else "another hierarchy"
+            instead = f"no such file, but {old_name} of no selected model, with {content}"
+            to_do = f"rename {old_name} if the model was renamed, else {to_do}"
+        found = [("expected", shown), ("found", instead)]
+        raise _failed(run, case, f"{case.name} has no snapshot", found, to_do)
     snapshot = hierarchy_snapshot(request)
     if snapshot == text:
         return

@@ -230,6 +230,7 @@ class Summary:
             started=self.started,
             ended=time.time(),
             part=None if shard is None else Part(shard.index, shard.count, plan.selected),
+            interrupted=self.interrupted,
         )
 
     def _with_modules(self, results: Results) -> Results:

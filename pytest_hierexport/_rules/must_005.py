@@ -72,7 +72,7 @@ def _repeats(exported: ExportedCase, plain: onnx.ModelProto) -> bool:
 def _other_processes() -> Iterator[ChildProcess]:
     """Yield some processes like the one that serves all models, one after the other."""
     for _ in range(_TRIES):
-        process = plain_process.__wrapped__()
+        process = _isolated_process()
         try:
             yield process
         finally:
@@ -170,7 +170,11 @@ def _interface(graph: onnx.GraphProto) -> dict[str, Any]:
 
 @cache
 def plain_process() -> ChildProcess:
-    """Return the one process that serves this one: an isolated Python that runs `peer.py`."""
+    """Return the one process that serves this one."""
+    return _isolated_process()
+
+
+def _isolated_process() -> ChildProcess:
     return ChildProcess("-I", str(Path(__file__).with_name("peer.py")))
 
 

@@ -8,7 +8,7 @@ from functools import cache
 from importlib import import_module
 
 from pytest_hierexport import _rules as _package
-from pytest_hierexport._errors import UsageError, proposal, similar
+from pytest_hierexport._errors import UsageError, proposals, similar
 from pytest_hierexport._rules.base import Rule
 
 _PREFIX = "must_"
@@ -43,8 +43,12 @@ def rules(ids: Iterable[str] | None = None, extra: Iterable[Rule] = ()) -> list[
     if ids is None:
         return list(known.values())
     wanted = set(ids)
-    for unknown in sorted(wanted - set(known)):
-        is_named = own or similar(unknown, known)
+    if unknown := sorted(wanted - set(known)):
+        is_named = own or any(similar(each, known) for each in unknown)
         none_own = "" if is_named else ", and no rule of the project: no hook pytest_hierexport_rules gives one"
-        raise UsageError("the id of a rule", found=f"{unknown!r}{none_own}", do=proposal(unknown, known))
+        raise UsageError(
+            "the id of a rule" if len(unknown) == 1 else "ids of rules",
+            found=f"{', '.join(map(repr, unknown))}{none_own}",
+            do=proposals((each, known) for each in unknown),
+        )
     return [rule for rule in known.values() if rule.cardinal or rule.id in wanted]

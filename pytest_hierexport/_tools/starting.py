@@ -8,6 +8,7 @@ import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path, PurePosixPath
 
 from pytest_hierexport._cases.manifest import parse_manifest
@@ -15,6 +16,7 @@ from pytest_hierexport._errors import CollectError, UsageError
 from pytest_hierexport._files.atomic import write_atomically
 
 MANIFEST = "models.toml"
+_NAME = "pytest-hierexport"
 _CONFIGURATIONS = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _BUILT = re.compile(r"^\[build-system\]", re.MULTILINE)
@@ -37,6 +39,7 @@ jobs:
           python-version: "{python}"
       # uv takes torch's CPU build: the default one brings several GB of CUDA packages.
       # For pytest-hierexport a path or address of its source will do, too.
+      # Other versions of torch may make other graphs: hold those that the snapshots were made with.
       - name: Install
         run: |
           python -m pip install uv
@@ -65,6 +68,7 @@ hierexport:
   script:
 {enter}    # uv takes torch's CPU build: the default one brings several GB of CUDA packages.
     # For pytest-hierexport a path or address of its source will do, too.
+    # Other versions of torch may make other graphs: hold those that the snapshots were made with.
     - python -m pip install uv
     - {command}
     - >
@@ -178,7 +182,7 @@ def is_configured(project: Path) -> bool:
 
 def _installed(project: Path) -> Iterator[str]:
     """Yield the arguments for uv: this package, and the requirements that the project's files state."""
-    yield "pytest-hierexport"
+    yield _address()
     if (project / "requirements.txt").is_file():
         yield "-r requirements.txt"
     stated = project / "pyproject.toml"
@@ -188,3 +192,16 @@ def _installed(project: Path) -> Iterator[str]:
     elif _STATED.search(text):
         # The project may not be a package: only its dependencies are installed, and pytest finds its sources.
         yield "-r pyproject.toml"
+
+
+def _address() -> str:
+    """Return what installs this package elsewhere: the address that it was installed from (PEP 610), else its name."""
+    try:
+        stated = json.loads(metadata.distribution(_NAME).read_text("direct_url.json") or "{}")
+    except metadata.PackageNotFoundError:
+        return _NAME
+    url, vcs = stated.get("url", ""), stated.get("vcs_info")
+    if vcs:
+        return f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
+    # A path of this machine leads nowhere on another one.
+    return url if url.startswith("https://") else _NAME

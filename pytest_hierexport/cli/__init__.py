@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from pytest_hierexport._errors import CollectError, HierexportError, UsageError
 from pytest_hierexport._files.versions import check_requirements
@@ -96,6 +96,11 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 
 class _Parser(argparse.ArgumentParser):
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuse unknown arguments here: argparse leaves a command's to the program, whose usage lacks its options."""
+        found, unknown = super().parse_known_args(args, namespace)
+        return self.error(f"unrecognized arguments: {' '.join(unknown)}") if unknown else (found, unknown)
+
     def error(self, message: str) -> NoReturn:
         usage = " ".join(self.format_usage().removeprefix("usage: ").split())
         raise UsageError(

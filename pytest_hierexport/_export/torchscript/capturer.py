@@ -14,6 +14,7 @@ from pathlib import Path
 import onnx_ir as ir
 import torch
 from onnx_ir.tensor_adapters import TorchTensor
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.onnx._constants import ONNX_TORCHSCRIPT_EXPORTER_MAX_OPSET as NEWEST_OPSET
 
 from pytest_hierexport._carry.copying import flat_copy
@@ -31,8 +32,12 @@ from pytest_hierexport._files.temporary import temporary_folder
 
 
 def serves(request: Request) -> bool:
-    """Whether the model is a module: an ExportedProgram cannot be traced."""
-    return isinstance(request.model, torch.nn.Module)
+    """Whether the model is a module that has weights: it runs, and an ExportedProgram cannot be traced."""
+    return isinstance(request.model, torch.nn.Module) and not _lacks_weights(request.model)
+
+
+def _lacks_weights(model: torch.nn.Module) -> bool:
+    return any(isinstance(parameter, FakeTensor) for parameter in model.parameters())
 
 
 def capture(request: Request) -> Capture:
@@ -40,7 +45,7 @@ def capture(request: Request) -> Capture:
 
     Raises:
         ExportError: The model is not a module.
-        CannotCaptureError: The opset is too new.
+        CannotCaptureError: The opset is too new, or the model has no weights.
         Exception: Any error of torch; the model is left as it was.
     """
     if not isinstance(request.model, torch.nn.Module):
@@ -53,6 +58,8 @@ def capture(request: Request) -> Capture:
     if options.opset is not None and options.opset > NEWEST_OPSET:
         # torch would state the newer opset, but write operators as the older one defines them.
         raise CannotCaptureError(f"opset {NEWEST_OPSET} is the newest that its operators are known for")
+    if _lacks_weights(request.model):
+        raise CannotCaptureError("it runs the model, whose weights have no numbers; dynamo needs none")
     instances = Instances(request.model)
     adapter = Adapter(request.model, request.args, request.kwargs)
     names = options.input_names or adapter.input_names or (adapter.places if options.dynamic_shapes else None)
