@@ -170,6 +170,16 @@ def test_shard_without_models_passes_and_reports(three: Project) -> None:
     assert json.loads((three.path / "r4.json").read_text())["models"] == []
 
 
+def test_snapshot_of_another_shard_is_no_former_one(three: Project) -> None:
+    assert three.run(MODELS, "--snapshot-update", "-k", "snapshot").ret == 0
+    (three.path / "__hierexport__" / "one.txt").unlink()
+    shard = "--hierexport-shard=1/3", "-k", "snapshot"
+    result = three.run(MODELS, *shard)
+    result.stdout.fnmatch_lines(["one has no snapshot", "*found *no such file"])
+    (three.path / "__hierexport__" / "two.txt").rename(three.path / "__hierexport__" / "former.txt")
+    three.run(MODELS, *shard).stdout.fnmatch_lines(["*no such file, but *former.txt of no selected model, *"])
+
+
 def test_update_in_a_shard_removes_no_snapshot(three: Project) -> None:
     three.write("pytest.ini", f"[pytest]\nhierexport_models = {MODELS.partition('=')[2]}\n")
     three.run(RULE, "--snapshot-update")

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from pytest_hierexport._cases.selectors import EVERYTHING
 from pytest_hierexport._files import ownership
-from pytest_hierexport._pytest.ids import snapshot_file
+from pytest_hierexport._pytest.ids import file_name, snapshot_file
 from pytest_hierexport._pytest.snapshots import is_updating
 from pytest_hierexport._report.results import SNAPSHOT, Results, Status
 
@@ -67,22 +67,25 @@ def settle(plan: Plan, results: Results) -> Orphans:
     return Orphans(tuple(listed), tuple(unlisted), tuple(sorted(removed)))
 
 
-def former(plan: Plan, file: Path, text: str) -> Path | None:
-    """Return the snapshot that a model without one has probably had under another name; None if none is likely.
+def former(plan: Plan, file: Path, text: str) -> tuple[Path, bool] | None:
+    """Return the snapshot that a model without one has probably had under another name, and whether it has the text.
 
-    It belongs to no selected model, and has the same text. Where none has, it is the only orphan of whole selections,
-    if the model is the only one without a snapshot.
+    It belongs to no selected model, of this shard or another, and has the same text. Where none has, it is the only
+    orphan of whole selections, if the model is the only one without a snapshot; a shard does not know that.
     """
     from pytest_hierexport._snapshot import is_hierarchy
 
-    wanted = {snapshot_file(plan.anchor(case), case.name) for case in plan.cases}
-    others = (each for each in sorted(file.parent.glob("*.txt")) if each not in wanted and is_hierarchy(each))
+    names = {f"{file_name(name)}.txt" for name in plan.selected}
+    others = (each for each in sorted(file.parent.glob("*.txt")) if each.name not in names and is_hierarchy(each))
     if (same := next((each for each in others if each.read_text(encoding="utf-8") == text), None)) is not None:
-        return same
+        return same, True
+    if plan.settings.chosen.shard is not None:
+        return None
     here = (folder for folder in _folders(plan, whole=True) if folder.path == file.parent)
     left = [each for folder in here for each in (*folder.listed(), *folder.unlisted())]
+    wanted = {snapshot_file(plan.anchor(case), case.name) for case in plan.cases}
     missing = [each for each in wanted if each.parent == file.parent and not each.exists()]
-    return left[0] if len(left) == len(missing) == 1 else None
+    return (left[0], False) if len(left) == len(missing) == 1 else None
 
 
 def _is_complete(plan: Plan, results: Results) -> bool:

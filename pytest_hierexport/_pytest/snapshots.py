@@ -89,10 +89,11 @@ def check_snapshot(request: pytest.FixtureRequest, run: Run, case: Case, text: s
         if not file.parent.exists() and not plan.settings.chosen.require_snapshots:
             pytest.skip(f"there are no snapshots yet; to make them: {plan.update_command()}")
         instead, to_do = "no such file", f"write it: {update}"
-        if (old := former(plan, file, text)) is not None:
+        if (found_former := former(plan, file, text)) is not None:
+            old, is_same = found_former
             old_name = os.path.relpath(old, plan.config.invocation_params.dir)
-            content = "the same hierarchy" if old.read_text(encoding="utf-8") == text else "another hierarchy"
-            instead = f"no such file, but {old_name} of no selected model, with {content}"
+            content = "the same" if is_same else "another"
+            instead = f"no such file, but {old_name} of no selected model, with {content} hierarchy"
             to_do = f"rename {old_name} if the model was renamed, else {to_do}"
         found = [("expected", shown), ("found", instead)]
         raise _failed(run, case, f"{case.name} has no snapshot", found, to_do)
