@@ -40,7 +40,7 @@ def compared(tmp_path: Path, after: Results, *options: str) -> int:
 
 def test_equal_reports_are_not_worse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert compared(tmp_path, BEFORE, "--strict") == 0
-    assert capsys.readouterr().out == ("checks took 6.0 s -> 6.0 s\n0 models differ, 2 do not\nnot worse\n")
+    assert capsys.readouterr().out == ("checks took 6.0 s -> 6.0 s\nmodels: 0 different, 2 equal\nnot worse\n")
 
 
 def test_slower_export_shows_though_no_check_holds_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,7 +72,7 @@ def test_new_failure_is_worse_and_named(tmp_path: Path, capsys: pytest.CaptureFi
         "  nodes: 4 -> 6",
     ]
     assert "Erf" in out
-    assert out.endswith("1 models differ, 1 do not\nworse: 1 models newly fail, 0 are gone\n")
+    assert out.endswith("models: 1 different, 1 equal\nworse: 1 newly failing or unchecked, 0 gone\n")
 
 
 @pytest.mark.parametrize(("options", "code"), [((), 0), (("--strict",), 1)])
@@ -90,6 +90,20 @@ def test_missing_model_or_check_is_worse(tmp_path: Path, capsys: pytest.CaptureF
     jsonschema.validate(found, strict_schema("compare"))
     assert found["worse"]
     assert found["changes"][0]["not_checked"] == ["MUST-002"]
+
+
+@pytest.mark.parametrize(("status", "code"), [(Status.FAILED, 1), (Status.KNOWN, 0)])
+def test_new_model_or_check_that_fails_is_worse(
+    status: Status, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    added = replace(MODEL, name="added", checks={"MUST-007": Check(status)})
+    assert compared(tmp_path, replace(BEFORE, models=(*BEFORE.models, added))) == code
+    out = capsys.readouterr().out
+    assert "added: new\n" in out
+    assert ("added\n  newly fails: MUST-007\n" in out) is bool(code)
+    checked = replace(MODEL, checks={**MODEL.checks, "MUST-004": Check(status)})
+    rules = (*BEFORE.rules, RuleText("MUST-004", "valid"))
+    assert compared(tmp_path, replace(BEFORE, rules=rules, models=(checked, BEFORE.models[1]))) == code
 
 
 def test_deselected_model_is_not_gone_but_unchecked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

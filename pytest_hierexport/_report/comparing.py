@@ -17,7 +17,7 @@ class ModelChange:
 
     name: str
     failing: tuple[str, ...] = ()
-    """The checks that held before and do not hold now."""
+    """The checks that fail now and did not before, all of a model that the first report does not have."""
     fixed: tuple[str, ...] = ()
     """The checks that failed before and hold now."""
     not_checked: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class Comparison:
 
     @property
     def is_worse(self) -> bool:
-        """Whether a model is gone, or a check that held does not hold or was not made."""
+        """Whether a model is gone, a check newly fails, or one that held was not made."""
         return bool(self.gone) or any(change.failing or change.not_checked for change in self.changes)
 
     @property
@@ -65,6 +65,7 @@ def compare(before: Results, after: Results) -> Comparison:
     old, new = ({model.name: model for model in results.models} for results in (before, after))
     both = [name for name in old if name in new]
     changes = [change for name in both if (change := _change(old[name], new[name])) != ModelChange(name)]
+    added = [ModelChange(name, failing=failed) for name in new if name not in old and (failed := _failed(new[name]))]
     left_out = [ModelChange(name, not_checked=_held(old[name])) for name in old if name in after.deselected]
     packages = sorted({*before.versions, *after.versions})
     versions = {name: (before.versions.get(name, ""), after.versions.get(name, "")) for name in packages}
@@ -72,7 +73,7 @@ def compare(before: Results, after: Results) -> Comparison:
         versions={name: pair for name, pair in versions.items() if pair[0] != pair[1]},
         gone=tuple(name for name in old if name not in {*new, *after.deselected}),
         new=tuple(name for name in new if name not in {*old, *before.deselected}),
-        changes=(*changes, *left_out),
+        changes=(*changes, *added, *left_out),
         unchanged=len(both) - len(changes),
         seconds=(sum(old[name].seconds for name in both), sum(new[name].seconds for name in both)),
         stages=_stages([(old[name].stages, new[name].stages) for name in both]),
@@ -83,13 +84,16 @@ def _held(model: Model) -> tuple[str, ...]:
     return tuple(check for check in model.checks if model.status(check) in _GOOD)
 
 
+def _failed(model: Model) -> tuple[str, ...]:
+    return tuple(check for check in model.checks if model.status(check) is Status.FAILED)
+
+
 def _change(old: Model, new: Model) -> ModelChange:
-    held = _held(old)
-    failed = [check for check in old.checks if old.status(check) is Status.FAILED]
+    held, failed = _held(old), _failed(old)
     exporters, nodes = (old.exporter, new.exporter), (old.nodes, new.nodes)
     return ModelChange(
         new.name,
-        failing=tuple(check for check in held if new.status(check) is Status.FAILED),
+        failing=tuple(check for check in _failed(new) if check not in failed),
         fixed=tuple(check for check in failed if new.status(check) in _GOOD),
         not_checked=tuple(check for check in held if new.status(check) in {Status.NOT_RUN, Status.SKIPPED}),
         exporters=exporters if exporters[0] != exporters[1] else None,

@@ -50,9 +50,10 @@ def _lines(compared: Comparison) -> Iterator[str]:
     for stage, (old_seconds, new_seconds) in compared.stages.items():
         if max(old_seconds, new_seconds) >= _SHORTEST:
             yield f"  {stage}: {old_seconds:.1f} s -> {new_seconds:.1f} s"
-    yield f"{len(compared.changes)} models differ, {compared.unchanged} do not"
+    yield f"models: {len(compared.changes)} different, {compared.unchanged} equal"
     worse = [change for change in compared.changes if change.failing or change.not_checked]
-    yield f"worse: {len(worse)} models newly fail, {len(compared.gone)} are gone" if compared.is_worse else "not worse"
+    counts = f"{len(worse)} newly failing or unchecked, {len(compared.gone)} gone"
+    yield f"worse: {counts}" if compared.is_worse else "not worse"
 
 
 def _of_model(change: ModelChange) -> Iterator[str]:
