@@ -18,13 +18,17 @@ _STATUS = {
 
 
 def as_ctrf(results: Results) -> str:
-    """Return a JSON text with a test for each check on each model; times are in milliseconds."""
+    """Return a JSON text with a test for each check on each model, and for each model that no shard reported.
+
+    Times are in milliseconds.
+    """
     tests = [
         _test(model, column, model.checks.get(column, Check(Status.NOT_RUN)))
         for model in results.models
         for column in results.columns
         if model.status(column) is not Status.INAPPLICABLE
     ]
+    tests += map(_unreported, results.unreported)
     counts = {status: sum(test["status"] == status for test in tests) for status in _STATUS.values()}
     content = {
         "reportFormat": "CTRF",
@@ -56,6 +60,18 @@ def _test(model: Model, column: str, check: Check) -> dict[str, object]:
         "line": model.line,
         **({"message": check.message} if check.message else {}),
         "labels": {"model": model.name, "rule": column, "exporter": model.exporter, "nodes": model.nodes},
+    }
+
+
+def _unreported(name: str) -> dict[str, object]:
+    """Return a test that fails for a model: without it, a merged report that lacks shards would look complete."""
+    return {
+        "name": f"{name}: reported by a shard",
+        "status": _STATUS[Status.FAILED],
+        "duration": 0,
+        "suite": [name],
+        "message": "no shard reported this model",
+        "labels": {"model": name},
     }
 
 
