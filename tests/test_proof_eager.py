@@ -89,7 +89,7 @@ def test_cached_tensors_are_inputs_and_new_ones_given() -> None:
 
     ran = run(Model(), X, cache=Cache(X * 3))
     assert ran.calls["inner"].inputs[ran.number(X * 3)] == "[0][1].keys[0]"
-    assert ran.number(X + 1) in ran.calls["inner"].given
+    assert ran.number(X + 1) in ran.calls["inner"].available
 
 
 def test_attribute_set_during_run_is_input_constant_buffer_is_not() -> None:

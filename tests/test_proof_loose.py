@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_hierexport._proof.loose import loose_owners, pairs
+from pytest_hierexport._proof.verdict import VerdictKind, judge
 from test_proof_verdict import runs_of
 
 CHAIN = "g (float[2] x) => (float[2] z) { t = Exp(x) h = Neg(t) z = Relu(h) }"
@@ -25,6 +26,17 @@ def loose(
 
 def test_owner_that_does_not_consume_the_node_is_loose() -> None:
     assert loose({"t": "a b", "h": "a", "z": "b"}) == [("t", "b")]
+
+
+def test_loose_owner_of_what_it_was_given_changes_no_verdict() -> None:
+    text = CHAIN.replace("Relu(h)", "Mul(h, x)")
+    calls, tags = {**CALLS, "b": ("h x", "z")}, {"t": "a b", "h": "a", "z": "b"}
+    assert loose(tags, text, calls) == [("t", "b")]
+    runs = runs_of(text, tags, calls)
+    for call in runs.calls:
+        verdict = judge(runs, call)
+        assert verdict is not None
+        assert verdict.kind is VerdictKind.PROVEN
 
 
 @pytest.mark.parametrize(

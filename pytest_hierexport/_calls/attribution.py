@@ -17,7 +17,7 @@ class Evidence(str, Enum):
     """The kinds of evidence for an origin, the strongest first."""
 
     TRACED = "traced"
-    """Recorded while the model was captured."""
+    """Recorded while the model was captured; or the model's own call, of a node that takes graph inputs alone."""
     MERGED = "merged"
     """The node replaced an equal operation of this call: an optimizer merged both (common subexpression elimination),
     or the capture dropped one (dead code elimination)."""
@@ -98,8 +98,9 @@ def order_origins(hierarchy: Hierarchy, origins: Iterable[Origin], primary: Prim
 class Attribution(Shown):
     """The origins of every node of a graph, its subgraphs and functions included, and of every initializer.
 
-    Nodes and initializers are named by their keys (see :mod:`pytest_hierexport._onnx.graph`). The first origin of each
-    is its primary. A node may have no origins; an initializer without origins is not listed.
+    Nodes and initializers are named by their keys. :func:`pytest_hierexport.node_key` gives that of a node, which may
+    differ from the name of its output: names in keys are percent-encoded. The first origin of each is its primary.
+    A node may have no origins; an initializer without origins is not listed.
     """
 
     hierarchy: Hierarchy

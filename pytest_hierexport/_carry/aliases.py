@@ -1,4 +1,4 @@
-"""Finds aliases: values that a transformation dropped, whose consumers take an equal value in their place.
+"""Finds aliases: values that a transformation dropped or added, and that are equal to another value.
 
 Example. The optimizer drops a Cast to the type that was there; `y` keeps its operator and name, and takes `x` where it
 took `c`. So `c` is an alias of `x`, which makes `y` equal in both graphs:
@@ -24,7 +24,7 @@ _CHAIN = 16
 """How far back the source of a dropped chain of operations is looked for."""
 
 Alias = tuple[Value, Value]
-"""A value, and the equal one that stands for it."""
+"""A value of either graph, and the equal one that stands for it."""
 
 
 def number_values(before: Flat, after: Flat) -> Numbering:
@@ -58,18 +58,18 @@ def _of_equal_expressions(numbering: Numbering) -> Iterator[Alias]:
 def _dropped(before: Flat, after: Flat, numbering: Numbering) -> Iterator[Alias]:
     """Yield the aliases that nodes after teach, each compared with the node before of the same name."""
     for node in after.nodes:
-        twin = namesake(before, node)
-        if twin is None:
+        same_name = namesake(before, node)
+        if same_name is None:
             continue
         # A value before has given its name to one that it is computed from: what lay between was dropped.
-        for new, named in zip(node.outputs, twin.outputs, strict=False):
+        for new, named in zip(node.outputs, same_name.outputs, strict=False):
             if not _is_equal(numbering, new, named):
                 source = _ancestor(before, numbering, named, numbering.after[new])
                 if source is not None:
                     yield named, source
-        if not _has_its_operator(before, node, twin):
+        if not _has_its_operator(before, node, same_name):
             continue
-        pairs = zip(node.inputs, twin.inputs, strict=False)
+        pairs = zip(node.inputs, same_name.inputs, strict=False)
         changed = [(new, old) for new, old in pairs if not _is_equal(numbering, new, old)]
         found = [_bypassed(before, after, numbering, new, old) for new, old in changed if new and old]
         aliases = [alias for alias in found if alias is not None]

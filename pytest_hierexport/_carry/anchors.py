@@ -47,7 +47,7 @@ class Anchors:
         numbering = self.match.numbering
         return self.anchored.get(value) or numbering.known.get(numbering.after[value])
 
-    def contains(self, value: Value) -> Value | None:
+    def held_in(self, value: Value) -> Value | None:
         """Return the value before that one after equals, stands for or holds in another form."""
         return self.forms.get(value) or self.stands_for(value)
 
@@ -86,7 +86,7 @@ def _kind(character: str) -> str:
 def _anchor(anchors: Anchors, node: Node) -> None:
     """Find what the outputs of a node stand for, or which value they hold in another form."""
     before = anchors.match.before
-    contained = [(value, anchors.contains(value)) for value in node.operands]
+    contained = [(value, anchors.held_in(value)) for value in node.operands]
     if any(found is None for value, found in contained if value.varying):
         return
     operands = list(dict.fromkeys(found for _, found in contained if found is not None))
@@ -101,7 +101,7 @@ def _anchor(anchors: Anchors, node: Node) -> None:
         found = _computed(anchors, node, operands) if len(operands) > 1 else _same(anchors, node, varying[0])
     if found is not None:
         _anchor_operands(anchors, node, found)
-        taken = [v for v in map(anchors.contains, node.operands) if v is not None and v.varying]
+        taken = [v for v in map(anchors.held_in, node.operands) if v is not None and v.varying]
         found = _last_taken_in(anchors, node, _taking_again(anchors, taken, found))
     if found is not None and len(found.outputs) == len(node.outputs):
         anchors.anchored.update(zip(node.outputs, found.outputs, strict=True))

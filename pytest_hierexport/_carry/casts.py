@@ -43,7 +43,7 @@ class Contracted:
 
 
 def contracted(before: Flat, after: Flat) -> tuple[Contracted, Contracted] | None:
-    """Return both graphs without casts between floating types; None where the one after has no other casts."""
+    """Return both graphs without casts between floating types; None where all casts after were there before."""
     old, new = _floating_casts(before), _floating_casts(after, before)
     if all(_kept(before, cast) is not None for cast in new):
         return None
@@ -154,7 +154,7 @@ def _names(flat: Flat, sources: Mapping[Value, Value], other: Flat) -> dict[Valu
 
 
 def attribute_casts(attribution: Attribution, known: Known, after: Contracted, primary: Primary) -> Attribution:
-    """Add the origins of the casts to those of all other nodes."""
+    """Return the attribution with the casts, which had been taken out, in it."""
     origins: dict[str, Origins] = dict(attribution.nodes)
     flat = after.whole
 

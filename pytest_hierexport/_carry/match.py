@@ -162,9 +162,9 @@ class _Matcher:
         for node in self.after.nodes:
             if node in matched or (node.pure and any(output.varying for output in node.outputs)):
                 continue
-            twin = namesake(self.before, node) or impure.get(node.key)
-            if twin is not None and twin.operator == node.operator:
-                found[node] = twin
+            same_name = namesake(self.before, node) or impure.get(node.key)
+            if same_name is not None and same_name.operator == node.operator:
+                found[node] = same_name
         return found
 
 

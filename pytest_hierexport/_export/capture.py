@@ -33,7 +33,7 @@ class Capture:
     calls: tuple[Call, ...]
     """The calls of the forward pass, each after its parent."""
     before: Flat
-    """A copy of the graph before optimization: nothing is merged, folded or fused in it."""
+    """A copy of the graph before optimization: nothing is folded or fused in it, and for what was merged see `also`."""
     nodes: Mapping[Node, str | None]
     """The call of every node of `before`; None where it is unknown."""
     owners: Mapping[str, tuple[str, ...]]
@@ -41,7 +41,9 @@ class Capture:
     after: ir.Model
     """The graph that the exporter underneath gives with the options of the request."""
     also: Mapping[Node, tuple[str, ...]] = field(default_factory=dict)
-    """By node of `before`: the further calls that ran an equal operation, which was removed before this copy."""
+    """By node of `before`: the further calls that ran an equal operation, which was removed before this copy.
+
+    TorchScript needs none: its graph before optimization has these operations again."""
     notes: tuple[str, ...] = ()
     """What the user should know about the capture."""
 

@@ -48,8 +48,8 @@ class BothRuns:
 
     def gave(self, call: str, value: str) -> bool:
         """Whether others may have a value of the graph from a call; one in a loop may have given anything."""
-        given = self.calls[call].given if call in self.calls else None
-        return given is None or self.is_among(value, given) or self._is_rearranged(value, given)
+        available = self.calls[call].available if call in self.calls else None
+        return available is None or self.is_among(value, available) or self._is_rearranged(value, available)
 
     def _is_rearranged(self, value: str, numbers: AbstractSet[int]) -> bool:
         """Whether a value of the graph is one of these after a transposition or in another shape."""

@@ -80,7 +80,7 @@ class EagerCall:
     would excuse a wrong tag (a counterexample of MUST-007)."""
 
     @cached_property
-    def given(self) -> frozenset[int]:
+    def available(self) -> frozenset[int]:
         """The values that others may have from the call: those it returned, left behind or was given."""
         return frozenset((*self.returned, *self.effects, *self.inputs))
 

@@ -1,10 +1,10 @@
 """Finds loose owners: calls that own a node which another owner consumes and they do not.
 
-    model    h = a(x); y = b(h)
-    graph    t = Exp(x) [a, b]    h = Neg(t) [a]    y = Relu(h) [b]
+    model    h = a(x); y = b(h, x)
+    graph    t = Exp(x) [a, b]    h = Neg(t) [a]    y = Mul(h, x) [b]
 
 `b` is a loose owner of `t`: only a node of `a` consumes it, and `b` did not return it. No verdict shows this: `b` was
-given all that `t` is computed from, or lost it to a fusion.
+given `x`, so it is proven. The same holds where `b` lost to a fusion what `t` is computed from.
 
 A fusion computes what a call returned without giving it. Neither `q` nor `k`, with its bias, is one too many here:
 

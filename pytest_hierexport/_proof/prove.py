@@ -1,7 +1,7 @@
 """Proves the tags of a case: an eager run and a run of the graph give a verdict on every call.
 
 The first attempt runs the model as `torch.export` captures it, once. It leaves no call unproven on the zoo and 500
-random architectures. Retries follow while a call is left unproven; each says which model type needs it.
+random architectures. Retries follow while a call is left unproven; docs/proof.md says which models need which.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Judges a call by the values that enter and leave its nodes.
 
     model    h = a(x); y = b(h)
-    graph    t = Exp(x) [a]    h = Neg(t) [a]    y = Relu(h) [b]
+    graph    t = Exp(x) [a]    h = Neg(t) [a]    y = Sin(h) [b]
 
-Both runs agree on x, h and y; t is no value of a call. For `b`, S is {y = Relu(h)}:
+Both runs agree on x, h and y; t is no value of a call. For `b`, S is {y = Sin(h)}:
 
     1  b returned y                 S produces y
     2  h enters S                   b was given h
@@ -36,7 +36,7 @@ class VerdictKind(str, Enum):
     UNPROVEN = "unproven"
     """A value does not fit."""
     AMBIGUOUS = "ambiguous"
-    """Its tensors are constant-valued, so that anything would match."""
+    """Anything would match, because its tensors are constant-valued, or rounding confuses its values with others."""
     PASS_THROUGH = "pass-through"  # noqa: S105  # a verdict, not a password
     """It returns what it was given."""
     FOLDED = "folded"
@@ -123,7 +123,7 @@ class _Call:
         graph, inside = self.runs.graph, set(self.nodes)
         for node in (graph.nodes[i] for i in self.nodes):
             entering = (v for v in node.elements if graph.producer.get(v) not in inside and v in graph.by_elements)
-            for values, own in ((entering, self.seen.inputs.keys()), (node.outputs, self.seen.given)):
+            for values, own in ((entering, self.seen.inputs.keys()), (node.outputs, self.seen.available)):
                 for value in values:
                     numbers = set(self.runs.numbers(value))
                     if numbers & own and not numbers <= own:

@@ -2,7 +2,7 @@
 
 The adapter shares the model's dictionaries of submodules, parameters and buffers, so all names stay the same. For a
 model whose inputs are positional tensors and whose outputs are tensors, the graph is the one that torch makes of the
-model itself. This module imports only torch: the plain peer of a TorchScript export consists of it and torch.
+model itself. `_rules/peer.py` has a second, independent version for the plain export.
 """
 
 from __future__ import annotations
