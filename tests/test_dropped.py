@@ -167,6 +167,28 @@ def test_kept_nodes_of_a_call_are_connected_among_equals() -> None:
     proven(Model(forward, pair=Pair()))
 
 
+class AddsInPlace(nn.Module):
+    """Adds to its input, which may be a view."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.positions = nn.Parameter(torch.randn(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x += self.positions
+        return torch.sigmoid(x)
+
+
+def test_call_that_writes_into_a_view_does_not_own_it() -> None:
+    def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
+        viewed = torch.exp(x).reshape(2, 3, 2, 4).permute(0, 2, 3, 1).reshape(2, 8, 3)
+        out: torch.Tensor = m.inner(viewed)
+        return out
+
+    exported = proven(Model(forward, inner=AddsInPlace()))
+    assert "inner" not in {origin.call for origin in exported.attribution.nodes["permute"]}
+
+
 def test_input_passed_through_a_dropped_call_has_no_owner() -> None:
     def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
         m.linear(m.back(x))

@@ -31,6 +31,7 @@ from pytest_hierexport._export.dynamo.trial_run import contents_of, needed_for, 
 
 _CUSTOM = "custom"  # the entry of a node's metadata that is meant for users of torch, and that torch's passes copy
 _ALSO = "hierexport.also"
+_OPERATION = "torch_fn"  # the entry that names the operation of the model, with its number, that a node is part of
 
 
 def stacks(node: torch.fx.Node) -> tuple[Stack, ...]:
@@ -63,7 +64,7 @@ def _live(graph: torch.fx.Graph) -> set[torch.fx.Node]:
 
 
 def _note(graph: torch.fx.Graph, dropped: list[torch.fx.Node], live: set[torch.fx.Node]) -> None:
-    types_of = {node: types for node in dropped if (types := _types(node)) is not None}
+    types_of = {node: types for node in _of_calls(dropped, live) if (types := _types(node)) is not None}
     if not types_of:
         return
     sources = _sources(graph)
@@ -84,6 +85,26 @@ def _note(graph: torch.fx.Graph, dropped: list[torch.fx.Node], live: set[torch.f
         if survivor is not None:
             for pair in _pairs(node, survivor, live, contents, noted):
                 _copy_stacks(*pair)
+
+
+def _of_calls(dropped: list[torch.fx.Node], live: set[torch.fx.Node]) -> Iterator[torch.fx.Node]:
+    """Yield the dropped nodes but the views that an operation which is kept computes once more.
+
+    An operation that writes into a view does so, from what the caller has (functionalization). This is no work of the
+    call that writes: vit_pytorch's CCT adds positions in place to a tensor that its tokenizer permuted.
+    """
+    computing = {node.meta.get(_OPERATION) for node in live if node.op == "call_function" and not _is_view(node)}
+    for node in dropped:
+        operation = node.meta.get(_OPERATION)
+        if operation is None or operation not in computing or not _is_view(node):
+            yield node
+
+
+def _is_view(node: torch.fx.Node) -> bool:
+    """Whether a node gives a view of the memory of an input."""
+    schema = getattr(node.target, "_schema", None)
+    aliases = [argument.alias_info for argument in schema.arguments if argument.alias_info] if schema else []
+    return bool(aliases) and not any(alias.is_write for alias in aliases)
 
 
 def _survivor(
