@@ -78,14 +78,14 @@ def _dropped(before: Flat, after: Flat, numbering: Numbering) -> Iterator[Alias]
             yield from aliases
 
 
-def _has_its_operator(before: Flat, node: Node, twin: Node) -> bool:
+def _has_its_operator(before: Flat, node: Node, other: Node) -> bool:
     """Whether a node has the operator, attributes and inputs of one before, but for constants at the end.
 
     An optimizer drops a bias of zeros, even where these have the type of a value that is computed (FocalNet).
     """
-    if (node.operator, node.attributes) != (twin.operator, twin.attributes) or len(node.inputs) > len(twin.inputs):
+    if (node.operator, node.attributes) != (other.operator, other.attributes) or len(node.inputs) > len(other.inputs):
         return False
-    dropped = [value for value in twin.inputs[len(node.inputs) :] if value]
+    dropped = [value for value in other.inputs[len(node.inputs) :] if value]
     computing = backward_slice(before, dropped, lambda value: not value.varying)
     leaves = {*dropped, *(operand for each in computing for operand in each.data_operands)} - before.producer.keys()
     return not any(leaf.varying for leaf in leaves)
