@@ -589,3 +589,15 @@ def test_operations_fused_into_one_own_nothing_else() -> None:
         value.dtype, value.shape = ir.DataType.FLOAT, ir.Shape([2])
     found = carry(source, known(source, u="a", m="b", y="b", z="c"), target).nodes
     assert [origin.call for origin in found["z"]] == ["c"]
+
+
+def test_merge_behind_a_dropped_operation_has_both_owners() -> None:
+    before = """g (float[2] x) => (float[2] y) {
+        a = Relu(x) t = Tanh(a) c = Cast<to = 1>(x) b = Relu(c) u = Tanh(b) y = Sub(t, u) }"""
+    after = "g (float[2] x) => (float[2] y) { a = Relu(x) t = Tanh(a) y = Sub(t, t) }"
+    found = carried(before, after, a="a", t="a", c="b", b="c", u="c", y="d")
+    assert found == {
+        "a": [("a", "traced"), ("c", "merged")],
+        "t": [("a", "traced"), ("c", "merged")],
+        "y": [("d", "traced")],
+    }

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from pytest_hierexport._carry.constants import Constants
-from pytest_hierexport._carry.flat import Flat, Node, Value, same_type
+from pytest_hierexport._carry.flat import Flat, Node, Value, same_operator, same_type
 from pytest_hierexport._carry.numbering import Numbering, Round, share_knowledge
 from pytest_hierexport._carry.slices import backward_slice
 
@@ -71,11 +71,10 @@ def _dropped(before: Flat, after: Flat, numbering: Numbering) -> Iterator[Alias]
             continue
         pairs = zip(node.inputs, same_name.inputs, strict=False)
         changed = [(new, old) for new, old in pairs if not _is_equal(numbering, new, old)]
-        found = [_bypassed(before, after, numbering, new, old) for new, old in changed if new and old]
-        aliases = [alias for alias in found if alias is not None]
+        aliases = [_bypassed(before, after, numbering, new, old) for new, old in changed if new and old]
         # One input that is no alias makes the node another operation: a fusion.
-        if len(aliases) == len(changed) and not _went_into_a_constant(before, changed):
-            yield from aliases
+        if len(aliases) == len(changed) and all(aliases) and not _went_into_a_constant(before, changed):
+            yield from chain.from_iterable(aliases)
 
 
 def _has_its_operator(before: Flat, node: Node, other: Node) -> bool:
@@ -113,18 +112,62 @@ def _is_equal(numbering: Numbering, new: Value | None, old: Value | None) -> boo
     return numbering.after[new] == numbering.before[old]
 
 
-def _bypassed(before: Flat, after: Flat, numbering: Numbering, new: Value, old: Value) -> Alias | None:
-    """Return the alias by which a node takes a new input in place of an old one; None where they are not equal."""
+def _bypassed(before: Flat, after: Flat, numbering: Numbering, new: Value, old: Value) -> list[Alias]:
+    """Return the aliases by which a node takes a new input in place of an old one; none where they are not equal."""
     if numbering.before[old] in numbering.alive:
-        return None
+        return []
     number = numbering.after[new]
     if number not in numbering.known:
         # No value before equals the new one: the lost value has a new producer.
-        return (new, old) if same_type(new, old) else None
+        return [(new, old)] if same_type(new, old) else []
     source = _ancestor(before, numbering, old, number) if new.varying else numbering.known[number]
-    if source is None or not same_type(source, old):
+    if source is None:
+        return _further_up(before, numbering, old, numbering.known[number])
+    if not same_type(source, old):
+        return []
+    return [(new, old) if _went_into_weights(before, after, numbering, new, (old, source)) else (old, source)]
+
+
+def _further_up(before: Flat, numbering: Numbering, lost: Value, kept: Value) -> list[Alias]:
+    """Return the aliases above a lost value that make it equal to a kept one; none where they do not.
+
+    The consumers of an alias were merged with those of its source, so that no node after shows the alias itself:
+
+        before                                after
+        a = Relu(x)                           a = Relu(x)
+        c = Cast(x)
+        b = Relu(c)
+        y = Add(a, b)                         y = Add(a, a)
+
+    Two of 680 random architectures need it: transpositions that cancel out, in front of equal operations.
+    """
+    aliases: list[Alias] = []
+    pairs = [(lost, kept)]
+    for value, equal in pairs:
+        operands = _operands_of_equals(before, value, equal)
+        if operands is None or len(pairs) > _CHAIN:
+            return []
+        for operand, counterpart in operands:
+            number = numbering.before[counterpart]
+            if numbering.before[operand] == number:
+                continue
+            source = _ancestor(before, numbering, operand, number)
+            if source is not None:
+                aliases.append((operand, source))
+            elif (operand, counterpart) not in pairs:
+                pairs.append((operand, counterpart))
+    return aliases
+
+
+def _operands_of_equals(before: Flat, value: Value, other: Value) -> list[tuple[Value, Value]] | None:
+    """Return the operands of two values in pairs; None where other operations compute them."""
+    one, another = before.producer.get(value), before.producer.get(other)
+    if one is None or another is None or not (one.pure and same_operator(one, another)):
         return None
-    return (new, old) if _went_into_weights(before, after, numbering, new, (old, source)) else (old, source)
+    if one.outputs.index(value) != another.outputs.index(other):
+        return None
+    pairs = list(zip(one.inputs, another.inputs, strict=True))
+    return [(a, b) for a, b in pairs if a and b] if all((a is None) == (b is None) for a, b in pairs) else None
 
 
 def _went_into_weights(before: Flat, after: Flat, numbering: Numbering, new: Value, alias: Alias) -> bool:
