@@ -119,6 +119,18 @@ def test_unused_computation_is_owned_by_its_recomputation(make: Callable[[], Mod
     assert len(owned(proven(make()), "dead")) == operators
 
 
+class Positions(nn.Module):
+    """Computes on no input, and more values than are folded."""
+
+    def forward(self) -> torch.Tensor:
+        return torch.arange(4000.0).sin()[:, None].expand(4000, 8) * 0.5
+
+
+def test_unused_constant_is_owned_by_its_recomputation() -> None:
+    model = Model(lambda m, x: (m.dead(), x[:, :1] + m.live())[1], dead=Positions(), live=Positions())
+    assert owned(proven(model), "dead") == ["Mul"]
+
+
 def test_what_hands_a_value_on_for_nothing_owns_nothing() -> None:
     model = Model(lambda m, x: (h := m.live(x), m.dead(h), torch.exp(h))[2], live=nn.Linear(8, 8), dead=TurnedBack())
     assert owned(proven(model), "dead") == []

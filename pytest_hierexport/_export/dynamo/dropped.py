@@ -68,7 +68,7 @@ def _note(graph: torch.fx.Graph, dropped: list[torch.fx.Node], live: set[torch.f
     if not types_of:
         return
     sources = _sources(graph)
-    wanted = {(sources[node], types) for node, types in types_of.items() if sources[node]}
+    wanted = {(sources[node], types) for node, types in types_of.items()}
     candidates = {node: signature for node in live if (signature := (sources[node], _types(node))) in wanted}
     common = set(candidates.values())
     lost = [node for node, types in types_of.items() if (sources[node], types) in common]
@@ -81,7 +81,7 @@ def _note(graph: torch.fx.Graph, dropped: list[torch.fx.Node], live: set[torch.f
             survivors.update(dict.fromkeys(_keys(node, contents), node))
     noted: set[tuple[torch.fx.Node, torch.fx.Node]] = set()
     for node in (node for node in lost if node in contents):
-        survivor = _survivor(graph, node, contents, survivors)
+        survivor = _survivor(graph, node, contents, survivors, sources)
         if survivor is not None:
             for pair in _pairs(node, survivor, live, contents, noted):
                 _copy_stacks(*pair)
@@ -112,17 +112,21 @@ def _survivor(
     node: torch.fx.Node,
     contents: Mapping[torch.fx.Node, Hashable],
     survivors: Mapping[Hashable, torch.fx.Node],
+    sources: Mapping[torch.fx.Node, int],
 ) -> torch.fx.Node | None:
     """Return the kept node that equals a dropped one; None if there is none.
 
     A node with the same operator and inputs is preferred to one with the same value alone. Of several, the first in the
-    graph is taken.
+    graph is taken. A constant, which depends on no input of the graph, needs the same operator and inputs: the random
+    inputs of the trial run cannot tell two constants apart that are equal by chance. mask2former's position embedding
+    is called for nothing, and its values are computed again elsewhere.
     """
     keys = _keys(node, contents)
     if survivors.keys().isdisjoint(keys):
         return None
     above = needed_for(graph, {node}) - {node}
-    if any(contents.get(other) == contents[node] for other in above):
+    is_constant = sources[node] == 0
+    if is_constant or any(contents.get(other) == contents[node] for other in above):
         # The node is a pass-through of a value above it: only a node with the same operator and inputs equals it.
         keys = keys[:1]
     survivor = next((survivors[key] for key in keys if key in survivors), None)
