@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
@@ -27,6 +27,9 @@ from pytest_hierexport._rules.base import ExportedCase, Violation
 from toys import breaks, case_of
 
 __all__ = ["broken_by", "configured"]
+
+_Function: TypeAlias = "tuple[Callable[..., Any], list[str]]"
+"""A function with the names of its parameters."""
 
 _OF_USER = {"table": {}, "wanted": set(), "names": [], "parts": [], "number": 0, "trained": True}
 """What a user gives for parameters of these names; an empty text for others."""
@@ -43,8 +46,10 @@ def configured() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
 def broken_by(file: Path) -> list[Violation]:
     """Return what MUST-001 finds in a fragment."""
 
+    function = _last_function(file)
+
     def run(_: Case, example: Example, path: Path) -> None:
-        _export(file, example.model, example.args, path)
+        _export(function, example.model, example.args, path)
 
     case = case_of(configured)
     example = case.load()
@@ -53,14 +58,14 @@ def broken_by(file: Path) -> list[Violation]:
     return breaks("MUST-001", ExportedCase(case, path, example, "own:export", exporter_source=file, exporter=run))
 
 
-def _export(file: Path, model: nn.Module, args: tuple[torch.Tensor, ...], path: Path) -> None:
+def _export(found: _Function, model: nn.Module, args: tuple[torch.Tensor, ...], path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch's own code, in the name of this file
         traced = torch.onnx.export(model, args, dynamo=True, verbose=False, optimize=False)
     assert traced is not None
     modules, origins = dict(model.named_modules()), {}
     about_whole = _about_whole(model, traced)
-    function, (first, *rest) = _last_function(file)
+    function, (first, *rest) = found
     given = [{"args": args, "kwargs": {}, **_OF_USER}.get(name, "") for name in rest]
     for key, node in walk(traced.model):
         where = ast.literal_eval(node.metadata_props["pkg.torch.onnx.name_scopes"])[-2]
@@ -96,7 +101,7 @@ def _about_whole(model: nn.Module, traced: torch.onnx.ONNXProgram) -> dict[str, 
     }
 
 
-def _last_function(file: Path) -> tuple[Callable[..., Any], list[str]]:
+def _last_function(file: Path) -> _Function:
     """Return the last public function of a fragment, or the last method of its last class, with its parameters."""
     spec = spec_from_file_location(file.stem, file)
     assert spec is not None

@@ -1,14 +1,11 @@
-"""MUST-001's second half: under other names a model exports to the same graph with the other names in its tags."""
+"""Exports a model under other names: the graph must be the same, with the other names in its tags."""
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from contextlib import nullcontext
 from itertools import zip_longest
 from pathlib import Path
-from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pytest_hierexport._calls.attribution import Origin, Origins
@@ -17,12 +14,11 @@ from pytest_hierexport._files.temporary import temporary_folder
 from pytest_hierexport._onnx.codec import entries_of
 from pytest_hierexport._onnx.graph import inventory_proto
 from pytest_hierexport._rules.base import ExportedCase, Violation
+from pytest_hierexport._rules.decisions.watch import Watch
 from pytest_hierexport._rules.renaming import CannotRenameError, Renaming, renamed
-from pytest_hierexport._rules.source import shown
 
 if TYPE_CHECKING:
     import onnx
-    import torch
 
     from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 
@@ -37,29 +33,26 @@ def renaming_violations(exported: ExportedCase, files: Iterable[Path] = ()) -> I
 
     Args:
         exported: The case and its file.
-        files: The exporter's own source: where it asks for an old name is a violation.
+        files: The exporter's own source: where a name of the model decides in it is a violation.
     """
     watch = Watch(files, exported.example.model) if files else None
     is_same_graph, violations = _compared(exported, watch, printed=True)
     if not is_same_graph:
         # A model may look itself up by what its class prints, which says nothing of the exporter.
         _, violations = _compared(exported, watch, printed=False)
-    for asked in sorted(watch.asked) if watch else ():
-        yield Violation(
-            f"{shown(asked.path)}:{asked.line}",
-            "no module or parameter of the model is asked for by its name",
-            f"{asked.name!r} is asked for in `{linecache.getline(str(asked.path), asked.line).strip()}`",
-            "walk the modules as they come, or let the user name what is special",
-        )
+    yield from watch.violations if watch else ()
     yield from violations
 
 
 def _compared(exported: ExportedCase, watch: Watch | None, *, printed: bool) -> tuple[bool, list[Violation]]:
     """Return whether the graph is the same under other names, and the violations."""
-    note = None if watch is None else watch.note
+    note = None if watch is None else watch.asked
     with temporary_folder() as folder:
         try:
-            with renamed(exported.example.model, printed=printed, note=note) as renaming:
+            with (
+                renamed(exported.example.model, printed=printed, note=note) as renaming,
+                nullcontext() if watch is None else watch.watching(renaming.names),
+            ):
                 again = exported.export_again(Path(folder) / exported.path.name)
         except CannotRenameError as error:
             return True, [Violation("the model under other names", error.expected, error.found, error.do)]
@@ -198,87 +191,3 @@ def _text_of_calls(origins: Sequence[Origin], hierarchy: Hierarchy) -> str:
 
 def _shown(call: Call | None) -> str:
     return "no such call" if call is None else f"a call of {call.cls} by {call.parent!r}"
-
-
-@dataclass(frozen=True, order=True)
-class Asked:
-    """A line of an exporter that asked for an old name."""
-
-    path: Path
-    line: int
-    name: str
-
-
-class Watch:
-    """Notes each line of some files that asks for an old name.
-
-    Lines of the model's own code, and of code that it calls, are ignored, even in a file of the exporter.
-
-    Args:
-        files: The exporter's files.
-        model: The model that is renamed.
-    """
-
-    def __init__(self, files: Iterable[Path], model: torch.nn.Module) -> None:
-        """Watch nothing yet: the renamed model calls `note`."""
-        from torch import nn
-
-        from pytest_hierexport._calls.names import is_torch_nn
-        from pytest_hierexport._export.modules import class_of
-
-        self.asked: set[Asked] = set()
-        self._files = frozenset(files)
-        of_torch = [vars(module) for module in model.modules() if is_torch_nn(class_of(module))]
-        self._of_torch = {name for held in of_torch for name in (*held["_parameters"], *held["_buffers"])}
-        classes = {cls for module in model.modules() for cls in type(module).__mro__}
-        own = [cls for cls in classes if cls.__module__.partition(".")[0] not in {"torch", "builtins"}]
-        self._own = frozenset(code for cls in own for code in _codes(vars(cls).values()))
-        self._through = nn.Module.__call__.__code__.co_filename
-
-    def note(self, name: str, frame: FrameType | None) -> None:
-        """Note that a frame asks for an old name, if it is an exporter's."""
-        if frame is None or name in self._of_torch:
-            return
-        path = _resolved(frame.f_code.co_filename)
-        if path in self._files and not self._is_models(frame):
-            self.asked.add(Asked(path, frame.f_lineno, name))
-
-    def _is_models(self, frame: FrameType | None) -> bool:
-        """Return whether a frame is of the model's code, or of what that calls; a hook is called by torch."""
-        while frame is not None and frame.f_code.co_filename != self._through:
-            if frame.f_code in self._own:
-                return True
-            frame = frame.f_back
-        return False
-
-
-@cache
-def _resolved(filename: str) -> Path:
-    return Path(filename).resolve()
-
-
-def _codes(values: Iterable[Any]) -> Iterator[CodeType]:
-    """Yield the code of functions, with that of what they wrap and define."""
-    pending, seen = list(values), set[int]()
-    while pending:
-        value = pending.pop()
-        if id(value) in seen:
-            continue
-        seen.add(id(value))
-        if isinstance(value, CodeType):
-            yield value
-            pending += value.co_consts
-        else:
-            pending += (getattr(value, name, None) for name in ("__code__", "__func__", "__wrapped__", "fget", "func"))
-            pending += _enclosed(value)
-
-
-def _enclosed(function: Any) -> Iterator[Any]:
-    """Yield the functions that a decorated function holds in its closure."""
-    for cell in getattr(function, "__closure__", None) or ():
-        try:
-            held = cell.cell_contents
-        except ValueError:
-            continue
-        if hasattr(held, "__code__"):
-            yield held

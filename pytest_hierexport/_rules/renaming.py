@@ -7,7 +7,7 @@ A class is renamed through a generated subclass, an attribute by its key in the 
 the old name, for models write as well as read by it: transformers' dynamic rotary embeddings call
 `register_buffer("inv_freq", …)` in their forward, others look into `_modules`. These names stay:
 
-- keys of lists and dicts, which are positions and data, not attributes;
+- keys of lists and dicts, which are positions and data, not attributes, and whatever in a name is no letter;
 - a module whose class `torch.nn` defines, whole: its class has no segment in a tag, its names are torch's and the
   same in every model, and torch's own code finds parameters by them (`_flat_weights_names`);
 - parameters and buffers of a class that extends such a building block, for the same reason;
@@ -21,8 +21,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import count, product
-from string import ascii_lowercase, digits
+from itertools import product
+from string import ascii_lowercase
 from types import FrameType, new_class
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -30,6 +30,8 @@ from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._calls.names import encode, is_torch_nn, join_path, qualified_class
 from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._export.modules import qualified, walk_modules, written_class
+from pytest_hierexport._rules.decisions import operations
+from pytest_hierexport._rules.decisions.names import CODE_LENGTH, STEM, WORD, Names, in_case_of
 
 if TYPE_CHECKING:
     import torch
@@ -52,11 +54,14 @@ class Renaming:
     """Every encoded path of a module instance."""
     classes: Mapping[str, str]
     """Every qualified class that was renamed."""
+    names: Names
+    """The words that new names are made of, and the generated classes."""
 
     @property
     def reverse(self) -> Renaming:
         """New to old."""
-        return Renaming(*({new: old for old, new in names.items()} for names in (self.paths, self.classes)))
+        paths, classes = ({new: old for old, new in names.items()} for names in (self.paths, self.classes))
+        return Renaming(paths, classes, self.names)
 
     def call_name(self, name: str) -> str:
         """Return the new name of a call."""
@@ -98,33 +103,39 @@ def renamed(model: torch.nn.Module, *, printed: bool = True, note: Note | None =
 
 
 class _Names:
-    """One new name for each old one, the same throughout the model, and none that something else has."""
+    """A new name for each old one: each of its words becomes a new word, the same one throughout the model.
+
+    So a new name has the digits, separators and letter case of the old one, which are conventions and no names, and
+    whatever is cut out of it, or made of it, can be told from other texts (:mod:`decisions.names`).
+    """
 
     def __init__(self, model: torch.nn.Module) -> None:
         modules = list(model.modules())
-        self._taken = {name for cls in {type(module) for module in modules} for name in dir(cls)}
+        taken = {name for cls in {type(module) for module in modules} for name in (cls.__name__, *dir(cls))}
         for module in modules:
             # The registries of what TorchScript compiled are no dicts.
-            self._taken.update(vars(module), *(getattr(module, registry).keys() for registry in _REGISTRIES))
-        self._classes: dict[str, str] = {}
+            taken.update(vars(module), *(getattr(module, registry).keys() for registry in _REGISTRIES))
+        codes = ("".join(letters) for letters in product(ascii_lowercase, repeat=CODE_LENGTH))
+        text = "\n".join(taken).lower()
+        self._fresh = (word for code in codes if (word := STEM + code) not in text)
+        self._new: dict[str, str] = {}
+        self.words: dict[str, str] = {}
+        """Old words by new ones."""
         self.attributes: dict[str, str] = {}
+        """New names of attributes by old ones."""
 
     def of_class(self, name: str) -> str:
-        return self._classes.get(name) or self._classes.setdefault(name, self._fresh("Renamed_", name))
+        return WORD.sub(lambda word: self._of_word(word[0]), name)
 
     def of_attribute(self, name: str) -> str:
-        # A name made of digits is an index in whatever kind of list a module keeps.
-        if name.isdecimal():
-            return name
-        return self.attributes.get(name) or self.attributes.setdefault(name, self._fresh("renamed_", name))
+        return self.attributes.get(name) or self.attributes.setdefault(name, self.of_class(name))
 
-    def _fresh(self, stem: str, old: str) -> str:
-        """Return a name that ends in the digits that the old one ends in: they are a position and no word."""
-        number = old[len(old.rstrip(digits)) :]
-        endings = ("".join(letters) for length in count(1) for letters in product(ascii_lowercase, repeat=length))
-        fresh = next(name for ending in endings if (name := f"{stem}{ending}{number}") not in self._taken)
-        self._taken.add(fresh)
-        return fresh
+    def _of_word(self, word: str) -> str:
+        old = word.lower()
+        if old not in self._new:
+            self._new[old] = next(self._fresh)
+            self.words[self._new[old]] = old
+        return in_case_of(self._new[old], word)
 
 
 class _Plan:
@@ -147,7 +158,8 @@ class _Plan:
             self._generated[cls] = _subclass(cls, named.__module__, qualname, printed=printed)
             self._registries[cls] = _renamed_registries(module)
             classes[qualified(named)] = qualified_class(named.__module__, qualname, new)
-        self.renaming = Renaming(self._paths(model), classes)
+        names = Names(self._names.words, {new: old for old, new in self._generated.items()})
+        self.renaming = Renaming(self._paths(model), classes, names)
 
     def apply(self, module: torch.nn.Module) -> None:
         """Rename a module; its generated class answers to the old names that its own class does not have itself."""
@@ -276,6 +288,7 @@ def _tell(note: Note | None, old: str) -> None:
     if note is not None and not is_dynamo_compiling():
         # The code that asks is above torch's lookup of attributes.
         frame: FrameType | None = sys._getframe(1)
-        while frame is not None and frame.f_code.co_filename in {__file__, nn.Module.__call__.__code__.co_filename}:
+        through = {__file__, operations.__file__, nn.Module.__call__.__code__.co_filename}
+        while frame is not None and frame.f_code.co_filename in through:
             frame = frame.f_back
         note(old, frame)

@@ -8,11 +8,38 @@ the module none is read.
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
+from pytest_hierexport._cases.exporting import own_function
 from pytest_hierexport._errors import UsageError
+from pytest_hierexport._export.choices import is_own
+from pytest_hierexport._rules.base import ExportedCase
+
+
+def exporter_sources(exported: ExportedCase) -> tuple[Path, ...]:
+    """Return the files of the exporter's source; none for an exporter of this package.
+
+    Raises:
+        UsageError: The function, or its source, is not to be found.
+    """
+    if exported.exporter_source is not None:
+        return source_files(exported.exporter_source)
+    if is_own(exported.exporter_name):
+        return source_files(_source_of(exported.exporter_name))
+    return ()
+
+
+def _source_of(function: str) -> Path:
+    try:
+        path = inspect.getsourcefile(inspect.unwrap(own_function(function)))
+    except TypeError:
+        path = None
+    if path is None:
+        raise UsageError(f"the source of the exporter {function}", found="none", do="name a function written in Python")
+    return Path(path)
 
 
 def source_files(start: Path) -> tuple[Path, ...]:

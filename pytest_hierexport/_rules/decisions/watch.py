@@ -1,0 +1,172 @@
+"""Watches an exporter's own files while it exports a model under other names, and keeps what decides in them."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any
+
+from pytest_hierexport._rules.base import Violation
+from pytest_hierexport._rules.decisions.deciding import UNTOLD, Decisions
+from pytest_hierexport._rules.decisions.instrument import SITES, instrumented, resolved
+from pytest_hierexport._rules.decisions.names import NEW_WORD, Marked, Names, texts
+from pytest_hierexport._rules.decisions.operations import watching
+from pytest_hierexport._rules.decisions.source import parsed, shown
+
+if TYPE_CHECKING:
+    import torch
+
+_NOT_LITERAL = re.compile(r"\(\?[Pp]?<\w+>|\(\?[a-zA-Z]+\)|\\[a-zA-Z]|\[[^]]*\]|\{[^}]*\}")
+"""What is no literal text in a regular expression."""
+_LETTERS = re.compile(r"[^\W\d_]{2,}")
+
+
+class Watch:
+    """Keeps each line of some files that asks for an old name, or in which a name of the model decides.
+
+    Lines of the model's own code, and of code that it calls, are ignored, even in a file of the exporter.
+
+    Args:
+        files: The exporter's files.
+        model: The model that is renamed.
+    """
+
+    def __init__(self, files: Iterable[Path], model: torch.nn.Module) -> None:
+        """Watch nothing yet."""
+        from torch import nn
+
+        from pytest_hierexport._calls.names import is_torch_nn
+        from pytest_hierexport._export.modules import class_of
+
+        self._found: dict[tuple[Path, int, str], Violation] = {}
+        self._files = frozenset(files)
+        of_torch = [vars(module) for module in model.modules() if is_torch_nn(class_of(module))]
+        self._of_torch = {name for held in of_torch for name in (*held["_parameters"], *held["_buffers"])}
+        classes = {cls for module in model.modules() for cls in type(module).__mro__}
+        own = [cls for cls in classes if cls.__module__.partition(".")[0] not in {"torch", "builtins"}]
+        self._own = frozenset(code for cls in own for code in _codes(vars(cls).values()))
+        self._through = nn.Module.__call__.__code__.co_filename
+        configs = [getattr(module, "config", None) for module in model.modules()]
+        self._types = {str(getattr(config, "model_type", None)) for config in configs} - {"None"}
+        written = (run for path in self._files for text in _written(parsed(path)) for run in _LETTERS.findall(text))
+        self._spelled = re.compile(f"(?:{'|'.join({run.casefold() for run in written}) or '$'})+")
+        self._names: Names | None = None
+
+    @contextmanager
+    def watching(self, names: Names) -> Iterator[None]:
+        """Watch the files while the context lasts.
+
+        Args:
+            names: The model's other names.
+        """
+        self._names = names
+        with instrumented(self._files, without=self._own):
+            watching.watch(Decisions(names, self._decided), self._types)
+            try:
+                yield
+            finally:
+                watching.watch(None)
+
+    @property
+    def violations(self) -> list[Violation]:
+        """What was found, by place."""
+        return [self._found[place] for place in sorted(self._found)]
+
+    def asked(self, name: str, frame: FrameType | None) -> None:
+        """Keep that a frame asks for an old name, if it is an exporter's."""
+        if frame is None or name in self._of_torch:
+            return
+        path, line = resolved(frame.f_code.co_filename), frame.f_lineno
+        if path in self._files and not self._is_models(frame):
+            self._found[path, line, name] = Violation(
+                f"{shown(path)}:{line}",
+                "no module or parameter of the model is asked for by its name",
+                f"{name!r} is asked for in `{linecache.getline(str(path), line).strip()}`",
+                "walk the modules as they come, or let the user name what is special",
+            )
+
+    def _decided(self, site: int, values: Sequence[Any]) -> None:
+        """Keep a decision if a constant of the source spells the name by which it is made."""
+        if site == UNTOLD or self._names is None:
+            return
+        names = [str(self._names.own(text)) for text in texts(values) if self._names.other(text) is not text]
+        written = (text for text in texts(values) if not isinstance(text, Marked))
+        constants = sorted((part for text in written for part in NEW_WORD.split(text)), key=len, reverse=True)
+        spelling = next(((each, name) for each in constants for name in names if self._spells(each, name)), None)
+        if spelling is None or self._is_models(sys._getframe(2)):
+            return
+        path, place = SITES[site]
+        constant, name = spelling
+        self._found.setdefault(
+            (path, place.lineno, constant),
+            Violation(
+                f"{shown(path)}:{place.lineno}",
+                "no name of the model decides anything",
+                f"{constant!r} decides `{SITES[site].code}` for {name!r}",
+                "decide by a property (where a class is defined, what a module holds, what was recorded), or add an option",
+            ),
+        )
+
+    def _spells(self, constant: str, name: str) -> bool:
+        """Return whether a constant of the source spells a name, or a part of it, by two letters or more."""
+        own = name.casefold()
+        runs = set(_LETTERS.findall(_NOT_LITERAL.sub(" ", constant))) - self._of_torch
+        parts = (run.casefold() for run in runs)
+        return any((part in own or own in part) and self._spelled.fullmatch(part) for part in parts)
+
+    def _is_models(self, frame: FrameType | None) -> bool:
+        """Return whether a frame is of the model's code, or of what that calls; a hook is called by torch."""
+        while frame is not None and frame.f_code.co_filename != self._through:
+            if frame.f_code in self._own:
+                return True
+            frame = frame.f_back
+        return False
+
+
+def _written(tree: ast.Module) -> Iterator[str]:
+    """Yield the texts of a file: constants but for docstrings, keywords, names that it defines, imports or asks for."""
+    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
+            yield node.value
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.alias)):
+            yield node.name
+        elif isinstance(node, ast.keyword):
+            yield node.arg or ""
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+        if isinstance(node, ast.ClassDef):
+            yield from (each.id for each in ast.walk(node) if isinstance(each, ast.Name))
+
+
+def _codes(values: Iterable[Any]) -> Iterator[CodeType]:
+    """Yield the code of functions, with that of what they wrap and define."""
+    pending, seen = list(values), set[int]()
+    while pending:
+        value = pending.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, CodeType):
+            yield value
+            pending += value.co_consts
+        else:
+            pending += (getattr(value, name, None) for name in ("__code__", "__func__", "__wrapped__", "fget", "func"))
+            pending += _enclosed(value)
+
+
+def _enclosed(function: Any) -> Iterator[Any]:
+    """Yield the functions that a decorated function holds in its closure."""
+    for cell in getattr(function, "__closure__", None) or ():
+        try:
+            held = cell.cell_contents
+        except ValueError:
+            continue
+        if hasattr(held, "__code__"):
+            yield held
