@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from enum import EnumMeta
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, MethodWrapperType
@@ -39,6 +40,7 @@ class Decisions:
         """Decide nothing yet."""
         self.names, self.note = names, note
         self._old = frozenset(map(id, names.classes.values()))
+        self._is_asking = False
 
     def is_renamed(self, cls: type) -> bool:
         """Return whether a class is one of the model's, under its old or its new name."""
@@ -56,29 +58,47 @@ class Decisions:
         others = [self.names.other(operand) for operand in operands]
         if all(map(operator.is_, operands, others)) or any(isinstance(each, FUNCTIONS) for each in operands):
             return operation(*operands, **options)
-        result, expected = (_outcome(partial(operation, *each, **options)) for each in (operands, others))
-        if not _is_same(self.names.other(_plain(operation, result)), _plain(operation, expected)):
-            self.note(site, operands)
+        result = _outcome(partial(operation, *operands, **options))
+        with self._asking():
+            expected = _outcome(partial(operation, *others, **options))
+            is_same = _is_same(self.names.other(_plain(operation, result)), _plain(operation, expected))
+        if not is_same:
+            self._tell(site, *operands)
         if isinstance(result, Exception):
             raise result
         return marked(result, expected) if any(isinstance(text, Marked) for text in texts(operands)) else result
 
     def ask(self, site: int, key: Any, table: Iterable[Any]) -> None:
         """Tell where a table holds the old spelling of a name, or names are asked for an old spelling."""
-        if not isinstance(key, (str, type, tuple)):
+        if self._is_asking or not isinstance(key, (str, type, tuple)):
             return
         own, other = self.names.own(key), self.names.other(key)
-        if other is not key:
-            if _holds(table, own) and not _holds(table, key if own == other else other):
-                self.note(site, (key, own))
-        elif isinstance(key, str) and (held := self._spelled(key, table)):
-            self.note(site, (key, held))
+        with self._asking():
+            if other is not key:
+                held = _holds(table, own) and not _holds(table, key if own == other else other) and own
+            else:
+                held = isinstance(key, str) and self._spelled(key, table)
+        if held:
+            self._tell(site, key, held)
 
     def ask_class(self, site: int, value: Any, classes: Iterable[Any]) -> None:
         """Tell where a module is of a class of the model that it is asked for."""
         known = tuple(cls for cls in classes if id(cls) in self._old)
         if known and type(value) in self.names.classes and isinstance(value, known):
-            self.note(site, (type(value), known))
+            self._tell(site, type(value), known)
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Tell nothing of instrumented code that only runs for what would be under other names."""
+        before, self._is_asking = self._is_asking, True
+        try:
+            yield
+        finally:
+            self._is_asking = before
+
+    def _tell(self, site: int, *values: Any) -> None:
+        if not self._is_asking:
+            self.note(site, values)
 
     def _spelled(self, key: str, table: Iterable[Any]) -> str:
         """Return the name in a table that a key is the old spelling of; the empty text where there is none."""

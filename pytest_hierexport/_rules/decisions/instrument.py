@@ -16,13 +16,13 @@ import gc
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from pytest_hierexport._rules.decisions.operations import METHODS, OPERATORS, TOLD, WATCH
-from pytest_hierexport._rules.decisions.source import parsed, too_deep
+from pytest_hierexport._rules.decisions.source import parsed, resolved, unreadable
 
 
 class Site(NamedTuple):
@@ -69,12 +69,6 @@ def instrumented(files: Collection[Path], without: Collection[CodeType] = ()) ->
             function.__code__ = code
 
 
-@cache
-def resolved(filename: str) -> Path:
-    """Return the file that code was compiled from."""
-    return Path(filename).resolve()
-
-
 class _Codes:
     """The code of a file, as it is and instrumented."""
 
@@ -84,7 +78,7 @@ class _Codes:
             new = ast.fix_missing_locations(_Rewriter(path).visit(ast.parse(path.read_bytes(), str(path))))
             pairs = _pairs(*(compile(each, str(path), "exec", dont_inherit=True) for each in (tree, new)))
         except RecursionError as error:
-            raise too_deep(path) from error
+            raise unreadable(path, error) from error
         self._by_code = dict(pairs)
         self._by_place: defaultdict[tuple[str, int], list[CodeType]] = defaultdict(list)
         for code, new_code in self._by_code.items():

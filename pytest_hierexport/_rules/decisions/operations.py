@@ -153,7 +153,7 @@ class Watching:
     def _handler(self, function: Any) -> Callable[..., Any] | None:
         """Return what serves in place of a function that may decide."""
         if isinstance(function, EnumMeta):
-            return self._member
+            return self._asked
         if not isinstance(function, FUNCTIONS):
             return None
         is_of_table = is_table(getattr(function, "__self__", None)) and getattr(function, "__name__", "") in _OF_TABLES
@@ -171,13 +171,11 @@ class Watching:
         return self._decisions.compute(site if is_told else UNTOLD, operation, *operands, *args, **options)
 
     def _asked(self, site: int, function: Any, *args: Any, **options: Any) -> Any:
+        """Return what a table gives for a key, or an enumeration for a value."""
         if self._decisions is not None and args:
-            self._decisions.ask(site, args[0], function.__self__)
-        return function(*args, **options)
-
-    def _member(self, site: int, function: Any, *args: Any, **options: Any) -> Any:
-        if self._decisions is not None and args:
-            self._decisions.ask(site, args[0], [member.value for member in function])
+            is_enumeration = isinstance(function, EnumMeta)
+            table = [member.value for member in function] if is_enumeration else function.__self__
+            self._decisions.ask(site, args[0], table)
         return function(*args, **options)
 
     def _looked_up(self, site: int, function: Any, owner: Any, name: Any, *default: Any) -> Any:

@@ -1,61 +1,60 @@
-"""The files of an exporter's source, and the trees that Python parses them to.
+"""The files of an exporter's own source, and the trees that Python parses them to.
 
-A module's source is what it imports, directly or not, from its own top-level package; for a module outside any
-package, from its own folder. A folder that packages are installed into holds other people's packages: of those beside
-the module none is read.
+A project's exporter is the loaded modules of its top-level package; if it lies in no package, of its folder. Packages
+that are installed below that folder, and this one, are not the project's.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Iterable, Iterator
-from functools import lru_cache
+import sys
+from functools import cache, lru_cache
 from pathlib import Path
 
+import pytest_hierexport
 from pytest_hierexport._cases.exporting import own_function
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._export.choices import is_own
 from pytest_hierexport._rules.base import ExportedCase
 
+_INSTALLED = {"site-packages", "dist-packages"}
+_OURS = Path(pytest_hierexport.__file__).parent
+
 
 def exporter_sources(exported: ExportedCase) -> tuple[Path, ...]:
-    """Return the files of the exporter's source; none for an exporter of this package.
+    """Return the files of the exporter's source, its own first; none for an exporter of this package.
 
     Raises:
         UsageError: The function, or its source, is not to be found.
     """
     if exported.exporter_source is not None:
         return source_files(exported.exporter_source)
-    if is_own(exported.exporter_name):
-        return source_files(_source_of(exported.exporter_name))
-    return ()
-
-
-def _source_of(function: str) -> Path:
+    if not is_own(exported.exporter_name):
+        return ()
     try:
-        path = inspect.getsourcefile(inspect.unwrap(own_function(function)))
+        path = inspect.getsourcefile(inspect.unwrap(own_function(exported.exporter_name)))
     except TypeError:
         path = None
     if path is None:
-        raise UsageError(f"the source of the exporter {function}", found="none", do="name a function written in Python")
-    return Path(path)
+        expected = f"the source of the exporter {exported.exporter_name}"
+        raise UsageError(expected, found="none", do="name a function written in Python")
+    return source_files(Path(path))
 
 
 def source_files(start: Path) -> tuple[Path, ...]:
-    """Return a file and every file of its own package, or folder, that it imports, and so on.
+    """Return a file, and those of the loaded modules of its own package, or folder."""
+    start = start.resolve()
+    files = {name: resolved(file) for name, file in _loaded()}
+    root = _root(start, next((name for name, file in files.items() if file == start), start.stem))
+    own = (file for file in files.values() if root in file.parents and _OURS not in file.parents)
+    return tuple(dict.fromkeys((start, *(file for file in own if _INSTALLED.isdisjoint(file.relative_to(root).parts)))))
 
-    Raises:
-        UsageError: A file cannot be read, is no Python, or nests too deeply.
-    """
-    found: dict[Path, None] = {}
-    pending = [start.resolve()]
-    while pending:
-        path = pending.pop()
-        if path not in found:
-            found[path] = None
-            pending.extend(_imports(path))
-    return tuple(found)
+
+def shown(path: Path) -> str:
+    """Return a file's path below the folder that its top-level package is in."""
+    name = next((name for name, file in _loaded() if resolved(file) == path), path.stem)
+    return path.relative_to(_base(path, name)).as_posix()
 
 
 @lru_cache(maxsize=1024)
@@ -67,80 +66,42 @@ def parsed(path: Path) -> ast.Module:
     """
     try:
         return ast.parse(path.read_bytes(), filename=str(path))
-    except (RecursionError, MemoryError) as error:
-        raise too_deep(path) from error
-    except (OSError, SyntaxError, ValueError) as error:
-        raise UsageError(
-            "the exporter's source to be Python that can be read",
-            found=f"{path}: {error}",
-            do="give an exporter whose source is at hand",
-        ) from error
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise unreadable(path, error) from error
 
 
-def too_deep(path: Path) -> UsageError:
-    """Return the error for a file whose expressions or statements nest too deeply to be read."""
+def unreadable(path: Path, error: BaseException) -> UsageError:
+    """Return the error for a file that cannot be read."""
+    is_deep = isinstance(error, (RecursionError, MemoryError))
     return UsageError(
         "the exporter's source to be Python that can be read",
-        found=f"{path}: its expressions or statements nest too deeply",
-        do="break the deepest of them up, or read a table of that size from a data file",
+        found=f"{path}: {'its expressions or statements nest too deeply' if is_deep else error}",
+        do="break the deepest of them up, or read a table of that size from a data file"
+        if is_deep
+        else "give an exporter whose source is at hand",
     )
 
 
-def module_name(path: Path) -> str:
-    """Return the dotted name by which a file is imported, as far as the packages around it tell."""
-    parts = [] if path.stem == "__init__" else [path.stem]
-    folder = path.parent
-    while (folder / "__init__.py").exists():
-        parts.append(folder.name)
-        folder = folder.parent
-    return ".".join(reversed(parts))
+@cache
+def resolved(file: str) -> Path:
+    """Return the path of a file, its links followed."""
+    return Path(file).resolve()
 
 
-def shown(path: Path) -> str:
-    """Return a file's path below the folder that its top-level package is in."""
-    return Path(*path.parts[-len(module_name(path).split(".")) - (path.stem == "__init__") :]).as_posix()
+def _loaded() -> list[tuple[str, str]]:
+    """Return the names and the files of the modules that are loaded from Python source."""
+    files = ((name, getattr(module, "__file__", None)) for name, module in list(sys.modules.items()))
+    return [(name, file) for name, file in files if isinstance(file, str) and file.endswith(".py")]
 
 
-def imported_module(path: Path, node: ast.ImportFrom) -> str:
-    """Return the absolute dotted name of the module that `from ... import` names, in the file at `path`."""
-    if not node.level:
-        return node.module or ""
-    package = module_name(path).split(".")
-    up = node.level - (path.stem == "__init__")
-    return ".".join([*package[: max(len(package) - up, 0)], *([node.module] if node.module else [])])
+def _base(path: Path, name: str) -> Path:
+    """Return the folder that the top-level package of a module is in."""
+    return path.parents[name.count(".") + (path.stem == "__init__")]
 
 
-def _imports(path: Path) -> Iterator[Path]:
-    for node in ast.walk(parsed(path)):
-        if isinstance(node, ast.Import):
-            yield from _files(path, (alias.name for alias in node.names))
-        elif isinstance(node, ast.ImportFrom):
-            home = imported_module(path, node)
-            yield from _files(path, (home, *(f"{home}.{alias.name}".lstrip(".") for alias in node.names)))
-
-
-def _files(path: Path, names: Iterable[str]) -> Iterator[Path]:
-    """Yield the files behind dotted names that belong to the source of the module at `path`."""
-    for name in names:
-        base = _within(path, tuple(name.split(".")))
-        if base is not None:
-            yield from (file for file in (base.with_suffix(".py"), base / "__init__.py") if file.is_file())
-
-
-def _within(path: Path, parts: tuple[str, ...]) -> Path | None:
-    """Return where a dotted name leads, without a suffix; None outside the module's own package or folder."""
-    package = module_name(path).split(".")
-    if path.parent.joinpath("__init__.py").exists():
-        root = path.parents[len(package) - (path.stem != "__init__")]
-        return root.joinpath(*parts) if parts[0] == package[0] else None
-    folder = path.parent
-    *above, last = parts
-    if above and folder.parts[-len(above) :] == tuple(above):
-        # The module's package has no `__init__.py`, and its own modules are imported by their full names.
-        return folder / last
-    return None if _is_installed(folder, parts[0]) else folder.joinpath(*parts)
-
-
-def _is_installed(folder: Path, name: str) -> bool:
-    """Return whether a name is a package's, in a folder that packages are installed into."""
-    return (folder / name).is_dir() and next(folder.glob("*.dist-info"), None) is not None
+def _root(path: Path, name: str) -> Path:
+    """Return the folder that holds the source to which a module belongs."""
+    base = _base(path, name)
+    if "." in name or path.stem == "__init__":
+        return base / name.partition(".")[0]
+    return path if next(base.glob("*.dist-info"), None) else base

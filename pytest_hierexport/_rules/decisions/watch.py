@@ -8,16 +8,17 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._rules.base import Violation
 from pytest_hierexport._rules.decisions.deciding import UNTOLD, Decisions
-from pytest_hierexport._rules.decisions.instrument import SITES, instrumented, resolved
+from pytest_hierexport._rules.decisions.instrument import SITES, instrumented
 from pytest_hierexport._rules.decisions.names import NEW_WORD, Marked, Names, texts
 from pytest_hierexport._rules.decisions.operations import watching
-from pytest_hierexport._rules.decisions.source import parsed, shown
+from pytest_hierexport._rules.decisions.source import parsed, resolved, shown
 
 if TYPE_CHECKING:
     import torch
@@ -44,7 +45,7 @@ class Watch:
         from pytest_hierexport._calls.names import is_torch_nn
         from pytest_hierexport._export.modules import class_of
 
-        self._found: dict[tuple[Path, int, str], Violation] = {}
+        self._found: dict[tuple[Path, int, str], tuple[str, str, str]] = {}
         self._files = frozenset(files)
         of_torch = [vars(module) for module in model.modules() if is_torch_nn(class_of(module))]
         self._of_torch = {name for held in of_torch for name in (*held["_parameters"], *held["_buffers"])}
@@ -54,8 +55,8 @@ class Watch:
         self._through = nn.Module.__call__.__code__.co_filename
         configs = [getattr(module, "config", None) for module in model.modules()]
         self._types = {str(getattr(config, "model_type", None)) for config in configs} - {"None"}
-        written = (run for path in self._files for text in _written(parsed(path)) for run in _LETTERS.findall(text))
-        self._spelled = re.compile(f"(?:{'|'.join({run.casefold() for run in written}) or '$'})+")
+        names = frozenset(cls.__name__ for cls in own)
+        self._spelled = frozenset().union(*(_spelled(path, names) for path in self._files)) - self._of_torch
         self._names: Names | None = None
 
     @contextmanager
@@ -76,7 +77,8 @@ class Watch:
     @property
     def violations(self) -> list[Violation]:
         """What was found, by place."""
-        return [self._found[place] for place in sorted(self._found)]
+        places = sorted(self._found)
+        return [Violation(f"{shown(path)}:{line}", *self._found[path, line, name]) for path, line, name in places]
 
     def asked(self, name: str, frame: FrameType | None) -> None:
         """Keep that a frame asks for an old name, if it is an exporter's."""
@@ -84,8 +86,7 @@ class Watch:
             return
         path, line = resolved(frame.f_code.co_filename), frame.f_lineno
         if path in self._files and not self._is_models(frame):
-            self._found[path, line, name] = Violation(
-                f"{shown(path)}:{line}",
+            self._found[path, line, name] = (
                 "no module or parameter of the model is asked for by its name",
                 f"{name!r} is asked for in `{linecache.getline(str(path), line).strip()}`",
                 "walk the modules as they come, or let the user name what is special",
@@ -101,24 +102,19 @@ class Watch:
         spelling = next(((each, name) for each in constants for name in names if self._spells(each, name)), None)
         if spelling is None or self._is_models(sys._getframe(2)):
             return
-        path, place = SITES[site]
-        constant, name = spelling
-        self._found.setdefault(
-            (path, place.lineno, constant),
-            Violation(
-                f"{shown(path)}:{place.lineno}",
+        (path, node), (constant, name) = SITES[site], spelling
+        if (path, node.lineno, constant) not in self._found:
+            self._found[path, node.lineno, constant] = (
                 "no name of the model decides anything",
                 f"{constant!r} decides `{SITES[site].code}` for {name!r}",
-                "decide by a property (where a class is defined, what a module holds, what was recorded), or add an option",
-            ),
-        )
+                "decide by what a module holds, where its class is defined or what was recorded, or add an option",
+            )
 
     def _spells(self, constant: str, name: str) -> bool:
         """Return whether a constant of the source spells a name, or a part of it, by two letters or more."""
         own = name.casefold()
-        runs = set(_LETTERS.findall(_NOT_LITERAL.sub(" ", constant))) - self._of_torch
-        parts = (run.casefold() for run in runs)
-        return any((part in own or own in part) and self._spelled.fullmatch(part) for part in parts)
+        parts = {run.casefold() for run in _LETTERS.findall(_NOT_LITERAL.sub(" ", constant))}
+        return any(part in own or own in part for part in parts & self._spelled)
 
     def _is_models(self, frame: FrameType | None) -> bool:
         """Return whether a frame is of the model's code, or of what that calls; a hook is called by torch."""
@@ -129,20 +125,30 @@ class Watch:
         return False
 
 
-def _written(tree: ast.Module) -> Iterator[str]:
-    """Yield the texts of a file: constants but for docstrings, keywords, names that it defines, imports or asks for."""
-    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
-            yield node.value
-        elif isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.alias)):
-            yield node.name
-        elif isinstance(node, ast.keyword):
-            yield node.arg or ""
-        elif isinstance(node, ast.Attribute):
-            yield node.attr
+@lru_cache(maxsize=1024)
+def _spelled(path: Path, without: frozenset[str]) -> frozenset[str]:
+    """Return the words, in lower case, that a file spells: constants but for docstrings, keywords and names.
+
+    Of names those that are defined, imported or asked for count: a variable may hold what it is called after.
+
+    Args:
+        path: The file.
+        without: The model's own classes, which spell its names themselves.
+    """
+    texts: list[str | None] = []
+    pending: list[ast.AST] = [parsed(path)]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.ClassDef) and node.name in without:
+            continue
+        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        pending += () if is_text else ast.iter_child_nodes(node)
+        texts += [
+            getattr(node, field, None) for field in ("value", "name", "attr", "arg") if not isinstance(node, ast.arg)
+        ]
         if isinstance(node, ast.ClassDef):
-            yield from (each.id for each in ast.walk(node) if isinstance(each, ast.Name))
+            texts += [each.id for each in ast.walk(node) if isinstance(each, ast.Name)]
+    return frozenset(run.casefold() for text in texts if isinstance(text, str) for run in _LETTERS.findall(text))
 
 
 def _codes(values: Iterable[Any]) -> Iterator[CodeType]:
