@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import ast
 import inspect
+import logging
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from functools import cache
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
+import onnx_ir as ir
 import torch
 from torch import nn
 
@@ -31,12 +34,30 @@ __all__ = ["broken_by", "configured"]
 _Function: TypeAlias = "tuple[Callable[..., Any], list[str]]"
 """A function with the names of its parameters."""
 
-_OF_USER = {"table": {}, "wanted": set(), "names": [], "parts": [], "number": 0, "trained": True}
+_OF_USER = {
+    "table": {},
+    "wanted": set(),
+    "names": [],
+    "parts": [],
+    "number": 0,
+    "trained": True,
+    "kwargs": {},
+    "d": {"key": 1},
+    "config": {"query": 1},
+    "exporter": "encoder",
+    "files": "encoder pooler",
+    "logger": logging.getLogger("encoder"),
+    "tensor": SimpleNamespace(dtype=SimpleNamespace(name="value")),
+    "props": {},
+    "plugin": "os",
+    "module_name": "json",
+}
 """What a user gives for parameters of these names; an empty text for others."""
 
 
+@cache
 def configured() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
-    """Return the toy model with a configuration, and its inputs."""
+    """Return the toy model with a configuration, and its inputs; always the same ones."""
     model, args = toy_models.build()
     model.eval()
     vars(model)["config"] = SimpleNamespace(model_type="bert", architectures=["BertModel"], is_encoder_decoder=False)
@@ -45,7 +66,6 @@ def configured() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
 
 def broken_by(file: Path) -> list[Violation]:
     """Return what MUST-001 finds in a fragment."""
-
     function = _last_function(file)
 
     def run(_: Case, example: Example, path: Path) -> None:
@@ -59,31 +79,42 @@ def broken_by(file: Path) -> list[Violation]:
 
 
 def _export(found: _Function, model: nn.Module, args: tuple[torch.Tensor, ...], path: Path) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of torch's own code, in the name of this file
-        traced = torch.onnx.export(model, args, dynamo=True, verbose=False, optimize=False)
-    assert traced is not None
     modules, origins = dict(model.named_modules()), {}
+    traced = _traced(tuple((path, str(type(module))) for path, module in modules.items()))
     about_whole = _about_whole(model, traced)
-    function, (first, *rest) = found
-    given = [{"args": args, "kwargs": {}, **_OF_USER}.get(name, "") for name in rest]
+    function, parameters = found
     for key, node in walk(traced.model):
         where = ast.literal_eval(node.metadata_props["pkg.torch.onnx.name_scopes"])[-2]
         origins[key] = (Origin(where, Evidence.TRACED),)
-        about_node = {**dict.fromkeys(("path", "name", "scope", "component"), where), "node": _shown(node)}
-        about_node |= dict.fromkeys(("m", "module"), modules[where])
+        about_node = {**dict.fromkeys(("path", "name", "component"), where), "node": _shown(node)}
+        about_node |= {"scope": f"/{where.replace('.', '/')}", **dict.fromkeys(("m", "module"), modules[where])}
+        values = {**_OF_USER, "args": args, **about_whole, **about_node}
         held = dict(model._modules)
-        said = _said(function, {**about_whole, **about_node}[first], *given)
+        said = _said(function, *(values.get(name, "") for name in parameters))
         model._modules.update(held)  # a fragment may remove some
-        answer = _of_place(said, where, modules) if first in about_whole else said
+        answer = _of_place(said, where, modules) if about_whole.keys() & parameters[:1] else said
+        node.metadata_props.pop("said", None)
         if answer:
             node.metadata_props["said"] = str(answer)
     calls = [
         Call(name, 0, _class(module), name.rpartition(".")[0] if name else None) for name, module in modules.items()
     ]
     attribution = Attribution(Hierarchy(calls), origins)
-    attach(traced.model, attribution)
-    save(traced.model, attribution, path)
+    written = ir.from_proto(ir.to_proto(traced.model))  # without what torch has written, which others still need
+    attach(written, attribution)
+    save(written, attribution, path)
+
+
+@cache
+def _traced(names: tuple[tuple[str, str], ...]) -> torch.onnx.ONNXProgram:
+    """Export the model once under each of its names."""
+    model, args = configured()
+    assert names == tuple((path, str(type(module))) for path, module in model.named_modules())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch's own code, in the name of this file
+        traced = torch.onnx.export(model, args, dynamo=True, verbose=False, optimize=False)
+    assert traced is not None
+    return traced
 
 
 def _about_whole(model: nn.Module, traced: torch.onnx.ONNXProgram) -> dict[str, object]:
@@ -144,9 +175,11 @@ def _class(module: nn.Module) -> str:
 
 
 def _shown(node: Any) -> SimpleNamespace:
-    """Return a node as protobuf and torch show it."""
+    """Return a node as protobuf and torch show it, with the name that TorchScript gives it."""
     inputs = [value.name for value in node.inputs]
     recorded = node.meta["node"].meta
+    where = ast.literal_eval(node.metadata_props["pkg.torch.onnx.name_scopes"])[-2]
+    name = "/".join(["", *where.split("."), node.op_type])
     return SimpleNamespace(
-        name=node.name, op_type=node.op_type, input=inputs, metadata_props=node.metadata_props, meta=recorded
+        name=name, op_type=node.op_type, input=inputs, metadata_props=node.metadata_props, meta=recorded
     )

@@ -74,6 +74,17 @@ PAIRS = [
         """,
     ),
     Pair(
+        "one ONNX node",
+        """
+        def first(proto):
+            return [n for n in proto.graph.node if n.name == '/encoder/layer/0/attention/self/MatMul']
+        """,
+        """
+        def first(proto):
+            return [n for n in proto.graph.node if n.name.endswith('/MatMul')]
+        """,
+    ),
+    Pair(
         "the name of an initializer",
         """
         def table(graph):
@@ -156,6 +167,8 @@ PAIRS = [
         @tag.register
         def _(m: toy_models.BertLayer):
             return 'layer'
+        def shown(m):
+            return tag(m)
         """,
         """
         import functools
@@ -166,6 +179,8 @@ PAIRS = [
         @tag.register
         def _(m: torch.nn.Module):
             return 'layer'
+        def shown(m):
+            return tag(m)
         """,
     ),
     Pair(

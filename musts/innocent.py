@@ -73,17 +73,20 @@ INNOCENT = {
             return not type(m).__module__.startswith(('torch.nn.', 'torch.ao.nn.'))
     """,
     "the name of a file": """
+        from pathlib import Path
         def export(model, args, kwargs, path):
-            return path.stem == 'value', path.name == 'encoder.onnx'
+            file = Path('encoder.onnx')
+            return file.stem == 'encoder', file.name == 'encoder.onnx'
     """,
     "the name of a file, elsewhere": """
-        def is_encoder(path):
-            return path.suffix == '.onnx' and path.name.startswith('encoder')
+        from pathlib import Path
+        def is_encoder(node):
+            return Path('encoder.onnx').suffix == '.onnx' and Path('encoder.onnx').name.startswith('encoder')
     """,
     "a logger": """
         import logging
         def quiet(logger):
-            return logger.name == 'encoder' or logging.getLogger('encoder').name == 'pooler'
+            return logger.name == 'encoder', logging.getLogger('encoder').name == 'pooler'
     """,
     "the name of a function in a stack frame": """
         import sys
@@ -92,9 +95,9 @@ INNOCENT = {
     """,
     "a member of an archive": """
         import tarfile
-        def weights(archive):
-            with tarfile.open(archive) as tar:
-                return [member for member in tar if member.name.startswith('encoder')]
+        def weights(node):
+            members = [tarfile.TarInfo('encoder.bin'), tarfile.TarInfo('other.bin')]
+            return [member.size for member in members if member.name.startswith('encoder')]
     """,
     "an output of the graph": """
         def first(proto):
@@ -105,8 +108,9 @@ INNOCENT = {
         class Part(enum.Enum):
             ENCODER = 'encoder'
             POOLER = 'pooler'
-        def is_encoder(part: Part):
-            return part.name == 'ENCODER' or part is Part.POOLER or part.value == 'encoder'
+        def is_encoder(node):
+            part = Part.ENCODER
+            return part.name == 'ENCODER', part is Part.POOLER, part.value == 'encoder', Part('pooler')
     """,
     "a suffix that begins with a dot": """
         def locks(model):
@@ -138,7 +142,27 @@ INNOCENT = {
     """,
     "a module imported by a name that the user gives": """
         import importlib
-        def load(name, module_name='torch'):
-            return importlib.import_module(f'plugins.{name}'), importlib.import_module(module_name)
+        def load(plugin, module_name):
+            return importlib.import_module(f'{plugin}.path'), importlib.import_module(module_name)
+    """,
+    "a name that a run before this one kept": """
+        SEEN = set()
+        def is_new(path):
+            is_new = path not in SEEN
+            SEEN.add(path)
+            return is_new and ''
+    """,
+    "names that are compared with each other": """
+        def shared(model):
+            names = [name for name, _ in model.named_parameters()]
+            return [one for one in names if names.count(one) > 1 or names.index(one) < 0]
+    """,
+    "a torch.nn module's own parameter": """
+        def weights(model):
+            return [name for name, _ in model.named_parameters() if name.endswith('.weight')]
+    """,
+    "a line of text in columns": """
+        def line(path):
+            return '{:>40} encoder'.format(path) and f'{path:>40} encoder' and ''
     """,
 }

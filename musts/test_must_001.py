@@ -1,14 +1,11 @@
 """MUST-001: no hardcoded names.
 
-Fragments of exporters are decided by both halves together, on the toy model.
+The model is exported once more with every class renamed, and every attribute that is no list index or dict key. The
+tags must be the renamed tags. Meanwhile the exporter's own source is watched: a constant that spells a name of the
+model must not decide anything about an expression that yields a name (comparison, `in`, `startswith`, regex, match,
+lookup). The forbidden words come from the model under test; our own package has no finding and no waiver.
 
-In the source: a string that names a class, module, parameter or node of a model under test, used to decide something
-(comparison, `in`, `startswith`, regex, match, lookup) about an expression that yields a name of the model
-(`__name__`, `named_*`, a path, a scope, a node's name, and what is computed from them). The forbidden words come from
-the models themselves; our own package has no finding and no waiver.
-
-In behaviour: rename every class, and every attribute that is no list index or dict key, through generated subclasses
-that still resolve the old names, and export again: the tags must be the renamed tags.
+Fragments run as exporters of a toy model.
 """
 
 from __future__ import annotations
@@ -16,16 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 
 import pytest_hierexport
-import toy_models
 from exporters import ASKING
-from fragments import broken_by, configured
+from fragments import broken_by
 from hardcoded import PAIRS
 from innocent import INNOCENT
 from pairs import Pair, source
@@ -33,31 +27,28 @@ from pytest_hierexport import Export, export, walk
 from pytest_hierexport._calls.attribution import Attribution, Origin
 from pytest_hierexport._calls.hierarchy import Call
 from pytest_hierexport._cases import Case, Example, select
+from pytest_hierexport._cases.exporting import export_case
 from pytest_hierexport._onnx.storage import attach
-from pytest_hierexport._rules.base import ExportedCase, Exporter
-from pytest_hierexport._rules.hardcoded import exporter_sources, violations
+from pytest_hierexport._rules.base import ExportedCase, Exporter, Violation
+from pytest_hierexport._rules.decisions.source import exporter_sources
 from pytest_hierexport._rules.renamed_export import renaming_violations
-from pytest_hierexport._rules.source import words_of
 from toys import breaks, exported
 
 
-def findings(folder: Path, block: str) -> list[str]:
-    """Return what is found in an exporter's source."""
+def findings(folder: Path, block: str) -> list[Violation]:
+    """Return what breaks the rule in a fragment of an exporter's source."""
     path = folder / "exporter.py"
     path.write_text(source(block), encoding="utf-8")
-    return [violation.found for violation in violations((path,), words_of(configured()[0]), "export")]
+    return broken_by(path)
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=[pair.title for pair in PAIRS])
 class TestFragments:
-    """Most fragments break both halves; what the source half finds is not run."""
-
     def test_that_decide_by_a_name_of_the_model_are_found(self, pair: Pair, tmp_path: Path) -> None:
-        assert findings(tmp_path, pair.hardcoded) or broken_by(tmp_path / "exporter.py")
+        assert findings(tmp_path, pair.hardcoded)
 
     def test_that_decide_by_something_else_are_not(self, pair: Pair, tmp_path: Path) -> None:
-        (tmp_path / "exporter.py").write_text(source(pair.repaired), encoding="utf-8")
-        assert not broken_by(tmp_path / "exporter.py")
+        assert not findings(tmp_path, pair.repaired)
 
 
 @pytest.mark.parametrize("title", INNOCENT)
@@ -65,51 +56,23 @@ def test_words_that_decide_nothing_about_a_name_are_innocent(title: str, tmp_pat
     assert not findings(tmp_path, INNOCENT[title])
 
 
-def test_the_forbidden_words_are_those_of_the_model_under_test(tmp_path: Path) -> None:
-    path = tmp_path / "exporter.py"
-    path.write_text("def is_gate(path):\n    return 'gate' in path\n", encoding="utf-8")
-
-    class Gated(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.gate = torch.nn.Linear(2, 2)
-
-    assert not list(violations((path,), words_of(toy_models.BertModel())))
-    (violation,) = violations((path,), words_of(Gated()))
-    assert violation.where == "exporter.py:2"
-    assert violation.found == "'gate' decides `'gate' in path`: gate is a module or parameter of the model"
+@pytest.mark.parametrize("word", ["gate", "head"])
+def test_the_forbidden_words_are_those_of_the_model_under_test(word: str, tmp_path: Path) -> None:
+    assert not findings(tmp_path, f"def is_gate(path):\n    return {word!r} in path\n")
 
 
-def test_model_type_of_a_configuration_is_a_name(tmp_path: Path) -> None:
-    path = tmp_path / "exporter.py"
-    path.write_text("def depth(model):\n    return {'page_reader': 2}.get(model.config.model_type, 9)\n")
-    model = toy_models.BertModel()
-    assert not list(violations((path,), words_of(model)))
-    vars(model)["config"] = SimpleNamespace(model_type="page_reader")
-    (violation,) = violations((path,), words_of(model))
-    assert "'page_reader' decides `{'page_reader': 2}.get(" in violation.found
-    assert violation.found.endswith("page_reader is the type of the model")
+def test_finding_tells_line_constant_code_and_name(tmp_path: Path) -> None:
+    found = findings(tmp_path, "def depth(path):\n    return 'pooler' in path and 1\n")
+    assert (found[0].where, found[0].found) == ("exporter.py:2", "'pooler' decides `'pooler' in path` for 'pooler'")
 
 
-def test_finding_names_the_nearest_name_of_the_model(tmp_path: Path) -> None:
-    path = tmp_path / "exporter.py"
-    path.write_text("def depth(path):\n    return path.startswith('encoder.layer.1') or 'pooler' in path\n")
-    found = [violation.found for violation in violations((path,), words_of(toy_models.BertModel()))]
-    assert found == [
-        "'pooler' decides `'pooler' in path`: pooler is a module or parameter of the model",
-        "'encoder.layer.1' decides `path.startswith('encoder.layer.1')`: encoder.layer.1 is a path of the model",
-    ]
-
-
-def test_template_for_an_import_is_told_with_its_reason(tmp_path: Path) -> None:
-    path = tmp_path / "exporter.py"
-    path.write_text(
-        "from importlib import import_module\n"
-        "def load(model):\n    return import_module(f'exporters.{model.config.model_type}')\n"
-    )
-    (violation,) = violations((path,), words_of(toy_models.BertModel()))
-    assert violation.found.startswith("'exporters.…' decides `import_module(")
-    assert violation.found.endswith(": a name of the model is put into it")
+def test_template_for_an_import_is_told_with_the_name_that_it_makes(tmp_path: Path) -> None:
+    block = """
+        from importlib import import_module
+        def load(model):
+            return import_module(f'exporters.{model.config.model_type}')
+    """
+    assert findings(tmp_path, block)[0].found.endswith("for 'exporters.bert'")
 
 
 def move_tags(chosen: Callable[[Call], bool]) -> Exporter:
@@ -226,12 +189,17 @@ def test_our_own_exporter_passes(tmp_path: Path) -> None:
     assert not breaks("MUST-001", exported(tmp_path))
 
 
-def test_our_own_source_knows_no_name_of_the_zoo() -> None:
+@pytest.mark.parametrize("name", ["bert", "llama", "vit", "t5", "mamba", "conditional", "mixtral"])
+def test_our_own_source_decides_by_no_name_of_the_zoo(name: str, tmp_path: Path) -> None:
     package = Path(pytest_hierexport.__file__).parent
-    # The rules check an exporter, and compare its constants with names: they are no part of one.
-    files = tuple(sorted(path for path in package.rglob("*.py") if package / "_rules" not in path.parents))
-    models = [words_of(case.load().model) for case in select(["all"], package)]
-    assert not [violation for words in models for violation in violations(files, words)]
+    # The rules run beside an export, and the zoo holds models: both are no part of an exporter.
+    apart = {package / "_rules", package / "_cases" / "zoo"}
+    files = [path for path in package.rglob("*.py") if apart.isdisjoint(path.parents)]
+    (case,) = select([name], package)
+    path = tmp_path / "model.onnx"
+    example = case.load()
+    served = export_case(case, example, path).exporter
+    assert not list(renaming_violations(ExportedCase(case, path, example, served), files))
 
 
 def test_our_own_source_is_no_matter_of_the_users_model(tmp_path: Path) -> None:
@@ -239,7 +207,9 @@ def test_our_own_source_is_no_matter_of_the_users_model(tmp_path: Path) -> None:
     assert not exporter_sources(ExportedCase(case.case, case.path))
 
 
-def test_a_projects_own_exporter_is_read_where_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_projects_own_exporter_is_watched_with_what_it_imports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "own_exporter.py").write_text("from own_tables import TABLE\ndef run(model, path):\n    return TABLE\n")
     (tmp_path / "own_tables.py").write_text("TABLE = {}\n")
     (tmp_path / "unrelated.py").write_text("TABLE = {}\n")

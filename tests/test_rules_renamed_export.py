@@ -192,7 +192,7 @@ def test_tags_with_old_names_are_shown_beside_the_new(tmp_path: Path, monkeypatc
     (tmp_path / "writes_old_names.py").write_text(WRITES_OLD_NAMES)
     monkeypatch.syspath_prepend(tmp_path)
     violation, *_ = violations(tmp_path, Plain(), "writes_old_names:export")
-    assert violation.expected.startswith("/Renamed_a/Renamed_b (traced), the renamed /Plain/Block (traced)")
+    assert violation.expected.startswith("/Renamedaaaa/Renamedaaab (traced), the renamed /Plain/Block (traced)")
     assert violation.found.startswith("/Plain/Block (traced), after all classes")
 
 

@@ -36,10 +36,14 @@ def renaming_violations(exported: ExportedCase, files: Iterable[Path] = ()) -> I
         files: The exporter's own source: where a name of the model decides in it is a violation.
     """
     watch = Watch(files, exported.example.model) if files else None
-    is_same_graph, violations = _compared(exported, watch, printed=True)
-    if not is_same_graph:
-        # A model may look itself up by what its class prints, which says nothing of the exporter.
-        _, violations = _compared(exported, watch, printed=False)
+    # A model may look itself up by what its class prints, and torch.compile may not trace code that is watched: neither
+    # says anything of the exporter.
+    tries = ((watch, True), (watch, False), *([(None, False)] if watch else ()))
+    violations: list[Violation] = []
+    for each, printed in tries:
+        is_same_graph, violations = _compared(exported, each, printed=printed)
+        if is_same_graph:
+            break
     yield from watch.violations if watch else ()
     yield from violations
 

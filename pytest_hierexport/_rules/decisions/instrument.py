@@ -184,21 +184,10 @@ class _Rewriter(ast.NodeTransformer):
         node.subject = _call(node.subject, "matched", site, node.subject, *wanted)
         return node
 
-    # Patterns take no calls, and annotations decide nothing.
     def visit_match_case(self, node: ast.match_case) -> ast.AST:
-        """Leave patterns as they are."""
+        """Leave patterns as they are: they take no calls."""
         node.guard = None if node.guard is None else self.visit(node.guard)
         node.body = [self.visit(statement) for statement in node.body]
-        return node
-
-    def visit_arg(self, node: ast.arg) -> ast.AST:
-        """Leave annotations as they are."""
-        return node
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
-        """Leave annotations as they are."""
-        node.target = self.visit(node.target)
-        node.value = None if node.value is None else self.visit(node.value)
         return node
 
     def _site(self, node: ast.expr) -> ast.Constant:

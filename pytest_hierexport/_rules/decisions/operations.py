@@ -38,6 +38,7 @@ OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
     "Mod": operator.mod,
 }
 """Operators by the classes of Python's syntax tree."""
+_ORDERS = frozenset({"Lt", "LtE", "Gt", "GtE"})
 
 
 def _words(text: str) -> frozenset[str]:
@@ -96,6 +97,8 @@ class Watching:
         """Return what an operator gives."""
         operation, decisions = OPERATORS[symbol], self._decisions
         if decisions is None:
+            return operation(left, right)
+        if isinstance(left, str) and symbol in _ORDERS:
             return operation(left, right)
         if symbol in {"In", "NotIn"} and not isinstance(right, str):
             if is_table(right):

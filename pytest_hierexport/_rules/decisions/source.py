@@ -76,9 +76,7 @@ def unreadable(path: Path, error: BaseException) -> UsageError:
     return UsageError(
         "the exporter's source to be Python that can be read",
         found=f"{path}: {'its expressions or statements nest too deeply' if is_deep else error}",
-        do="break the deepest of them up, or read a table of that size from a data file"
-        if is_deep
-        else "give an exporter whose source is at hand",
+        do="name an exporter whose source is at hand, with its largest tables in data files",
     )
 
 

@@ -1,0 +1,407 @@
+"""What decides in an exporter's source is seen as it runs: `pytest_hierexport._rules.decisions`.
+
+The counterexamples of MUST-001 stand in `musts`; here is what they rest on.
+"""
+
+from __future__ import annotations
+
+import copy
+import enum
+import importlib.util
+import pickle
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from pytest_hierexport._errors import UsageError
+from pytest_hierexport._rules.decisions.deciding import UNTOLD, Decisions
+from pytest_hierexport._rules.decisions.instrument import SITES, instrumented
+from pytest_hierexport._rules.decisions.names import Marked, Names
+from pytest_hierexport._rules.decisions.operations import watching
+from pytest_hierexport._rules.decisions.source import shown, source_files
+
+
+class Block:
+    """A class of the model under its own name."""
+
+
+class Renamedaaaa:
+    """The same class under its new name."""
+
+
+NAMES = Names({"renamedaaaa": "block", "renamedaaab": "pool", "renamedaaac": "head"}, {Renamedaaaa: Block})
+PATH, OTHER = "renamedaaab.0.renamedaaac", "renamedaaac"
+
+
+@pytest.fixture
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """Return a function that imports a module with some source."""
+
+    def loaded(text: str, name: str = "exporter") -> ModuleType:
+        path = tmp_path / f"{name}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        spec = importlib.util.spec_from_file_location(name.replace("/", "."), path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, spec.name, module)
+        spec.loader.exec_module(module)
+        return module
+
+    return loaded
+
+
+@pytest.fixture
+def told() -> Iterator[list[str]]:
+    """Return the code of each place where a name decides, while the test lasts."""
+    found: list[str] = []
+    watching.watch(
+        Decisions(NAMES, lambda site, _: None if site == UNTOLD else found.append(SITES[site].code)), ["toy"]
+    )
+    yield found
+    watching.watch(None)
+
+
+def run(module: ModuleType, *args: Any) -> Any:
+    """Call the function `f` of a module while its file is instrumented."""
+    with instrumented([Path(str(module.__file__))]):
+        return module.f(*args)
+
+
+class TestDecisions:
+    @pytest.mark.parametrize(
+        "code",
+        [
+            "x == 'pool.0.head'",
+            "x != 'pool.0.head'",
+            "'pool' in x",
+            "x not in ['pool.0.head']",
+            "x.startswith(('pool', 'other'))",
+            "x.split('.')[-1] in {'head'}",
+            "x.upper() == 'POOL.0.HEAD'",
+            "x.removeprefix('pool.')",
+            "x.replace('pool', 'p')",
+            "x.partition('head')",
+            "{'pool.0.head': 1}.get(x)",
+            "{x} & {'pool.0.head'}",
+            "{x} - {'pool.0.head'}",
+            "{x}.isdisjoint({'pool.0.head'})",
+            "{'pool.0.head'} <= {x}",
+            "{x: 1}.get('pool.0.head')",
+            "['pool.0.head', x].index(x) and ['pool.0.head'].count(x)",
+            "re.search(r'pool\\.(\\d+)', x)",
+            "re.compile('head$').search(x)",
+            "re.sub('^pool', '', x)",
+            "fnmatch.fnmatch(x, 'pool.*')",
+            "operator.eq(x, 'pool.0.head')",
+            "functools.partial(operator.eq, 'pool.0.head')(x)",
+            "list(filter('pool.0.head'.__eq__, [x]))",
+            "str.startswith(x, 'pool')",
+            "f'{x}.head' == 'pool.0.head.head'",
+            "'%s' % x == 'pool.0.head'",
+            "hasattr(math, x.split('.')[0].replace('l', 'w'))",
+            "(x, 1) == ('pool.0.head', 1)",
+            "(lambda one: one == 'pool.0.head')(x)",
+            "[one for one in [x] if one == 'pool.0.head']",
+        ],
+    )
+    def test_of_a_name_are_told(self, code: str, load: Callable[[str], ModuleType], told: list[str]) -> None:
+        run(load(f"import fnmatch, functools, math, operator, re\ndef f(x, y):\n    return {code}\n"), PATH, OTHER)
+        assert told
+
+    @pytest.mark.parametrize(
+        "code",
+        [
+            "x == y",
+            "x == x[:]",
+            "x in [x, y]",
+            "x in {y: 1}",
+            "x.split('.')[0] == x.split('.')[1]",
+            "x.endswith('.0.' + y)",
+            "x.find(y)",
+            "x.find('0')",
+            "len(x) > 10",
+            "x < y",
+            "sorted([x, y])",
+            "'0' in x",
+            "re.search(r'\\.(\\d+)\\.', x)",
+            "re.sub(r'\\d', lambda found: '0', x)",
+            "'{:>40} pool'.format(x)",
+            "'%-40s pool' % x",
+            "f'{x:>40} pool'",
+            "', '.join([x, 'pool'])",
+            "{x} | {y}",
+            "'pool' == 'pool'",
+            "{'pool': 1}['pool']",
+            "isinstance(x, str)",
+            "getattr(x, 'strip')()",
+        ],
+    )
+    def test_of_something_else_are_not(self, code: str, load: Callable[[str], ModuleType], told: list[str]) -> None:
+        run(load(f"import re\ndef f(x, y):\n    return {code}\n"), PATH, OTHER)
+        assert not told
+
+    def test_by_a_class_are_told(self, load: Callable[[str], ModuleType], told: list[str]) -> None:
+        source = "def f(cls, Block):\n    return cls is Block, cls in {Block: 1}, cls.__name__ == 'Block'\n"
+        assert run(load(source), Renamedaaaa, Block) == (False, False, False)
+        assert told == ["cls is Block", "cls in {Block: 1}", "cls.__name__ == 'Block'"]
+
+    def test_by_an_enumeration_are_told(self, load: Callable[[str], ModuleType], told: list[str]) -> None:
+        class Part(enum.Enum):
+            head = "head"
+
+        module = load(
+            "def f(part, name):\n    try:\n        return part(name)\n    except ValueError:\n        part[name]\n"
+        )
+        with pytest.raises(KeyError):
+            run(module, Part, OTHER)
+        assert told == ["part(name)", "part[name]"]
+
+    def test_of_match_statements_are_told(self, load: Callable[[str], ModuleType], told: list[str]) -> None:
+        source = "def f(x):\n    match x.split('.'):\n        case ['pool', *rest]:\n            return rest\n"
+        assert run(load(source), PATH) is None
+        assert told == ["match x.split('.')"]
+
+    @pytest.mark.parametrize(
+        "code",
+        [
+            "config.model_type == 'toy'",
+            "f'a {config.model_type}'.endswith('toy')",
+            "'a_' + config.model_type in {'a_toy'}",
+            "'%s_a' % config.model_type == 'toy_a'",
+            "'-'.join(['a', config.model_type.upper()]) == 'a-TOY'",
+            "'ToyModel' in config.architectures",
+            "getattr(config, 'model_type', None) in ('toy',)",
+            "{'toy': 1}[config.model_type]",
+        ],
+    )
+    def test_of_names_that_stay_are_told(self, code: str, load: Callable[[str], ModuleType], told: list[str]) -> None:
+        class Config:
+            model_type = "toy"
+            architectures = ("ToyModel",)
+
+        config: Any = Config()
+        config.architectures = ["ToyModel"]
+        run(load(f"def f(config):\n    return {code}\n"), config)
+        assert told
+
+    def test_of_a_nodes_number_are_told(self, load: Callable[[str], ModuleType], told: list[str]) -> None:
+        class Node:
+            op_type, name = "Gemm", "node_linear_3"
+
+        source = "def f(node):\n    return node.name == 'node_linear_3', node.name.startswith('node_linear')\n"
+        assert run(load(source), Node) == (True, True)
+        assert told == ["node.name == 'node_linear_3'"]
+
+    def test_of_code_that_only_answers_what_would_be_are_not_told(
+        self, load: Callable[[str], ModuleType], told: list[str]
+    ) -> None:
+        source = (
+            "from collections.abc import Mapping\n"
+            "class Table(Mapping):\n    def __getitem__(self, key):\n        return {'x': 1}[key]\n"
+            "    def __iter__(self):\n        return iter('x')\n    def __len__(self):\n        return 1\n"
+            "def f(x):\n    return x in Table()\n"
+        )
+        assert run(load(source), PATH) is False
+        assert not told
+
+
+class TestInstrumentedCode:
+    SOURCE = """
+import contextlib, dataclasses, enum, functools
+
+class Base:
+    def __init__(self):
+        self.seen = []
+    def name(self):
+        return f"{type(self).__name__!r:>10}{len(self.seen)=}"
+
+class Derived(Base):
+    kinds = {"a": 1, "b": 2}
+    def __init__(self):
+        super().__init__()
+        self.__hidden = 3
+    def name(self):
+        return super().name() + str(self.__hidden)
+    @property
+    def size(self):
+        return self.kinds["a"] + len([k for k in self.kinds if k != "a"])
+    @classmethod
+    def made(cls, *args, **kwargs):
+        return cls(), args, kwargs
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    y: "int" = 2
+
+def outer(start):
+    count = start
+    def inner(step=1):
+        nonlocal count
+        count += step
+        return count
+    return inner
+
+@functools.lru_cache
+def cached(n):
+    return n if n < 2 else cached(n - 1) + cached(n - 2)
+
+@contextlib.contextmanager
+def entered(log):
+    log.append("in")
+    try:
+        yield log
+    finally:
+        log.append("out")
+
+def shape(value):
+    match value:
+        case {"kind": "point", "at": [x, y]}:
+            return x, y
+        case Point(x=1):
+            return "one"
+        case ("a" | "b") as letter if letter == "a":
+            return letter
+        case [first, *rest]:
+            return first, len(rest)
+    return None
+
+def generated():
+    received = yield 1
+    yield received
+
+def f():
+    log = []
+    derived, *made = Derived.made(1, *[2], a=3, **{"b": 4})
+    step = outer(1)
+    with entered(log) as same:
+        same.append(step() + step(step=2))
+    made_by = generated()
+    first = next(made_by), made_by.send("sent")
+    chained = 1 < 2 <= 2 != 3 in [3] is not None
+    table = {(1, 2): "t", "k": [5, 6, 7]}
+    sliced = table["k"][1:], table["k"][-1], table[1, 2], "abc"[0]
+    try:
+        table["missing"]
+    except KeyError as error:
+        missing = str(error)
+    try:
+        [].index("x")
+    except ValueError as error:
+        missing += type(error).__name__
+    found = sorted([k for k in "cab"], key=lambda k: -ord(k)), {k: v for k, v in enumerate("ab")}, {*"a"} & {"a"}
+    key, other = (lambda n: n + 1), (lambda n: n - 1)
+    total = 0
+    total += 5 - 3
+    del table["k"]
+    shapes = [shape(v) for v in ({"kind": "point", "at": [1, 2]}, Point(1), "a", "b", [1, 2, 3], 5)]
+    (walrus := "w").startswith("w")
+    return (
+        derived.name(), derived.size, made, step(), cached(10), log, first, chained, sliced, missing, found, key(1),
+        other(1), total, table, shapes, walrus, Point(1) == Point(1, 2), "%s %d" % ("a", 1), 7 % 4, 6 & 3,
+        "{:>3}|{}".format("a", 1), f"{3.14159:.{1 + 1}f}", f"{'x'!r}", isinstance(1, (int, str)), str(dict(a=1)),
+        getattr(derived, "none", "default"), __name__,
+    )
+"""
+
+    def test_computes_the_same(self, load: Callable[[str], ModuleType], told: list[str]) -> None:
+        module = load(self.SOURCE)
+        expected = module.f()
+        module.cached.cache_clear()
+        assert run(module) == expected
+        watching.watch(None)
+        assert run(module) == expected
+        assert not told
+
+    def test_is_there_only_while_the_context_lasts(self, load: Callable[[str], ModuleType]) -> None:
+        module = load("def f(x):\n    return x == 1\n")
+        before = module.f.__code__
+        with instrumented([Path(str(module.__file__))]):
+            assert module.f.__code__ is not before
+        assert module.f.__code__ is before
+
+    def test_keeps_lines_and_errors(self, load: Callable[[str], ModuleType], told: list[str]) -> None:
+        module = load("def f(x):\n\n    return x.index('none')\n")
+        with pytest.raises(ValueError, match="substring not found") as caught:
+            run(module, PATH)
+        assert [entry.lineno + 1 for entry in caught.traceback if entry.path == Path(str(module.__file__))] == [3]
+        assert not told
+
+    def test_that_was_made_before_runs_after(self, load: Callable[[str], ModuleType], told: list[str]) -> None:
+        module = load("def f(x):\n    return lambda: x == 'head'\n")
+        made = run(module, OTHER)
+        watching.watch(None)
+        assert made() is False
+        assert not told
+
+    def test_leaves_out_what_it_is_told_to(self, load: Callable[[str], ModuleType], told: list[str]) -> None:
+        module = load("def f(x):\n    return x == 'head'\n")
+        with instrumented([Path(str(module.__file__))], without={module.f.__code__}):
+            module.f(OTHER)
+        assert not told
+
+    def test_nested_too_deeply_is_a_usage_error(self, load: Callable[[str], ModuleType]) -> None:
+        module = load("def f():\n    return 1\n")
+        path = Path(str(module.__file__))
+        path.write_text("x = " + " + ".join(["y"] * 4000), encoding="utf-8")
+        with pytest.raises(UsageError, match=r"exporter\.py: its expressions or statements nest too deeply"):
+            run(module)
+
+    @pytest.mark.parametrize("text", ["def f(:\n", "\0"])
+    def test_that_is_no_python_is_a_usage_error(self, text: str, load: Callable[[str], ModuleType]) -> None:
+        module = load("def f():\n    return 1\n")
+        Path(str(module.__file__)).write_text(text, encoding="utf-8")
+        with pytest.raises(UsageError, match="to be Python that can be read"):
+            run(module)
+
+
+class TestMarkedTexts:
+    def test_keep_their_other_text_through_methods(self) -> None:
+        text = Marked("toy_net", "other_one")
+        parts = ["a" + text, text.upper(), text[:3], *text.split("_"), text.partition("_")[2]]
+        others = ["aother_one", "OTHER_ONE", "oth", "other", "one", "one"]
+        assert [part.other for part in parts if isinstance(part, Marked)] == others
+
+    @pytest.mark.parametrize("copied", [copy.deepcopy, lambda text: pickle.loads(pickle.dumps(text))])  # noqa: S301
+    def test_are_copied_without_their_mark(self, copied: Callable[[str], str]) -> None:
+        assert type(copied(Marked("toy", "other"))) is str
+
+    def test_count_as_the_text(self) -> None:
+        text = Marked("toy", "other")
+        assert text == "toy"
+        assert ["toy"].index(text) == 0
+
+
+class TestSource:
+    @staticmethod
+    def names(start: Path) -> list[str]:
+        return [path.name for path in source_files(start)]
+
+    def test_is_the_loaded_modules_of_the_folder(self, tmp_path: Path, load: Callable[..., ModuleType]) -> None:
+        load("", "exporter")
+        load("", "tables")
+        (tmp_path / "unrelated.py").touch()
+        assert self.names(tmp_path / "exporter.py") == ["exporter.py", "tables.py"]
+        assert shown(tmp_path / "tables.py") == "tables.py"
+
+    def test_is_the_loaded_modules_of_the_package(self, tmp_path: Path, load: Callable[..., ModuleType]) -> None:
+        load("", "package/exporter")
+        load("", "package/tables")
+        load("", "elsewhere")
+        assert self.names(tmp_path / "package" / "exporter.py") == ["exporter.py", "tables.py"]
+        assert shown(tmp_path / "package" / "tables.py") == "package/tables.py"
+
+    def test_leaves_out_installed_packages(self, tmp_path: Path, load: Callable[..., ModuleType]) -> None:
+        (tmp_path / "site-packages").mkdir()
+        load("", "exporter")
+        load("", "site-packages/other")
+        assert self.names(tmp_path / "exporter.py") == ["exporter.py"]
+        (tmp_path / "torch-2.0.dist-info").mkdir()
+        load("", "beside")
+        assert self.names(tmp_path / "exporter.py") == ["exporter.py"]
