@@ -165,4 +165,15 @@ INNOCENT = {
         def line(path):
             return '{:>40} encoder'.format(path) and f'{path:>40} encoder' and ''
     """,
+    "a name that comes from elsewhere": """
+        WANTED = bytes.fromhex('706f6f6c6572').decode()
+        def is_wanted(path):
+            return path == WANTED and ''
+    """,
+    "the module that functions of the model are defined in": """
+        import toy_models
+        def own(model):
+            held = vars(toy_models).values()
+            return [one for one in held if getattr(one, '__module__', '') == type(model).__module__] and ''
+    """,
 }

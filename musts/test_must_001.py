@@ -66,7 +66,7 @@ def test_finding_tells_line_constant_code_and_name(tmp_path: Path) -> None:
     assert (found[0].where, found[0].found) == ("exporter.py:2", "'pooler' decides `'pooler' in path` for 'pooler'")
 
 
-def test_template_for_an_import_is_told_with_the_name_that_it_makes(tmp_path: Path) -> None:
+def test_template_for_an_import_is_told_with_its_text(tmp_path: Path) -> None:
     block = """
         from importlib import import_module
         def load(model):

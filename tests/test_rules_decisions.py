@@ -23,6 +23,8 @@ from pytest_hierexport._rules.decisions.instrument import SITES, instrumented
 from pytest_hierexport._rules.decisions.names import Marked, Names
 from pytest_hierexport._rules.decisions.operations import watching
 from pytest_hierexport._rules.decisions.source import shown, source_files
+from pytest_hierexport._rules.decisions.watch import Watch
+from pytest_hierexport._rules.renaming import renamed
 
 
 class Block:
@@ -198,7 +200,7 @@ class TestDecisions:
         assert run(load(source), Node) == (True, True)
         assert told == ["node.name == 'node_linear_3'"]
 
-    def test_of_code_that_only_answers_what_would_be_are_not_told(
+    def test_of_code_that_only_answers_a_probe_are_not_told(
         self, load: Callable[[str], ModuleType], told: list[str]
     ) -> None:
         source = (
@@ -376,6 +378,33 @@ class TestMarkedTexts:
         text = Marked("toy", "other")
         assert text == "toy"
         assert ["toy"].index(text) == 0
+
+
+class TestWatch:
+    SOURCE = """
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.pooler = nn.Linear(2, 2)
+
+def f(model, wanted):
+    return [name for name, _ in model.named_children() if name == {}]
+"""
+
+    def found(self, module: ModuleType, wanted: str) -> list[str]:
+        model = module.Net()
+        watch = Watch([Path(str(module.__file__))], model)
+        with renamed(model, note=watch.asked) as renaming, watch.watching(renaming.names):
+            module.f(model, wanted)
+        return [violation.where for violation in watch.violations]
+
+    def test_finds_what_the_exporter_spells(self, load: Callable[[str], ModuleType]) -> None:
+        assert self.found(load(self.SOURCE.replace("{}", "'pooler'")), "") == ["exporter.py:10"]
+
+    def test_leaves_what_the_model_beside_it_spells(self, load: Callable[[str], ModuleType]) -> None:
+        assert not self.found(load(self.SOURCE.replace("{}", "wanted")), "pooler")
 
 
 class TestSource:

@@ -40,11 +40,9 @@ class Decisions:
         """Decide nothing yet."""
         self.names, self.note = names, note
         self._old = frozenset(map(id, names.classes.values()))
+        self.homes = frozenset(cls.__module__ for cls in names.classes)
+        """The modules that define classes of the model."""
         self._is_asking = False
-
-    def is_renamed(self, cls: type) -> bool:
-        """Return whether a class is one of the model's, under its old or its new name."""
-        return id(cls) in self._old or cls in self.names.classes
 
     def compute(self, site: int, operation: Callable[..., Any], *operands: Any, **options: Any) -> Any:
         """Return what an operation gives, and tell where it gives something else under other names.
@@ -99,6 +97,11 @@ class Decisions:
     def _tell(self, site: int, *values: Any) -> None:
         if not self._is_asking:
             self.note(site, values)
+
+    def ask_composed(self, site: int, text: str) -> None:
+        """Tell where a name of the model is a part of a text that decides."""
+        if self.names.other(text) is not text:
+            self._tell(site, text, self.names.own(text))
 
     def _spelled(self, key: str, table: Iterable[Any]) -> str:
         """Return the name in a table that a key is the old spelling of; the empty text where there is none."""

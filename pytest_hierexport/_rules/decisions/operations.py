@@ -119,7 +119,7 @@ class Watching:
         if self._decisions is None or type(value) not in {str, list}:
             return value
         other: Any = value
-        if name == "__module__" and isinstance(owner, type) and self._decisions.is_renamed(owner):
+        if name == "__module__" and str(value) in self._decisions.homes:
             other = value.partition(".")[0] + f".{_ELSE}"
         elif name == "name" and hasattr(owner, "op_type"):
             # A name without a number is its operator's.
@@ -195,10 +195,8 @@ class Watching:
 
     def _imported(self, site: int, function: Any, name: str, *args: Any, **options: Any) -> Any:
         """Return a module; a name of the model that is a part of the module's name decides which."""
-        if self._decisions is not None and all(name != cls.__module__ for cls in self._decisions.names.classes):
-            names = self._decisions.names
-            if names.other(name) is not name:
-                self._decisions.note(site, (name, names.own(name)))
+        if self._decisions is not None and name not in self._decisions.homes:
+            self._decisions.ask_composed(site, name)
         return function(name, *args, **options)
 
     def _dispatched(self, site: int, function: Any, *args: Any, **options: Any) -> Any:

@@ -113,8 +113,8 @@ class Watch:
     def _spells(self, constant: str, name: str) -> bool:
         """Return whether a constant of the source spells a name, or a part of it, by two letters or more."""
         own = name.casefold()
-        parts = {run.casefold() for run in _LETTERS.findall(_NOT_LITERAL.sub(" ", constant))}
-        return any(part in own or own in part for part in parts & self._spelled)
+        parts = {run.casefold() for run in _LETTERS.findall(_NOT_LITERAL.sub(" ", constant))} - self._of_torch
+        return parts <= self._spelled and any(part in own or own in part for part in parts)
 
     def _is_models(self, frame: FrameType | None) -> bool:
         """Return whether a frame is of the model's code, or of what that calls; a hook is called by torch."""
