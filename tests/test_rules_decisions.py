@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._rules.decisions.deciding import UNTOLD, Decisions
+from pytest_hierexport._rules.decisions.deciding import WRITING, Decisions
 from pytest_hierexport._rules.decisions.instrument import SITES, instrumented
 from pytest_hierexport._rules.decisions.names import Marked, Names
 from pytest_hierexport._rules.decisions.operations import watching
@@ -63,7 +63,7 @@ def told() -> Iterator[list[str]]:
     """Return the code of each place where a name decides, while the test lasts."""
     found: list[str] = []
     watching.watch(
-        Decisions(NAMES, lambda site, _: None if site == UNTOLD else found.append(SITES[site].code)), ["toy"]
+        Decisions(NAMES, lambda site, _: None if site == WRITING else found.append(SITES[site].code)), ["toy"]
     )
     yield found
     watching.watch(None)

@@ -1,8 +1,10 @@
-"""Tells where the result of an operation depends on a name of the model.
+"""Notes where the result of an operation depends on a name of the model.
 
-path.startswith("enc")     False of "renamedaaaa.0"; under other names, of "encoder.0", True: it decides
-path == other_path         both have other names under other names, so the result is the same: it does not
-KINDS.get(cls.__name__)    KINDS holds the old name and not the new one: it decides
+    path.startswith("enc")     False of "renamedaaaa.0"; under other names, of "encoder.0", True: it decides
+    path == other_path         both have other names under other names, so the result is the same: it does not
+    KINDS.get(cls.__name__)    KINDS holds the old name and not the new one: it decides
+
+Under other names an operation is computed once more; a table is only asked whether it holds the key.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from pytest_hierexport._rules.decisions.names import Marked, Names, marked, text
 
 Note: TypeAlias = Callable[[int, Sequence[Any]], None]
 """Takes the number of a place where a name decides, and the values that meet there."""
-UNTOLD = -1
+WRITING = -1
 """The number of a place where texts are written, which decides nothing."""
 FUNCTIONS = (BuiltinFunctionType, MethodDescriptorType, MethodWrapperType, FunctionType, MethodType, partial)
 _POSITIONS = (str.find, str.rfind, str.index, str.rindex)
@@ -45,7 +47,7 @@ class Decisions:
         self._is_asking = False
 
     def compute(self, site: int, operation: Callable[..., Any], *operands: Any, **options: Any) -> Any:
-        """Return what an operation gives, and tell where it gives something else under other names.
+        """Return what an operation gives, and note where it gives something else under other names.
 
         Args:
             site: The number of the place.
@@ -61,13 +63,13 @@ class Decisions:
             expected = _outcome(partial(operation, *others, **options))
             is_same = _is_same(self.names.other(_plain(operation, result)), _plain(operation, expected))
         if not is_same:
-            self._tell(site, *operands)
+            self._note(site, *operands)
         if isinstance(result, Exception):
             raise result
         return marked(result, expected) if any(isinstance(text, Marked) for text in texts(operands)) else result
 
     def ask(self, site: int, key: Any, table: Iterable[Any]) -> None:
-        """Tell where a table holds the old spelling of a name, or names are asked for an old spelling."""
+        """Note where a table holds the old spelling of a name, or names are asked for an old spelling."""
         if self._is_asking or not isinstance(key, (str, type, tuple)):
             return
         own, other = self.names.own(key), self.names.other(key)
@@ -77,31 +79,26 @@ class Decisions:
             else:
                 held = isinstance(key, str) and self._spelled(key, table)
         if held:
-            self._tell(site, key, held)
+            self._note(site, key, held)
 
     def ask_class(self, site: int, value: Any, classes: Iterable[Any]) -> None:
-        """Tell where a module is of a class of the model that it is asked for."""
+        """Note where a module is of a class of the model that it is asked for."""
         known = tuple(cls for cls in classes if id(cls) in self._old)
         if known and type(value) in self.names.classes and isinstance(value, known):
-            self._tell(site, type(value), known)
+            self._note(site, type(value), known)
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        """Tell nothing of instrumented code that only runs for what would be under other names."""
+        """Note nothing of instrumented code that only runs for what would be under other names."""
         before, self._is_asking = self._is_asking, True
         try:
             yield
         finally:
             self._is_asking = before
 
-    def _tell(self, site: int, *values: Any) -> None:
+    def _note(self, site: int, *values: Any) -> None:
         if not self._is_asking:
             self.note(site, values)
-
-    def ask_composed(self, site: int, text: str) -> None:
-        """Tell where a name of the model is a part of a text that decides."""
-        if self.names.other(text) is not text:
-            self._tell(site, text, self.names.own(text))
 
     def _spelled(self, key: str, table: Iterable[Any]) -> str:
         """Return the name in a table that a key is the old spelling of; the empty text where there is none."""

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
-from pytest_hierexport._rules.decisions.operations import METHODS, OPERATORS, TOLD, WATCH
+from pytest_hierexport._rules.decisions.operations import METHODS, OPERATORS, STAYING, WATCH
 from pytest_hierexport._rules.decisions.source import parsed, resolved, unreadable
 
 
@@ -130,13 +130,10 @@ class _Rewriter(ast.NodeTransformer):
         return _call(node, "compare", site, ast.Constant(symbol), node.left, node.right)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
-        """Watch a lookup; a position or a slice decides nothing."""
+        """Watch a lookup; a slice decides nothing."""
         site = self._site(node)
         self.generic_visit(node)
-        is_text = not isinstance(node.slice, (ast.Slice, ast.Tuple, ast.UnaryOp)) and not (
-            isinstance(node.slice, ast.Constant) and not isinstance(node.slice.value, str)
-        )
-        if not isinstance(node.ctx, ast.Load) or not is_text:
+        if not isinstance(node.ctx, ast.Load) or isinstance(node.slice, (ast.Slice, ast.Tuple)):
             return node
         return _call(node, "item", site, node.value, node.slice)
 
@@ -146,7 +143,7 @@ class _Rewriter(ast.NodeTransformer):
         self.generic_visit(node)
         if not isinstance(node.ctx, ast.Load):
             return node
-        if node.attr in TOLD:
+        if node.attr in STAYING:
             return _call(node, "attribute", node.value, ast.Constant(node.attr))
         return _call(node, "called", site, node) if node.attr in METHODS else node
 

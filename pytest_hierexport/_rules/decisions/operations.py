@@ -1,9 +1,11 @@
-"""What instrumented code calls: computes as Python does and, while it watches, tells of decisions.
+"""What instrumented code calls: computes as Python does and, while it watches, notes decisions.
 
-watch.compare(8, "in", name, TABLE)           name in TABLE
-watch.item(9, TABLE, name)                    TABLE[name]
-watch.called(7, path.startswith)("enc")       path.startswith("enc")
-watch.attribute(config, "model_type")         config.model_type
+    watch.compare(8, "In", name, TABLE)           name in TABLE
+    watch.item(9, TABLE, name)                    TABLE[name]
+    watch.called(7, path.startswith)("enc")       path.startswith("enc")
+    watch.attribute(config, "model_type")         config.model_type
+
+The numbers are those of the places in the source (:data:`instrument.SITES`).
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from pytest_hierexport._rules.decisions.deciding import FUNCTIONS, UNTOLD, Decisions, is_table
+from pytest_hierexport._rules.decisions.deciding import FUNCTIONS, WRITING, Decisions, is_table
 from pytest_hierexport._rules.decisions.names import Marked, marked
 
 WATCH = "__hierexport_watch__"
@@ -45,8 +47,8 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_WRITING = _words("format join")
-_OF_TEXTS = _WRITING | _words("""
+_WRITERS = _words("format join")
+_OF_TEXTS = _WRITERS | _words("""
     startswith endswith find rfind index rindex count removeprefix removesuffix replace split rsplit partition
     rpartition __contains__ __eq__ __ne__
 """)
@@ -61,7 +63,7 @@ _OF_MODULES = {
 METHODS = _OF_TEXTS.union(_OF_PATTERNS, _OF_SETS, _OF_TABLES, *_OF_MODULES.values())
 """The methods, and functions of modules, that may decide by a name."""
 _OF_CONFIGURATIONS = _words("model_type name_or_path _name_or_path architectures")
-TOLD = _OF_CONFIGURATIONS | _words("name __module__")
+STAYING = _OF_CONFIGURATIONS | _words("name __module__")
 """The attributes that give names which stay as they are while the model has others."""
 _ELSE = "renamed"
 """What stands for a name of which there is no other."""
@@ -85,10 +87,10 @@ class Watching:
         }
 
     def watch(self, decisions: Decisions | None, types: Iterable[str] = ()) -> None:
-        """Tell of decisions from now on; of none for None.
+        """Note decisions from now on; none for None.
 
         Args:
-            decisions: What tells of them.
+            decisions: What notes them.
             types: What the configurations of the model call it.
         """
         self._decisions, self._types = decisions, frozenset(types)
@@ -105,7 +107,7 @@ class Watching:
                 decisions.ask(site, left, right)
             return operation(left, right)
         # A text that is formatted decides nothing.
-        return decisions.compute(UNTOLD if symbol == "Mod" else site, operation, left, right)
+        return decisions.compute(WRITING if symbol == "Mod" else site, operation, left, right)
 
     def item(self, site: int, container: Any, key: Any) -> Any:
         """Return what a container holds for a key."""
@@ -131,7 +133,7 @@ class Watching:
     def joined(self, *parts: Any) -> str:
         """Return the text of an f-string: of its constant parts, and of values with conversion and format."""
         written = [part if isinstance(part, str) else _formatted(*part) for part in parts]
-        return "".join(written) if self._decisions is None else self._decisions.compute(UNTOLD, str.join, "", written)
+        return "".join(written) if self._decisions is None else self._decisions.compute(WRITING, str.join, "", written)
 
     def matched(self, site: int, subject: Any, *patterns: Any) -> Any:
         """Return the subject of a `match` statement, which has some constants and classes in its patterns."""
@@ -145,7 +147,7 @@ class Watching:
         return subject
 
     def called(self, site: int, function: Any) -> Any:
-        """Return a function; one that may decide by a name, with what tells of it."""
+        """Return a function; one that may decide by a name, with what notes it."""
         if self._decisions is None:
             return function
         if isinstance(function, partial):
@@ -170,8 +172,8 @@ class Watching:
     def _computed(self, site: int, function: Any, *args: Any, **options: Any) -> Any:
         assert self._decisions is not None  # noqa: S101  # there are handlers while it watches alone
         operation, operands = _pure(function) or (function, ())
-        is_told = function.__name__ not in _WRITING
-        return self._decisions.compute(site if is_told else UNTOLD, operation, *operands, *args, **options)
+        is_search = function.__name__ not in _WRITERS
+        return self._decisions.compute(site if is_search else WRITING, operation, *operands, *args, **options)
 
     def _asked(self, site: int, function: Any, *args: Any, **options: Any) -> Any:
         """Return what a table gives for a key, or an enumeration for a value."""
@@ -185,8 +187,8 @@ class Watching:
         """Return an attribute by its name; the modules of the model tell of their old names themselves."""
         if self._decisions is not None and not hasattr(owner, "_modules"):
             self._decisions.ask(site, name, dir(owner))
-        is_told = function is getattr and name in TOLD
-        return self.attribute(owner, name, *default) if is_told else function(owner, name, *default)
+        is_staying = function is getattr and name in STAYING
+        return self.attribute(owner, name, *default) if is_staying else function(owner, name, *default)
 
     def _tested(self, site: int, function: Any, value: Any, classes: Any) -> Any:
         if self._decisions is not None:
@@ -196,7 +198,7 @@ class Watching:
     def _imported(self, site: int, function: Any, name: str, *args: Any, **options: Any) -> Any:
         """Return a module; a name of the model that is a part of the module's name decides which."""
         if self._decisions is not None and name not in self._decisions.homes:
-            self._decisions.ask_composed(site, name)
+            self._decisions.ask(site, name, [self._decisions.names.own(name)])
         return function(name, *args, **options)
 
     def _dispatched(self, site: int, function: Any, *args: Any, **options: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import linecache
 import re
 import sys
@@ -14,7 +13,7 @@ from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._rules.base import Violation
-from pytest_hierexport._rules.decisions.deciding import UNTOLD, Decisions
+from pytest_hierexport._rules.decisions.deciding import WRITING, Decisions
 from pytest_hierexport._rules.decisions.instrument import SITES, instrumented
 from pytest_hierexport._rules.decisions.names import NEW_WORD, Marked, Names, texts
 from pytest_hierexport._rules.decisions.operations import watching
@@ -94,7 +93,7 @@ class Watch:
 
     def _decided(self, site: int, values: Sequence[Any]) -> None:
         """Keep a decision if a constant of the source spells the name by which it is made."""
-        if site == UNTOLD or self._names is None:
+        if site == WRITING or self._names is None:
             return
         names = [str(self._names.own(text)) for text in texts(values) if self._names.other(text) is not text]
         written = (text for text in texts(values) if not isinstance(text, Marked))
@@ -127,28 +126,18 @@ class Watch:
 
 @lru_cache(maxsize=1024)
 def _spelled(path: Path, without: frozenset[str]) -> frozenset[str]:
-    """Return the words, in lower case, that a file spells: constants but for docstrings, keywords and names.
-
-    Of names those that are defined, imported or asked for count: a variable may hold what it is called after.
+    """Return the words, in lower case, of a file's constants and names, without docstrings and local variables.
 
     Args:
         path: The file.
         without: The model's own classes, which spell its names themselves.
     """
-    texts: list[str | None] = []
-    pending: list[ast.AST] = [parsed(path)]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.ClassDef) and node.name in without:
-            continue
-        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        pending += () if is_text else ast.iter_child_nodes(node)
-        texts += [
-            getattr(node, field, None) for field in ("value", "name", "attr", "arg") if not isinstance(node, ast.arg)
-        ]
-        if isinstance(node, ast.ClassDef):
-            texts += [each.id for each in ast.walk(node) if isinstance(each, ast.Name)]
-    return frozenset(run.casefold() for text in texts if isinstance(text, str) for run in _LETTERS.findall(text))
+    codes = [compile(parsed(path), str(path), "exec", dont_inherit=True, optimize=2)]
+    spelled: set[str] = set()
+    for code in codes:
+        codes += [each for each in code.co_consts if isinstance(each, CodeType) and each.co_name not in without]
+        spelled.update(texts(code.co_consts), code.co_names, (code.co_name,))
+    return frozenset(run.casefold() for text in spelled for run in _LETTERS.findall(text))
 
 
 def _codes(values: Iterable[Any]) -> Iterator[CodeType]:
