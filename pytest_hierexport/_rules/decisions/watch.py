@@ -113,7 +113,9 @@ class Watch:
         """Return whether a constant of the source spells a name, or a part of it, by two letters or more."""
         own = name.casefold()
         parts = {run.casefold() for run in _LETTERS.findall(_NOT_LITERAL.sub(" ", constant))} - self._of_torch
-        return parts <= self._spelled and any(part in own or own in part for part in parts)
+        # A text that `config.model_type` was put into is made by the constants around it.
+        made_by = parts.difference(_LETTERS.findall(" ".join(self._types).casefold())) or parts
+        return made_by <= self._spelled and any(part in own or own in part for part in parts)
 
     def _is_models(self, frame: FrameType | None) -> bool:
         """Return whether a frame is of the model's code, or of what that calls; a hook is called by torch."""
