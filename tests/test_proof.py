@@ -427,6 +427,40 @@ def test_hidden_value_beyond_coarser_tolerance_is_unproven(factor: float, unprov
     assert set(prove(Example(model, (x,)), exported.model, exported.attribution).unproven) == unproven
 
 
+class Keeping(nn.Module):
+    """Returns, beside the result of its layers, what a hook kept of one of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = Hidden()
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        kept: list[torch.Tensor] = []
+        hook = self.layers.first.register_forward_hook(lambda _, args, output: kept.append(output))
+        out = self.layers(x)
+        hook.remove()
+        return out, kept[0]
+
+
+class Consuming(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.keeping = Keeping()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out, kept = self.keeping(x)
+        summed: torch.Tensor = out + torch.tanh(kept)
+        return summed
+
+
+@pytest.mark.parametrize("cls", [Keeping, Consuming])
+def test_value_that_a_hook_kept_may_leave_its_call(cls: type[nn.Module]) -> None:
+    model, x = cls().eval(), torch.randn(4, 8)
+    randomise(model)
+    exported = export(model, (x,))
+    assert kinds(prove(Example(model, (x,)), exported.model, exported.attribution)) == {"proven"}
+
+
 def test_model_without_its_inputs_is_refused() -> None:
     exported = export(nn.ReLU(), (torch.ones(2),))
     with pytest.raises(UsageError, match=r"found an object of the class ReLU\nto do: pass Example\(model, args\)"):
