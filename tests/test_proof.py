@@ -461,6 +461,28 @@ def test_value_that_a_hook_kept_may_leave_its_call(cls: type[nn.Module]) -> None
     assert kinds(prove(Example(model, (x,)), exported.model, exported.attribution)) == {"proven"}
 
 
+class Averaging(nn.Module):
+    """Equal rows of a layer that takes a constant: their mean is a row again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.value, self.out = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        value = self.value(torch.zeros(2, 4, 8)).view(2, 4, 2, 4).transpose(1, 2)
+        out: torch.Tensor = self.out((x.softmax(-1) @ value).transpose(1, 2).reshape(2, 4, 8))
+        return out
+
+
+def test_output_that_is_stored_transposed_is_folded() -> None:
+    model, x = Averaging().eval(), torch.randn(2, 2, 4, 4)
+    randomise(model)
+    exported = export(model, (x,))
+    proof = prove(Example(model, (x,)), exported.model, exported.attribution)
+    assert {name for name, found in proof.verdicts.items() if found.kind is VerdictKind.FOLDED} == {"value"}
+    assert not proof.unproven
+
+
 def test_model_without_its_inputs_is_refused() -> None:
     exported = export(nn.ReLU(), (torch.ones(2),))
     with pytest.raises(UsageError, match=r"found an object of the class ReLU\nto do: pass Example\(model, args\)"):

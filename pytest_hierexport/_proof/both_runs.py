@@ -81,9 +81,10 @@ class BothRuns:
 
     @cached_property
     def fused(self) -> frozenset[str]:
-        """The values that fused nodes produce or consume."""
+        """The values that fused nodes produce or consume, and those that constant folding left."""
         fused = [node for node in self.graph.nodes if any(o.origin.evidence is Evidence.FUSED for o in node.owners)]
-        return frozenset(value for node in fused for value in (*node.inputs, *node.outputs))
+        values = (value for node in fused for value in (*node.inputs, *node.outputs))
+        return self.graph.folded.union(values)
 
     def computes_with(self, call: str, value: str) -> bool:
         """Whether a call was given a value of the graph, or owns the producer of it."""
@@ -109,7 +110,7 @@ class BothRuns:
     @cached_property
     def folded(self) -> frozenset[int]:
         """The values of the eager run that the file stores as constants."""
-        return frozenset(number for value in self.graph.constants for number in self.numbers(value))
+        return frozenset(number for value in self.graph.constants for number in self.numbers_in_any_form(value))
 
     @cached_property
     def givers(self) -> Mapping[int, list[str]]:
