@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -481,6 +482,22 @@ def test_output_that_is_stored_transposed_is_folded() -> None:
     proof = prove(Example(model, (x,)), exported.model, exported.attribution)
     assert {name for name, found in proof.verdicts.items() if found.kind is VerdictKind.FOLDED} == {"value"}
     assert not proof.unproven
+
+
+def test_graph_runs_once_for_modes_that_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[object] = []
+    module = sys.modules[prove.__module__]
+    original = module.find_candidates
+
+    def find_candidates(*given: Any, **options: Any) -> Any:
+        ran.append(given)
+        return original(*given, **options)
+
+    monkeypatch.setattr(module, "find_candidates", find_candidates)
+    pair = made(Pair)
+    wrong = pair.retagged(lambda _, origins: tuple(replace(origin, call="a") for origin in origins))
+    assert pair.prove(wrong).unproven
+    assert len(ran) == 2  # the modes, and the measured rounding
 
 
 def test_model_without_its_inputs_is_refused() -> None:
