@@ -10,7 +10,7 @@ not load is computed in single precision.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,7 +27,7 @@ from pytest_hierexport._onnx.graph import subgraphs_proto
 from pytest_hierexport._onnx.models import Model, as_proto
 from pytest_hierexport._proof import Proof, prove
 from pytest_hierexport._proof.both_runs import BothRuns
-from pytest_hierexport._proof.eager import EagerCall, Mode
+from pytest_hierexport._proof.eager import EagerCall
 from pytest_hierexport._proof.feeds import feeds_of
 from pytest_hierexport._proof.fingerprints import fingerprint
 from pytest_hierexport._proof.inlining import inlined
@@ -85,8 +85,8 @@ class _ByNode(_Case):
     """What the graph before computes under the names of this graph, and what its quantized values stand for."""
     quantized: AbstractSet[str] = frozenset()
 
-    def both_runs(self, mode: Mode, values: Values) -> BothRuns:
-        runs = super().both_runs(mode, values)
+    def both_runs(self, calls: Sequence[EagerCall], values: Values) -> BothRuns:
+        runs = super().both_runs(calls, values)
         found = {name: values.find(fingerprint(array)) for name, array in self.exact.items()}
         names = {_DECODED + name if name in self.quantized else name: name for name in self.exact}
         computed = run_graph(self.proto, self.feeds, [*names], self.folder)
@@ -95,8 +95,8 @@ class _ByNode(_Case):
         compared = {name: parts for name, parts in runs.candidates.items() if name in stored}
         elsewhere = {number for name in near for number in found[name]}
         lost = {call: _inexact(runs, call, found, near) & elsewhere for call in runs.calls}
-        calls = {call: _without(seen, lost[call]) for call, seen in runs.calls.items()}
-        return replace(runs, calls=calls, candidates={**compared, **{name: (found[name],) for name in near}})
+        left = {call: _without(seen, lost[call]) for call, seen in runs.calls.items()}
+        return replace(runs, calls=left, candidates={**compared, **{name: (found[name],) for name in near}})
 
 
 def _is_near(exact: Any, array: Any, values: Values) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -425,6 +426,78 @@ def test_hidden_value_beyond_coarser_tolerance_is_unproven(factor: float, unprov
         scale = factor if first else 1 / factor if array.ndim == 2 else 1
         tensor.const_value = ir.tensor((array * scale).astype(array.dtype))
     assert set(prove(Example(model, (x,)), exported.model, exported.attribution).unproven) == unproven
+
+
+class Keeping(nn.Module):
+    """Returns, beside the result of its layers, what a hook kept of one of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = Hidden()
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        kept: list[torch.Tensor] = []
+        hook = self.layers.first.register_forward_hook(lambda _, args, output: kept.append(output))
+        out = self.layers(x)
+        hook.remove()
+        return out, kept[0]
+
+
+class Consuming(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.keeping = Keeping()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out, kept = self.keeping(x)
+        summed: torch.Tensor = out + torch.tanh(kept)
+        return summed
+
+
+@pytest.mark.parametrize("cls", [Keeping, Consuming])
+def test_value_that_a_hook_kept_may_leave_its_call(cls: type[nn.Module]) -> None:
+    model, x = cls().eval(), torch.randn(4, 8)
+    randomise(model)
+    exported = export(model, (x,))
+    assert kinds(prove(Example(model, (x,)), exported.model, exported.attribution)) == {"proven"}
+
+
+class Averaging(nn.Module):
+    """Equal rows of a layer that takes a constant: their mean is a row again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.value, self.out = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        value = self.value(torch.zeros(2, 4, 8)).view(2, 4, 2, 4).transpose(1, 2)
+        out: torch.Tensor = self.out((x.softmax(-1) @ value).transpose(1, 2).reshape(2, 4, 8))
+        return out
+
+
+def test_output_that_is_stored_transposed_is_folded() -> None:
+    model, x = Averaging().eval(), torch.randn(2, 2, 4, 4)
+    randomise(model)
+    exported = export(model, (x,))
+    proof = prove(Example(model, (x,)), exported.model, exported.attribution)
+    assert {name for name, found in proof.verdicts.items() if found.kind is VerdictKind.FOLDED} == {"value"}
+    assert not proof.unproven
+
+
+def test_graph_runs_once_for_modes_that_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[object] = []
+    module = sys.modules[prove.__module__]
+    original = module.find_candidates
+
+    def find_candidates(*given: Any, **options: Any) -> Any:
+        ran.append(given)
+        return original(*given, **options)
+
+    monkeypatch.setattr(module, "find_candidates", find_candidates)
+    pair = made(Pair)
+    wrong = pair.retagged(lambda _, origins: tuple(replace(origin, call="a") for origin in origins))
+    assert pair.prove(wrong).unproven
+    assert len(ran) == 2  # the modes, and the measured rounding
 
 
 def test_model_without_its_inputs_is_refused() -> None:

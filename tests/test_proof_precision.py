@@ -200,6 +200,29 @@ def test_bound_is_capped_where_rounding_decides_everything() -> None:
     assert found["1"] == CAP
 
 
+class Wave(nn.Module):
+    """Multiplies the rounding of a long sum."""
+
+    def __init__(self, factor: float = 3000.0) -> None:
+        super().__init__()
+        self.factor, self.linear, self.out = factor, nn.Linear(512, 8), nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.out(torch.sin(self.factor * self.linear(x)))
+        return out
+
+
+def test_multiplied_rounding_of_float32_is_measured() -> None:
+    torch.manual_seed(0)
+    example = Example(Wave().eval(), (torch.randn(64, 512),))
+    randomise(example.model)
+    exported = export(example.model, example.args)
+    assert kinds(prove(example, exported.model, exported.attribution)) == {"proven"}
+    other = Example(Wave(3030.0).eval(), example.args)
+    other.model.load_state_dict(example.model.state_dict())
+    assert "" in prove(other, exported.model, exported.attribution).unproven
+
+
 class Stubborn(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if x.dtype is not torch.float16:

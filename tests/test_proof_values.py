@@ -86,6 +86,11 @@ def test_huge_numbers_of_mask_do_not_hide_others() -> None:
     assert not is_found(first, second)
 
 
+def test_number_beyond_float32_is_saturated_in_it() -> None:
+    lowest = np.array([1.0, np.finfo(np.float64).min])
+    assert fingerprint(lowest, "float32").numbers.tolist() == [1.0, 0.0]  # type: ignore[union-attr]
+
+
 def test_zeros_of_either_sign_are_one_value() -> None:
     values = Values()
     assert values.add(fingerprint(np.array([0.0, 1.0]))) == values.add(fingerprint(np.array([-0.0, 1.0])))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -48,8 +48,32 @@ class BothRuns:
 
     def gave(self, call: str, value: str) -> bool:
         """Whether others may have a value of the graph from a call; one in a loop may have given anything."""
-        available = self.calls[call].available if call in self.calls else None
-        return available is None or self.is_among(value, available) or self._is_rearranged(value, available)
+        if call not in self.calls:
+            return True
+        available = self.calls[call].available
+        if self.is_among(value, available) or self._is_rearranged(value, available):
+            return True
+        return self.is_among(value, self._kept[call])
+
+    @cached_property
+    def _kept(self) -> Mapping[str, AbstractSet[int]]:
+        """The values of calls below each call that calls above it returned and were not given: a hook kept them.
+
+        transformers takes the hidden states of a model so, which the call of its layers does not return (xcodec).
+        """
+        below: dict[str, set[int]] = defaultdict(set)
+        above: dict[str, set[int]] = defaultdict(set)
+        for call, seen in self.calls.items():
+            for caller in self._callers(call):
+                below[caller] |= seen.available
+                if caller in self.calls:
+                    above[call] |= self.calls[caller].returned.keys() - self.calls[caller].inputs.keys()
+        return {call: below[call] & above[call] for call in self.calls}
+
+    def _callers(self, call: str) -> Sequence[str]:
+        """Return the calls above a call; none above one that the graph lacks."""
+        hierarchy = self.graph.hierarchy
+        return list(hierarchy.lineage(call))[1:] if call in hierarchy else []
 
     def _is_rearranged(self, value: str, numbers: AbstractSet[int]) -> bool:
         """Whether a value of the graph is one of these after a transposition or in another shape."""
@@ -57,9 +81,10 @@ class BothRuns:
 
     @cached_property
     def fused(self) -> frozenset[str]:
-        """The values that fused nodes produce or consume."""
+        """The values that fused nodes produce or consume, and those that constant folding left."""
         fused = [node for node in self.graph.nodes if any(o.origin.evidence is Evidence.FUSED for o in node.owners)]
-        return frozenset(value for node in fused for value in (*node.inputs, *node.outputs))
+        values = (value for node in fused for value in (*node.inputs, *node.outputs))
+        return self.graph.folded.union(values)
 
     def computes_with(self, call: str, value: str) -> bool:
         """Whether a call was given a value of the graph, or owns the producer of it."""
@@ -85,7 +110,7 @@ class BothRuns:
     @cached_property
     def folded(self) -> frozenset[int]:
         """The values of the eager run that the file stores as constants."""
-        return frozenset(number for value in self.graph.constants for number in self.numbers(value))
+        return frozenset(number for value in self.graph.constants for number in self.numbers_in_any_form(value))
 
     @cached_property
     def givers(self) -> Mapping[int, list[str]]:

@@ -65,8 +65,8 @@ def find_candidates(
             return values.find_rearranged(array, inherited)
         return values.find(values.fingerprint(array), inherited)
 
-    found: dict[str, Candidates] = {name: (find(name, array),) for name, array in feeds.items()}
-    found.update(_constants(graph, values))
+    given = {**feeds, **dict(_constants(graph, values, rearranged))}
+    found: dict[str, Candidates] = {name: (find(name, array),) for name, array in given.items()}
     found.update(dict.fromkeys(foreign, (frozenset(),)))
 
     def tolerance(value: ir.Value, inherited: float) -> float:
@@ -92,12 +92,14 @@ def _may_equal(value: ir.Value, values: Values) -> bool:
     return values.has_shape(dtype_name(value), tuple(value.shape.numpy()))
 
 
-def _constants(graph: Graph, values: Values) -> Iterator[tuple[str, Candidates]]:
-    """Yield the candidates of the initializers that may be a value of the eager run."""
+def _constants(graph: Graph, values: Values, rearranged: AbstractSet[str]) -> Iterator[tuple[str, Array]]:
+    """Yield the initializers that may be a value of the eager run."""
     for name, value in graph.initializers.items():
         tensor = value.const_value
-        if tensor is not None and values.has_shape(tensor.dtype.numpy().name, tuple(tensor.shape.numpy())):
-            yield name, (values.find(values.fingerprint(tensor.numpy())),)
+        if tensor is None:
+            continue
+        if name in rearranged or values.has_shape(tensor.dtype.numpy().name, tuple(tensor.shape.numpy())):
+            yield name, tensor.numpy()
 
 
 def coarsest(graph: ir.Graph, own: Callable[[ir.Value, float], float]) -> dict[str, float]:

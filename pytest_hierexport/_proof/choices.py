@@ -44,8 +44,8 @@ def has_choices(proto: onnx.ModelProto) -> bool:
 @contextmanager
 def following_choices(
     proto: onnx.ModelProto, feeds: Mapping[str, Array], run: Callable[[Sequence[str]], Iterable[Fetched]]
-) -> Iterator[None]:
-    """Let PyTorch's operations choose as the nodes of a graph do.
+) -> Iterator[Callable[[], None]]:
+    """Let PyTorch's operations choose as the nodes of a graph do; give what lets the next run begin with the first.
 
     The graph draws its random numbers once, on entry, and holds them.
 
@@ -73,8 +73,8 @@ def following_choices(
             drawing[name].CopyFrom(
                 onnx.helper.make_node("Constant", [], [name], value=onnx.numpy_helper.from_array(array))
             )
-        with _ChoiceFollower(rankings, held.values()):
-            yield
+        with _ChoiceFollower(rankings, held.values()) as follower:
+            yield follower.restart
     finally:
         del proto.graph.node[:]
         proto.graph.node.extend(before.node)
@@ -119,11 +119,16 @@ class _ChoiceFollower(TorchDispatchMode):
         self._rankings: dict[Hashable, list[_Ranking]] = defaultdict(list)
         for ranking in rankings:
             self._rankings[ranking.elements.shape, ranking.places.shape].append(ranking)
+        self._held = list(draws)
+        self.restart()
+
+    def restart(self) -> None:
+        """Give the next operation that draws the first random numbers."""
         self._draws: dict[Hashable, deque[torch.Tensor]] = defaultdict(deque)
-        for array in draws:
+        for array in self._held:
             # torch.from_numpy knows no dtype of ml_dtypes.
             draw = torch.from_numpy(array.astype(np.float64)).to(getattr(torch, array.dtype.name))
-            self._draws[draw.dtype, draw.shape].append(draw)
+            self._draws[draw.shape].append(draw)
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -144,7 +149,7 @@ class _ChoiceFollower(TorchDispatchMode):
 
     def _draw(self, own: torch.Tensor) -> None:
         """Replace random numbers by the graph's next ones that may come from the same distribution."""
-        left = self._draws[own.dtype, own.shape]
+        left = self._draws[own.shape]
         if left and _may_share_distribution(_array(own), _array(left[0])):
             own.copy_(left.popleft())
 
@@ -154,9 +159,9 @@ class _ChoiceFollower(TorchDispatchMode):
         elements, values = _array(tensor), _array(own[0])
         if not values.size:
             return
-        tolerance = tolerance_of(str(tensor.dtype).removeprefix("torch."))
         for ranking in self._rankings[tensor.shape, own[1].shape]:
             other = ranking.elements.astype(np.float64)
+            tolerance = max(map(tolerance_of, (str(tensor.dtype).removeprefix("torch."), ranking.elements.dtype.name)))
             if ranking.axis % tensor.ndim != dim % tensor.ndim or (distances(elements, other) > tolerance).any():
                 continue
             taken = np.take_along_axis(elements, ranking.places, dim)

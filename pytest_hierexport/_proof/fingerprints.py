@@ -91,7 +91,8 @@ def ordinary_numbers(array: Array, precision: str = "") -> Array:
 
 
 def _as_numbers(array: Array, dtype: str) -> Array:
-    return array.ravel().astype(np.float64 if dtype == "float64" else np.float32, copy=False)
+    with np.errstate(over="ignore"):  # the lowest number of float64, by which masks are filled
+        return array.ravel().astype(np.float64 if dtype == "float64" else np.float32, copy=False)
 
 
 def _ordinary(numbers: Array, dtype: str, precision: str) -> tuple[Array, bytes]:

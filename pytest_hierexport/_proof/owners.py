@@ -71,6 +71,12 @@ class Graph:
         self.inputs = [str(value.name) for value in model.graph.inputs]
         self.outputs = frozenset(str(value.name) for value in model.graph.outputs)
         self.initializers = model.graph.initializers
+        self.folded = frozenset(
+            name
+            for name, origins in attribution.initializers.items()
+            if any(origin.evidence is Evidence.FOLDED for origin in origins)
+        )
+        """The initializers into which constant folding turned operations of calls."""
         self.nodes = [self._node(node) for node in model.graph]
         self.producer = {value: i for i, node in enumerate(self.nodes) for value in node.outputs}
 

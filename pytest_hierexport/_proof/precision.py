@@ -1,4 +1,4 @@
-"""Measures how far rounding moves the values of a model that runs in half precision, or whose graph does.
+"""Measures how far rounding moves the values of a model, by a run in another precision.
 
 Tools compute half precision in single precision between casts, and move these casts: the values of model and graph are
 then equal up to rounding errors, which grow with the depth. So the model runs twice, as it is and in the other
@@ -7,6 +7,8 @@ precision. An equal value of the graph lies about as far from the model's as the
     model in float16    h = a(x)     y = b(h)
     in float32          h + 0.001    y + 0.02
     bounds              0.01 (float16's own)    0.08
+
+A model in float32 whose rounding is multiplied runs in float64 (pe_audio, rt_detr).
 
 A bound that is wide may hold values of other calls as well. Which of them a value of the graph is, is then not known:
 the verdict on a call that depends on it is `ambiguous`.
@@ -54,6 +56,14 @@ def _code(name: str) -> int:
     return int(onnx.TensorProto.DataType.Value(name.upper()))
 
 
+def _other_precision(example: Runnable, precision: str) -> torch.dtype:
+    """Return the dtype in which a model runs once more: that of half precision or, if it has that, the next finer."""
+    if not precision:
+        return torch.float64
+    half = _HALF[precision]
+    return torch.float32 if any(tensor.dtype is half for tensor in tensors_of(example)) else half
+
+
 def rounding_bounds(
     example: Runnable, hierarchy: Hierarchy, mode: Mode, values: Values, calls: Sequence[EagerCall]
 ) -> dict[int, float]:
@@ -66,11 +76,9 @@ def rounding_bounds(
         values: The values of the run.
         calls: The calls of the run.
     """
-    half = _HALF[values.precision]
-    other = torch.float32 if any(tensor.dtype is half for tensor in tensors_of(example)) else half
-    moved = Values(precision=values.precision)
+    moved = Values(precision=values.precision or "float32")
     try:
-        seen = run_eager(converted(example, other), hierarchy, moved, mode)
+        seen = run_eager(converted(example, _other_precision(example, values.precision)), hierarchy, moved, mode)
     except (UsageError, TypeError, RuntimeError, NotImplementedError):
         # What cannot be copied, or does not run in the other precision, keeps the tolerance of its dtype.
         return {}
@@ -89,8 +97,9 @@ def _counterparts(
     values: Values, moved: Values, places: Mapping[int, str], other: Mapping[int, str]
 ) -> Iterator[tuple[int, int]]:
     """Yield the number of each floating tensor in one run and that of the tensor at its place in the other."""
-    numbers = {(place, moved[number].dtype, moved[number].shape): number for number, place in other.items()}
+    floating = ((number, place) for number, place in other.items() if moved[number].numbers is not None)
+    numbers = {(place, moved[number].shape): number for number, place in floating}
     for own, place in places.items():
-        key = (place, values[own].dtype, values[own].shape)
+        key = (place, values[own].shape)
         if values[own].numbers is not None and key in numbers:
             yield own, numbers[key]

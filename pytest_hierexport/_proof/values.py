@@ -76,6 +76,11 @@ class Values:
         """Return the fingerprint of a value."""
         return self._values[number].fingerprint
 
+    @property
+    def digests(self) -> tuple[bytes, ...]:
+        """What tells the values of one run from those of another, in the order of their numbers."""
+        return tuple(self._numbers)
+
     def add(self, found: Fingerprint) -> int:
         """Return the number of a value of the first run, a new one unless an equal value was added before."""
         number = self._numbers.setdefault(found.digest(), len(self._values))
