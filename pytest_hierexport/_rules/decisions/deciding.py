@@ -82,10 +82,11 @@ class Decisions:
             self._note(site, key, held)
 
     def ask_class(self, site: int, value: Any, classes: Iterable[Any]) -> None:
-        """Note where a module is of a class of the model that it is asked for."""
+        """Note where a module, or its class, is of a class of the model that it is asked for."""
         known = tuple(cls for cls in classes if id(cls) in self._old)
-        if known and type(value) in self.names.classes and isinstance(value, known):
-            self._note(site, type(value), known)
+        own = value if isinstance(value, type) else type(value)
+        if known and own in self.names.classes and issubclass(own, known):
+            self._note(site, own, known)
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
