@@ -21,13 +21,12 @@ import logging
 import multiprocessing
 import os
 import pkgutil
-import queue
+import select
 import sys
 import tempfile
 import threading
-import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,32 +101,23 @@ def plain_torchscript_export(
     *,
     opset: int | None = None,
     dynamic_shapes: Any = None,
-    input_names: Sequence[str] | None = None,
-    output_names: Sequence[str] | None = None,
     folder: Path | None = None,
+    **names: Any,
 ) -> ir.Model:
     """Return what `torch.onnx.export(dynamo=False)` gives; arguments as for :func:`plain_export`.
 
     The model is traced behind a module that takes and gives the tensors among its inputs and outputs. `dynamic_shapes`
-    names the dynamic axes, by the graph's input and the axis; `input_names` and `output_names` are names for the
-    graph's; `folder` is the one for temporary files, the system's where it is None.
+    names the dynamic axes, by the graph's input and the axis; `folder` is the one for temporary files, the system's
+    where it is None; the `names` are `input_names` and `output_names`, those for the graph's.
     """
     import onnx_ir as ir
 
-    leaves = pytree.tree_leaves((tuple(args), dict(kwargs or {})))
-    tensors = tuple(tensor for leaf in leaves for tensor in _tensors(leaf))
+    flat = _Flat(model, args, kwargs or {})
     # Without gradients torch's attention takes a way of its own, which this exporter does not know.
     with _plainly(model), torch.enable_grad(), tempfile.TemporaryDirectory(dir=folder) as home:
         path = str(Path(home) / "model.onnx")
         torch.onnx.export(
-            _Flat(model, args, kwargs or {}),
-            tensors,
-            path,
-            dynamo=False,
-            opset_version=opset,
-            input_names=input_names,
-            output_names=output_names,
-            dynamic_axes=dynamic_shapes,
+            flat, tuple(flat.given()), path, dynamo=False, opset_version=opset, dynamic_axes=dynamic_shapes, **names
         )
         made = ir.load(path)
         ir.external_data.load_to_model(made)
@@ -145,26 +135,25 @@ PEERS: Mapping[str, Callable[..., ir.Model]] = {
 class _Flat(torch.nn.Module):
     """Takes and gives tensors alone, and keeps the names of the model's own submodules and parameters."""
 
-    _run: Callable[[Sequence[torch.Tensor]], Any]
-
     def __init__(self, model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         super().__init__()
-        tables = ("_modules", "_parameters", "_buffers", "_non_persistent_buffers_set", "training")
-        vars(self).update({table: vars(model)[table] for table in tables})
-
+        shared = ("_modules", "_parameters", "_buffers", "_non_persistent_buffers_set", "training")
         leaves, tree = pytree.tree_flatten((tuple(args), dict(kwargs)))
+        # `setattr` would make the model a submodule.
+        vars(self).update({name: vars(model)[name] for name in shared}, _call=(model, leaves, tree))
 
-        def run(tensors: Sequence[torch.Tensor]) -> Any:
-            # A copy of the inputs in which each tensor is the traced one; one tensor may be several inputs.
-            traced = iter(tensors)
-            copies = [copy.deepcopy(leaf, {id(old): next(traced) for old in _tensors(leaf)}) for leaf in leaves]
-            called_args, called_kwargs = pytree.tree_unflatten(copies, tree)
-            return model(*called_args, **called_kwargs)
-
-        vars(self)["_run"] = run
+    def given(self) -> Iterator[torch.Tensor]:
+        """Yield the tensors among the inputs; one tensor may be several inputs."""
+        for leaf in vars(self)["_call"][1]:
+            yield from _tensors(leaf)
 
     def forward(self, *tensors: torch.Tensor) -> Any:
-        output = self._run(tensors)
+        model, leaves, tree = vars(self)["_call"]
+        traced = iter(tensors)
+        # A copy of the inputs in which each tensor is the traced one.
+        copies = [copy.deepcopy(leaf, {id(old): next(traced) for old in _tensors(leaf)}) for leaf in leaves]
+        args, kwargs = pytree.tree_unflatten(copies, tree)
+        output = model(*args, **kwargs)
         return output if isinstance(output, torch.Tensor) else tuple(_tensors(output))
 
 
@@ -201,30 +190,26 @@ def save(model: ir.Model, path: Path) -> None:
 
 def serve(answer: Callable[..., Any]) -> None:
     """Answer requests, a line of JSON with the arguments each, until standard input ends."""
-    # Output of a model is no answer, and no program that it starts may take a request. A fork closes `sys.stdin`, and
-    # would wait for the thread that reads it.
+    # Output of a model is no answer, and no program that it starts may take a request.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    lines = os.fdopen(os.dup(0), encoding="utf-8")
+    requests = os.fdopen(os.dup(0), encoding="utf-8")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    requests: queue.SimpleQueue[str] = queue.SimpleQueue()
-    threading.Thread(target=_receive, args=(lines, requests), daemon=True).start()
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
-    while True:
-        print(json.dumps(answer(**json.loads(requests.get()))), file=answers, flush=True)
-
-
-def _receive(lines: Iterable[str], requests: queue.SimpleQueue[str]) -> None:
-    """Queue requests; end this process with the one that sent them, also in the middle of an export."""
-    for request in lines:
-        requests.put(request)
+    threading.Thread(target=_end_with, args=(os.getppid(), requests.fileno()), daemon=True).start()
+    for request in requests:
+        print(json.dumps(answer(**json.loads(request))), file=answers, flush=True)
     _end()
 
 
-def _end_with(parent: int) -> None:
-    """End this process when its parent has ended: a fork of the parent may keep the pipe of the requests open."""
-    while os.getppid() == parent:
-        time.sleep(1)
+def _end_with(parent: int, requests: int) -> None:
+    """End this process with the one that sends requests, also in the middle of an export.
+
+    The pipe of the requests is closed then, unless a fork of that process keeps it open.
+    """
+    pipe = select.poll()
+    pipe.register(requests, select.POLLHUP)
+    while os.getppid() == parent and not pipe.poll(1000):
+        pass
     _end()
 
 
