@@ -12,7 +12,7 @@ where torch writes an operation as a function (`nn.EmbeddingBag`). Then both exp
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +42,7 @@ def _check(exported: ExportedCase) -> Iterator[Violation]:
     found = bare(load_proto(exported.path), exported.path.parent)
     plain = _plain_proto(exported, plain_process())
     differing = list(differences(plain, found))
-    if differing and not any(differences(_plain_proto(exported, None), found)) and not _repeats(exported, plain):
+    if differing and not any(differences(_plain_proto(exported, None), found)) and not plain_repeats(exported, plain):
         return
     for difference in differing:
         yield Violation(
@@ -53,30 +53,24 @@ def _check(exported: ExportedCase) -> Iterator[Violation]:
         )
 
 
-def plain_repeats(exported: ExportedCase) -> bool:
+def plain_repeats(exported: ExportedCase, plain: onnx.ModelProto | None = None) -> bool:
     """Whether the plain exporter gives one graph of the model in some processes, each with a hash seed of its own.
+
+    Args:
+        exported: The case.
+        plain: The graph of one of the processes, where it is at hand.
 
     Raises:
         NoVerdictError: The plain exporter cannot export the model.
     """
-    return _repeats(exported, _plain_proto(exported, plain_process()))
-
-
-def _repeats(exported: ExportedCase, plain: onnx.ModelProto) -> bool:
-    """Whether other processes give the plain graph of one, too."""
     from pytest_hierexport._rules.graph_diff import differences
 
-    return not any(any(differences(plain, _plain_proto(exported, other))) for other in _other_processes())
-
-
-def _other_processes() -> Iterator[ChildProcess]:
-    """Yield some processes like the one that serves all models, one after the other."""
+    one = plain or _plain_proto(exported, plain_process())
     for _ in range(_TRIES):
-        process = _isolated_process()
-        try:
-            yield process
-        finally:
-            process.close()
+        with closing(_isolated_process()) as process:
+            if any(differences(one, _plain_proto(exported, process))):
+                return False
+    return True
 
 
 def _plain_proto(exported: ExportedCase, process: ChildProcess | None) -> onnx.ModelProto:
@@ -112,12 +106,13 @@ def _export_here(exporter: str, example: Example, options: dict[str, Any], path:
     """Export in this process, and leave the model as it was."""
     import onnx_ir as ir
 
+    from pytest_hierexport._export.dynamo.capturer import quiet, without_fakes
     from pytest_hierexport._export.state import as_found, pytrees_as_found
     from pytest_hierexport._onnx.absent import fill_absent
     from pytest_hierexport._rules.peer import PEERS, save
 
     try:
-        with as_found(example.model), _reading_no_fakes(), pytrees_as_found():
+        with as_found(example.model), quiet(), without_fakes(), pytrees_as_found():
             made = PEERS[exporter](example.model, example.args, example.kwargs, **options)
         if fill_absent(made):
             ir.save(made, path)
@@ -126,24 +121,6 @@ def _export_here(exporter: str, example: Example, options: dict[str, Any], path:
     except Exception as error:
         raise_if_disk_full(error)
         raise _no_peer(exporter, in_words(error)) from error
-
-
-@contextmanager
-def _reading_no_fakes() -> Iterator[None]:
-    """Optimize without the tensors of a model without weights, which torch's optimizer would read."""
-    import torch
-
-    from pytest_hierexport._export.dynamo.capturer import quiet, take_out_fakes
-    from pytest_hierexport._export.state import replaced
-
-    original = torch.onnx.ONNXProgram.optimize
-
-    def optimize(program: torch.onnx.ONNXProgram) -> None:
-        take_out_fakes(program.model)
-        original(program)
-
-    with quiet(), replaced(torch.onnx.ONNXProgram, "optimize", optimize):
-        yield
 
 
 def _no_peer(exporter: str, why: str) -> NoVerdictError:

@@ -81,8 +81,8 @@ class Watch:
         """Watch the export that runs while the context lasts."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(shortcuts())
+            stack.enter_context(without_fakes(self._copy_graph))
             for holder, name, wrap in (
-                (torch.onnx.ONNXProgram, "__init__", self._copying_graph),
                 (torch.fx.Node, "replace_all_uses_with", _copying_stacks),
                 (torch.fx.Graph, "eliminate_dead_code", noting_dropped),
                 (higher_order, "_maybe_run_with_interpreter", lambda _: self._traceable),
@@ -98,14 +98,9 @@ class Watch:
             yield
         self._scopes.finish()
 
-    def _copying_graph(self, original: Callable[..., None]) -> Callable[..., None]:
-        def init(program: torch.onnx.ONNXProgram, model: ir.Model, *args: Any, **kwargs: Any) -> None:
-            original(program, model, *args, **kwargs)
-            take_out_fakes(model)
-            self._before = flat_copy(model)
-            self._stacks = {node: _stacks(node.source) for node in self._before.nodes}
-
-        return init
+    def _copy_graph(self, model: ir.Model) -> None:
+        self._before = flat_copy(model)
+        self._stacks = {node: _stacks(node.source) for node in self._before.nodes}
 
     def _traceable(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function that torch traces for a body (a branch of `cond`, a loop) that dynamo captured."""
@@ -174,11 +169,26 @@ def _copying_stacks(original: Callable[..., Any]) -> Callable[..., Any]:
     return replace_all_uses_with
 
 
-def take_out_fakes(model: ir.Model) -> None:
-    """Remove the initializers' fake tensors, which have no elements: torch's optimizer reads all tensors."""
-    for value in (value for graph in model.graphs() for value in graph.initializers.values()):
-        if isinstance(getattr(value.const_value, "raw", None), FakeTensor):
-            value.const_value = None
+@contextlib.contextmanager
+def without_fakes(see: Callable[[ir.Model], object] = lambda _: None) -> Iterator[None]:
+    """Remove the fake tensors from each graph that torch makes, before it is optimized.
+
+    They are the initializers of a model without weights and have no elements: torch's optimizer reads all tensors.
+
+    Args:
+        see: Called with each of these graphs.
+    """
+    original = torch.onnx.ONNXProgram.__init__
+
+    def init(program: torch.onnx.ONNXProgram, model: ir.Model, *args: Any, **kwargs: Any) -> None:
+        original(program, model, *args, **kwargs)
+        for value in (value for graph in model.graphs() for value in graph.initializers.values()):
+            if isinstance(getattr(value.const_value, "raw", None), FakeTensor):
+                value.const_value = None
+        see(model)
+
+    with replaced(torch.onnx.ONNXProgram, "__init__", init):
+        yield
 
 
 def _stacks(node: ir.Node) -> tuple[Stack, ...]:
