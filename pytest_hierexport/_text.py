@@ -1,4 +1,4 @@
-"""Escapes control characters in text that people read: names from a model or a file may hold any character."""
+"""Shows text to people: escapes control characters, which names from a model or a file may hold, and sets out parts."""
 
 from __future__ import annotations
 
@@ -38,6 +38,16 @@ def without_colours(text: str) -> str:
 def first_names(names: Sequence[str], most: int = 5) -> str:
     """Return the first names, and how many more there are."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def aligned(parts: Sequence[tuple[str, str]]) -> list[str]:
+    """Return labelled texts, the lines of each below one another."""
+    lines = []
+    for label, text in parts:
+        first, *more = text.splitlines() or [""]
+        lines.append(f"  {label:<9} {first}".rstrip())
+        lines += [f"  {'':<9} {line}".rstrip() for line in more]
+    return lines
 
 
 def inline_code(text: str) -> str:

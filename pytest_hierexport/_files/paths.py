@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import site
+import sysconfig
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -44,6 +46,12 @@ def check_ending(path: Path, *endings: str) -> None:
         raise UsageError(
             expected, found=str(path), do=f"name it {path.stem}{endings[0]}, or as you like with that ending"
         )
+
+
+def package_folders() -> list[str]:
+    """Return the folders of Python's library and of installed packages."""
+    paths = sysconfig.get_paths()
+    return [*(paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")), *site.getsitepackages()]
 
 
 def of_standard_library(file: str) -> bool:

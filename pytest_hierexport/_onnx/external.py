@@ -1,4 +1,4 @@
-"""Checks that a model's external data is in the folder of its file or below it, and that it exists."""
+"""Checks that a model's external data is in the folder of its file or below it, and that it exists; reads it."""
 
 from __future__ import annotations
 
@@ -59,6 +59,19 @@ def check_data(proto: onnx.ModelProto, folder: Path) -> None:
         raise UsageError(
             "the external data of the model beside it", found=f"no {folder / missing}", do="put the file back"
         )
+
+
+def load_data(tensor: onnx.TensorProto, folder: Path) -> None:
+    """Move the external data of a tensor into its message.
+
+    Raises:
+        Exception: It is missing or damaged, of which onnx raises errors of many classes.
+    """
+    from onnx.external_data_helper import load_external_data_for_tensor
+
+    load_external_data_for_tensor(tensor, str(folder))
+    tensor.ClearField("external_data")
+    tensor.ClearField("data_location")
 
 
 def _leads_out(location: str) -> bool:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property, wraps
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch.utils.weak import WeakIdKeyDictionary
@@ -40,6 +40,8 @@ class Runnable(Protocol):
         """Keyword inputs."""
 
 
+WayT = TypeVar("WayT")
+ResultT = TypeVar("ResultT")
 Keep = Callable[[int, torch.Tensor], None]
 """Takes the number of a value of the eager run, and a tensor that has it now."""
 
@@ -126,6 +128,26 @@ def run_model(example: Runnable, mode: Mode) -> Any:
                 found=f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}",
                 do="run the model on them once by itself, and correct what raises",
             ) from error
+
+
+def in_each(ways: Iterable[WayT], run: Callable[[WayT], ResultT]) -> Iterator[tuple[WayT, ResultT]]:
+    """Run a model in several ways; yield each in which it runs, with the result.
+
+    Raises:
+        ModelError: It runs in none of them.
+    """
+    failures: list[ModelError] = []
+    count = 0
+    for way in ways:
+        try:
+            result = run(way)
+        except ModelError as error:
+            failures.append(error)
+            continue
+        count += 1
+        yield way, result
+    if failures and not count:
+        raise failures[-1]
 
 
 def _copied(inputs: Any) -> Any:

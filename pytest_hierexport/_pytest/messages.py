@@ -20,8 +20,8 @@ from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._pytest.kept_files import keep_files
 from pytest_hierexport._report.failures import Failure, Finding
 from pytest_hierexport._report.results import item_name
-from pytest_hierexport._rules.messages import aligned, broken
-from pytest_hierexport._text import one_line, printable
+from pytest_hierexport._rules.messages import broken
+from pytest_hierexport._text import aligned, one_line, printable
 
 if TYPE_CHECKING:
     from pytest_hierexport._cases import Case

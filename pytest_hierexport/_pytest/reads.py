@@ -26,7 +26,7 @@ from types import ModuleType
 
 import _pytest
 
-from pytest_hierexport._files.paths import PACKAGE, absolute, of_standard_library
+from pytest_hierexport._files.paths import PACKAGE, absolute, of_standard_library, package_folders
 from pytest_hierexport._files.unrecorded import paused, unrecorded
 from pytest_hierexport._pytest.attribution import COMMON, Logs
 from pytest_hierexport._pytest.environment import watch_environment
@@ -250,9 +250,8 @@ def is_installed(path: Path) -> bool:
 
 @cache
 def _installed_folders() -> tuple[str, ...]:
-    paths = sysconfig.get_paths()
-    python = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     # Python looks there for its library in one file before it looks in the folder.
-    python.append(str(Path(paths["stdlib"]).with_name(f"python{sys.version_info.major}{sys.version_info.minor}.zip")))
+    archive = f"python{sys.version_info.major}{sys.version_info.minor}.zip"
+    python = [*package_folders(), str(Path(sysconfig.get_paths()["stdlib"]).with_name(archive))]
     others = [folder for folder in sys.path if Path(folder).name in {"site-packages", "dist-packages"}]
     return tuple(f"{absolute(folder)}{os.sep}" for folder in (*python, *others, str(PACKAGE), "/proc", "/sys", "/dev"))

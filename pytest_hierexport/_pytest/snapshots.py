@@ -16,8 +16,7 @@ from pytest_hierexport._pytest.ids import snapshot_file
 from pytest_hierexport._pytest.messages import CheckFailed, item_message
 from pytest_hierexport._report.failures import Finding
 from pytest_hierexport._report.results import SNAPSHOT, item_name
-from pytest_hierexport._rules.messages import aligned
-from pytest_hierexport._text import one_line
+from pytest_hierexport._text import aligned, one_line
 
 if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion

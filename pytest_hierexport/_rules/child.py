@@ -9,8 +9,8 @@ import select
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import IO, Any
 
 from pytest_hierexport._stages import stage
@@ -25,11 +25,28 @@ class ChildEndedError(Exception):
     """The process ended before it answered."""
 
 
-@dataclass(frozen=True)
-class _Running:
-    process: subprocess.Popen[str]
-    printed: IO[bytes]
-    """What the process prints as errors."""
+class _Process(subprocess.Popen[str]):
+    """A running process, with pipes to and from it."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self.printed: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # open as long as the process
+        """What the process prints as errors."""
+        super().__init__(
+            command,
+            env={**os.environ, **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.printed,
+            encoding="utf-8",
+        )
+
+    def answer(self) -> str:
+        """Return the line that it answers; the empty text where it ends first, even if a fork of it lives on."""
+        assert self.stdout is not None, "started with a pipe"  # noqa: S101
+        while not select.select([self.stdout], [], [], 1)[0]:
+            if self.poll() is not None and not select.select([self.stdout], [], [], 0)[0]:
+                return ""
+        return self.stdout.readline()
 
 
 class ChildProcess:
@@ -47,7 +64,7 @@ class ChildProcess:
         self._command = [sys.executable, *arguments]
         self._environment = environment
         # By the process that started it: a fork of this process starts its own.
-        self._running: dict[int, _Running] = {}
+        self._running: dict[int, _Process] = {}
         _children.append(self)
 
     def ask(self, **request: Any) -> Any:
@@ -56,15 +73,14 @@ class ChildProcess:
         Raises:
             ChildEndedError: The process ended; the message has its exit code and its last line.
         """
-        running = self._running.get(os.getpid())
-        if running is not None and running.process.poll() is not None:
-            self.close()  # it ended since its last answer, which is no fault of this request
-            running = None
-        process = (running or self._start()).process
+        process = self._running.get(os.getpid())
+        if process is None or process.poll() is not None:
+            self.close()  # where it ended since its last answer, that is no fault of this request
+            process = self._running[os.getpid()] = _Process(self._command, self._environment)
         try:
             print(json.dumps({**request, "path": list(map(str, sys.path))}), file=process.stdin, flush=True)
             with stage("waiting for a process of its own"):
-                answer = _answer_of(process)
+                answer = process.answer()
         except BrokenPipeError:
             answer = ""
         except BaseException:
@@ -77,10 +93,9 @@ class ChildProcess:
 
     def close(self) -> str:
         """End the process; return its exit code and the last line that it printed."""
-        running = self._running.pop(os.getpid(), None)
-        if running is None:
+        process = self._running.pop(os.getpid(), None)
+        if process is None:
             return ""
-        process = running.process
         # A fork of this process or of that one may hold the pipes open: neither is waited for.
         for pipe in filter(None, (process.stdin, process.stdout)):
             with suppress(OSError):
@@ -90,31 +105,10 @@ class ChildProcess:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        with running.printed as printed:
+        with process.printed as printed:
             printed.seek(max(0, printed.seek(0, os.SEEK_END) - _TAIL))
             lines = printed.read().decode(errors="replace").strip().splitlines()
         return f"{process.returncode}: {lines[-1] if lines else 'it said nothing'}"
-
-    def _start(self) -> _Running:
-        printed = tempfile.TemporaryFile()  # noqa: SIM115  # open as long as the process
-        process = subprocess.Popen(  # noqa: S603  # our own modules
-            self._command,
-            env={**os.environ, **self._environment},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=printed,
-            encoding="utf-8",
-        )
-        return self._running.setdefault(os.getpid(), _Running(process, printed))
-
-
-def _answer_of(process: subprocess.Popen[str]) -> str:
-    """Return the line that the process answers; the empty text where it ends first, even if a fork of it lives on."""
-    assert process.stdout is not None, "started with a pipe"  # noqa: S101
-    while not select.select([process.stdout], [], [], 1)[0]:
-        if process.poll() is not None and not select.select([process.stdout], [], [], 0)[0]:
-            return ""
-    return process.stdout.readline()
 
 
 _children: list[ChildProcess] = []

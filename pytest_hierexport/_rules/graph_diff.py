@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._onnx.absent import is_absent_proto
+from pytest_hierexport._onnx.external import load_data
 
 if TYPE_CHECKING:
     import onnx
@@ -47,19 +49,11 @@ def bare(proto: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
     for message in tagged.others():
         message.ClearField("metadata_props")
     for _, tensor in tagged.parts.initializers:
-        _digest(tensor, folder)
+        if tensor.external_data and not is_absent_proto(tensor):
+            load_data(tensor, folder)
+        if tensor.HasField("raw_data"):
+            tensor.raw_data = hashlib.sha256(tensor.raw_data).digest()
     return proto
-
-
-def _digest(tensor: onnx.TensorProto, folder: Path) -> None:
-    from onnx.external_data_helper import load_external_data_for_tensor
-
-    if tensor.external_data and not is_absent_proto(tensor):
-        load_external_data_for_tensor(tensor, str(folder))
-        tensor.ClearField("external_data")
-        tensor.ClearField("data_location")
-    if tensor.HasField("raw_data"):
-        tensor.raw_data = hashlib.sha256(tensor.raw_data).digest()
 
 
 def differences(plain: onnx.ModelProto, found: onnx.ModelProto) -> Iterator[Difference]:
@@ -75,18 +69,15 @@ def differences(plain: onnx.ModelProto, found: onnx.ModelProto) -> Iterator[Diff
 
 def _repeated(kind: str, plain: Any, found: Any) -> Iterator[Difference]:
     """Compare lists of named messages; where one has an item too many, everything behind it would differ as well."""
-    for position, (a, b) in enumerate(zip(plain, found, strict=False)):
+    for position, (a, b) in enumerate(zip_longest(plain, found)):
         if a == b:
             continue
         if len(plain) != len(found):
-            shown = f"{_named(b)}, of {len(found)} in all"
-            yield Difference(f"{kind} {position} of {len(plain)}", _named(a), shown, _name(a))
+            of_all = "" if b is None else f", of {len(found)} in all"
+            place = f"{kind} {position} of {len(plain)}"
+            yield Difference(place, _named(a), f"{_named(b)}{of_all}", _name(b if a is None else a))
             return
         yield from (replace(each, name=_name(a)) for each in _fields(f"{kind} {_named(a)}", a, b, set()))
-    if len(plain) > len(found):
-        yield Difference(f"{kind} {len(found)} of {len(plain)}", _named(plain[len(found)]), "none")
-    elif len(found) > len(plain):
-        yield Difference(f"{kind} {len(plain)}", "none", _named(found[len(plain)]))
 
 
 def _fields(where: str, plain: Any, found: Any, leave_out: set[str]) -> Iterator[Difference]:
@@ -107,9 +98,10 @@ def _name(message: Any) -> str:
 
 
 def _named(message: Any) -> str:
-    name = _name(message)
+    if message is None:
+        return "none"
     kind = getattr(message, "op_type", "")
-    return f"{name} ({kind})" if kind else name
+    return f"{_name(message)} ({kind})" if kind else _name(message)
 
 
 def _text(value: Any) -> str:

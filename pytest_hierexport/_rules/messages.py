@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pytest_hierexport._text import one_line
+from pytest_hierexport._text import aligned, one_line
 
 if TYPE_CHECKING:
     from pytest_hierexport._rules.base import Rule, Violation
@@ -43,16 +43,6 @@ def broken(rule: Rule, name: str, violations: Sequence[Violation], most: int = 1
     if rest := more[None] + sum(len(equal[finding]) + more[finding] for finding in list(equal)[most:]):
         lines += [f"  … and {rest} more place{'' if rest == 1 else 's'}", ""]
     return "\n".join(lines[:-1])
-
-
-def aligned(parts: Sequence[tuple[str, str]]) -> list[str]:
-    """Return labelled texts, the lines of each below one another."""
-    lines = []
-    for label, text in parts:
-        first, *more = text.splitlines() or [""]
-        lines.append(f"  {label:<9} {first}".rstrip())
-        lines += [f"  {'':<9} {line}".rstrip() for line in more]
-    return lines
 
 
 def _listed(wheres: Sequence[str], counted: int, most: int = 5) -> str:

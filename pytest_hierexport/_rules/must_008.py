@@ -58,28 +58,24 @@ class Repeat:
 
 @limited
 def _check(exported: ExportedCase) -> Iterator[Violation]:
-    with repeat_of(exported) as repeat:
-        yield from _violations(exported, repeat)
-
-
-def _violations(exported: ExportedCase, repeat: Repeat) -> Iterator[Violation]:
     from pytest_hierexport._proof.state import call_digests, state_digests
 
-    if repeat.error:
-        yield Violation(exported.path.name, f"an export, {_SAME}", repeat.error, _DO)
-    if not repeat.changed:
-        return
-    state = state_digests(exported.example)
-    if list(state.items()) != list(repeat.state.items()):
-        for name, found in _other_parts(state, repeat.state):
-            yield Violation(name, f"modules, weights and inputs, {_SAME}", found, f"in the factory, {_DO}")
-        return
-    _check_calls(call_digests(exported.example), repeat.calls)
-    _check_plain_export(exported)
-    for name in repeat.changed:
-        here, there = exported.path.with_name(name), repeat.folder / name
-        differences = list(_in_model(exported, there) if here == exported.path else _in_text(here, there))
-        yield from differences or [Violation(name, f"bytes, {_SAME}", "others", _DO)]
+    with repeat_of(exported) as repeat:
+        if repeat.error:
+            yield Violation(exported.path.name, f"an export, {_SAME}", repeat.error, _DO)
+        if not repeat.changed:
+            return
+        state = state_digests(exported.example)
+        if list(state.items()) != list(repeat.state.items()):
+            for name, found in _other_parts(state, repeat.state):
+                yield Violation(name, f"modules, weights and inputs, {_SAME}", found, f"in the factory, {_DO}")
+            return
+        _check_calls(call_digests(exported.example), repeat.calls)
+        _check_plain_export(exported)
+        for name in repeat.changed:
+            here, there = exported.path.with_name(name), repeat.folder / name
+            differences = list(_in_model(exported, there) if here == exported.path else _in_text(here, there))
+            yield from differences or [Violation(name, f"bytes, {_SAME}", "others", _DO)]
 
 
 def _other_parts(here: Mapping[str, str], there: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -38,25 +38,15 @@ def _check(exported: ExportedCase) -> Iterator[Violation]:
         sidecar.check_fits(exported.path, beside)
     except TagError as error:
         yield Violation(path.name, error.expected, error.found, error.do)
-    for difference in _differences(exported.proto, beside, path.read_text(encoding="utf-8")):
+    proto, text = exported.proto, path.read_text(encoding="utf-8")
+    in_file = (*_in_interface(proto.graph, beside), *_in_keys(proto, beside), *_in_texts(proto, beside))
+    for difference in (*in_file, *_in_modules(beside), *_in_document(text, beside)):
         yield Violation(
             difference.where,
             f"what {path.name} says: {difference.plain[:_LONGEST]}",
             difference.found[:_LONGEST],
             "export again, and change tags through pytest_hierexport.rewrite alone",
         )
-
-
-def _differences(proto: onnx.ModelProto, beside: Sidecar, text: str) -> Iterator[Difference]:
-    """Yield every difference between a file and its sidecar, whose text is given too."""
-    yield from _in_interface(proto.graph, beside)
-    yield from _in_keys(proto, beside)
-    yield from _in_texts(proto, beside)
-    yield from _in_modules(beside)
-    found, wanted = json.loads(text), json.loads(sidecar.to_text(beside))
-    if entries := [key for key in {**found, **wanted} if found.get(key) != wanted.get(key)]:
-        found_in = f"something else in {', '.join(entries)}"
-        yield Difference("the sidecar", "what follows from its own calls, origins and modules", found_in)
 
 
 def _in_interface(graph: onnx.GraphProto, beside: Sidecar) -> Iterator[Difference]:
@@ -129,6 +119,14 @@ def _in_modules(beside: Sidecar) -> Iterator[Difference]:
         if classes.get(call.path) != call.cls:
             found = classes.get(call.path, _NOTHING)
             yield Difference(f"the module of call {name!r}", f"{call.cls} among the calls", f"{found} in the tree")
+
+
+def _in_document(text: str, beside: Sidecar) -> Iterator[Difference]:
+    """Compare the text of the sidecar with the one that is written for its content."""
+    found, wanted = json.loads(text), json.loads(sidecar.to_text(beside))
+    if entries := [key for key in {**found, **wanted} if found.get(key) != wanted.get(key)]:
+        found_in = f"something else in {', '.join(entries)}"
+        yield Difference("the sidecar", "what follows from its own calls, origins and modules", found_in)
 
 
 RULE = Rule("MUST-009", "file and sidecar agree", _check)

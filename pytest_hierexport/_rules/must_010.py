@@ -6,10 +6,8 @@ import getpass
 import json
 import os
 import re
-import site
 import socket
 import sys
-import sysconfig
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -19,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import TagError, UsageError
-from pytest_hierexport._files.paths import absolute
+from pytest_hierexport._files.paths import PACKAGE, absolute, package_folders
 from pytest_hierexport._onnx.graph import inventory_proto
 from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, limited
 
@@ -86,11 +84,9 @@ class Machine:
     @classmethod
     def this(cls) -> Machine:
         """Return the machine that this process runs on."""
-        installed = sysconfig.get_paths()
-        packages = [installed[name] for name in ("purelib", "platlib", "stdlib", "platstdlib")]
         virtual = [sys.prefix] if sys.prefix != sys.base_prefix else []
         named = {
-            "a package folder": [*packages, *site.getsitepackages(), *virtual, str(Path(__file__).parents[2])],
+            "a package folder": [*package_folders(), *virtual, str(PACKAGE.parent)],
             "the working folder": [os.curdir],
             "the temporary folder": [tempfile.gettempdir()],
             "the home folder": [str(Path.home())],
@@ -161,9 +157,17 @@ class Text:
 
 
 def _texts(exported: ExportedCase) -> Iterator[Text]:
+    """Yield every text of the file and of its sidecar; in place of a JSON text, the texts within."""
     from pytest_hierexport._onnx.storage import sidecar_path
 
-    yield from _texts_in_message(_message(exported))
+    message = _message(exported)
+    parts = inventory_proto(message)
+    for where, element in parts.elements():
+        yield from _in_fields(where, element)
+    # The first graph is the model's own.
+    for graph in parts.graphs[1:]:
+        yield from _in_fields(f"graph {graph.name}", graph)
+    yield from _in_fields("the model", message)
     beside = sidecar_path(exported.path)
     if beside.exists():
         yield from _texts_in_json(beside.name, beside.read_text(encoding="utf-8", errors="replace"))
@@ -180,17 +184,6 @@ def _message(exported: ExportedCase) -> onnx.ModelProto:
         with suppress(OSError, DecodeError):
             return onnx.load(exported.path, load_external_data=False)
         raise
-
-
-def _texts_in_message(proto: Any) -> Iterator[Text]:
-    """Yield every text of an ONNX message; in place of a JSON text, the texts within."""
-    parts = inventory_proto(proto)
-    for where, element in parts.elements():
-        yield from _in_fields(where, element)
-    # The first graph is the model's own.
-    for graph in parts.graphs[1:]:
-        yield from _in_fields(f"graph {graph.name}", graph)
-    yield from _in_fields("the model", proto)
 
 
 def _in_fields(where: str, message: Any) -> Iterator[Text]:
@@ -210,16 +203,15 @@ def _in_fields(where: str, message: Any) -> Iterator[Text]:
 
 def _texts_in_json(where: str, text: str, *, is_name: bool = False) -> Iterator[Text]:
     """Yield the texts within a JSON document, its keys included; another text as it is."""
-    try:
-        document = json.loads(text) if text.startswith(("{", "[")) else None
-    except (ValueError, RecursionError):
-        document = None
-    yield from [Text(where, text, is_name)] if document is None else _in_json(where, document)
+    document: Any = text
+    with suppress(ValueError, RecursionError):
+        document = json.loads(text) if text.startswith(("{", "[")) else text
+    return _in_json(where, document, is_name=is_name)
 
 
-def _in_json(where: str, value: Any) -> Iterator[Text]:
+def _in_json(where: str, value: Any, *, is_name: bool = False) -> Iterator[Text]:
     if isinstance(value, str):
-        yield Text(where, value)
+        yield Text(where, value, is_name)
     elif isinstance(value, Mapping):
         for key, part in value.items():
             yield Text(where, key, is_name=True)

@@ -20,7 +20,7 @@ from pytest_hierexport._cases import Example
 from pytest_hierexport._onnx.storage import load_proto
 from pytest_hierexport._proof.candidates import coarsest, dtype_name
 from pytest_hierexport._proof.choices import following_choices, has_choices
-from pytest_hierexport._proof.eager import Mode, ModelError, run_model
+from pytest_hierexport._proof.eager import Mode, ModelError, in_each, run_model
 from pytest_hierexport._proof.feeds import feeds_of
 from pytest_hierexport._proof.session import Fetched, run_graph
 from pytest_hierexport._proof.tensors import array_of, walk
@@ -55,16 +55,10 @@ def differences(example: Example, path: Path, tolerances: Mapping[str, float]) -
     run = partial(run_graph, proto, feeds, folder=path.parent, optimized=True)
     outputs = _outputs(proto, run)
     tried: dict[Mode, list[Violation]] = {}
-    for mode in _MODES:
-        try:
-            tried[mode] = list(_differences(proto.graph, outputs, run_model(example, mode), tolerances))
-        except ModelError as error:
-            failure = error
-            continue
+    for mode, returned in in_each(_MODES, partial(run_model, example)):
+        tried[mode] = list(_differences(proto.graph, outputs, returned, tolerances))
         if not tried[mode]:
             return
-    if not tried:
-        raise failure
     found = list(tried.values())
     inlined = onnx.inliner.inline_local_functions(proto) if proto.functions else proto
     if has_choices(inlined):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import UsageError
+from pytest_hierexport._onnx.external import load_data
 
 if TYPE_CHECKING:
     import onnx
@@ -40,17 +41,14 @@ class Store:
         """
         import numpy as np
         from onnx import numpy_helper
-        from onnx.external_data_helper import load_external_data_for_tensor
 
         try:
-            if tensor.external_data and self.folder is None:
-                raise ValueError("external data of a model from standard input")  # noqa: TRY301  # one message for all
             if tensor.external_data:
+                if self.folder is None:
+                    raise ValueError("external data of a model from standard input")  # noqa: TRY301  # one message
                 copied = type(tensor)()
                 copied.CopyFrom(tensor)
-                load_external_data_for_tensor(copied, str(self.folder))
-                copied.ClearField("external_data")
-                copied.ClearField("data_location")
+                load_data(copied, self.folder)
                 tensor = copied
             return np.ascontiguousarray(numpy_helper.to_array(tensor))
         except Exception as error:  # onnx raises errors of many classes for data that is missing or damaged
