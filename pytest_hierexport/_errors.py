@@ -91,14 +91,20 @@ def disk_full(found: str) -> DiskFullError:
 
 
 def raise_if_disk_full(error: BaseException) -> None:
-    """Raise a :class:`DiskFullError` where a full disk caused another error, also one that was raised `from None`.
+    """Raise a :class:`DiskFullError` where a full disk caused another error.
 
     Raises:
         DiskFullError: The error, or one that caused it, says that a file had no room.
     """
-    for link in chain(error, suppressed=True):
-        if isinstance(link, OSError) and link.errno in _NO_ROOM:
-            raise disk_full(": ".join(str(part) for part in (link.strerror, link.filename) if part)) from error
+    if (found := lack_of_room(error)) is not None:
+        raise disk_full(found) from error
+
+
+def lack_of_room(error: BaseException) -> str | None:
+    """Return which file had no room, where a full disk caused an error, also one that was raised `from None`."""
+    full = (link for link in chain(error, suppressed=True) if isinstance(link, OSError) and link.errno in _NO_ROOM)
+    texts = (": ".join(str(part) for part in (link.strerror, link.filename) if part) for link in full)
+    return next(texts, None)
 
 
 def not_installed(module: str | None, what: str) -> CollectError:

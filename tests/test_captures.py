@@ -26,7 +26,7 @@ from pytest_hierexport._export.dynamo.scopes import STACK
 from pytest_hierexport._proof import prove
 from pytest_hierexport._rules import must_005
 from pytest_hierexport._rules.base import ExportedCase
-from pytest_hierexport._rules.peer import PEERS, plain_transformers_export
+from pytest_hierexport._rules.peer import PEERS, plain_export
 
 X = torch.linspace(-1, 1, 24).reshape(6, 4)
 
@@ -168,7 +168,7 @@ def test_a_program_from_transformers_exporter_serves_as_before_5_23(
     model: nn.Module = Positioned().eval()  # type: ignore[no-untyped-call]
     result = export(model, (X,), exporter="transformers")
     assert is_proven(model, result)
-    plain = plain_transformers_export(model, (X,))
+    plain = plain_export("transformers", model, (X,))
     assert [node.op_type for node in plain.graph] == [node.op_type for node in result.model.graph]
 
 

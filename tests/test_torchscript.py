@@ -26,7 +26,7 @@ from pytest_hierexport._onnx.graph import walk
 from pytest_hierexport._proof import prove
 from pytest_hierexport._rules import must_005
 from pytest_hierexport._rules.base import ExportedCase
-from pytest_hierexport._rules.peer import plain_torchscript_export
+from pytest_hierexport._rules.peer import plain_export
 
 X = torch.linspace(-1, 1, 40).reshape(2, 5, 4)
 
@@ -259,8 +259,8 @@ class TestGraph:
         model = Runs(lambda m, x, scale: {"y": m.a(x) * scale, "z": m.a(x).exp()}, a=Gate()).eval()
         inputs = {"x": X, "scale": torch.ones(4)}
         result = export(model, (), inputs, exporter="torchscript", opset=17)
-        peer = plain_torchscript_export(
-            model, (), inputs, opset=17, input_names=["x", "scale"], output_names=["y", "z"]
+        peer = plain_export(
+            "torchscript", model, (), inputs, opset=17, input_names=["x", "scale"], output_names=["y", "z"]
         )
         assert stripped(result.model) == stripped(peer)
 
@@ -269,7 +269,7 @@ class TestGraph:
         inputs = (torch.randn(2, 4, 8),)
         result = export(model, inputs, exporter="torchscript", opset=17)
         with torch.no_grad():
-            assert stripped(result.model) == stripped(plain_torchscript_export(model, inputs, opset=17))
+            assert stripped(result.model) == stripped(plain_export("torchscript", model, inputs, opset=17))
 
     def test_results_that_are_not_used_do_not_stay_in_it(self) -> None:
         model = Runs(lambda m, x: (m.a(x), m.b(x))[1], a=Gate(), b=Gate()).eval()

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-from torch.utils import _pytree as pytree
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._export.torchscript.adapter import Adapter
 from pytest_hierexport._onnx.graph import graph_inputs
 from pytest_hierexport._proof.eager import Runnable
-from pytest_hierexport._proof.tensors import array_of, walk
+from pytest_hierexport._proof.tensors import array_of, flattened
 from pytest_hierexport._proof.tolerance import Array
 
 if TYPE_CHECKING:
@@ -28,9 +27,8 @@ def feeds_of(example: Runnable, proto: onnx.ModelProto) -> dict[str, Array]:
         UsageError: A graph input without a tensor.
     """
     names = [value.name for value in graph_inputs(proto.graph)]
-    # Exporters flatten inputs by torch's trees; `walk` searches the objects that those do not know.
-    leaves = pytree.tree_leaves((tuple(example.args), dict(example.kwargs)))
-    tensors = [part for leaf in leaves for _, part in walk(leaf) if isinstance(part, torch.Tensor)]
+    inputs = (tuple(example.args), dict(example.kwargs))
+    tensors = [part for _, part in flattened(inputs) if isinstance(part, torch.Tensor)]
     if len(tensors) != len(names):
         adapter = Adapter(example.model, example.args, example.kwargs)
         by_name = dict(zip(adapter.places, adapter.tensors, strict=True))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils import _pytree as pytree
 
 from pytest_hierexport._proof.fingerprints import Fingerprint, fingerprint
 from pytest_hierexport._proof.tolerance import Array
@@ -27,6 +28,19 @@ def walk(holder: Any, label: str = "") -> Iterator[tuple[str, torch.Tensor | Num
     Containers, dataclasses and objects with attributes are searched, each once; modules are not.
     """
     yield from _walk(holder, label, set())
+
+
+def flattened(holder: Any) -> Iterator[tuple[str, torch.Tensor | Number]]:
+    """Yield every tensor and number in the order in which exporters flatten them, with its place.
+
+    They flatten by torch's trees; :func:`walk` searches the objects that those do not know.
+    """
+    try:
+        leaves = [(pytree.keystr(path), leaf) for path, leaf in pytree.tree_leaves_with_path(holder)]
+    except ValueError:  # a registered type has no keys
+        leaves = [(f"[{i}]", leaf) for i, leaf in enumerate(pytree.tree_leaves(holder))]
+    for place, leaf in leaves:
+        yield from walk(leaf, place)
 
 
 def _walk(holder: Any, label: str, seen: set[int]) -> Iterator[tuple[str, torch.Tensor | Number]]:

@@ -109,11 +109,11 @@ def _export_here(exporter: str, example: Example, options: dict[str, Any], path:
     from pytest_hierexport._export.dynamo.capturer import quiet, without_fakes
     from pytest_hierexport._export.state import as_found, pytrees_as_found
     from pytest_hierexport._onnx.absent import fill_absent
-    from pytest_hierexport._rules.peer import PEERS, save
+    from pytest_hierexport._rules.peer import plain_export, save
 
     try:
         with as_found(example.model), quiet(), without_fakes(), pytrees_as_found():
-            made = PEERS[exporter](example.model, example.args, example.kwargs, **options)
+            made = plain_export(exporter, example.model, example.args, example.kwargs, **options)
         if fill_absent(made):
             ir.save(made, path)
         else:

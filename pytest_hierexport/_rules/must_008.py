@@ -16,14 +16,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_hierexport._errors import (
-    DiskFullError,
-    HierexportError,
-    NoVerdictError,
-    UsageError,
-    disk_full,
-    raise_if_disk_full,
-)
+from pytest_hierexport._errors import HierexportError, NoVerdictError, UsageError, disk_full, lack_of_room
 from pytest_hierexport._files.paths import absolute, digest
 from pytest_hierexport._files.temporary import keep_temporary_files_in, temporary_folder
 from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, limited
@@ -225,10 +218,8 @@ def answer(path: Sequence[str], task: str, onnx: str, first: str) -> dict[str, A
     try:
         return _export(case, exporter, file, Path(first))
     except Exception as error:  # noqa: BLE001  # the next case is served all the same
-        try:
-            raise_if_disk_full(error)
-        except DiskFullError as full:
-            return {"full": full.found}
+        if (found := lack_of_room(error)) is not None:
+            return {"full": found}
         return {"error": str(error) if isinstance(error, HierexportError) else f"{type(error).__name__}: {error}"}
 
 

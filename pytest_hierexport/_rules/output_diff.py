@@ -14,7 +14,6 @@ import onnx
 import onnx.inliner
 import onnx_ir as ir
 import torch
-from torch.utils import _pytree as pytree
 
 from pytest_hierexport._cases import Example
 from pytest_hierexport._onnx.storage import load_proto
@@ -23,7 +22,7 @@ from pytest_hierexport._proof.choices import following_choices, has_choices
 from pytest_hierexport._proof.eager import Mode, ModelError, in_each, run_model
 from pytest_hierexport._proof.feeds import feeds_of
 from pytest_hierexport._proof.session import Fetched, run_graph
-from pytest_hierexport._proof.tensors import array_of, walk
+from pytest_hierexport._proof.tensors import array_of, flattened
 from pytest_hierexport._proof.tolerance import Array, distances, is_floating, tolerance_of
 from pytest_hierexport._rules.base import Violation
 
@@ -102,18 +101,10 @@ def _differences(
 
 def _returned(output: Any, count: int) -> dict[str, Array]:
     """Return the tensors by their places; the numbers too, where the graph has an output for each of them."""
-    leaves = {f"output{place}{label}": part for place, leaf in _leaves(output) for label, part in walk(leaf)}
+    leaves = {f"output{place}": part for place, part in flattened(output)}
     tensors = {place: leaf for place, leaf in leaves.items() if isinstance(leaf, torch.Tensor)}
     counted = leaves if len(tensors) != count == len(leaves) else tensors
     return {place: array_of(torch.as_tensor(leaf)) for place, leaf in counted.items()}
-
-
-def _leaves(output: Any) -> list[tuple[str, Any]]:
-    """Return the leaves of torch's tree by their places; by their number where a registered type has no keys."""
-    try:
-        return [(pytree.keystr(path), leaf) for path, leaf in pytree.tree_leaves_with_path(output)]
-    except ValueError:
-        return [(f"[{i}]", leaf) for i, leaf in enumerate(pytree.tree_leaves(output))]
 
 
 def _different(wanted: Array, found: Array, tolerance: float) -> tuple[str, str] | None:

@@ -38,83 +38,93 @@ if TYPE_CHECKING:
 
 
 def plain_export(
-    model: torch.nn.Module,
-    args: Sequence[Any] = (),
-    kwargs: Mapping[str, Any] | None = None,
-    *,
-    opset: int | None = None,
-    dynamic_shapes: Any = None,
-) -> ir.Model:
-    """Return what `torch.onnx.export(dynamo=True)` gives. As each peer, it leaves the model in eval mode.
-
-    Args:
-        model: The model.
-        args: Its positional inputs.
-        kwargs: Its keyword inputs.
-        opset: The ONNX opset; None takes the exporter's own choice.
-        dynamic_shapes: As for `torch.onnx.export`.
-
-    Raises:
-        RuntimeError: Torch gave no program.
-    """
-    with _plainly(model):
-        program = torch.onnx.export(
-            model,
-            # A dictionary at the end would be taken for keyword inputs.
-            (*args, {}) if args and isinstance(args[-1], dict) and not kwargs else tuple(args),
-            kwargs=dict(kwargs or {}),
-            dynamo=True,
-            verbose=False,
-            opset_version=opset,
-            dynamic_shapes=dynamic_shapes,
-        )
-    if program is None:
-        raise RuntimeError("torch.onnx.export gave no program")
-    return program.model
-
-
-def plain_transformers_export(
+    exporter: str,
     model: Any,
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
     opset: int | None = None,
     dynamic_shapes: Any = None,
+    **more: Any,
 ) -> ir.Model:
-    """Return what transformers' own ONNX exporter gives; arguments as for :func:`plain_export`."""
+    """Return what a plain exporter gives, without gradients and warnings; it leaves the model in eval mode.
+
+    Args:
+        exporter: The capture that the exporter is beneath.
+        model: The model.
+        args: Its positional inputs.
+        kwargs: Its keyword inputs.
+        opset: The ONNX opset; None takes the exporter's own choice.
+        dynamic_shapes: As for `torch.onnx.export`; for `torchscript` the names of the dynamic axes, by the graph's
+            input and the axis.
+        more: For `torchscript` the `folder` for temporary files, the system's where it is None, and `input_names` and
+            `output_names`, the names for the graph's.
+
+    Raises:
+        RuntimeError: Torch gave no program.
+    """
+    model.eval()
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return PEERS[exporter](
+            model, tuple(args), dict(kwargs or {}), opset=opset, dynamic_shapes=dynamic_shapes, **more
+        )
+
+
+def _by_dynamo(
+    model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], *, opset: int | None, dynamic_shapes: Any
+) -> ir.Model:
+    """Return what `torch.onnx.export(dynamo=True)` gives."""
+    program = torch.onnx.export(
+        model,
+        # A dictionary at the end would be taken for keyword inputs.
+        (*args, {}) if args and isinstance(args[-1], dict) and not kwargs else args,
+        kwargs=kwargs,
+        dynamo=True,
+        verbose=False,
+        opset_version=opset,
+        dynamic_shapes=dynamic_shapes,
+    )
+    if program is None:
+        raise RuntimeError("torch.onnx.export gave no program")
+    return program.model
+
+
+def _by_transformers(
+    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, opset: int | None, dynamic_shapes: Any
+) -> ir.Model:
+    """Return what transformers' own ONNX exporter gives."""
     from transformers.exporters import exporter_onnx
 
     config = exporter_onnx.OnnxConfig(  # type: ignore[attr-defined]  # it is theirs, though they re-export it silently
         opset_version=opset, dynamic=dynamic_shapes is not None, dynamic_shapes=dynamic_shapes
     )
-    inputs = {**dict(zip(inspect.signature(model.forward).parameters, args, strict=False)), **(kwargs or {})}
-    with _plainly(model), contextlib.redirect_stdout(io.StringIO()):
+    inputs = {**dict(zip(inspect.signature(model.forward).parameters, args, strict=False)), **kwargs}
+    with contextlib.redirect_stdout(io.StringIO()):
         exported: Any = exporter_onnx.OnnxExporter().export(model, inputs, config=config)
     # Until 5.23 they returned torch's program as it is.
     return exported.model if isinstance(exported, torch.onnx.ONNXProgram) else exported.program
 
 
-def plain_torchscript_export(
+def _by_torchscript(
     model: torch.nn.Module,
-    args: Sequence[Any] = (),
-    kwargs: Mapping[str, Any] | None = None,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
     *,
-    opset: int | None = None,
-    dynamic_shapes: Any = None,
+    opset: int | None,
+    dynamic_shapes: Any,
     folder: Path | None = None,
     **names: Any,
 ) -> ir.Model:
-    """Return what `torch.onnx.export(dynamo=False)` gives; arguments as for :func:`plain_export`.
+    """Return what `torch.onnx.export(dynamo=False)` gives.
 
-    The model is traced behind a module that takes and gives the tensors among its inputs and outputs. `dynamic_shapes`
-    names the dynamic axes, by the graph's input and the axis; `folder` is the one for temporary files, the system's
-    where it is None; the `names` are `input_names` and `output_names`, those for the graph's.
+    The model is traced behind a module that takes and gives the tensors among its inputs and outputs.
     """
     import onnx_ir as ir
 
-    flat = _Flat(model, args, kwargs or {})
+    flat = _Flat(model, args, kwargs)
     # Without gradients torch's attention takes a way of its own, which this exporter does not know.
-    with _plainly(model), torch.enable_grad(), tempfile.TemporaryDirectory(dir=folder) as home:
+    with torch.enable_grad(), tempfile.TemporaryDirectory(dir=folder) as home:
         path = str(Path(home) / "model.onnx")
         torch.onnx.export(
             flat, tuple(flat.given()), path, dynamo=False, opset_version=opset, dynamic_axes=dynamic_shapes, **names
@@ -125,20 +135,20 @@ def plain_torchscript_export(
 
 
 PEERS: Mapping[str, Callable[..., ir.Model]] = {
-    "dynamo": plain_export,
-    "transformers": plain_transformers_export,
-    "torchscript": plain_torchscript_export,
+    "dynamo": _by_dynamo,
+    "transformers": _by_transformers,
+    "torchscript": _by_torchscript,
 }
-"""The plain export beneath each capture, by its name."""
+"""The plain exporter beneath each capture, by its name."""
 
 
 class _Flat(torch.nn.Module):
     """Takes and gives tensors alone, and keeps the names of the model's own submodules and parameters."""
 
-    def __init__(self, model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    def __init__(self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         super().__init__()
         shared = ("_modules", "_parameters", "_buffers", "_non_persistent_buffers_set", "training")
-        leaves, tree = pytree.tree_flatten((tuple(args), dict(kwargs)))
+        leaves, tree = pytree.tree_flatten((args, kwargs))
         # `setattr` would make the model a submodule.
         vars(self).update({name: vars(model)[name] for name in shared}, _call=(model, leaves, tree))
 
@@ -170,15 +180,6 @@ def _tensors(holder: Any, seen: frozenset[int] = frozenset()) -> Iterator[torch.
             parts = [] if callable(holder) else list(getattr(holder, "__dict__", {}).values())
         for part in parts:
             yield from _tensors(part, seen | {id(holder)})
-
-
-@contextlib.contextmanager
-def _plainly(model: torch.nn.Module) -> Iterator[None]:
-    """Put the model into eval mode, and export it without gradients and warnings."""
-    model.eval()
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def save(model: ir.Model, path: Path) -> None:
@@ -234,7 +235,7 @@ def _answer(path: Sequence[str], without: Sequence[str], exporter: str, example:
     sys.modules.update(dict.fromkeys(without))  # type: ignore[arg-type]
     try:
         model, args, kwargs, options = torch.load(example, weights_only=False)
-        save(PEERS[exporter](model, args, kwargs, **options), Path(onnx))
+        save(plain_export(exporter, model, args, kwargs, **options), Path(onnx))
     except (Exception, SystemExit) as error:  # noqa: BLE001  # an example runs code of any kind
         return f"{type(error).__name__}: {error}"
     return ""
@@ -256,7 +257,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error("a factory and a path")
     sys.path.insert(0, "")
     model, args, kwargs = pkgutil.resolve_name(options.factory)()
-    save(PEERS[options.exporter](model, args, kwargs, opset=options.opset), options.path)
+    save(plain_export(options.exporter, model, args, kwargs, opset=options.opset), options.path)
 
 
 if __name__ == "__main__":
