@@ -121,7 +121,7 @@ def test_model_in_the_process_may_fork() -> None:
 import multiprocessing
 from pytest_hierexport._rules.peer import serve
 
-def answer(path):
+def answer():
     fork = multiprocessing.get_context("fork").Process(target=int)
     fork.start()
     fork.join(20)

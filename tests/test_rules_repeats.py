@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ class InThisProcess:
     """Answers as the second process does."""
 
     def ask(self, **request: Any) -> Any:
-        return json.loads(json.dumps(repeats.answer(path=[*sys.path], **request)))
+        return json.loads(json.dumps(repeats.answer(**request)))
 
 
 def export(case: Case, _: object, path: Path, _first: Path) -> dict[str, Any]:
@@ -48,7 +47,6 @@ def export(case: Case, _: object, path: Path, _first: Path) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.path", [*sys.path])
     monkeypatch.setattr(repeats, "_second_process", InThisProcess)
     monkeypatch.setattr(repeats, "_export", export)
     monkeypatch.setattr(repeats, "keep_temporary_files_in", lambda _: None)

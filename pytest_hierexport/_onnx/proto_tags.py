@@ -41,8 +41,8 @@ class TaggedProto:
         self._subgraphs = subgraphs
 
     @classmethod
-    def load(cls, path: str | Path) -> TaggedProto:
-        """Load an ONNX file without its external data.
+    def load(cls, path: str | Path, *, data_anywhere: bool = False) -> TaggedProto:
+        """Load an ONNX file without its external data; for `data_anywhere` see :meth:`parse`.
 
         Raises:
             UsageError: There is no such file, or it is not ONNX.
@@ -51,11 +51,16 @@ class TaggedProto:
             content = Path(path).read_bytes()
         except OSError as error:
             raise _not_onnx(path, error.strerror or str(error)) from None
-        return cls.parse(content, path)
+        return cls.parse(content, path, data_anywhere=data_anywhere)
 
     @classmethod
-    def parse(cls, content: bytes, where: str | Path) -> TaggedProto:
+    def parse(cls, content: bytes, where: str | Path, *, data_anywhere: bool = False) -> TaggedProto:
         """Parse the content of an ONNX file.
+
+        Args:
+            content: The bytes of the file.
+            where: The name of the file, for messages.
+            data_anywhere: Whether external data may be outside its folder, where nothing reads it.
 
         Raises:
             UsageError: It is not ONNX, or its external data is outside its folder.
@@ -68,7 +73,8 @@ class TaggedProto:
         if not proto.ir_version or not proto.HasField("graph"):
             # Protobuf parses many short files of other formats without an error, as an empty message.
             raise _not_onnx(where, "a message without an IR version or a graph")
-        check_locations(proto, content)
+        if not data_anywhere:
+            check_locations(proto, content)
         return cls(proto, subgraphs=may_hold_subgraphs(content))
 
     @cached_property

@@ -27,10 +27,6 @@ if TYPE_CHECKING:
 
 _SAME = "the same from a second process, under another hash seed"
 _DO = "look for what depends on the order of a set, on hash() or id(), on the time, or on random numbers without a seed"
-_SERVE = (
-    "from pytest_hierexport._rules.peer import serve; from pytest_hierexport._rules.must_008 import answer; "
-    "serve(answer)"
-)
 
 
 @dataclass(frozen=True)
@@ -169,7 +165,8 @@ def _second_process() -> ChildProcess:
     """Return the one process that serves this one."""
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     # The path goes first: the process must import this very package.
-    code = f"import sys; sys.path[:] = {list(map(str, sys.path))}; {_SERVE}"
+    ours = f"from {__name__} import answer; from pytest_hierexport._rules.peer import serve; serve(answer)"
+    code = f"import sys; sys.path[:] = {list(map(str, sys.path))}; {ours}"
     # The last argument tells people, and the cache, that the process is ours.
     return ChildProcess("-c", code, __name__, PYTHONHASHSEED=seed)
 
@@ -199,16 +196,14 @@ def _not_elsewhere(exported: ExportedCase, why: str) -> UsageError:
     )
 
 
-def answer(path: Sequence[str], task: str, onnx: str, first: str) -> dict[str, Any]:
+def answer(task: str, onnx: str, first: str) -> dict[str, Any]:
     """Export a case in the second process; return the fields of its :class:`Repeat`, or what prevents one.
 
     Args:
-        path: The `sys.path` to import the case's code from.
         task: A pickle of the case and its exporter.
         onnx: The ONNX file to write, in a new folder.
         first: The folder of the first export.
     """
-    sys.path[:] = path
     file = Path(onnx)
     keep_temporary_files_in(file.parent.parent)
     try:

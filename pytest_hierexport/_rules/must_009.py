@@ -82,7 +82,7 @@ def _in_texts(proto: onnx.ModelProto, beside: Sidecar) -> Iterator[Difference]:
         found, wanted = (_texts(each, shared) for each in (message, anew))
         for key in sorted(found.keys() | wanted.keys()):
             if found.get(key) != wanted.get(key):
-                yield Difference(f"{where}, {key}", _shown(wanted.get(key)), _shown(found.get(key)))
+                yield Difference(f"{where}, {key}", wanted.get(key, _NOTHING), found.get(key, _NOTHING))
 
 
 def _places(proto: onnx.ModelProto) -> codec.Tags:
@@ -95,21 +95,15 @@ def _places(proto: onnx.ModelProto) -> codec.Tags:
     return "metadata" if metadata else "none"
 
 
-def _texts(message: Any, shared: set[str]) -> dict[str, list[str]]:
-    """Return the texts of a message that are ours, by key: a damaged file may repeat one."""
+def _texts(message: Any, shared: set[str]) -> dict[str, str]:
+    """Return the texts of a message that are ours, by key; those of a key that a damaged file repeats, all in one."""
     texts: dict[str, list[str]] = defaultdict(list)
     for entry in message.metadata_props:
         if (entry.key.startswith("hierexport.") and entry.key != codec.SOURCE) or entry.key in shared:
             texts[entry.key].append(entry.value)
     if doc_string := getattr(message, "doc_string", ""):
         texts["doc_string"] = [doc_string]
-    return texts
-
-
-def _shown(values: list[str] | None) -> str:
-    if not values:
-        return _NOTHING
-    return values[0] if len(values) == 1 else f"{len(values)} entries: {', '.join(values)}"
+    return {key: " and also ".join(values) for key, values in texts.items()}
 
 
 def _in_modules(beside: Sidecar) -> Iterator[Difference]:

@@ -175,15 +175,12 @@ def _texts(exported: ExportedCase) -> Iterator[Text]:
 
 def _message(exported: ExportedCase) -> onnx.ModelProto:
     """Return the file's message, also one with external data outside its folder, which the rule is about."""
-    import onnx
-    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # protobuf ships no types
+    from pytest_hierexport._onnx.proto_tags import TaggedProto
 
     try:
         return exported.proto
     except UsageError:
-        with suppress(OSError, DecodeError):
-            return onnx.load(exported.path, load_external_data=False)
-        raise
+        return TaggedProto.load(exported.path, data_anywhere=True).proto
 
 
 def _in_fields(where: str, message: Any) -> Iterator[Text]:

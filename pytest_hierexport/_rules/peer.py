@@ -190,15 +190,17 @@ def save(model: ir.Model, path: Path) -> None:
 
 
 def serve(answer: Callable[..., Any]) -> None:
-    """Answer requests, a line of JSON with the arguments each, until standard input ends."""
+    """Answer requests until standard input ends: a line of JSON each, with the arguments and this side's `sys.path`."""
     # Output of a model is no answer, and no program that it starts may take a request.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     requests = os.fdopen(os.dup(0), encoding="utf-8")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     threading.Thread(target=_end_with, args=(os.getppid(), requests.fileno()), daemon=True).start()
-    for request in requests:
-        print(json.dumps(answer(**json.loads(request))), file=answers, flush=True)
+    for line in requests:
+        request = json.loads(line)
+        sys.path[:] = request.pop("path")
+        print(json.dumps(answer(**request)), file=answers, flush=True)
     _end()
 
 
@@ -220,17 +222,15 @@ def _end() -> None:
     os._exit(0)
 
 
-def _answer(path: Sequence[str], without: Sequence[str], exporter: str, example: str, onnx: str) -> str:
+def _answer(without: Sequence[str], exporter: str, example: str, onnx: str) -> str:
     """Export an example; return its error, the empty text without one.
 
     Args:
-        path: The `sys.path` to import the example's classes from.
         without: Modules that nothing may import, the example's own code included.
         exporter: The name of the plain exporter.
         example: A file of `torch.save` that holds the model, its inputs, and the options by name.
         onnx: The ONNX file to write.
     """
-    sys.path[:] = path
     # Python's own way to make an import fail.
     sys.modules.update(dict.fromkeys(without))  # type: ignore[arg-type]
     try:
