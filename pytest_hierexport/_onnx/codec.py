@@ -18,7 +18,7 @@ from typing import Any, Literal
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._calls.names import split_call_name
-from pytest_hierexport._onnx.json_text import compact, parse_json, refuse
+from pytest_hierexport._onnx.json_text import compact, json_or_none, parse_json, refuse
 
 FORMAT_VERSION = 1
 FORMAT = "hierexport.format"
@@ -164,10 +164,7 @@ class Reader:
         Raises:
             TagError: The origins in it cannot be parsed, or its tags do not follow from them.
         """
-        try:
-            doc = json.loads(text) if text.startswith("{") else None
-        except (ValueError, RecursionError):
-            return ()
+        doc = json_or_none(text) if text.startswith("{") else None
         if not isinstance(doc, dict) or not {"hierarchy_tags", "origins"} <= doc.keys():
             return ()
         origins = self.from_json(doc["origins"], doc.get("hierarchy_path"))

@@ -30,6 +30,14 @@ def parse_json(text: str, where: str) -> Any:
         refuse(f"JSON in {where}", f"{error}, in {_shorten(text, 60)!r}")
 
 
+def json_or_none(text: str) -> Any:
+    """Return what a text is in JSON; None for another text, and for one that nests too deeply."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
 @contextmanager
 def refusing_deep_json(where: str) -> Iterator[None]:
     """Turn a RecursionError into a TagError: JSON may be nested too deeply, though it could be parsed.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from functools import cache, partial
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from pytest_hierexport._calls.names import decode, is_torch_nn
 from pytest_hierexport._errors import TagError
 from pytest_hierexport._onnx import codec
 from pytest_hierexport._onnx.graph import inventory_proto
+from pytest_hierexport._onnx.json_text import json_or_none
 from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, limited
 
 if TYPE_CHECKING:
@@ -48,10 +48,8 @@ def _tags(proto: onnx.ModelProto) -> Iterator[tuple[str, str]]:
 
 
 def _tags_in(doc_string: str) -> Iterator[str]:
-    try:
-        document = json.loads(doc_string)
-    except (ValueError, RecursionError):
-        return  # MUST-003 reads doc strings and says what is wrong with this one.
+    # Of one that is no JSON, MUST-003 says what is wrong.
+    document = json_or_none(doc_string) or {}
     path, tags = document.get("hierarchy_path"), document.get("hierarchy_tags")
     yield from (tag for tag in (path, *(tags if isinstance(tags, list) else ())) if isinstance(tag, str))
 

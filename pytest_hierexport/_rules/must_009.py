@@ -103,7 +103,10 @@ def _texts(message: Any, shared: set[str]) -> dict[str, str]:
             texts[entry.key].append(entry.value)
     if doc_string := getattr(message, "doc_string", ""):
         texts["doc_string"] = [doc_string]
-    return {key: " and also ".join(values) for key, values in texts.items()}
+    return {
+        key: values[0] if len(values) == 1 else f"{len(values)} entries: {', '.join(values)}"
+        for key, values in texts.items()
+    }
 
 
 def _in_modules(beside: Sidecar) -> Iterator[Difference]:

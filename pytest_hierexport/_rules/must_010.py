@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import json
 import os
 import re
 import socket
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_hierexport._errors import TagError, UsageError
 from pytest_hierexport._files.paths import PACKAGE, absolute, package_folders
 from pytest_hierexport._onnx.graph import inventory_proto
+from pytest_hierexport._onnx.json_text import json_or_none
 from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, limited
 
 if TYPE_CHECKING:
@@ -200,10 +200,8 @@ def _in_fields(where: str, message: Any) -> Iterator[Text]:
 
 def _texts_in_json(where: str, text: str, *, is_name: bool = False) -> Iterator[Text]:
     """Yield the texts within a JSON document, its keys included; another text as it is."""
-    document: Any = text
-    with suppress(ValueError, RecursionError):
-        document = json.loads(text) if text.startswith(("{", "[")) else text
-    return _in_json(where, document, is_name=is_name)
+    document = json_or_none(text) if text.startswith(("{", "[")) else None
+    return _in_json(where, text if document is None else document, is_name=is_name)
 
 
 def _in_json(where: str, value: Any, *, is_name: bool = False) -> Iterator[Text]:
