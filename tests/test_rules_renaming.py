@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._cases import select
 from pytest_hierexport._export.modules import class_of
@@ -107,8 +108,9 @@ def test_renaming_lists_the_names_that_the_model_has_now() -> None:
     tree = Tree()
     modules = [(name, class_of(module)) for name, module in tree.named_modules(remove_duplicate=False)]
     with renamed(tree) as renaming:
-        assert [(renaming.paths[name], renaming.classes.get(cls, cls)) for name, cls in modules] == [
-            (name, class_of(module)) for name, module in tree.named_modules(remove_duplicate=False)
+        own = renaming.names.other
+        assert [(renaming.paths[name], name, cls) for name, cls in modules] == [
+            (name, own(name), own(class_of(module))) for name, module in tree.named_modules(remove_duplicate=False)
         ]
 
 
@@ -137,7 +139,7 @@ def test_parts_found_by_custom_getattr_keep_their_names() -> None:
     model = Wrapper(Tree())
     with renamed(model) as renaming:
         assert renaming.paths["wrapped"] == "wrapped"
-        assert type(model).__name__ == renaming.classes[f"{__name__}.Wrapper"].rpartition(".")[2] != "Wrapper"
+        assert renaming.names.other(type(model).__name__) == "Wrapper" != type(model).__name__
         assert model.get_submodule("wrapped") is model.wrapped
         assert "shared" not in names(model)
 
@@ -158,14 +160,16 @@ def test_everything_is_put_back(fails: bool) -> None:
     assert [(type(module), dict(vars(module)), list(module._modules)) for module in tree.modules()] == before
 
 
-def test_calls_are_renamed_with_their_parents() -> None:
+def test_calls_get_their_own_names_back() -> None:
     tree = Tree()
     old = Hierarchy([Call("", 0, class_of(tree), None), Call("shared", 1, class_of(tree.shared), "")])
     with renamed(tree) as renaming:
-        root, shared = renaming.hierarchy(old).values()
-        assert (root.cls, shared.cls) == (class_of(tree), class_of(tree.shared))
-        assert (shared.index, shared.parent) == (1, "")
-        assert tree.get_submodule(shared.path) is tree.shared
+        path = renaming.paths["shared"]
+        new = Hierarchy([Call("", 0, class_of(tree), None), Call(path, 1, class_of(tree.shared), "")])
+        assert tree.get_submodule(path) is tree.shared
+        assert renaming.is_renamed("shared@1")
+        assert not renaming.is_renamed(f"{path}@1")
+        assert renaming.under_own_names(Attribution(new)) == Attribution(old)
 
 
 def test_parametrised_class_is_renamed_as_its_original() -> None:
@@ -175,7 +179,7 @@ def test_parametrised_class_is_renamed_as_its_original() -> None:
     old = class_of(leaf)
     with renamed(leaf) as renaming:
         assert torch.equal(leaf(x), expected)
-        assert class_of(leaf) == renaming.classes[old] != old
+        assert renaming.names.other(class_of(leaf)) == old != class_of(leaf)
 
 
 def test_parameters_that_torchs_own_code_finds_by_name_keep_them() -> None:

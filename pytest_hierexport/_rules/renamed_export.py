@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import zip_longest
 from pathlib import Path
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _Pairs: TypeAlias = "Sequence[tuple[tuple[str, Any], tuple[str, Any]]]"
 """The nodes or initializers of both graphs, in order, each with its key."""
+_OfKeys: TypeAlias = "Mapping[str, Origins]"
 _DO = "find what decides by a name: the exporter, or code of the model's own that finds its parts by name"
 _RENAMED = "after all classes, modules and parameters were renamed"
 
@@ -115,50 +116,39 @@ def _changed_attributes(a: onnx.NodeProto, b: onnx.NodeProto) -> str:
 
 
 class _Comparison:
-    """The attribution of a model, and that of the model under other names."""
+    """The attribution of a model, and that of the model under other names, with the model's own names put back."""
 
     def __init__(self, before: ExportedCase, after: ExportedCase, renaming: Renaming) -> None:
-        self._before, self._after, self._renaming = before, after, renaming
-        self._old, self._found = before.attribution.hierarchy, after.attribution.hierarchy
-        self._expected = renaming.hierarchy(self._old)
+        self._before, self._renaming = before, renaming
+        self._old, self._written = before.attribution, after.attribution
+        try:
+            self._found = renaming.under_own_names(self._written)
+        except ValueError:
+            # A mixture of old and new names can map two calls to one name.
+            self._found = self._written
 
     def violations(self, nodes: _Pairs, tensors: _Pairs) -> Iterator[Violation]:
         """Yield what is not just renamed: origins, then calls, then the exporter's own metadata."""
-        before, after = self._before.attribution, self._after.attribution
-        yield from self._origins("node", nodes, before.nodes, after.nodes)
-        yield from self._origins("initializer", tensors, before.initializers, after.initializers)
-        for name in dict.fromkeys((*self._expected, *self._found)):
-            expected, found = self._expected.get(name), self._found.get(name)
-            if expected != found:
-                yield Violation(f"call {name!r} of the model under other names", _shown(expected), _shown(found), _DO)
+        old, found, written = self._old, self._found, self._written
+        yield from self._origins("node", nodes, old.nodes, found.nodes, written.nodes)
+        yield from self._origins("initializer", tensors, old.initializers, found.initializers, written.initializers)
+        for name in dict.fromkeys((*old.hierarchy, *found.hierarchy)):
+            expected, call = old.hierarchy.get(name), found.hierarchy.get(name)
+            if expected != call:
+                yield Violation(f"call {name!r} of the model under other names", _shown(expected), _shown(call), _DO)
         yield from self._entries("node", nodes)
         yield from self._entries("initializer", tensors)
 
-    def _origins(
-        self, kind: str, pairs: _Pairs, before: Mapping[str, Origins], after: Mapping[str, Origins]
-    ) -> Iterator[Violation]:
+    def _origins(self, kind: str, pairs: _Pairs, old: _OfKeys, found: _OfKeys, written: _OfKeys) -> Iterator[Violation]:
         """Yield each node or initializer whose origins are not those of before, renamed."""
-        for (old, _), (new, _) in pairs:
-            was, found = before.get(old, ()), after.get(new, ())
-            expected = tuple(Origin(self._renaming.call_name(origin.call), origin.evidence) for origin in was)
-            if _tagged(expected, self._expected) != _tagged(found, self._found):
+        for (key, _), (new, _) in pairs:
+            was, now = (old.get(key, ()), self._old.hierarchy), (found.get(new, ()), self._found.hierarchy)
+            is_stale = any(self._renaming.is_renamed(origin.call) for origin in written.get(new, ()))
+            if is_stale or _tagged(*was) != _tagged(*now):
                 # Two calls may have one tag, as modules of torch.nn share that of the module around them.
-                text = _text if _text(expected, self._expected) != _text(found, self._found) else _text_of_calls
-                once, now = text(was, self._old), self._with_own_names(found, text)
-                if now in {once, None}:
-                    # The old names are in the file still: the new ones show it.
-                    now, once = text(found, self._found), f"{text(expected, self._expected)}, the renamed {once}"
-                yield Violation(self._where(kind, old), once, f"{now}, {_RENAMED}", _DO)
-
-    def _with_own_names(self, found: Origins, text: Callable[[Sequence[Origin], Hierarchy], str]) -> str | None:
-        """Return the text of origins under the model's own names."""
-        renaming = self._renaming.reverse
-        try:
-            hierarchy = renaming.hierarchy(self._found)
-        except ValueError:
-            # A mixture of old and new names can map two calls to one name.
-            return None
-        return text([Origin(renaming.call_name(o.call), o.evidence) for o in found], hierarchy)
+                text = _text if is_stale or _text(*was) != _text(*now) else _text_of_calls
+                expected = f"{text(*was)} under its new name" if is_stale else text(*was)
+                yield Violation(self._where(kind, key), expected, f"{text(*now)}, {_RENAMED}", _DO)
 
     def _entries(self, kind: str, pairs: _Pairs) -> Iterator[Violation]:
         """Yield the metadata of the exporter's own that some elements have only under the model's names.

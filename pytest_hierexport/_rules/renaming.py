@@ -26,8 +26,9 @@ from string import ascii_lowercase
 from types import FrameType, new_class
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from pytest_hierexport._calls.attribution import Attribution, Origin
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
-from pytest_hierexport._calls.names import encode, is_torch_nn, join_path, qualified_class
+from pytest_hierexport._calls.names import encode, is_torch_nn, join_path
 from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._export.modules import qualified, walk_modules, written_class
 from pytest_hierexport._rules.decisions import operations
@@ -48,33 +49,34 @@ class CannotRenameError(HierexportError):
 
 @dataclass(frozen=True)
 class Renaming:
-    """A map of every renamed path and class, old to new."""
+    """The names of a model before and after it was renamed."""
 
     paths: Mapping[str, str]
-    """Every encoded path of a module instance."""
-    classes: Mapping[str, str]
-    """Every qualified class that was renamed."""
+    """Every encoded path of a module instance, new ones by old ones."""
     names: Names
     """The words that new names are made of, and the generated classes."""
 
-    @property
-    def reverse(self) -> Renaming:
-        """New to old."""
-        paths, classes = ({new: old for old, new in names.items()} for names in (self.paths, self.classes))
-        return Renaming(paths, classes, self.names)
+    def is_renamed(self, call: str) -> bool:
+        """Return whether a call has an old name that was to be replaced."""
+        path = call.partition("@")[0]
+        return self.paths.get(path, path) != path
 
-    def call_name(self, name: str) -> str:
-        """Return the new name of a call."""
-        path, mark, index = name.partition("@")
-        return f"{self.paths.get(path, path)}{mark}{index}"
+    def under_own_names(self, attribution: Attribution) -> Attribution:
+        """Return the same attribution under the model's own names.
 
-    def hierarchy(self, hierarchy: Hierarchy) -> Hierarchy:
-        """Return the same calls under their new names."""
-        return Hierarchy((self._call(call) for call in hierarchy.values()), keep=hierarchy.keep)
-
-    def _call(self, call: Call) -> Call:
-        parent = None if call.parent is None else self.call_name(call.parent)
-        return Call(self.paths.get(call.path, call.path), call.index, self.classes.get(call.cls, call.cls), parent)
+        Raises:
+            ValueError: Two of its calls have one name then.
+        """
+        own = self.names.other
+        calls = (
+            Call(own(call.path), call.index, own(call.cls), None if call.parent is None else own(call.parent))
+            for call in attribution.hierarchy.values()
+        )
+        nodes, initializers = (
+            {key: tuple(Origin(own(each.call), each.evidence) for each in origins) for key, origins in held.items()}
+            for held in (attribution.nodes, attribution.initializers)
+        )
+        return Attribution(Hierarchy(calls, keep=attribution.hierarchy.keep), nodes, initializers)
 
 
 @contextmanager
@@ -93,13 +95,18 @@ def renamed(model: torch.nn.Module, *, printed: bool = True, note: Note | None =
     plan = _Plan(model, printed=printed, note=note)
     before = [(m, type(m), {name: vars(m)[name] for name in (*_REGISTRIES, _NOT_SAVED)}) for m in plan.modules]
     try:
+        old = _paths(model)
         for module in plan.modules:
             plan.apply(module)
-        yield plan.renaming
+        yield Renaming(dict(zip(old, _paths(model), strict=True)), plan.names)
     finally:
         for module, cls, registries in before:
             object.__setattr__(module, "__class__", cls)
             vars(module).update(registries)
+
+
+def _paths(model: torch.nn.Module) -> list[str]:
+    return [join_path(path) for path, _ in walk_modules(model)]
 
 
 class _Names:
@@ -148,7 +155,6 @@ class _Plan:
         self._generated: dict[type, type] = {}
         self._registries: dict[type, tuple[str, ...]] = {}
         self.modules = [module for module in model.modules() if not isinstance(module, ScriptModule)]
-        classes: dict[str, str] = {}
         for module in self.modules:
             cls, named = type(module), written_class(module)
             if cls in self._generated or is_torch_nn(qualified(named)):
@@ -157,9 +163,7 @@ class _Plan:
             qualname = named.__qualname__.removesuffix(named.__name__) + new
             self._generated[cls] = _subclass(cls, named.__module__, qualname, printed=printed)
             self._registries[cls] = _renamed_registries(module)
-            classes[qualified(named)] = qualified_class(named.__module__, qualname, new)
-        names = Names(self._names.words, {new: old for old, new in self._generated.items()})
-        self.renaming = Renaming(self._paths(model), classes, names)
+        self.names = Names(self._names.words, {new: old for old, new in self._generated.items()})
 
     def apply(self, module: torch.nn.Module) -> None:
         """Rename a module; its generated class answers to the old names that its own class does not have itself."""
@@ -174,15 +178,6 @@ class _Plan:
             if registry == "_buffers":
                 vars(module)[_NOT_SAVED] = {rename(name) for name in vars(module)[_NOT_SAVED]}
         object.__setattr__(module, "__class__", self._generated.get(cls, cls))
-
-    def _paths(self, model: torch.nn.Module) -> dict[str, str]:
-        """Return every path, old and new."""
-        known: dict[tuple[str, ...], tuple[tuple[str, ...], bool]] = {}
-        for old, module in walk_modules(model):
-            above, is_renamed = known.get(old[:-1], ((), False))
-            name = [self._names.of_attribute(part) if is_renamed else part for part in old[-1:]]
-            known[old] = (*above, *name), "_modules" in self._registries.get(type(module), ())
-        return {join_path(old): join_path(new) for old, (new, _) in known.items()}
 
 
 def _renamed_registries(module: torch.nn.Module) -> tuple[str, ...]:

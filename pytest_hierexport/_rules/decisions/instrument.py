@@ -56,7 +56,7 @@ def instrumented(files: Collection[Path], without: Collection[CodeType] = ()) ->
     codes = {path: _Codes.of(path) for path in files}
     changed: list[tuple[FunctionType, CodeType]] = []
     try:
-        for function in [each for each in gc.get_objects() if type(each) is FunctionType]:
+        for function in live_functions():
             code = function.__code__
             found = codes.get(resolved(code.co_filename))
             new = None if found is None or code in without else found.instrumented(code)
@@ -67,6 +67,11 @@ def instrumented(files: Collection[Path], without: Collection[CodeType] = ()) ->
     finally:
         for function, code in changed:
             function.__code__ = code
+
+
+def live_functions() -> list[FunctionType]:
+    """Return all functions of this process."""
+    return [each for each in gc.get_objects() if type(each) is FunctionType]
 
 
 class _Codes:

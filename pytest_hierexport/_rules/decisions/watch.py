@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._rules.base import Violation
 from pytest_hierexport._rules.decisions.deciding import WRITING, Decisions
-from pytest_hierexport._rules.decisions.instrument import SITES, instrumented
+from pytest_hierexport._rules.decisions.instrument import SITES, instrumented, live_functions
 from pytest_hierexport._rules.decisions.names import NEW_WORD, Marked, Names, texts
 from pytest_hierexport._rules.decisions.operations import watching
 from pytest_hierexport._rules.decisions.source import parsed, resolved, shown
@@ -50,7 +50,10 @@ class Watch:
         self._of_torch = {name for held in of_torch for name in (*held["_parameters"], *held["_buffers"])}
         classes = {cls for module in model.modules() for cls in type(module).__mro__}
         own = [cls for cls in classes if cls.__module__.partition(".")[0] not in {"torch", "builtins"}]
-        self._own = frozenset(code for cls in own for code in _codes(vars(cls).values()))
+        homes = {(cls.__module__, cls.__qualname__) for cls in own}
+        # Decorators name what they return after the method.
+        methods = (f for f in live_functions() if (f.__module__, f.__qualname__.rpartition(".")[0]) in homes)
+        self._own = frozenset(method.__code__ for method in methods)
         self._through = nn.Module.__call__.__code__.co_filename
         configs = [getattr(module, "config", None) for module in model.modules()]
         self._types = {str(getattr(config, "model_type", None)) for config in configs} - {"None"}
@@ -140,30 +143,3 @@ def _spelled(path: Path, without: frozenset[str]) -> frozenset[str]:
         codes += [each for each in code.co_consts if isinstance(each, CodeType) and each.co_name not in without]
         spelled.update(texts(code.co_consts), code.co_names, (code.co_name,))
     return frozenset(run.casefold() for text in spelled for run in _LETTERS.findall(text))
-
-
-def _codes(values: Iterable[Any]) -> Iterator[CodeType]:
-    """Yield the code of functions, with that of what they wrap and define."""
-    pending, seen = list(values), set[int]()
-    while pending:
-        value = pending.pop()
-        if id(value) in seen:
-            continue
-        seen.add(id(value))
-        if isinstance(value, CodeType):
-            yield value
-            pending += value.co_consts
-        else:
-            pending += (getattr(value, name, None) for name in ("__code__", "__func__", "__wrapped__", "fget", "func"))
-            pending += _enclosed(value)
-
-
-def _enclosed(function: Any) -> Iterator[Any]:
-    """Yield the functions that a decorated function holds in its closure."""
-    for cell in getattr(function, "__closure__", None) or ():
-        try:
-            held = cell.cell_contents
-        except ValueError:
-            continue
-        if hasattr(held, "__code__"):
-            yield held
