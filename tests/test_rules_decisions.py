@@ -10,6 +10,7 @@ import enum
 import importlib.util
 import pickle
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +18,7 @@ from typing import Any
 
 import pytest
 
+import watched_code
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._rules.decisions.deciding import WRITING, Decisions
 from pytest_hierexport._rules.decisions.instrument import SITES, instrumented
@@ -35,7 +37,7 @@ class Renamedaaaa:
     """The same class under its new name."""
 
 
-NAMES = Names({"renamedaaaa": "block", "renamedaaab": "pool", "renamedaaac": "head"}, {Renamedaaaa: Block})
+NAMES = Names({"renamedaaaa": "block", "renamedaaab": "pool", "renamedaaac": "head"}, {id(Renamedaaaa): Block})
 PATH, OTHER = "renamedaaab.0.renamedaaac", "renamedaaac"
 
 
@@ -212,6 +214,32 @@ class TestDecisions:
         assert run(load(source), PATH) is False
         assert not told
 
+    @pytest.mark.parametrize(
+        "code",
+        [
+            "{node.name: 1}[node.name]",
+            "node.name in [node.name]",
+            "node.name in {node.name}",
+            "node.name == node.name",
+            "{node.name: 1}.get(node.name)",
+            "sys.modules[config.__module__] and config.__module__ in sys.modules",
+            "[x] is [x]",
+            "{f'{x}{i}' for i in range(1500)} - {f'{x}{i}' for i in range(1400)}",
+            "'\\n'.join(f'{x}={i}' for i in range(1500)).split('\\n')",
+            "(config.model_type + 'abc')[11]",
+        ],
+    )
+    def test_of_names_with_each_other_are_not(
+        self, code: str, load: Callable[[str], ModuleType], told: list[str]
+    ) -> None:
+        class Node:
+            op_type, name = "Gemm", "node_linear_3"
+
+        Block.model_type = "transformer"  # type: ignore[attr-defined]
+        watching.watch(watching._decisions, ["transformer"])
+        run(load(f"import sys\ndef f(node, config, x):\n    return {code}\n"), Node, Block, PATH)
+        assert not told
+
 
 class TestInstrumentedCode:
     SOURCE = """
@@ -321,6 +349,31 @@ def f():
         assert run(module) == expected
         assert not told
 
+    @pytest.mark.parametrize("trap", watched_code.TRAPS)
+    def test_computes_traps_the_same(self, trap: Callable[[], Any], told: list[str]) -> None:
+        expected = trap()
+        with instrumented([Path(watched_code.__file__)]):
+            assert trap() == expected
+        assert not told
+
+    def test_that_was_passed_on_runs_after(self, load: Callable[[str], ModuleType], told: list[str]) -> None:
+        made = run(load("def f(x):\n    return map(x.startswith, ['a', 'b'])\n"), "abc")
+        watching.watch(None)
+        assert list(made) == [True, False]
+        assert not told
+
+    def test_is_that_of_the_file_as_it_is_now(self, load: Callable[[str], ModuleType], told: list[str]) -> None:
+        assert [run(load(f"def f():\n    return 'a' == {text!r}\n")) for text in "ab"] == [True, False]
+        assert not told
+
+    @pytest.mark.filterwarnings("error")
+    def test_of_a_file_with_warnings_is_made(self, load: Callable[[str], ModuleType], told: list[str]) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            module = load("def f():\n    return '\\d' == 'd'\n")
+        assert run(module) is False
+        assert not told
+
     def test_is_there_only_while_the_context_lasts(self, load: Callable[[str], ModuleType]) -> None:
         module = load("def f(x):\n    return x == 1\n")
         before = module.f.__code__
@@ -368,7 +421,7 @@ class TestMarkedTexts:
         text = Marked("toy_net", "other_one")
         parts = ["a" + text, text.upper(), text[:3], *text.split("_"), text.partition("_")[2]]
         others = ["aother_one", "OTHER_ONE", "oth", "other", "one", "one"]
-        assert [part.other for part in parts if isinstance(part, Marked)] == others
+        assert [part.alternative for part in parts if isinstance(part, Marked)] == others
 
     @pytest.mark.parametrize("copied", [copy.deepcopy, lambda text: pickle.loads(pickle.dumps(text))])  # noqa: S301
     def test_are_copied_without_their_mark(self, copied: Callable[[str], str]) -> None:

@@ -108,7 +108,7 @@ def test_renaming_lists_the_names_that_the_model_has_now() -> None:
     tree = Tree()
     modules = [(name, class_of(module)) for name, module in tree.named_modules(remove_duplicate=False)]
     with renamed(tree) as renaming:
-        own = renaming.names.other
+        own = renaming.names.old
         assert [(renaming.paths[name], name, cls) for name, cls in modules] == [
             (name, own(name), own(class_of(module))) for name, module in tree.named_modules(remove_duplicate=False)
         ]
@@ -139,7 +139,7 @@ def test_parts_found_by_custom_getattr_keep_their_names() -> None:
     model = Wrapper(Tree())
     with renamed(model) as renaming:
         assert renaming.paths["wrapped"] == "wrapped"
-        assert renaming.names.other(type(model).__name__) == "Wrapper" != type(model).__name__
+        assert renaming.names.old(type(model).__name__) == "Wrapper" != type(model).__name__
         assert model.get_submodule("wrapped") is model.wrapped
         assert "shared" not in names(model)
 
@@ -179,7 +179,7 @@ def test_parametrised_class_is_renamed_as_its_original() -> None:
     old = class_of(leaf)
     with renamed(leaf) as renaming:
         assert torch.equal(leaf(x), expected)
-        assert renaming.names.other(class_of(leaf)) == old != class_of(leaf)
+        assert renaming.names.old(class_of(leaf)) == old != class_of(leaf)
 
 
 def test_parameters_that_torchs_own_code_finds_by_name_keep_them() -> None:

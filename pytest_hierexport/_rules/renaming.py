@@ -67,7 +67,7 @@ class Renaming:
         Raises:
             ValueError: Two of its calls have one name then.
         """
-        own = self.names.other
+        own = self.names.old
         calls = (
             Call(own(call.path), call.index, own(call.cls), None if call.parent is None else own(call.parent))
             for call in attribution.hierarchy.values()
@@ -163,7 +163,7 @@ class _Plan:
             qualname = named.__qualname__.removesuffix(named.__name__) + new
             self._generated[cls] = _subclass(cls, named.__module__, qualname, printed=printed)
             self._registries[cls] = _renamed_registries(module)
-        self.names = Names(self._names.words, {new: old for old, new in self._generated.items()})
+        self.names = Names(self._names.words, {id(new): old for old, new in self._generated.items()})
 
     def apply(self, module: torch.nn.Module) -> None:
         """Rename a module; its generated class answers to the old names that its own class does not have itself."""

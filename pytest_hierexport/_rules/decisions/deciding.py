@@ -1,129 +1,142 @@
 """Notes where the result of an operation depends on a name of the model.
 
-    path.startswith("enc")     False of "renamedaaaa.0"; under other names, of "encoder.0", True: it decides
-    path == other_path         both have other names under other names, so the result is the same: it does not
+    path.startswith("enc")     False of "renamedaaaa.0"; under the old names, of "encoder.0", True: it decides
+    path == other_path         both have old names under the old names, so the result is the same: it does not
     KINDS.get(cls.__name__)    KINDS holds the old name and not the new one: it decides
 
-Under other names an operation is computed once more; a table is only asked whether it holds the key.
+An operation on texts and sets is computed once more; a table is only asked whether it holds a key.
 """
 
 from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from enum import EnumMeta
 from functools import partial
-from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, MethodWrapperType
 from typing import Any, TypeAlias
 
-from pytest_hierexport._rules.decisions.names import Marked, Names, marked, texts
+from pytest_hierexport._rules.decisions.names import Marked, Names, is_translated, texts
 
 Note: TypeAlias = Callable[[int, Sequence[Any]], None]
-"""Takes the number of a place where a name decides, and the values that meet there."""
+"""Takes the number of a site where a name decides, and the values that meet there."""
 WRITING = -1
-"""The number of a place where texts are written, which decides nothing."""
-FUNCTIONS = (BuiltinFunctionType, MethodDescriptorType, MethodWrapperType, FunctionType, MethodType, partial)
+"""The number of a site where texts are written, which decides nothing."""
 _POSITIONS = (str.find, str.rfind, str.index, str.rindex)
+_TABLES = (Mapping, AbstractSet, list, tuple, EnumMeta)
 _MOST_KEYS = 1000
 
 
 class Decisions:
-    """What decides while a model has other names.
+    """What decides while a model has new names.
 
     Args:
-        names: The model's other names.
+        names: The model's old names.
         note: Takes each decision.
     """
 
     def __init__(self, names: Names, note: Note) -> None:
         """Decide nothing yet."""
-        self.names, self.note = names, note
+        self.names = names
+        self._take = note
         self._old = frozenset(map(id, names.classes.values()))
-        self.homes = frozenset(cls.__module__ for cls in names.classes)
+        self.modules = frozenset(cls.__module__ for cls in names.classes.values())
         """The modules that define classes of the model."""
-        self._is_asking = False
+        self._is_probing = False
 
-    def compute(self, site: int, operation: Callable[..., Any], *operands: Any, **options: Any) -> Any:
-        """Return what an operation gives, and note where it gives something else under other names.
+    def compute(
+        self, site: int, operation: Callable[..., Any], operands: Sequence[Any], options: Mapping[str, Any]
+    ) -> Any:
+        """Compute an operation under the old names, and note where it gives something else.
 
         Args:
-            site: The number of the place.
-            operation: A function that changes nothing, for it is called twice.
-            operands: Its positional arguments, which may hold names.
+            site: The number of the site.
+            operation: A function that changes nothing.
+            operands: Its positional arguments.
             options: Its keyword arguments.
+
+        Returns:
+            What it gives, with the alternatives of marked texts; None where no operand holds a name.
         """
-        others = [self.names.other(operand) for operand in operands]
-        if all(map(operator.is_, operands, others)) or any(isinstance(each, FUNCTIONS) for each in operands):
-            return operation(*operands, **options)
-        result = _outcome(partial(operation, *operands, **options))
-        with self._asking():
-            expected = _outcome(partial(operation, *others, **options))
-            is_same = _is_same(self.names.other(_plain(operation, result)), _plain(operation, expected))
-        if not is_same:
-            self._note(site, *operands)
-        if isinstance(result, Exception):
-            raise result
-        return marked(result, expected) if any(isinstance(text, Marked) for text in texts(operands)) else result
+        values = [*operands, *options.values()]
+        others = [self.names.other(value) for value in values]
+        is_same = all(map(operator.is_, values, others))
+        if is_same or self._is_probing or not all(is_translated(value) and _is_plain(value) for value in values):
+            return None
+        other_options = dict(zip(options, others[len(operands) :], strict=True))
+        with self._probing():
+            result = _outcome(partial(operation, *operands, **options))
+            other = _outcome(partial(operation, *others[: len(operands)], **other_options))
+            decides = is_translated(result) and not _equal(
+                self.names.other(_comparable(operation, result)), _comparable(operation, other)
+            )
+        if decides and site != WRITING:
+            self._note(site, *values)
+        return other if any(isinstance(text, Marked) for text in texts(values)) else None
 
-    def ask(self, site: int, key: Any, table: Iterable[Any]) -> None:
+    def look_up(self, site: int, key: Any, table: Any) -> None:
         """Note where a table holds the old spelling of a name, or names are asked for an old spelling."""
-        if self._is_asking or not isinstance(key, (str, type, tuple)):
+        if self._is_probing or table is sys.modules or not isinstance(key, (str, type, tuple)):
             return
-        own, other = self.names.own(key), self.names.other(key)
-        with self._asking():
+        with self._probing():
+            old, other = self.names.old(key), self.names.other(key)
             if other is not key:
-                held = _holds(table, own) and not _holds(table, key if own == other else other) and own
+                decides = _holds(table, old) and not _holds(table, other if old == key else key)
+                decides = decides and not (old == key and _may_hold_marked(table, key))
             else:
-                held = isinstance(key, str) and self._spelled(key, table)
-        if held:
-            self._note(site, key, held)
+                decides = isinstance(key, str) and self._is_old_spelling(key, table)
+        if decides:
+            self._note(site, key, old)
 
-    def ask_class(self, site: int, value: Any, classes: Iterable[Any]) -> None:
+    def look_up_class(self, site: int, value: Any, classes: Sequence[Any]) -> None:
         """Note where a module, or its class, is of a class of the model that it is asked for."""
         known = tuple(cls for cls in classes if id(cls) in self._old)
         own = value if isinstance(value, type) else type(value)
-        if known and own in self.names.classes and issubclass(own, known):
+        if known and id(own) in self.names.classes and issubclass(own, known):
             self._note(site, own, known)
 
+    def _is_old_spelling(self, key: str, table: Any) -> bool:
+        """Return whether a table holds the name that a key is the old spelling of."""
+        if _holds(table, key):
+            return isinstance(table, (list, tuple)) and _may_hold_marked(table, key)
+        return any(_holds(table, new) for new in self.names.new(key))
+
     @contextmanager
-    def _asking(self) -> Iterator[None]:
-        """Note nothing of instrumented code that only runs for what would be under other names."""
-        before, self._is_asking = self._is_asking, True
+    def _probing(self) -> Iterator[None]:
+        """Note nothing of instrumented code that runs only for what would be under the old names."""
+        before, self._is_probing = self._is_probing, True
         try:
             yield
         finally:
-            self._is_asking = before
+            self._is_probing = before
 
     def _note(self, site: int, *values: Any) -> None:
-        if not self._is_asking:
-            self.note(site, values)
-
-    def _spelled(self, key: str, table: Iterable[Any]) -> str:
-        """Return the name in a table that a key is the old spelling of; the empty text where there is none."""
-        is_held = _holds(table, key)
-        if is_held and len(_keys(table)) > _MOST_KEYS:
-            return ""
-        names = (each for each in _keys(table) if isinstance(each, str) and isinstance(each, Marked) == is_held)
-        return next((each for each in names if self.names.other(each) is not each and self.names.own(each) == key), "")
+        if not self._is_probing:
+            self._take(site, values)
 
 
 def is_table(value: Any) -> bool:
-    """Return whether a value can be asked for a key, any number of times."""
-    return isinstance(value, (Mapping, AbstractSet, list, tuple, EnumMeta))
-
-
-def _keys(table: Any) -> list[Any]:
-    return list(table.__members__ if isinstance(table, EnumMeta) else table)
+    """Return whether a value can be asked for a key."""
+    return issubclass(type(value), _TABLES)
 
 
 def _holds(table: Any, key: Any) -> bool:
-    try:
-        return key in (table.__members__ if isinstance(table, EnumMeta) else table)
-    except Exception:  # noqa: BLE001  # what cannot be compared, or hashed, is not held
-        return False
+    return _outcome(lambda: key in (table.__members__ if isinstance(table, EnumMeta) else table)) is True
+
+
+def _may_hold_marked(table: Any, key: Any) -> bool:
+    """Return whether a table has a key from a marked text, so that names are compared with each other."""
+    if type(table) not in {list, tuple, set, frozenset, dict} or len(table) > _MOST_KEYS:
+        return True
+    return any(isinstance(each, Marked) and each == key for each in table)
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether a value cannot run code of its own when it is used twice."""
+    return isinstance(value, type) or not callable(value)
 
 
 def _outcome(compute: Callable[[], Any]) -> Any:
@@ -134,7 +147,7 @@ def _outcome(compute: Callable[[], Any]) -> Any:
         return error
 
 
-def _plain(operation: Any, result: Any) -> Any:
+def _comparable(operation: Any, result: Any) -> Any:
     """Return a result that can be compared: of a position in a text, whether there is one."""
     if isinstance(result, re.Match):
         return (result[0], *result.groups())
@@ -143,8 +156,7 @@ def _plain(operation: Any, result: Any) -> Any:
     return result >= 0 if operation in _POSITIONS else result
 
 
-def _is_same(one: Any, other: Any) -> bool:
-    try:
-        return bool(one == other)
-    except Exception:  # noqa: BLE001  # of the values' own comparison, which says nothing here
-        return True
+def _equal(one: Any, other: Any) -> bool:
+    """Return whether two values are equal; True for those that cannot be compared."""
+    found = _outcome(lambda: bool(one == other))
+    return isinstance(found, Exception) or bool(found)

@@ -3,7 +3,8 @@
     before                                after
     if path.startswith(PREFIX):           if watch.called(7, path.startswith)(PREFIX):
     return name in TABLE                  return watch.compare(8, "In", name, TABLE)
-    kind = f"{config.model_type}_block"   kind = watch.joined((watch.attribute(config, "model_type"), -1, ""), "_block")
+    f"{name}_block"                       watch.joined(watch.formatted(name, -1, ""), "_block")
+    config.model_type                     watch.attribute(config, "model_type")
 
 Live functions get the code that their own source then compiles to. So modules are not imported again: what they have
 registered, and the classes that they have defined, stay the same.
@@ -13,16 +14,17 @@ from __future__ import annotations
 
 import ast
 import gc
+import warnings
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from pytest_hierexport._rules.decisions.operations import METHODS, OPERATORS, STAYING, WATCH
-from pytest_hierexport._rules.decisions.source import parsed, resolved, unreadable
+from pytest_hierexport._rules.decisions.operations import OPERATORS, STAYING, WATCH
+from pytest_hierexport._rules.decisions.source import readable, resolved
 
 
 class Site(NamedTuple):
@@ -44,16 +46,16 @@ SITES: list[Site] = []
 
 @contextmanager
 def instrumented(files: Collection[Path], without: Collection[CodeType] = ()) -> Iterator[None]:
-    """Have the functions of some files tell what decides in them, while the context lasts.
+    """Replace the code of the functions of some files by instrumented code while the context lasts.
 
     Args:
         files: The files.
         without: Code of functions to leave as they are.
 
     Raises:
-        UsageError: A file cannot be read, is no Python, or nests too deeply.
+        UsageError: A file cannot be read, is not valid Python, or nests too deeply.
     """
-    codes = {path: _Codes.of(path) for path in files}
+    codes = {path: code_of(path) for path in files}
     changed: list[tuple[FunctionType, CodeType]] = []
     try:
         for function in live_functions():
@@ -74,40 +76,60 @@ def live_functions() -> list[FunctionType]:
     return [each for each in gc.get_objects() if type(each) is FunctionType]
 
 
-class _Codes:
-    """The code of a file, as it is and instrumented."""
+class Code:
+    """The code of a file, as it is and instrumented.
 
-    def __init__(self, path: Path) -> None:
-        tree = parsed(path)
-        try:
-            new = ast.fix_missing_locations(_Rewriter(path).visit(ast.parse(path.read_bytes(), str(path))))
-            pairs = _pairs(*(compile(each, str(path), "exec", dont_inherit=True) for each in (tree, new)))
-        except RecursionError as error:
-            raise unreadable(path, error) from error
-        self._by_code = dict(pairs)
+    Args:
+        path: The file.
+        source: Its contents.
+    """
+
+    def __init__(self, path: Path, source: bytes) -> None:
+        """Compile the file.
+
+        Raises:
+            UsageError: It cannot be read, is not valid Python, or nests too deeply.
+        """
+        with readable(path), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            new = ast.fix_missing_locations(_Rewriter(path).visit(ast.parse(source, str(path))))
+            old, new_code = (compile(each, str(path), "exec", dont_inherit=True) for each in (source, new))
+            self.without_docs = compile(source, str(path), "exec", dont_inherit=True, optimize=2)
+            """The code of the module without docstrings."""
+        self._by_code = dict(_pairs(old, new_code))
         self._by_place: defaultdict[tuple[str, int], list[CodeType]] = defaultdict(list)
-        for code, new_code in self._by_code.items():
-            self._by_place[code.co_name, code.co_firstlineno].append(new_code)
-
-    @staticmethod
-    @lru_cache(maxsize=1024)
-    def of(path: Path) -> _Codes:
-        """Return the code of a file, which is read once."""
-        return _Codes(path)
+        for code, instrumented_code in self._by_code.items():
+            self._by_place[code.co_name, code.co_firstlineno].append(instrumented_code)
 
     def instrumented(self, code: CodeType) -> CodeType | None:
-        """Return the instrumented code; None where the file has no such function, or several of its name and line."""
-        # pytest compiles the functions of tests in a way of its own, with the same names and lines.
+        """Return the instrumented code of a function; None where the file has no such function."""
         of_place = self._by_place[code.co_name, code.co_firstlineno]
-        return self._by_code.get(code, of_place[0] if len(of_place) == 1 else None)
+        # pytest compiles the functions of tests in a way of its own, with the same names and lines.
+        is_pytests = len(of_place) == 1 and any(name.startswith("@py") for name in code.co_varnames + code.co_names)
+        return self._by_code.get(code, of_place[0] if is_pytests else None)
+
+
+def code_of(path: Path) -> Code:
+    """Return the code of a file as it is now.
+
+    Raises:
+        UsageError: It cannot be read, is not valid Python, or nests too deeply.
+    """
+    with readable(path):
+        source = path.read_bytes()
+    return _code_of(path, source)
+
+
+_code_of = lru_cache(maxsize=1024)(Code)
 
 
 def _pairs(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
-    """Yield each code object within one, beside that of the other."""
-    within = ([const for const in code.co_consts if isinstance(const, CodeType)] for code in (old, new))
-    for one, other in zip(*within, strict=False):
-        yield one, other
-        yield from _pairs(one, other)
+    """Yield each code object within one, beside that of the other; none where Python 3.10 made one of two."""
+    within = [[const for const in code.co_consts if isinstance(const, CodeType)] for code in (old, new)]
+    for one, other in zip(*within, strict=False) if len(within[0]) == len(within[1]) else ():
+        if (one.co_name, one.co_firstlineno) == (other.co_name, other.co_firstlineno):
+            yield one, other
+            yield from _pairs(one, other)
 
 
 class _Rewriter(ast.NodeTransformer):
@@ -120,58 +142,56 @@ class _Rewriter(ast.NodeTransformer):
         """Watch a comparison of two values."""
         site = self._site(node)
         self.generic_visit(node)
-        symbol = type(node.ops[0]).__name__
-        if len(node.ops) > 1:
-            return node
-        return _call(node, "compare", site, ast.Constant(symbol), node.left, node.comparators[0])
+        return node if len(node.ops) > 1 else _compared(site, node, node.ops[0], node.left, node.comparators[0])
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         """Watch what may be an intersection or a difference of sets, or a text that is formatted."""
         site = self._site(node)
         self.generic_visit(node)
-        symbol = type(node.op).__name__
-        if symbol not in OPERATORS:
-            return node
-        return _call(node, "compare", site, ast.Constant(symbol), node.left, node.right)
+        return _compared(site, node, node.op, node.left, node.right)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         """Watch a lookup; a slice decides nothing."""
         site = self._site(node)
         self.generic_visit(node)
-        if not isinstance(node.ctx, ast.Load) or isinstance(node.slice, (ast.Slice, ast.Tuple)):
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if not isinstance(node.ctx, ast.Load) or any(isinstance(part, (ast.Slice, ast.Starred)) for part in parts):
             return node
         return _call(node, "item", site, node.value, node.slice)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        """Watch methods that search, and attributes that give names."""
-        site = self._site(node)
+        """Watch an attribute that gives a name."""
         self.generic_visit(node)
-        if not isinstance(node.ctx, ast.Load):
+        if not isinstance(node.ctx, ast.Load) or node.attr not in STAYING:
             return node
-        if node.attr in STAYING:
-            return _call(node, "attribute", node.value, ast.Constant(node.attr))
-        return _call(node, "called", site, node) if node.attr in METHODS else node
+        return _call(node, "attribute", node.value, ast.Constant(node.attr))
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """Watch what is called."""
+        """Watch what is called, and methods that others call: `map(TABLE.get, names)`, `key=ORDER.index`."""
         site = self._site(node)
-        function = node.func
-        if isinstance(function, ast.Attribute):
-            function.value = self.visit(function.value)
-        elif not isinstance(function, ast.Name):
-            function = self.visit(function)
-        node.args = [self.visit(each) for each in node.args]
-        node.keywords = [self.visit(each) for each in node.keywords]
+        called = getattr(node.func, "id", "")
+        keys = [
+            keyword for keyword in node.keywords if keyword.arg == "key" and isinstance(keyword.value, ast.Attribute)
+        ]
+        takes = called in {"map", "filter"} and node.args and isinstance(node.args[0], ast.Attribute)
+        self.generic_visit(node)
         # Without its name in the function, `super` does not find its class.
-        is_super = isinstance(function, ast.Name) and function.id == "super"
-        node.func = function if is_super else _call(function, "called", site, function)
+        node.func = node.func if called == "super" else _call(node.func, "called", site, node.func)
+        node.args[:1] = [_call(node, "called", site, each) if takes else each for each in node.args[:1]]
+        for keyword in keys:
+            keyword.value = _call(node, "called", site, keyword.value)
         return node
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
         """Join the parts of an f-string where marks are kept."""
         self.generic_visit(node)
-        parts = [part if isinstance(part, ast.Constant) else _formatted(part) for part in node.values]
-        return _call(node, "joined", *parts)
+        return _call(node, "joined", *node.values)
+
+    def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.AST:
+        """Format a part of an f-string where marks are kept."""
+        self.generic_visit(node)
+        spec = node.format_spec or ast.Constant("")
+        return _call(node, "formatted", node.value, ast.Constant(node.conversion), spec)
 
     def visit_Match(self, node: ast.Match) -> ast.AST:
         """Watch what a subject is compared with."""
@@ -179,11 +199,18 @@ class _Rewriter(ast.NodeTransformer):
         head.end_lineno, head.end_col_offset = node.subject.end_lineno, node.subject.end_col_offset
         site = self._site(head)
         self.generic_visit(node)
-        patterns: list[Any] = [each for case in node.cases for each in ast.walk(case.pattern)]
-        wanted = [each.value for each in patterns if isinstance(each, ast.MatchValue)]
-        wanted += [key for each in patterns if isinstance(each, ast.MatchMapping) for key in each.keys]
-        wanted += [each.cls for each in patterns if isinstance(each, ast.MatchClass)]
+        constants = [each for case in node.cases for each in ast.walk(case.pattern) if isinstance(each, ast.Constant)]
+        wanted = [ast.Constant(each.value) for each in constants if isinstance(each.value, str)]
         node.subject = _call(node.subject, "matched", site, node.subject, *wanted)
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        """Leave annotations as they are: others read their texts."""
+        node.value = None if node.value is None else self.visit(node.value)
+        return node
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        """Leave annotations as they are."""
         return node
 
     def visit_match_case(self, node: ast.match_case) -> ast.AST:
@@ -199,10 +226,10 @@ class _Rewriter(ast.NodeTransformer):
         return ast.Constant(len(SITES) - 1)
 
 
-def _formatted(part: Any) -> ast.expr:
-    """Return a value of an f-string with its conversion and its format."""
-    spec = part.format_spec or ast.Constant("")
-    return ast.Tuple([part.value, ast.Constant(part.conversion), spec], ast.Load())
+def _compared(site: ast.Constant, node: ast.expr, symbol: ast.AST, left: ast.expr, right: ast.expr) -> ast.expr:
+    """Return a watched operation; the node itself where its operator is not watched."""
+    name = type(symbol).__name__
+    return _call(node, "compare", site, ast.Constant(name), left, right) if name in OPERATORS else node
 
 
 def _call(at: ast.AST, method: str, *args: ast.expr) -> ast.expr:

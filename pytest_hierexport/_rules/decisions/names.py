@@ -1,13 +1,14 @@
-"""What a value of an exporter would be under other names of the model.
+"""The old names of a model that has new ones, and what a value would be under the old ones.
 
-While the model has other names, a value that holds one is known by the words of which these are made:
+Each word of a name becomes a new word, which nothing else contains:
 
-    renamed: encoder.layer.0, BertLayer     ->  renamedaaa.renamedaab.0, RenamedaacRenamedaab
-    value:   "Renamedaab_0"                 ->  under other names: "Layer_0"
-    value:   "layer_0", 12, "Identity"      ->  the same
+    old names    encoder.layer.0     BertLayer
+    new names    renamedaaaa.renamedaaab.0     RenamedaaacRenamedaaab
+    a value      "Renamedaaab_0"     is "Layer_0" under the old names
+    a value      "layer_0", 12, "Identity"     is the same
 
-Some names of a model cannot be changed while it is exported, such as its configuration's `model_type`. A text of
-these is marked, and tells itself what it would be under another name.
+Some names of a model cannot be changed while it is exported, such as its configuration's `model_type`. A text of these
+is marked with an alternative: what it would be if the model had another such name.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import re
 from collections.abc import Iterable, Iterator, KeysView, Mapping
 from dataclasses import dataclass
 from enum import EnumMeta
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ STEM, CODE_LENGTH = "renamed", 4
 """A new word is the stem and a code of so many letters, which is known within any text and in any case."""
 NEW_WORD = re.compile(rf"{STEM}[a-z]{{{CODE_LENGTH}}}", re.IGNORECASE)
 _MOST_ITEMS, _DEEPEST = 1000, 3
+_COPIED = (tuple, list, set, frozenset)
 _TEXT_METHODS = """
     __add__ __getitem__ __mod__ __mul__ capitalize casefold expandtabs format join lower lstrip partition removeprefix
     removesuffix replace rpartition rsplit rstrip split splitlines strip swapcase title upper
@@ -39,15 +42,15 @@ def in_case_of(word: str, like: str) -> str:
 
 
 class Marked(str):
-    """A name that stays as it is, and what it would be under another name; texts made of it are marked, too."""
+    """A name that stays as it is, and its alternative; texts made of it are marked, too."""
 
-    __slots__ = ("other",)
-    other: str
+    __slots__ = ("alternative",)
+    alternative: str
 
-    def __new__(cls, text: str, other: str) -> Self:
+    def __new__(cls, text: str, alternative: str) -> Self:
         """Mark a text."""
         made = super().__new__(cls, text)
-        made.other = other
+        made.alternative = alternative
         return made
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
@@ -56,21 +59,29 @@ class Marked(str):
 
     def __radd__(self, before: str) -> Marked:
         """Return the text behind another one."""
-        return Marked(before + str(self), before + self.other)
+        return Marked(before + str(self), before + self.alternative)
 
 
-def marked(value: Any, other: Any) -> Any:
-    """Return a value with its texts marked by those that it has under another name."""
-    if isinstance(value, str) and isinstance(other, str):
-        return value if value == other else Marked(value, other)
-    if type(value) in {list, tuple} and type(value) is type(other) and len(value) == len(other):
-        return type(value)(map(marked, value, other))
+def marked(value: Any, alternative: Any) -> Any:
+    """Return a value with its texts marked by their alternatives, which may be another kind of value."""
+    if isinstance(value, str) and isinstance(alternative, str):
+        return value if value == alternative else Marked(value, alternative)
+    if type(value) in {list, tuple} and type(value) is type(alternative) and len(value) == len(alternative):
+        return type(value)(map(marked, value, alternative))
     return value
 
 
 def _marking(name: str) -> Any:
     method = getattr(str, name)
-    return lambda text, *args, **kwargs: marked(method(text, *args, **kwargs), method(text.other, *args, **kwargs))
+
+    def marking(text: Marked, *args: Any, **options: Any) -> Any:
+        made = method(text, *args, **options)
+        try:
+            return marked(made, method(text.alternative, *args, **options))
+        except Exception:  # noqa: BLE001  # an alternative may be too short, or hold no such part
+            return made
+
+    return marking
 
 
 for _name in _TEXT_METHODS.split():
@@ -82,27 +93,41 @@ class Names:
     """The old words and classes of a model that has new ones."""
 
     words: Mapping[str, str]
-    """Old words by new ones, both in lower case."""
-    classes: Mapping[type, type]
-    """Old classes by new ones."""
+    """The old word of each new one, in lower case."""
+    classes: Mapping[int, type]
+    """The old class of each new one, which is named by its `id`."""
 
-    def other(self, value: Any, depth: int = 0) -> Any:
-        """Return a value under other names; the very value where it holds no name."""
-        if isinstance(value, Marked):
-            return value.other
+    def old(self, value: Any) -> Any:
+        """Return a value under the old names; the very value where it has no new ones."""
+        return self._translated(value, lambda text: self._text(str(text) if isinstance(text, Marked) else text))
+
+    def other(self, value: Any) -> Any:
+        """Return a value under the old names, of marked texts the alternative; the very value where nothing changes."""
+        return self._translated(value, lambda text: text.alternative if isinstance(text, Marked) else self._text(text))
+
+    def new(self, text: str) -> Iterator[str]:
+        """Yield the new spellings of an old name, of which the last parts may be torch's and stay as they are."""
+        parts = text.split(".")
+        for place, part in enumerate(parts):
+            if any(word.lower() not in self._new_words for word in WORD.findall(part)):
+                return
+            parts[place] = WORD.sub(lambda word: in_case_of(self._new_words[word[0].lower()], word[0]), part)
+            yield ".".join(parts)
+
+    @cached_property
+    def _new_words(self) -> Mapping[str, str]:
+        return {old: new for new, old in self.words.items()}
+
+    def _translated(self, value: Any, translate: Any, depth: int = 0) -> Any:
         if isinstance(value, str):
-            return self._text(value)
+            return translate(value)
         if isinstance(value, type):
-            return self.classes.get(value, value)
+            return self.classes.get(id(value), value)
         made = set if isinstance(value, KeysView) else type(value)
-        if made not in {tuple, list, set, frozenset} or len(value) > _MOST_ITEMS or depth > _DEEPEST:
+        if made not in _COPIED or len(value) > _MOST_ITEMS or depth > _DEEPEST:
             return value
-        others = [self.other(item, depth + 1) for item in value]
-        return value if all(a is b for a, b in zip(value, others, strict=True)) else made(others)
-
-    def own(self, value: Any) -> Any:
-        """Return a value under the model's own names."""
-        return self._text(str(value)) if isinstance(value, Marked) else self.other(value)
+        items = [self._translated(item, translate, depth + 1) for item in value]
+        return value if all(a is b for a, b in zip(value, items, strict=True)) else made(items)
 
     def _text(self, text: str) -> str:
         if STEM not in text.lower():
@@ -110,15 +135,22 @@ class Names:
         return NEW_WORD.sub(lambda new: in_case_of(self.words.get(new[0].lower(), new[0]), new[0]), text)
 
 
+def is_translated(value: Any) -> bool:
+    """Return whether a value is translated whole: no large collection, and none of another type."""
+    if isinstance(value, (*_COPIED, KeysView)):
+        return (type(value) in _COPIED or isinstance(value, KeysView)) and len(value) <= _MOST_ITEMS
+    return isinstance(value, (str, bytes)) or not issubclass(type(value), Iterable)
+
+
 def texts(value: Any, depth: int = 0) -> Iterator[str]:
-    """Yield the texts that a value is or holds; of a class, a pattern and an enumeration, what they are made of."""
+    """Yield the texts that a value is or holds: of a class its name, of an enumeration its members' names."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, re.Pattern):
         yield value.pattern if isinstance(value.pattern, str) else ""
     elif isinstance(value, type) and not isinstance(value, EnumMeta):
         yield value.__name__
-    elif isinstance(value, Iterable) and isinstance(value, (tuple, list, set, frozenset, Mapping, KeysView, EnumMeta)):
+    elif isinstance(value, (*_COPIED, Mapping, KeysView, EnumMeta)):
         named: Iterable[Any] = value.__members__ if isinstance(value, EnumMeta) else value
         for item in named if depth <= _DEEPEST else ():
             yield from texts(item, depth + 1)

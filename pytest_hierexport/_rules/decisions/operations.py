@@ -5,7 +5,7 @@
     watch.called(7, path.startswith)("enc")       path.startswith("enc")
     watch.attribute(config, "model_type")         config.model_type
 
-The numbers are those of the places in the source (:data:`instrument.SITES`).
+The numbers are those of the sites in the source (:data:`instrument.SITES`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import EnumMeta
 from functools import partial
 from importlib import import_module
-from typing import Any
+from inspect import getattr_static
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, MethodWrapperType
+from typing import Any, TypeAlias
 
-from pytest_hierexport._rules.decisions.deciding import FUNCTIONS, WRITING, Decisions, is_table
+from pytest_hierexport._rules.decisions.deciding import WRITING, Decisions, is_table
 from pytest_hierexport._rules.decisions.names import Marked, marked
 
 WATCH = "__hierexport_watch__"
@@ -41,6 +43,7 @@ OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
 }
 """Operators by the classes of Python's syntax tree."""
 _ORDERS = frozenset({"Lt", "LtE", "Gt", "GtE"})
+_FUNCTIONS = (BuiltinFunctionType, MethodDescriptorType, MethodWrapperType, FunctionType, MethodType)
 
 
 def _words(text: str) -> frozenset[str]:
@@ -60,14 +63,13 @@ _OF_MODULES = {
     "fnmatch": _words("fnmatch fnmatchcase filter"),
     "_operator": _words("eq ne contains countOf indexOf"),
 }
-METHODS = _OF_TEXTS.union(_OF_PATTERNS, _OF_SETS, _OF_TABLES, *_OF_MODULES.values())
-"""The methods, and functions of modules, that may decide by a name."""
 _OF_CONFIGURATIONS = _words("model_type name_or_path _name_or_path architectures")
 STAYING = _OF_CONFIGURATIONS | _words("name __module__")
 """The attributes that give names which stay as they are while the model has others."""
-_ELSE = "renamed"
-"""What stands for a name of which there is no other."""
+_ALTERNATIVE = "renamed"
 _CONVERSIONS: Mapping[int, Callable[[Any], Any]] = {115: str, 114: repr, 97: ascii}
+_Handler: TypeAlias = "Callable[..., Any]"
+"""Takes decisions, a site and the arguments of a call; gives the alternative of its result, or None."""
 
 
 class Watching:
@@ -77,14 +79,6 @@ class Watching:
         """Watch nothing yet."""
         self._decisions: Decisions | None = None
         self._types: frozenset[str] = frozenset()
-        self._special: Mapping[Any, Callable[..., Any]] = {
-            getattr: self._looked_up,
-            hasattr: self._looked_up,
-            isinstance: self._tested,
-            issubclass: self._tested,
-            __import__: self._imported,
-            import_module: self._imported,
-        }
 
     def watch(self, decisions: Decisions | None, types: Iterable[str] = ()) -> None:
         """Note decisions from now on; none for None.
@@ -98,134 +92,152 @@ class Watching:
     def compare(self, site: int, symbol: str, left: Any, right: Any) -> Any:
         """Return what an operator gives."""
         operation, decisions = OPERATORS[symbol], self._decisions
-        if decisions is None:
+        if decisions is None or (type(left) is str and symbol in _ORDERS):
             return operation(left, right)
-        if isinstance(left, str) and symbol in _ORDERS:
-            return operation(left, right)
-        if symbol in {"In", "NotIn"} and not isinstance(right, str):
+        if symbol in {"In", "NotIn"} and not issubclass(type(right), str):
             if is_table(right):
-                decisions.ask(site, left, right)
-            return operation(left, right)
-        # A text that is formatted decides nothing.
-        return decisions.compute(WRITING if symbol == "Mod" else site, operation, left, right)
+                decisions.look_up(site, left, right)
+        elif symbol not in {"Is", "IsNot"} or isinstance(left, type):
+            # A text that is formatted decides nothing.
+            alternative = decisions.compute(WRITING if symbol == "Mod" else site, operation, (left, right), {})
+            return marked(operation(left, right), alternative)
+        return operation(left, right)
 
     def item(self, site: int, container: Any, key: Any) -> Any:
         """Return what a container holds for a key."""
-        if self._decisions is not None and isinstance(container, (Mapping, EnumMeta)):
-            self._decisions.ask(site, key, container)
+        if self._decisions is not None and issubclass(type(container), (Mapping, EnumMeta)):
+            self._decisions.look_up(site, key, container)
         return container[key]
 
     def attribute(self, owner: Any, name: str, *default: Any) -> Any:
         """Return an attribute; a name of the model that stays as it is, marked."""
         value = getattr(owner, name, *default)
-        if self._decisions is None or type(value) not in {str, list}:
+        if self._decisions is None or not (type(value) is str or type(value) is list):
             return value
-        other: Any = value
-        if name == "__module__" and str(value) in self._decisions.homes:
-            other = value.partition(".")[0] + f".{_ELSE}"
-        elif name == "name" and hasattr(owner, "op_type"):
+        alternative: Any = value
+        if name == "__module__" and str(value) in self._decisions.modules:
+            alternative = str(value).partition(".")[0] + f".{_ALTERNATIVE}"
+        elif name == "name" and type(value) is str and hasattr(owner, "op_type"):
             # A name without a number is its operator's.
-            other = re.sub(r"\d+", lambda number: f"{number[0]}0{number[0]}", value)
+            alternative = re.sub(r"\d+", lambda number: f"{number[0]}0{number[0]}", value)
         elif name in _OF_CONFIGURATIONS and str(getattr(owner, "model_type", None)) in self._types:
-            other = [_ELSE] * len(value) if isinstance(value, list) else _ELSE
-        return marked(value, other)
+            alternative = [_ALTERNATIVE] * len(value) if type(value) is list else _ALTERNATIVE
+        return marked(value, alternative)
 
-    def joined(self, *parts: Any) -> str:
-        """Return the text of an f-string: of its constant parts, and of values with conversion and format."""
-        written = [part if isinstance(part, str) else _formatted(*part) for part in parts]
-        return "".join(written) if self._decisions is None else self._decisions.compute(WRITING, str.join, "", written)
+    def formatted(self, value: Any, conversion: int, spec: str) -> str:
+        """Return a part of an f-string: a value after its conversion, in its format."""
+        if isinstance(value, Marked) and conversion != ord("r") and not spec:
+            return value
+        return format(_CONVERSIONS.get(conversion, lambda same: same)(value), spec)
 
-    def matched(self, site: int, subject: Any, *patterns: Any) -> Any:
-        """Return the subject of a `match` statement, which has some constants and classes in its patterns."""
+    def joined(self, *parts: str) -> str:
+        """Return the text of an f-string, of its parts."""
+        text = "".join(parts)
+        if self._decisions is None:
+            return text
+        joined: str = marked(text, "".join(getattr(part, "alternative", part) for part in parts))
+        return joined
+
+    def matched(self, site: int, subject: Any, *patterns: str) -> Any:
+        """Return the subject of a `match` statement, which has some texts in its patterns."""
         if self._decisions is not None:
-            wanted = [pattern for pattern in patterns if isinstance(pattern, str)]
-            for part in subject if isinstance(subject, (list, tuple)) else (subject,):
-                self._decisions.ask(site, part, wanted)
-            for key in wanted if isinstance(subject, Mapping) else ():
-                self._decisions.ask(site, key, subject)
-            self._decisions.ask_class(site, subject, patterns)
+            for part in subject if type(subject) in {list, tuple} else (subject,):
+                self._decisions.look_up(site, part, patterns)
+            for key in patterns if issubclass(type(subject), Mapping) else ():
+                self._decisions.look_up(site, key, subject)
         return subject
 
     def called(self, site: int, function: Any) -> Any:
-        """Return a function; one that may decide by a name, with what notes it."""
+        """Return a function; one that may decide by a name, so that it notes that."""
         if self._decisions is None:
             return function
-        if isinstance(function, partial):
+        if type(function) is partial:
             return partial(self.called(site, function.func), *function.args, **function.keywords)
-        handler = self._handler(function)
-        return function if handler is None else partial(handler, site, function)
+        handler = _handler(function)
+        return function if handler is None else partial(self._run, handler, site, function)
 
-    def _handler(self, function: Any) -> Callable[..., Any] | None:
-        """Return what serves in place of a function that may decide."""
-        if isinstance(function, EnumMeta):
-            return self._asked
-        if not isinstance(function, FUNCTIONS):
-            return None
-        is_of_table = is_table(getattr(function, "__self__", None)) and getattr(function, "__name__", "") in _OF_TABLES
-        dispatched = self._dispatched if hasattr(function, "dispatch") else None
-        return (
-            self._special.get(function)
-            or (self._asked if is_of_table else None)
-            or (self._computed if _pure(function) else dispatched)
-        )
-
-    def _computed(self, site: int, function: Any, *args: Any, **options: Any) -> Any:
-        assert self._decisions is not None  # noqa: S101  # there are handlers while it watches alone
-        operation, operands = _pure(function) or (function, ())
-        is_search = function.__name__ not in _WRITERS
-        return self._decisions.compute(site if is_search else WRITING, operation, *operands, *args, **options)
-
-    def _asked(self, site: int, function: Any, *args: Any, **options: Any) -> Any:
-        """Return what a table gives for a key, or an enumeration for a value."""
-        if self._decisions is not None and args:
-            is_enumeration = isinstance(function, EnumMeta)
-            table = [member.value for member in function] if is_enumeration else function.__self__
-            self._decisions.ask(site, args[0], table)
-        return function(*args, **options)
-
-    def _looked_up(self, site: int, function: Any, owner: Any, name: Any, *default: Any) -> Any:
-        """Return an attribute by its name; the modules of the model tell of their old names themselves."""
-        if self._decisions is not None and not hasattr(owner, "_modules"):
-            self._decisions.ask(site, name, dir(owner))
-        is_staying = function is getattr and name in STAYING
-        return self.attribute(owner, name, *default) if is_staying else function(owner, name, *default)
-
-    def _tested(self, site: int, function: Any, value: Any, classes: Any) -> Any:
-        if self._decisions is not None:
-            self._decisions.ask_class(site, value, classes if isinstance(classes, tuple) else (classes,))
-        return function(value, classes)
-
-    def _imported(self, site: int, function: Any, name: str, *args: Any, **options: Any) -> Any:
-        """Return a module; a name of the model that is a part of the module's name decides which."""
-        if self._decisions is not None and name not in self._decisions.homes:
-            self._decisions.ask(site, name, [self._decisions.names.own(name)])
-        return function(name, *args, **options)
-
-    def _dispatched(self, site: int, function: Any, *args: Any, **options: Any) -> Any:
-        """Return what a function gives that is chosen by the class of its first argument."""
-        if self._decisions is not None and args:
-            chosen = function.dispatch(type(args[0]))
-            classes = (cls for cls, each in function.registry.items() if each is chosen)
-            self._decisions.ask_class(site, args[0], classes)
-        return function(*args, **options)
+    def _run(self, handler: _Handler, site: int, function: Any, /, *args: Any, **options: Any) -> Any:
+        """Return what a function gives, after it is noted what it decides."""
+        if self._decisions is None:
+            return function(*args, **options)
+        alternative = handler(self._decisions, site, *args, **options)
+        if function is getattr and len(args) > 1 and args[1] in STAYING:
+            return self.attribute(*args)
+        return function(*args, **options) if alternative is None else marked(function(*args, **options), alternative)
 
 
 watching = Watching()
 setattr(builtins, WATCH, watching)
 
 
+def _handler(function: Any) -> _Handler | None:
+    """Return what notes the decisions of a function; None for one that makes none."""
+    if issubclass(type(function), EnumMeta):
+        return partial(_look_up, [member._value_ for member in function])
+    if not issubclass(type(function), _FUNCTIONS):
+        return None
+    if function in _SPECIAL:
+        return _SPECIAL[function]
+    if is_table(getattr(function, "__self__", None)) and getattr(function, "__name__", "") in _OF_TABLES:
+        return partial(_look_up, function.__self__)
+    if hasattr(function, "dispatch") and hasattr(function, "registry"):
+        return partial(_look_up_dispatch, function)
+    pure = _pure(function)
+    return pure and partial(_compute, function.__name__, *pure)
+
+
+def _compute(
+    name: str, operation: Any, operands: Any, decisions: Decisions, site: int, /, *args: Any, **options: Any
+) -> Any:
+    """Compute an operation on texts or sets; one that only writes a text decides nothing."""
+    return decisions.compute(WRITING if name in _WRITERS else site, operation, (*operands, *args), options)
+
+
+def _look_up(table: Any, decisions: Decisions, site: int, /, key: Any = None, *_: Any, **__: Any) -> None:
+    """Look up what a table is asked for."""
+    decisions.look_up(site, key, table)
+
+
+def _look_up_attribute(decisions: Decisions, site: int, owner: Any = None, name: Any = None, /, *_: Any) -> None:
+    """Look up an attribute by its name; the modules of the model note their old names themselves."""
+    old = decisions.names.old(name)
+    if old is not name and not hasattr(type(owner), "named_modules"):
+        has = getattr_static(owner, old, decisions) is not decisions
+        decisions.look_up(site, name, [old] if has else [])
+
+
+def _look_up_class(decisions: Decisions, site: int, value: Any = None, classes: Any = None, /) -> None:
+    """Look up the classes that a value is tested for."""
+    decisions.look_up_class(site, value, classes if isinstance(classes, tuple) else (classes,))
+
+
+def _look_up_module(decisions: Decisions, site: int, /, name: Any = None, *_: Any, **__: Any) -> None:
+    """Look up a module that is imported by a name which a name of the model is a part of."""
+    decisions.look_up(site, name, [] if name in decisions.modules else [decisions.names.old(name)])
+
+
+def _look_up_dispatch(function: Any, decisions: Decisions, site: int, /, value: Any = None, *_: Any, **__: Any) -> None:
+    """Look up the class by which `functools.singledispatch` chooses a function."""
+    chosen = function.dispatch(type(value))
+    decisions.look_up_class(site, value, [cls for cls, each in function.registry.items() if each is chosen])
+
+
+_SPECIAL: Mapping[Any, _Handler] = {
+    getattr: _look_up_attribute,
+    hasattr: _look_up_attribute,
+    isinstance: _look_up_class,
+    issubclass: _look_up_class,
+    __import__: _look_up_module,
+    import_module: _look_up_module,
+}
+
+
 def _pure(function: Any) -> tuple[Callable[..., Any], tuple[Any, ...]] | None:
     """Return an operation on texts or sets as a function, with the operand that it is a method of."""
     owner, name, home = (getattr(function, each, None) for each in ("__self__", "__name__", "__module__"))
-    if isinstance(owner, str):
+    if type(owner) is str or type(owner) is Marked:
         return (getattr(str, name), (owner,)) if name in _OF_TEXTS else None
-    if isinstance(owner, (re.Pattern, set, frozenset)):
+    if type(owner) in {re.Pattern, set, frozenset}:
         return (getattr(type(owner), name), (owner,)) if name in _OF_PATTERNS | _OF_SETS else None
     is_of_texts = getattr(function, "__objclass__", None) is str and name in _OF_TEXTS
     return (function, ()) if is_of_texts or name in _OF_MODULES.get(str(home), ()) else None
-
-
-def _formatted(value: Any, conversion: int, spec: str) -> str:
-    if isinstance(value, Marked) and conversion != ord("r") and not spec:
-        return value
-    return format(_CONVERSIONS.get(conversion, lambda same: same)(value), spec)

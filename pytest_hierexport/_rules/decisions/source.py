@@ -1,4 +1,4 @@
-"""The files of an exporter's own source, and the trees that Python parses them to.
+"""The files of an exporter's own source.
 
 A project's exporter is the loaded modules of its top-level package; if it lies in no package, of its folder. Packages
 that are installed below that folder, and this one, are not the project's.
@@ -6,10 +6,11 @@ that are installed below that folder, and this one, are not the project's.
 
 from __future__ import annotations
 
-import ast
 import inspect
 import sys
-from functools import cache, lru_cache
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import pytest_hierexport
@@ -57,27 +58,22 @@ def shown(path: Path) -> str:
     return path.relative_to(_base(path, name)).as_posix()
 
 
-@lru_cache(maxsize=1024)
-def parsed(path: Path) -> ast.Module:
-    """Return the syntax tree of a file.
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Turn the errors of a file that is read, parsed or compiled into one.
 
     Raises:
-        UsageError: It cannot be read, is no Python, or nests too deeply.
+        UsageError: The file cannot be read, is not valid Python, or nests too deeply.
     """
     try:
-        return ast.parse(path.read_bytes(), filename=str(path))
+        yield
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise unreadable(path, error) from error
-
-
-def unreadable(path: Path, error: BaseException) -> UsageError:
-    """Return the error for a file that cannot be read."""
-    is_deep = isinstance(error, (RecursionError, MemoryError))
-    return UsageError(
-        "the exporter's source to be Python that can be read",
-        found=f"{path}: {'its expressions or statements nest too deeply' if is_deep else error}",
-        do="name an exporter whose source is at hand, with its largest tables in data files",
-    )
+        is_deep = isinstance(error, (RecursionError, MemoryError))
+        raise UsageError(
+            "the exporter's source to be Python that can be read",
+            found=f"{path}: {'its expressions or statements nest too deeply' if is_deep else error}",
+            do="name an exporter whose source is at hand, with its largest tables in data files",
+        ) from error
 
 
 @cache

@@ -6,24 +6,27 @@ import linecache
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._rules.base import Violation
 from pytest_hierexport._rules.decisions.deciding import WRITING, Decisions
-from pytest_hierexport._rules.decisions.instrument import SITES, instrumented, live_functions
+from pytest_hierexport._rules.decisions.instrument import SITES, code_of, instrumented, live_functions
 from pytest_hierexport._rules.decisions.names import NEW_WORD, Marked, Names, texts
 from pytest_hierexport._rules.decisions.operations import watching
-from pytest_hierexport._rules.decisions.source import parsed, resolved, shown
+from pytest_hierexport._rules.decisions.source import resolved, shown
 
 if TYPE_CHECKING:
     import torch
 
 _NOT_LITERAL = re.compile(r"\(\?[Pp]?<\w+>|\(\?[a-zA-Z]+\)|\\[a-zA-Z]|\[[^]]*\]|\{[^}]*\}")
 """What is no literal text in a regular expression."""
+_FORMATS = re.compile(r"%[-#0 +]*\d*[a-zA-Z]|\{[^}]*\}")
+"""The places of values in a text that is formatted."""
 _LETTERS = re.compile(r"[^\W\d_]{2,}")
 
 
@@ -58,7 +61,7 @@ class Watch:
         configs = [getattr(module, "config", None) for module in model.modules()]
         self._types = {str(getattr(config, "model_type", None)) for config in configs} - {"None"}
         names = frozenset(cls.__name__ for cls in own)
-        self._spelled = frozenset().union(*(_spelled(path, names) for path in self._files)) - self._of_torch
+        self._written = frozenset().union(*(_written(code_of(path).without_docs, names) for path in self._files))
         self._names: Names | None = None
 
     @contextmanager
@@ -83,8 +86,8 @@ class Watch:
         return [Violation(f"{shown(path)}:{line}", *self._found[path, line, name]) for path, line, name in places]
 
     def asked(self, name: str, frame: FrameType | None) -> None:
-        """Keep that a frame asks for an old name, if it is an exporter's."""
-        if frame is None or name in self._of_torch:
+        """Keep that a frame asks for an old name, if it is an exporter's that spells the name."""
+        if frame is None or name in self._of_torch or name.casefold() not in self._written:
             return
         path, line = resolved(frame.f_code.co_filename), frame.f_lineno
         if path in self._files and not self._is_models(frame):
@@ -98,13 +101,15 @@ class Watch:
         """Keep a decision if a constant of the source spells the name by which it is made."""
         if site == WRITING or self._names is None:
             return
-        names = [str(self._names.own(text)) for text in texts(values) if self._names.other(text) is not text]
-        written = (text for text in texts(values) if not isinstance(text, Marked))
-        constants = sorted((part for text in written for part in NEW_WORD.split(text)), key=len, reverse=True)
-        spelling = next(((each, name) for each in constants for name in names if self._spells(each, name)), None)
-        if spelling is None or self._is_models(sys._getframe(2)):
+        named = [text for text in texts(values) if self._names.other(text) is not text]
+        names = [str(self._names.old(text)) for text in named]
+        words = {word.casefold() for text in named for word in self._words(text)}
+        constants = (part for text in texts(values) for part in NEW_WORD.split(text))
+        spelled = [each for each in constants if self._spells(each, words)]
+        if not spelled or self._is_models(sys._getframe(2)):
             return
-        (path, node), (constant, name) = SITES[site], spelling
+        (path, node), constant = SITES[site], max(spelled, key=len)
+        name = next((name for name in names if constant.casefold() in name.casefold()), names[0])
         if (path, node.lineno, constant) not in self._found:
             self._found[path, node.lineno, constant] = (
                 "no name of the model decides anything",
@@ -112,13 +117,24 @@ class Watch:
                 "decide by what a module holds, where its class is defined or what was recorded, or add an option",
             )
 
-    def _spells(self, constant: str, name: str) -> bool:
-        """Return whether a constant of the source spells a name, or a part of it, by two letters or more."""
-        own = name.casefold()
-        parts = {run.casefold() for run in _LETTERS.findall(_NOT_LITERAL.sub(" ", constant))} - self._of_torch
-        # A text that `config.model_type` was put into is made by the constants around it.
-        made_by = parts.difference(_LETTERS.findall(" ".join(self._types).casefold())) or parts
-        return made_by <= self._spelled and any(part in own or own in part for part in parts)
+    def _words(self, text: str) -> Iterator[str]:
+        """Yield the words of a text that are names of the model."""
+        if isinstance(text, Marked):
+            yield from _LETTERS.findall(text)
+        yield from (str(self._names.old(word)) for word in NEW_WORD.findall(text) if self._names)
+
+    def _spells(self, constant: str, words: AbstractSet[str]) -> bool:
+        """Return whether constants of the source make up a text that spells words of a name, or a part of them."""
+        text = constant.casefold()
+        parts = set(_LETTERS.findall(_NOT_LITERAL.sub(" ", text))) - self._of_torch
+        if not any(part in word or (len(word) > 1 and word in part) for part in parts for word in words):
+            return False
+        if text in self._written:
+            return True
+        # A path such as `encoder.layer.0` may be made of constants, as in `f"encoder.layer.{i}"`.
+        for written in sorted((each for each in self._written if each in text), key=len, reverse=True):
+            text = text.replace(written, " ")
+        return not _LETTERS.search(text)
 
     def _is_models(self, frame: FrameType | None) -> bool:
         """Return whether a frame is of the model's code, or of what that calls; a hook is called by torch."""
@@ -129,17 +145,18 @@ class Watch:
         return False
 
 
-@lru_cache(maxsize=1024)
-def _spelled(path: Path, without: frozenset[str]) -> frozenset[str]:
-    """Return the words, in lower case, of a file's constants and names, without docstrings and local variables.
+@cache
+def _written(code: CodeType, without: frozenset[str]) -> frozenset[str]:
+    """Return the texts of two letters or more, in lower case, that code spells: its constants and global names.
 
     Args:
-        path: The file.
+        code: The code of a file, without docstrings.
         without: The model's own classes, which spell its names themselves.
     """
-    codes = [compile(parsed(path), str(path), "exec", dont_inherit=True, optimize=2)]
-    spelled: set[str] = set()
-    for code in codes:
-        codes += [each for each in code.co_consts if isinstance(each, CodeType) and each.co_name not in without]
-        spelled.update(texts(code.co_consts), code.co_names, (code.co_name,))
-    return frozenset(run.casefold() for text in spelled for run in _LETTERS.findall(text))
+    found: set[str] = set()
+    codes = [code]
+    for each in codes:
+        codes += [const for const in each.co_consts if isinstance(const, CodeType) and const.co_name not in without]
+        found.update(texts(each.co_consts), each.co_names, (each.co_name,))
+    pieces = (piece.casefold() for text in found for piece in (text, *_FORMATS.split(text)))
+    return frozenset(piece for piece in pieces if _LETTERS.search(piece))
