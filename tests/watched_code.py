@@ -1,7 +1,7 @@
 """Functions that must give the same while they are instrumented and watched; each is a trap of its own."""
 
 # The code is odd on purpose.
-# ruff: noqa
+# ruff: noqa: E721, FURB171, PLR0133
 # mypy: ignore-errors
 
 from __future__ import annotations

@@ -83,13 +83,14 @@ class Decisions:
             return
         with self._probing():
             old, other = self.names.old(key), self.names.other(key)
-            if other is not key:
-                decides = _holds(table, old) and not _holds(table, other if old == key else key)
-                decides = decides and not (old == key and _may_hold_marked(table, key))
+            named: Any
+            if other is key:
+                named = self._held_name(key, table) if isinstance(key, str) else None
             else:
-                decides = isinstance(key, str) and self._is_old_spelling(key, table)
-        if decides:
-            self._note(site, key, old)
+                decides = _holds(table, old) and not _holds(table, other if old == key else key)
+                named = key if decides and not (old == key and _marked_key(table, key, default=key)) else None
+        if named is not None:
+            self._note(site, named, old)
 
     def look_up_class(self, site: int, value: Any, classes: Sequence[Any]) -> None:
         """Note where a module, or its class, is of a class of the model that it is asked for."""
@@ -98,11 +99,11 @@ class Decisions:
         if known and id(own) in self.names.classes and issubclass(own, known):
             self._note(site, own, known)
 
-    def _is_old_spelling(self, key: str, table: Any) -> bool:
-        """Return whether a table holds the name that a key is the old spelling of."""
+    def _held_name(self, key: str, table: Any) -> str | None:
+        """Return the name in a table that a key is the old spelling of."""
         if _holds(table, key):
-            return isinstance(table, (list, tuple)) and _may_hold_marked(table, key)
-        return any(_holds(table, new) for new in self.names.new(key))
+            return _marked_key(table, key, default=None) if isinstance(table, (list, tuple)) else None
+        return next((new for new in self.names.new(key) if _holds(table, new)), None)
 
     @contextmanager
     def _probing(self) -> Iterator[None]:
@@ -127,11 +128,11 @@ def _holds(table: Any, key: Any) -> bool:
     return _outcome(lambda: key in (table.__members__ if isinstance(table, EnumMeta) else table)) is True
 
 
-def _may_hold_marked(table: Any, key: Any) -> bool:
-    """Return whether a table has a key from a marked text, so that names are compared with each other."""
+def _marked_key(table: Any, key: Any, default: Any) -> Any:
+    """Return the marked text in a table that is equal to a key, or None; a default where that is not to be told."""
     if type(table) not in {list, tuple, set, frozenset, dict} or len(table) > _MOST_KEYS:
-        return True
-    return any(isinstance(each, Marked) and each == key for each in table)
+        return default
+    return next((each for each in table if isinstance(each, Marked) and each == key), None)
 
 
 def _is_plain(value: Any) -> bool:

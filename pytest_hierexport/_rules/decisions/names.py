@@ -106,13 +106,20 @@ class Names:
         return self._translated(value, lambda text: text.alternative if isinstance(text, Marked) else self._text(text))
 
     def new(self, text: str) -> Iterator[str]:
-        """Yield the new spellings of an old name, of which the last parts may be torch's and stay as they are."""
+        """Yield the new spellings of a path, whose last parts may be torch's, or of a qualified class."""
         parts = text.split(".")
-        for place, part in enumerate(parts):
-            if any(word.lower() not in self._new_words for word in WORD.findall(part)):
+        new = [self._new_part(part) for part in parts]
+        yield ".".join((*parts[:-1], new[-1] or parts[-1]))
+        for count in range(1, len(parts) + 1):
+            if new[count - 1] is None:
                 return
-            parts[place] = WORD.sub(lambda word: in_case_of(self._new_words[word[0].lower()], word[0]), part)
-            yield ".".join(parts)
+            yield ".".join((*map(str, new[:count]), *parts[count:]))
+
+    def _new_part(self, part: str) -> str | None:
+        """Return the new spelling of a part of a name; None for one that is no name of the model."""
+        if any(word.lower() not in self._new_words for word in WORD.findall(part)):
+            return None
+        return WORD.sub(lambda word: in_case_of(self._new_words[word[0].lower()], word[0]), part)
 
     @cached_property
     def _new_words(self) -> Mapping[str, str]:

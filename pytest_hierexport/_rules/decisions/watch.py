@@ -62,6 +62,7 @@ class Watch:
         self._types = {str(getattr(config, "model_type", None)) for config in configs} - {"None"}
         names = frozenset(cls.__name__ for cls in own)
         self._written = frozenset().union(*(_written(code_of(path).without_docs, names) for path in self._files))
+        self._parts = {part for text in self._written for part in text.split(".")}
         self._names: Names | None = None
 
     @contextmanager
@@ -87,7 +88,7 @@ class Watch:
 
     def asked(self, name: str, frame: FrameType | None) -> None:
         """Keep that a frame asks for an old name, if it is an exporter's that spells the name."""
-        if frame is None or name in self._of_torch or name.casefold() not in self._written:
+        if frame is None or name in self._of_torch or name.casefold() not in self._parts:
             return
         path, line = resolved(frame.f_code.co_filename), frame.f_lineno
         if path in self._files and not self._is_models(frame):
@@ -132,9 +133,12 @@ class Watch:
         if text in self._written:
             return True
         # A path such as `encoder.layer.0` may be made of constants, as in `f"encoder.layer.{i}"`.
+        is_made = False
         for written in sorted((each for each in self._written if each in text), key=len, reverse=True):
             text = text.replace(written, " ")
-        return not _LETTERS.search(text)
+            is_made = True
+        # `f"exporters.{config.model_type}"` is, beside the model's type.
+        return is_made and set(_LETTERS.findall(text)).issubset(_LETTERS.findall(" ".join(self._types).casefold()))
 
     def _is_models(self, frame: FrameType | None) -> bool:
         """Return whether a frame is of the model's code, or of what that calls; a hook is called by torch."""
