@@ -271,3 +271,11 @@ def read_settings(config: pytest.Config) -> Settings:
     chosen = {key: given[key] or stated[key] for key in given}
     base = home if given["models"] is None else here
     return Settings(Choices(**given), Choices(**stated), Choices(**chosen), base, home, here)
+
+
+def is_updating(config: pytest.Config) -> bool:
+    """Whether snapshots are written in this run."""
+    return bool(
+        config.getoption("update_snapshots", default=False)
+        or config.getoption("update_new_snapshots_only", default=False)
+    )

@@ -14,6 +14,8 @@ from pytest_hierexport._errors import UsageError
 from pytest_hierexport._files.unrecorded import unrecorded
 from pytest_hierexport._pytest.ids import snapshot_file
 from pytest_hierexport._pytest.messages import CheckFailed, item_message
+from pytest_hierexport._pytest.options import is_updating
+from pytest_hierexport._pytest.orphans import former
 from pytest_hierexport._report.failures import Finding
 from pytest_hierexport._report.results import SNAPSHOT, item_name
 from pytest_hierexport._text import aligned, one_line
@@ -60,14 +62,6 @@ def unused_ignored(config: pytest.Config) -> Iterator[None]:
         option.disable_unused_snapshots = False
 
 
-def is_updating(config: pytest.Config) -> bool:
-    """Whether snapshots are written in this run."""
-    return bool(
-        config.getoption("update_snapshots", default=False)
-        or config.getoption("update_new_snapshots_only", default=False)
-    )
-
-
 @unrecorded()
 def check_snapshot(request: pytest.FixtureRequest, run: Run, case: Case, text: str) -> None:
     """Compare a hierarchy with its snapshot, or write that where snapshots are updated.
@@ -76,7 +70,6 @@ def check_snapshot(request: pytest.FixtureRequest, run: Run, case: Case, text: s
         CheckFailed: There is no snapshot, or another.
         pytest.skip.Exception: There is no folder of snapshots yet.
     """
-    from pytest_hierexport._pytest.orphans import former
     from pytest_hierexport._snapshot import is_detailed
 
     plan = run.plan
