@@ -13,14 +13,13 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-import pytest_hierexport
 from pytest_hierexport._cases.exporting import own_function
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._export.choices import is_own
 from pytest_hierexport._rules.base import ExportedCase
 
 _INSTALLED = {"site-packages", "dist-packages"}
-_OURS = Path(pytest_hierexport.__file__).parent
+_OURS = Path(__file__).resolve().parents[2]
 
 
 def exporter_sources(exported: ExportedCase) -> tuple[Path, ...]:
