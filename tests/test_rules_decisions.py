@@ -459,6 +459,13 @@ def f(model, wanted):
     def test_leaves_what_the_model_beside_it_spells(self, load: Callable[[str], ModuleType]) -> None:
         assert not self.found(load(self.SOURCE.replace("{}", "wanted")), "pooler")
 
+    def test_leaves_out_other_files_that_cannot_be_read(self, load: Callable[..., ModuleType], tmp_path: Path) -> None:
+        module, deep = load(self.SOURCE.replace("{}", "'pooler'")), tmp_path / "deep.py"
+        deep.write_text("x = " + " + ".join(["y"] * 4000), encoding="utf-8")
+        assert Watch([Path(str(module.__file__)), deep], module.Net())
+        with pytest.raises(UsageError, match=r"deep\.py"):
+            Watch([deep], module.Net())
+
 
 class TestSource:
     @staticmethod
@@ -478,6 +485,16 @@ class TestSource:
         load("", "elsewhere")
         assert self.names(tmp_path / "package" / "exporter.py") == ["exporter.py", "tables.py"]
         assert shown(tmp_path / "package" / "tables.py") == "package/tables.py"
+
+    def test_leaves_out_modules_without_a_file(
+        self, tmp_path: Path, load: Callable[..., ModuleType], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        load("", "exporter")
+        load("", "gone").__file__ = "gone.py"
+        load("", "removed")
+        (tmp_path / "removed.py").unlink()
+        monkeypatch.chdir(tmp_path)
+        assert self.names(tmp_path / "exporter.py") == ["exporter.py"]
 
     def test_leaves_out_installed_packages(self, tmp_path: Path, load: Callable[..., ModuleType]) -> None:
         (tmp_path / "site-packages").mkdir()

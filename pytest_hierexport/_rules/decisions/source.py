@@ -47,7 +47,7 @@ def source_files(start: Path) -> tuple[Path, ...]:
     start = start.resolve()
     files = {name: resolved(file) for name, file in _loaded()}
     root = _root(start, next((name for name, file in files.items() if file == start), start.stem))
-    own = (file for file in files.values() if root in file.parents and _OURS not in file.parents)
+    own = (file for file in files.values() if root in file.parents and _OURS not in file.parents and file.is_file())
     return tuple(dict.fromkeys((start, *(file for file in own if _INSTALLED.isdisjoint(file.relative_to(root).parts)))))
 
 
@@ -84,7 +84,8 @@ def resolved(file: str) -> Path:
 def _loaded() -> list[tuple[str, str]]:
     """Return the names and the files of the modules that are loaded from Python source."""
     files = ((name, getattr(module, "__file__", None)) for name, module in list(sys.modules.items()))
-    return [(name, file) for name, file in files if isinstance(file, str) and file.endswith(".py")]
+    # Modules that are made at run time, such as `torch.ops`, may name a file that there is not.
+    return [(name, f) for name, f in files if isinstance(f, str) and f.endswith(".py") and Path(f).is_absolute()]
 
 
 def _base(path: Path, name: str) -> Path:

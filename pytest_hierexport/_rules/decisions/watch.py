@@ -13,6 +13,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
+from pytest_hierexport._errors import UsageError
 from pytest_hierexport._rules.base import Violation
 from pytest_hierexport._rules.decisions.deciding import WRITING, Decisions
 from pytest_hierexport._rules.decisions.instrument import SITES, code_of, instrumented, live_functions
@@ -36,8 +37,11 @@ class Watch:
     Lines of the model's own code, and of code that it calls, are ignored, even in a file of the exporter.
 
     Args:
-        files: The exporter's files.
+        files: The exporter's files, its own first; of the others those that cannot be read are left out.
         model: The model that is renamed.
+
+    Raises:
+        UsageError: The exporter's own file cannot be read, is not valid Python, or nests too deeply.
     """
 
     def __init__(self, files: Iterable[Path], model: torch.nn.Module) -> None:
@@ -48,7 +52,8 @@ class Watch:
         from pytest_hierexport._export.modules import class_of
 
         self._found: dict[tuple[Path, int, str], tuple[str, str, str]] = {}
-        self._files = frozenset(files)
+        first, *others = files
+        self._files = frozenset((first, *filter(_is_readable, others)))
         of_torch = [vars(module) for module in model.modules() if is_torch_nn(class_of(module))]
         self._of_torch = {name for held in of_torch for name in (*held["_parameters"], *held["_buffers"])}
         classes = {cls for module in model.modules() for cls in type(module).__mro__}
@@ -146,6 +151,13 @@ class Watch:
             if frame.f_code in self._own:
                 return True
             frame = frame.f_back
+        return False
+
+
+def _is_readable(path: Path) -> bool:
+    try:
+        return bool(code_of(path))
+    except UsageError:
         return False
 
 
