@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._rules.base import Violation
-from pytest_hierexport._rules.decisions.deciding import WRITING, Decisions
+from pytest_hierexport._rules.decisions.deciding import Decisions
 from pytest_hierexport._rules.decisions.instrument import SITES, code_of, instrumented, live_functions
 from pytest_hierexport._rules.decisions.names import NEW_WORD, Marked, Names, texts
 from pytest_hierexport._rules.decisions.operations import watching
@@ -75,7 +75,7 @@ class Watch:
         """Watch the files while the context lasts.
 
         Args:
-            names: The model's other names.
+            names: The model's old names.
         """
         self._names = names
         with instrumented(self._files, without=self._own):
@@ -105,7 +105,7 @@ class Watch:
 
     def _decided(self, site: int, values: Sequence[Any]) -> None:
         """Keep a decision if a constant of the source spells the name by which it is made."""
-        if site == WRITING or self._names is None:
+        if self._names is None:
             return
         named = [text for text in texts(values) if self._names.other(text) is not text]
         names = [str(self._names.old(text)) for text in named]
