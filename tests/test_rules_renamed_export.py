@@ -164,7 +164,7 @@ def to_block(call):
 """
 
 
-def test_calls_are_shown_where_their_tags_are_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_are_shown_whose_tags_are_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "decides_by_name.py").write_text(DECIDES_BY_NAME)
     monkeypatch.syspath_prepend(tmp_path)
     violation, *_ = violations(tmp_path, Plain(), "decides_by_name:export")
@@ -192,8 +192,8 @@ def test_tags_with_old_names_are_told(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "writes_old_names.py").write_text(WRITES_OLD_NAMES)
     monkeypatch.syspath_prepend(tmp_path)
     violation, *_ = violations(tmp_path, Plain(), "writes_old_names:export")
-    assert violation.expected == "/Plain/Block (traced) under its new name"
-    assert violation.found.startswith("/Plain/Block (traced), after all classes")
+    assert violation.expected == "call 'block.projection', /Plain/Block (traced) under its new name"
+    assert violation.found.startswith("call 'block.projection', /Plain/Block (traced), after all classes")
 
 
 def test_line_that_asks_for_a_name_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_hierexport._errors import TagError, UsageError
 from pytest_hierexport._files.paths import PACKAGE, absolute, package_folders
@@ -34,15 +34,20 @@ _LEFT_OUT = frozenset(("raw_data", "node", "initializer", "g", "graphs"))
 """The fields of messages that hold numbers as bytes, and those whose messages are listed by themselves."""
 
 
+class _Text(NamedTuple):
+    where: str
+    text: str
+    is_name: bool
+    """Whether it names something, and may look like a path."""
+
+
 @limited
 def _check(exported: ExportedCase) -> Iterator[Violation]:
     machine, is_known = Machine.this(), _known(exported)
-    for text in _texts(exported):
-        if is_known(text.text):
-            continue
-        for found, what in machine.revealed_by(text.text, is_name=text.is_name):
+    for where, text, is_name in _texts(exported):
+        for found, what in () if is_known(text) else machine.revealed_by(text, is_name=is_name):
             yield Violation(
-                text.where,
+                where,
                 "no path, user or host of the machine that exports",
                 f"{found}, which reveals {what}",
                 "find its writer: an exporter's metadata, a stack trace, a path in a class or a constant of the model",
@@ -91,12 +96,14 @@ class Machine:
             "the temporary folder": [tempfile.gettempdir()],
             "the home folder": [str(Path.home())],
         }
-        folders: dict[str, str] = {}
-        for what, path in ((what, path) for what, paths in named.items() for path in paths):
-            # With links followed or not: either may have been written down.
-            for form in map(str, (absolute(path), Path(path).resolve())):
-                if len(form) >= _LEAST:
-                    folders.setdefault(form, what)
+        # With links followed or not: either may have been written down.
+        forms = [
+            (str(form), what)
+            for what, paths in named.items()
+            for path in paths
+            for form in (absolute(path), Path(path).resolve())
+        ]
+        folders = {form: what for form, what in reversed(forms) if len(form) >= _LEAST}
         host = socket.gethostname()
         names = dict.fromkeys((host, host.partition(".")[0]), "the host's name")
         with suppress(OSError, KeyError, ImportError):  # a process may run under a user id without a name
@@ -146,31 +153,19 @@ def _exists(path: str) -> bool:
     return at.is_absolute() and any(os.path.lexists(part) for part in (at, *at.parents) if len(part.parts) > 2)
 
 
-@dataclass(frozen=True)
-class Text:
-    """A text of a file."""
-
-    where: str
-    text: str
-    is_name: bool = False
-    """Whether it names something, and may look like a path."""
-
-
-def _texts(exported: ExportedCase) -> Iterator[Text]:
+def _texts(exported: ExportedCase) -> Iterator[_Text]:
     """Yield every text of the file and of its sidecar; in place of a JSON text, the texts within."""
     from pytest_hierexport._onnx.storage import sidecar_path
 
     message = _message(exported)
     parts = inventory_proto(message)
-    for where, element in parts.elements():
-        yield from _in_fields(where, element)
     # The first graph is the model's own.
-    for graph in parts.graphs[1:]:
-        yield from _in_fields(f"graph {graph.name}", graph)
-    yield from _in_fields("the model", message)
+    graphs = ((f"graph {graph.name}", graph) for graph in parts.graphs[1:])
+    for where, element in (*parts.elements(), *graphs, ("the model", message)):
+        yield from _in_fields(where, element)
     beside = sidecar_path(exported.path)
     if beside.exists():
-        yield from _texts_in_json(beside.name, beside.read_text(encoding="utf-8", errors="replace"))
+        yield from _in_json(beside.name, beside.read_text(encoding="utf-8", errors="replace"))
 
 
 def _message(exported: ExportedCase) -> onnx.ModelProto:
@@ -183,7 +178,7 @@ def _message(exported: ExportedCase) -> onnx.ModelProto:
         return TaggedProto.load(exported.path, data_anywhere=True).proto
 
 
-def _in_fields(where: str, message: Any) -> Iterator[Text]:
+def _in_fields(where: str, message: Any) -> Iterator[_Text]:
     for field, value in message.ListFields():
         if field.name in _LEFT_OUT or field.cpp_type not in {field.CPPTYPE_STRING, field.CPPTYPE_MESSAGE}:
             continue
@@ -195,21 +190,17 @@ def _in_fields(where: str, message: Any) -> Iterator[Text]:
                 yield from _in_fields(place, item)
             else:
                 text = item if isinstance(item, str) else item.decode("utf-8", "replace")
-                yield from _texts_in_json(place, text, is_name=is_name)
+                yield from _in_json(place, text, is_name=is_name)
 
 
-def _texts_in_json(where: str, text: str, *, is_name: bool = False) -> Iterator[Text]:
+def _in_json(where: str, value: Any, *, is_name: bool = False) -> Iterator[_Text]:
     """Yield the texts within a JSON document, its keys included; another text as it is."""
-    document = json_or_none(text) if text.startswith(("{", "[")) else None
-    return _in_json(where, text if document is None else document, is_name=is_name)
-
-
-def _in_json(where: str, value: Any, *, is_name: bool = False) -> Iterator[Text]:
     if isinstance(value, str):
-        yield Text(where, value, is_name)
+        document = json_or_none(value) if value.startswith(("{", "[")) else None
+        yield from [_Text(where, value, is_name)] if document is None else _in_json(where, document)
     elif isinstance(value, Mapping):
         for key, part in value.items():
-            yield Text(where, key, is_name=True)
+            yield _Text(where, key, is_name=True)
             yield from _in_json(f"{where}, {key}", part)
     elif isinstance(value, list):
         for part in value:

@@ -144,11 +144,9 @@ class _Comparison:
         for (key, _), (new, _) in pairs:
             was, now = (old.get(key, ()), self._old.hierarchy), (found.get(new, ()), self._found.hierarchy)
             is_stale = any(self._renaming.is_renamed(origin.call) for origin in written.get(new, ()))
-            if is_stale or _tagged(*was) != _tagged(*now):
-                # Two calls may have one tag, as modules of torch.nn share that of the module around them.
-                text = _text if is_stale or _text(*was) != _text(*now) else _text_of_calls
-                expected = f"{text(*was)} under its new name" if is_stale else text(*was)
-                yield Violation(self._where(kind, key), expected, f"{text(*now)}, {_RENAMED}", _DO)
+            if is_stale or _text(*was) != _text(*now):
+                expected = f"{_text(*was)} under its new name" if is_stale else _text(*was)
+                yield Violation(self._where(kind, key), expected, f"{_text(*now)}, {_RENAMED}", _DO)
 
     def _entries(self, kind: str, pairs: _Pairs) -> Iterator[Violation]:
         """Yield the metadata of the exporter's own that some elements have only under the model's names.
@@ -170,17 +168,11 @@ class _Comparison:
         return f"{kind} {self._before.node(key) if kind == 'node' else key}"
 
 
-def _tagged(origins: Sequence[Origin], hierarchy: Hierarchy) -> list[tuple[Origin, str | None]]:
-    return [(origin, hierarchy.tag(origin.call) if origin.call in hierarchy else None) for origin in origins]
-
-
 def _text(origins: Sequence[Origin], hierarchy: Hierarchy) -> str:
-    tags = (f"{tag or origin.call} ({origin.evidence.value})" for origin, tag in _tagged(origins, hierarchy))
-    return ", ".join(tags) or "no origin"
-
-
-def _text_of_calls(origins: Sequence[Origin], hierarchy: Hierarchy) -> str:
-    return ", ".join(f"call {origin.call!r}, {_text([origin], hierarchy)}" for origin in origins) or "no origin"
+    # Two calls may have one tag, as modules of torch.nn share that of the module around them.
+    tags = (hierarchy.tag(origin.call) if origin.call in hierarchy else "no tag" for origin in origins)
+    shown = (f"call {o.call!r}, {tag} ({o.evidence.value})" for o, tag in zip(origins, tags, strict=True))
+    return "; ".join(shown) or "no origin"
 
 
 def _shown(call: Call | None) -> str:

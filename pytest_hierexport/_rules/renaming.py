@@ -244,35 +244,21 @@ class Registry(dict[str, Any]):
         super().__init__(entries)
         self._new, self._note = new, note
 
-    def __contains__(self, name: object) -> bool:
-        """Return whether there is an entry of an old or new name."""
-        return super().__contains__(self._of(name))
-
-    def __getitem__(self, name: str) -> Any:
-        """Return the entry of an old or new name."""
-        return super().__getitem__(self._of(name))
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        """Replace the entry of an old or new name."""
-        super().__setitem__(self._of(name), value)
-
-    def __delitem__(self, name: str) -> None:
-        """Remove the entry of an old or new name."""
-        super().__delitem__(self._of(name))
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return the entry of an old or new name, or a default."""
-        return super().get(self._of(name), default)
-
-    def pop(self, name: str, *default: Any) -> Any:
-        """Remove and return the entry of an old or new name."""
-        return super().pop(self._of(name), *default)
-
-    def _of(self, name: Any) -> Any:
+    def of(self, name: Any) -> Any:
+        """Return the name under which an entry is held, if there is one of an old name."""
         new = self._new.get(name, name)
         if new != name and super().__contains__(new):
             _tell(self._note, name)
         return new
+
+
+def _answering(name: str) -> Callable[..., Any]:
+    """Return a method of a registry; dynamo only follows one that is looked up in `super()`."""
+    return lambda held, key, *values: getattr(super(Registry, held), name)(held.of(key), *values)
+
+
+for _name in ("__contains__", "__getitem__", "__setitem__", "__delitem__", "get", "pop"):
+    setattr(Registry, _name, _answering(_name))
 
 
 def _tell(note: Note | None, old: str) -> None:

@@ -64,7 +64,7 @@ class Decisions:
         values = [*operands, *options.values()]
         others = [self.names.other(value) for value in values]
         is_same = all(map(operator.is_, values, others))
-        if is_same or self._is_probing or not all(is_translated(value) and _is_plain(value) for value in values):
+        if is_same or self._is_probing or not all(map(is_translated, values)):
             return None
         other_options = dict(zip(options, others[len(operands) :], strict=True))
         with self._probing():
@@ -74,7 +74,7 @@ class Decisions:
                 self.names.other(_comparable(operation, result)), _comparable(operation, other)
             )
         if decides and site != WRITING:
-            self._note(site, *values)
+            self._take(site, values)
         return other if any(isinstance(text, Marked) for text in texts(values)) else None
 
     def look_up(self, site: int, key: Any, table: Any) -> None:
@@ -90,14 +90,14 @@ class Decisions:
                 decides = _holds(table, old) and not _holds(table, other if old == key else key)
                 named = key if decides and not (old == key and _marked_key(table, key, default=key)) else None
         if named is not None:
-            self._note(site, named, old)
+            self._take(site, [named, old])
 
-    def look_up_class(self, site: int, value: Any, classes: Sequence[Any]) -> None:
-        """Note where a module, or its class, is of a class of the model that it is asked for."""
-        known = tuple(cls for cls in classes if id(cls) in self._old)
+    def look_up_class(self, site: int, value: Any = None, classes: Any = (), /) -> None:
+        """Note where a module, or its class, is of one of some classes, which is a class of the model."""
+        known = tuple(cls for cls in (classes if isinstance(classes, tuple) else (classes,)) if id(cls) in self._old)
         own = value if isinstance(value, type) else type(value)
-        if known and id(own) in self.names.classes and issubclass(own, known):
-            self._note(site, own, known)
+        if known and not self._is_probing and id(own) in self.names.classes and issubclass(own, known):
+            self._take(site, [own, known])
 
     def _held_name(self, key: str, table: Any) -> str | None:
         """Return the name in a table that a key is the old spelling of."""
@@ -114,10 +114,6 @@ class Decisions:
         finally:
             self._is_probing = before
 
-    def _note(self, site: int, *values: Any) -> None:
-        if not self._is_probing:
-            self._take(site, values)
-
 
 def is_table(value: Any) -> bool:
     """Return whether a value can be asked for a key."""
@@ -133,11 +129,6 @@ def _marked_key(table: Any, key: Any, default: Any) -> Any:
     if type(table) not in {list, tuple, set, frozenset, dict} or len(table) > _MOST_KEYS:
         return default
     return next((each for each in table if isinstance(each, Marked) and each == key), None)
-
-
-def _is_plain(value: Any) -> bool:
-    """Return whether a value cannot run code of its own when it is used twice."""
-    return isinstance(value, type) or not callable(value)
 
 
 def _outcome(compute: Callable[[], Any]) -> Any:

@@ -3,7 +3,7 @@
     before                                after
     if path.startswith(PREFIX):           if watch.called(7, path.startswith)(PREFIX):
     return name in TABLE                  return watch.compare(8, "In", name, TABLE)
-    f"{name}_block"                       watch.joined(watch.formatted(name, -1, ""), "_block")
+    f"{name}_block"                       watch.joined(watch.formatted(name), "_block")
     config.model_type                     watch.attribute(config, "model_type")
 
 Live functions get the code that their own source then compiles to. So modules are not imported again: what they have
@@ -170,16 +170,14 @@ class _Rewriter(ast.NodeTransformer):
         """Watch what is called, and methods that others call: `map(TABLE.get, names)`, `key=ORDER.index`."""
         site = self._site(node)
         called = getattr(node.func, "id", "")
-        keys = [
-            keyword for keyword in node.keywords if keyword.arg == "key" and isinstance(keyword.value, ast.Attribute)
-        ]
-        takes = called in {"map", "filter"} and node.args and isinstance(node.args[0], ast.Attribute)
         self.generic_visit(node)
         # Without its name in the function, `super` does not find its class.
         node.func = node.func if called == "super" else _call(node.func, "called", site, node.func)
-        node.args[:1] = [_call(node, "called", site, each) if takes else each for each in node.args[:1]]
-        for keyword in keys:
-            keyword.value = _call(node, "called", site, keyword.value)
+        if called in {"map", "filter"} and node.args and not isinstance(node.args[0], ast.Starred):
+            node.args[0] = _call(node, "called", site, node.args[0])
+        for keyword in node.keywords:
+            if keyword.arg == "key":
+                keyword.value = _call(node, "called", site, keyword.value)
         return node
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
@@ -188,10 +186,10 @@ class _Rewriter(ast.NodeTransformer):
         return _call(node, "joined", *node.values)
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.AST:
-        """Format a part of an f-string where marks are kept."""
+        """Format a part of an f-string; one without a conversion or format where marks are kept."""
         self.generic_visit(node)
-        spec = node.format_spec or ast.Constant("")
-        return _call(node, "formatted", node.value, ast.Constant(node.conversion), spec)
+        is_plain = node.conversion < 0 and node.format_spec is None
+        return _call(node, "formatted", node.value) if is_plain else ast.copy_location(ast.JoinedStr([node]), node)
 
     def visit_Match(self, node: ast.Match) -> ast.AST:
         """Watch what a subject is compared with."""
@@ -200,23 +198,15 @@ class _Rewriter(ast.NodeTransformer):
         site = self._site(head)
         self.generic_visit(node)
         constants = [each for case in node.cases for each in ast.walk(case.pattern) if isinstance(each, ast.Constant)]
-        wanted = [ast.Constant(each.value) for each in constants if isinstance(each.value, str)]
-        node.subject = _call(node.subject, "matched", site, node.subject, *wanted)
+        node.subject = _call(node.subject, "matched", site, node.subject, *constants)
         return node
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
-        """Leave annotations as they are: others read their texts."""
-        node.value = None if node.value is None else self.visit(node.value)
-        return node
-
-    def visit_arg(self, node: ast.arg) -> ast.AST:
-        """Leave annotations as they are."""
-        return node
-
-    def visit_match_case(self, node: ast.match_case) -> ast.AST:
-        """Leave patterns as they are: they take no calls."""
-        node.guard = None if node.guard is None else self.visit(node.guard)
-        node.body = [self.visit(statement) for statement in node.body]
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        """Leave annotations as they are, whose texts others read, and patterns, which take no calls."""
+        held = vars(node)
+        kept = [(name, held.pop(name)) for name in ("annotation", "returns", "pattern") if name in held]
+        super().generic_visit(node)
+        held.update(kept)
         return node
 
     def _site(self, node: ast.expr) -> ast.Constant:

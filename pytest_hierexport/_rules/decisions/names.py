@@ -143,10 +143,10 @@ class Names:
 
 
 def is_translated(value: Any) -> bool:
-    """Return whether a value is translated whole: no large collection, and none of another type."""
+    """Return whether a value is translated whole, and runs no code of its own when it is used twice."""
     if isinstance(value, (*_COPIED, KeysView)):
         return (type(value) in _COPIED or isinstance(value, KeysView)) and len(value) <= _MOST_ITEMS
-    return isinstance(value, (str, bytes)) or not issubclass(type(value), Iterable)
+    return isinstance(value, (str, bytes, type)) or not (callable(value) or issubclass(type(value), Iterable))
 
 
 def texts(value: Any, depth: int = 0) -> Iterator[str]:

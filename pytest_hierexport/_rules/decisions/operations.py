@@ -45,29 +45,23 @@ OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
 _ORDERS = frozenset({"Lt", "LtE", "Gt", "GtE"})
 _FUNCTIONS = (BuiltinFunctionType, MethodDescriptorType, MethodWrapperType, FunctionType, MethodType)
 
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_WRITERS = _words("format join")
-_OF_TEXTS = _WRITERS | _words("""
-    startswith endswith find rfind index rindex count removeprefix removesuffix replace split rsplit partition
-    rpartition __contains__ __eq__ __ne__
-""")
-_OF_PATTERNS = _words("match search fullmatch findall split sub subn")
-_OF_SETS = _words("intersection difference symmetric_difference issubset issuperset isdisjoint")
-_OF_TABLES = _words("get pop setdefault __getitem__ __contains__ index count remove discard")
+_WRITERS = {"format", "join"}
+_OF_TEXTS = """
+    format join startswith endswith find rfind index rindex count removeprefix removesuffix replace split rsplit
+    partition rpartition __contains__ __eq__ __ne__
+"""
+_OF_PATTERNS = ["match", "search", "fullmatch", "findall", "split", "sub", "subn"]
+_OF_SETS = ["intersection", "difference", "symmetric_difference", "issubset", "issuperset", "isdisjoint"]
+_OF_TABLES = ["get", "pop", "setdefault", "__getitem__", "__contains__", "index", "count", "remove", "discard"]
 _OF_MODULES = {
     "re": _OF_PATTERNS,
-    "fnmatch": _words("fnmatch fnmatchcase filter"),
-    "_operator": _words("eq ne contains countOf indexOf"),
+    "fnmatch": ["fnmatch", "fnmatchcase", "filter"],
+    "_operator": ["eq", "ne", "contains", "countOf", "indexOf"],
 }
-_OF_CONFIGURATIONS = _words("model_type name_or_path _name_or_path architectures")
-STAYING = _OF_CONFIGURATIONS | _words("name __module__")
+_OF_CONFIGURATIONS = {"model_type", "name_or_path", "_name_or_path", "architectures"}
+STAYING = {*_OF_CONFIGURATIONS, "name", "__module__"}
 """The attributes that give names which stay as they are while the model has others."""
 _ALTERNATIVE = "renamed"
-_CONVERSIONS: Mapping[int, Callable[[Any], Any]] = {115: str, 114: repr, 97: ascii}
 _Handler: TypeAlias = "Callable[..., Any]"
 """Takes decisions, a site and the arguments of a call; gives the alternative of its result, or None."""
 
@@ -124,22 +118,17 @@ class Watching:
             alternative = [_ALTERNATIVE] * len(value) if type(value) is list else _ALTERNATIVE
         return marked(value, alternative)
 
-    def formatted(self, value: Any, conversion: int, spec: str) -> str:
-        """Return a part of an f-string: a value after its conversion, in its format."""
-        if isinstance(value, Marked) and conversion != ord("r") and not spec:
-            return value
-        return format(_CONVERSIONS.get(conversion, lambda same: same)(value), spec)
+    def formatted(self, value: Any) -> str:
+        """Return a part of an f-string that has no conversion and no format."""
+        return value if isinstance(value, Marked) else format(value)
 
     def joined(self, *parts: str) -> str:
         """Return the text of an f-string, of its parts."""
-        text = "".join(parts)
-        if self._decisions is None:
-            return text
-        joined: str = marked(text, "".join(getattr(part, "alternative", part) for part in parts))
+        joined: str = self.called(WRITING, "".join)(parts)
         return joined
 
-    def matched(self, site: int, subject: Any, *patterns: str) -> Any:
-        """Return the subject of a `match` statement, which has some texts in its patterns."""
+    def matched(self, site: int, subject: Any, *patterns: Any) -> Any:
+        """Return the subject of a `match` statement, which has some constants in its patterns."""
         if self._decisions is not None:
             for part in subject if type(subject) in {list, tuple} else (subject,):
                 self._decisions.look_up(site, part, patterns)
@@ -181,7 +170,7 @@ def _handler(function: Any) -> _Handler | None:
     if is_table(getattr(function, "__self__", None)) and getattr(function, "__name__", "") in _OF_TABLES:
         return partial(_look_up, function.__self__)
     if hasattr(function, "dispatch") and hasattr(function, "registry"):
-        return partial(_look_up_dispatch, function)
+        return partial(_dispatch, function.registry)
     pure = _pure(function)
     return pure and partial(_compute, function.__name__, *pure)
 
@@ -206,27 +195,21 @@ def _look_up_attribute(decisions: Decisions, site: int, owner: Any = None, name:
         decisions.look_up(site, name, [old] if has else [])
 
 
-def _look_up_class(decisions: Decisions, site: int, value: Any = None, classes: Any = None, /) -> None:
-    """Look up the classes that a value is tested for."""
-    decisions.look_up_class(site, value, classes if isinstance(classes, tuple) else (classes,))
-
-
 def _look_up_module(decisions: Decisions, site: int, /, name: Any = None, *_: Any, **__: Any) -> None:
     """Look up a module that is imported by a name which a name of the model is a part of."""
     decisions.look_up(site, name, [] if name in decisions.modules else [decisions.names.old(name)])
 
 
-def _look_up_dispatch(function: Any, decisions: Decisions, site: int, /, value: Any = None, *_: Any, **__: Any) -> None:
-    """Look up the class by which `functools.singledispatch` chooses a function."""
-    chosen = function.dispatch(type(value))
-    decisions.look_up_class(site, value, [cls for cls, each in function.registry.items() if each is chosen])
+def _dispatch(classes: Any, decisions: Decisions, site: int, /, value: Any = None, *_: Any, **__: Any) -> None:
+    """Look up the classes by which `functools.singledispatch` chooses a function."""
+    decisions.look_up_class(site, value, tuple(classes))
 
 
 _SPECIAL: Mapping[Any, _Handler] = {
     getattr: _look_up_attribute,
     hasattr: _look_up_attribute,
-    isinstance: _look_up_class,
-    issubclass: _look_up_class,
+    isinstance: Decisions.look_up_class,
+    issubclass: Decisions.look_up_class,
     __import__: _look_up_module,
     import_module: _look_up_module,
 }
@@ -236,8 +219,8 @@ def _pure(function: Any) -> tuple[Callable[..., Any], tuple[Any, ...]] | None:
     """Return an operation on texts or sets as a function, with the operand that it is a method of."""
     owner, name, home = (getattr(function, each, None) for each in ("__self__", "__name__", "__module__"))
     if type(owner) is str or type(owner) is Marked:
-        return (getattr(str, name), (owner,)) if name in _OF_TEXTS else None
+        return (getattr(str, name), (owner,)) if name in _OF_TEXTS.split() else None
     if type(owner) in {re.Pattern, set, frozenset}:
-        return (getattr(type(owner), name), (owner,)) if name in _OF_PATTERNS | _OF_SETS else None
-    is_of_texts = getattr(function, "__objclass__", None) is str and name in _OF_TEXTS
+        return (getattr(type(owner), name), (owner,)) if name in (*_OF_PATTERNS, *_OF_SETS) else None
+    is_of_texts = getattr(function, "__objclass__", None) is str and name in _OF_TEXTS.split()
     return (function, ()) if is_of_texts or name in _OF_MODULES.get(str(home), ()) else None

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
@@ -68,7 +68,6 @@ class Watch:
         names = frozenset(cls.__name__ for cls in own)
         self._written = frozenset().union(*(_written(code_of(path).without_docs, names) for path in self._files))
         self._parts = {part for text in self._written for part in text.split(".")}
-        self._names: Names | None = None
 
     @contextmanager
     def watching(self, names: Names) -> Iterator[None]:
@@ -77,9 +76,8 @@ class Watch:
         Args:
             names: The model's old names.
         """
-        self._names = names
         with instrumented(self._files, without=self._own):
-            watching.watch(Decisions(names, self._decided), self._types)
+            watching.watch(Decisions(names, partial(self._decided, names)), self._types)
             try:
                 yield
             finally:
@@ -103,31 +101,23 @@ class Watch:
                 "walk the modules as they come, or let the user name what is special",
             )
 
-    def _decided(self, site: int, values: Sequence[Any]) -> None:
+    def _decided(self, names: Names, site: int, values: Sequence[Any]) -> None:
         """Keep a decision if a constant of the source spells the name by which it is made."""
-        if self._names is None:
-            return
-        named = [text for text in texts(values) if self._names.other(text) is not text]
-        names = [str(self._names.old(text)) for text in named]
-        words = {word.casefold() for text in named for word in self._words(text)}
+        named = [text for text in texts(values) if names.other(text) is not text]
+        words = {word.casefold() for text in named for word in _words(text, names)}
         constants = (part for text in texts(values) for part in NEW_WORD.split(text))
         spelled = [each for each in constants if self._spells(each, words)]
         if not spelled or self._is_models(sys._getframe(2)):
             return
         (path, node), constant = SITES[site], max(spelled, key=len)
-        name = next((name for name in names if constant.casefold() in name.casefold()), names[0])
+        old = [str(names.old(text)) for text in named]
+        name = next((each for each in old if constant.casefold() in each.casefold()), old[0])
         if (path, node.lineno, constant) not in self._found:
             self._found[path, node.lineno, constant] = (
                 "no name of the model decides anything",
                 f"{constant!r} decides `{SITES[site].code}` for {name!r}",
                 "decide by what a module holds, where its class is defined or what was recorded, or add an option",
             )
-
-    def _words(self, text: str) -> Iterator[str]:
-        """Yield the words of a text that are names of the model."""
-        if isinstance(text, Marked):
-            yield from _LETTERS.findall(text)
-        yield from (str(self._names.old(word)) for word in NEW_WORD.findall(text) if self._names)
 
     def _spells(self, constant: str, words: AbstractSet[str]) -> bool:
         """Return whether constants of the source make up a text that spells words of a name, or a part of them."""
@@ -138,12 +128,11 @@ class Watch:
         if text in self._written:
             return True
         # A path such as `encoder.layer.0` may be made of constants, as in `f"encoder.layer.{i}"`.
-        is_made = False
-        for written in sorted((each for each in self._written if each in text), key=len, reverse=True):
-            text = text.replace(written, " ")
-            is_made = True
+        pieces = sorted((written for written in self._written if written in text), key=len, reverse=True)
+        for piece in pieces:
+            text = text.replace(piece, " ")
         # `f"exporters.{config.model_type}"` is, beside the model's type.
-        return is_made and set(_LETTERS.findall(text)).issubset(_LETTERS.findall(" ".join(self._types).casefold()))
+        return bool(pieces) and set(_LETTERS.findall(text)) <= set(_LETTERS.findall(" ".join(self._types).casefold()))
 
     def _is_models(self, frame: FrameType | None) -> bool:
         """Return whether a frame is of the model's code, or of what that calls; a hook is called by torch."""
@@ -159,6 +148,13 @@ def _is_readable(path: Path) -> bool:
         return bool(code_of(path))
     except UsageError:
         return False
+
+
+def _words(text: str, names: Names) -> Iterator[str]:
+    """Yield the words of a text that are names of the model."""
+    if isinstance(text, Marked):
+        yield from _LETTERS.findall(text)
+    yield from (str(names.old(word)) for word in NEW_WORD.findall(text))
 
 
 @cache
