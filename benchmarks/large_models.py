@@ -111,7 +111,7 @@ def measure(model: str, layers: int) -> dict[str, Any]:
     from pytest_hierexport._export.result import Export
     from pytest_hierexport._export.state import replaced
     from pytest_hierexport._pytest.outcome import export_into
-    from pytest_hierexport._rules.registry import built_in
+    from pytest_hierexport._rules.registry import BUILT_IN
 
     stages = Stages()
     case = Case(model, lambda: MODELS[model](layers), model, weights="none")
@@ -131,7 +131,7 @@ def measure(model: str, layers: int) -> dict[str, Any]:
         assert example is not None  # noqa: S101  # the export succeeded
         exported = outcome.exported(case, example)
         broken = []
-        for rule in (rule for rule in built_in() if rule.needs == "file"):
+        for rule in (rule for rule in BUILT_IN if rule.needs == "file"):
             with stages.stage(rule.id):
                 broken += [rule.id] * bool(rule.violations(exported))
     return {

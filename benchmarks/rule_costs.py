@@ -26,7 +26,7 @@ from pytest_hierexport._cases import Case, select
 from pytest_hierexport._cases.exporting import export_case
 from pytest_hierexport._errors import NoVerdictError
 from pytest_hierexport._rules.base import ExportedCase, Rule
-from pytest_hierexport._rules.registry import built_in
+from pytest_hierexport._rules.registry import BUILT_IN
 
 PROOF = "MUST-007"
 LEFT_OUT = "MUST-008"
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, help="write all figures to this file")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
-    names = [rule.id for rule in built_in() if rule.id != LEFT_OUT]
+    names = [rule.id for rule in BUILT_IN if rule.id != LEFT_OUT]
     print(f"{'model':<18}{'bare s':>8}" + "".join(f"{name[-3:]:>7}" for name in names) + f"{'all':>8}")
     costs = []
     for case in select(options.selectors, Path.cwd()):
@@ -84,7 +84,7 @@ def measure(case: Case, repeats: int) -> Costs:
             seconds = timed(partial(export_by_torch, example)).wall
             bare.append(seconds)
             exported = ExportedCase(case, path, example, exporter)
-            for rule in built_in():
+            for rule in BUILT_IN:
                 if rule.id != LEFT_OUT:
                     took = timed(partial(_judge, rule, exported)).wall
                     shares.setdefault(rule.id, []).append(took / seconds)

@@ -153,7 +153,7 @@ def test_transformers_exporter_serves_where_it_cannot_compute_inputs_beforehand(
     example = Example(model, (X,))
     case = Case("positioned", lambda: example, "tests")
     with pytest.raises(NoVerdictError, match="no plain peer: "):
-        must_005.RULE.violations(ExportedCase(case, tmp_path / "model.onnx", example, "transformers"))
+        list(must_005.check(ExportedCase(case, tmp_path / "model.onnx", example, "transformers")))
 
 
 def program(_: Any, model: nn.Module, inputs: dict[str, Any], config: Any) -> torch.onnx.ONNXProgram | None:

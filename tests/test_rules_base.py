@@ -74,7 +74,7 @@ def test_run_that_the_hierarchy_lacks_is_to_be_listed(tmp_path: Path) -> None:
 
     rewrite(path, without_second)
     case = ExportedCase(Case("twice", lambda: None, "tests"), path, Example(model, (torch.rand(2, 3),)))
-    advice = {violation.where.split()[1]: violation.do for violation in must_007.RULE.violations(case)}
+    advice = {violation.where.split()[1]: violation.do for violation in must_007.check(case)}
     assert "list this run of the module, layer@1, in the hierarchy" in advice["layer@1"]
     assert advice["layer"].startswith("find what moved the value")
 

@@ -21,7 +21,7 @@ import pytest
 import watched_code
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._rules.decisions.deciding import WRITING, Decisions
-from pytest_hierexport._rules.decisions.instrument import SITES, instrumented
+from pytest_hierexport._rules.decisions.instrument import SITES, Code, code_of, instrumented
 from pytest_hierexport._rules.decisions.names import Marked, Names
 from pytest_hierexport._rules.decisions.operations import watching
 from pytest_hierexport._rules.decisions.source import shown, source_files
@@ -37,7 +37,7 @@ class Renamedaaaa:
     """The same class under its new name."""
 
 
-NAMES = Names({"renamedaaaa": "block", "renamedaaab": "pool", "renamedaaac": "head"}, {id(Renamedaaaa): Block})
+NAMES = Names({"block": "renamedaaaa", "pool": "renamedaaab", "head": "renamedaaac"}, {id(Renamedaaaa): Block})
 PATH, OTHER = "renamedaaab.0.renamedaaac", "renamedaaac"
 
 
@@ -64,16 +64,21 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Mod
 def told() -> Iterator[list[str]]:
     """Return the code of each place where a name decides, while the test lasts."""
     found: list[str] = []
-    watching.watch(
-        Decisions(NAMES, lambda site, _: None if site == WRITING else found.append(SITES[site].code)), ["toy"]
+    watching.decisions = Decisions(
+        NAMES, lambda site, _: None if site == WRITING else found.append(SITES[site].code), ["toy"]
     )
     yield found
-    watching.watch(None)
+    watching.decisions = None
+
+
+def codes(module: ModuleType) -> dict[Path, Code]:
+    path = Path(str(module.__file__))
+    return {path: code_of(path)}
 
 
 def run(module: ModuleType, *args: Any) -> Any:
     """Call the function `f` of a module while its file is instrumented."""
-    with instrumented([Path(str(module.__file__))]):
+    with instrumented(codes(module)):
         return module.f(*args)
 
 
@@ -133,6 +138,7 @@ class TestDecisions:
             "x < y",
             "sorted([x, y])",
             "'0' in x",
+            "x == 'renamedfrom'",
             "re.search(r'\\.(\\d+)\\.', x)",
             "re.sub(r'\\d', lambda found: '0', x)",
             "'{:>40} pool'.format(x)",
@@ -236,7 +242,8 @@ class TestDecisions:
             op_type, name = "Gemm", "node_linear_3"
 
         Block.model_type = "transformer"  # type: ignore[attr-defined]
-        watching.watch(watching._decisions, ["transformer"])
+        assert watching.decisions is not None
+        watching.decisions.types = frozenset(["transformer"])
         run(load(f"import sys\ndef f(node, config, x):\n    return {code}\n"), Node, Block, PATH)
         assert not told
 
@@ -345,20 +352,20 @@ def f():
         expected = module.f()
         module.cached.cache_clear()
         assert run(module) == expected
-        watching.watch(None)
+        watching.decisions = None
         assert run(module) == expected
         assert not told
 
     @pytest.mark.parametrize("trap", watched_code.TRAPS)
     def test_computes_traps_the_same(self, trap: Callable[[], Any], told: list[str]) -> None:
         expected = trap()
-        with instrumented([Path(watched_code.__file__)]):
+        with instrumented(codes(watched_code)):
             assert trap() == expected
         assert not told
 
     def test_that_was_passed_on_runs_after(self, load: Callable[[str], ModuleType], told: list[str]) -> None:
         made = run(load("def f(x):\n    return map(x.startswith, ['a', 'b'])\n"), "abc")
-        watching.watch(None)
+        watching.decisions = None
         assert list(made) == [True, False]
         assert not told
 
@@ -377,7 +384,7 @@ def f():
     def test_is_there_only_while_the_context_lasts(self, load: Callable[[str], ModuleType]) -> None:
         module = load("def f(x):\n    return x == 1\n")
         before = module.f.__code__
-        with instrumented([Path(str(module.__file__))]):
+        with instrumented(codes(module)):
             assert module.f.__code__ is not before
         assert module.f.__code__ is before
 
@@ -391,13 +398,13 @@ def f():
     def test_that_was_made_before_runs_after(self, load: Callable[[str], ModuleType], told: list[str]) -> None:
         module = load("def f(x):\n    return lambda: x == 'head'\n")
         made = run(module, OTHER)
-        watching.watch(None)
+        watching.decisions = None
         assert made() is False
         assert not told
 
     def test_leaves_out_what_it_is_told_to(self, load: Callable[[str], ModuleType], told: list[str]) -> None:
         module = load("def f(x):\n    return x == 'head'\n")
-        with instrumented([Path(str(module.__file__))], without={module.f.__code__}):
+        with instrumented(codes(module), without={module.f.__code__}):
             module.f(OTHER)
         assert not told
 

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._rules.base import Rule
-from pytest_hierexport._rules.registry import built_in, rules
+from pytest_hierexport._rules.registry import BUILT_IN, rules
 
 OWN = Rule("TEAM-1", "no node is called x", lambda exported: [])
 CARDINAL = ["MUST-001", "MUST-002", "MUST-003"]
@@ -20,12 +20,12 @@ def ids(selected: list[Rule]) -> list[str]:
 
 
 def test_all_rules_run_in_order_the_projects_own_last() -> None:
-    assert ids(rules(extra=[OWN])) == [*(rule.id for rule in built_in()), "TEAM-1"]
-    assert ids(list(built_in())) == sorted(ids(list(built_in())))
+    assert ids(rules(extra=[OWN])) == [*(rule.id for rule in BUILT_IN), "TEAM-1"]
+    assert ids(list(BUILT_IN)) == sorted(ids(list(BUILT_IN)))
 
 
 def test_the_first_three_are_cardinal() -> None:
-    assert [rule.id for rule in built_in() if rule.cardinal] == CARDINAL
+    assert [rule.id for rule in BUILT_IN if rule.cardinal] == CARDINAL
 
 
 def test_a_selection_cannot_leave_the_cardinal_ones_out() -> None:
@@ -60,8 +60,8 @@ def test_two_rules_of_one_id_are_refused() -> None:
 def test_ids_and_promises_are_read_without_torch_or_onnx() -> None:
     program = """
 import sys
-from pytest_hierexport._rules.registry import built_in
-assert all(rule.promise for rule in built_in())
+from pytest_hierexport._rules.registry import BUILT_IN
+assert all(rule.promise for rule in BUILT_IN)
 assert not {"torch", "onnx", "onnx_ir", "onnxruntime", "transformers", "numpy"} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -34,7 +34,7 @@ from pytest_hierexport import (
 from pytest_hierexport._calls.attribution import Origins
 from pytest_hierexport._cases import select
 from pytest_hierexport._onnx.graph import operators
-from pytest_hierexport._rules.registry import built_in
+from pytest_hierexport._rules.registry import BUILT_IN
 from pytest_hierexport._snapshot import text
 from pytest_hierexport._tools.modules import outlining, region
 from pytest_hierexport._tools.modules.flattening import flatten
@@ -254,7 +254,7 @@ class TestTags:
         file = ExportedCase(case, path, example)
         broken = {
             rule.id: [*rule.violations(file)]
-            for rule in built_in()
+            for rule in BUILT_IN
             if rule.id in {"MUST-002", "MUST-003", "MUST-004", "MUST-006", "MUST-007", "MUST-009", "MUST-010"}
         }
         assert len(broken) == 7

@@ -22,7 +22,7 @@ from pytest_hierexport._errors import CollectError, ExportError, NoVerdictError
 from pytest_hierexport._onnx import storage
 from pytest_hierexport._onnx.absent import is_absent_proto, without_absent
 from pytest_hierexport._rules.base import ExportedCase
-from pytest_hierexport._rules.registry import built_in
+from pytest_hierexport._rules.registry import BUILT_IN
 from pytest_hierexport.cli import main
 
 
@@ -148,7 +148,7 @@ def test_hierarchy_is_that_of_the_model_with_weights(exported: ExportedCase, tmp
 
 def test_rules_that_need_numbers_do_not_run(exported: ExportedCase) -> None:
     verdicts = {}
-    for rule in built_in():
+    for rule in BUILT_IN:
         try:
             verdicts[rule.id] = [violation.found for violation in rule.violations(exported)]
         except NoVerdictError as error:
@@ -159,7 +159,7 @@ def test_rules_that_need_numbers_do_not_run(exported: ExportedCase) -> None:
 
 def test_checker_still_finds_what_is_wrong(exported: ExportedCase) -> None:
     exported.proto.graph.node[0].op_type = "NoSuchOperator"
-    rule = next(rule for rule in built_in() if rule.id == "MUST-004")
+    rule = next(rule for rule in BUILT_IN if rule.id == "MUST-004")
     assert any("NoSuchOperator" in violation.found for violation in rule.violations(exported))
 
 

@@ -7,7 +7,6 @@ import reprlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -239,13 +238,10 @@ def limited(check: Callable[[ExportedCase], Iterator[Violation]]) -> Callable[[E
 
 def at_most(violations: Iterable[Violation], most: int = 20) -> Iterator[Violation]:
     """Yield the first violations, then one that counts the others."""
-    remaining = iter(violations)
-    last: Violation | None = None
-    for last in islice(remaining, most):
-        yield last
-    more = sum(1 for _ in remaining)
-    if last is not None and more:
-        yield Violation(f"and {more} more", last.expected, _LIKE, last.do)
+    listed = list(violations)
+    yield from listed[:most]
+    if more := listed[most:]:
+        yield Violation(f"and {len(more)} more", more[0].expected, _LIKE, more[0].do)
 
 
 def left_out(violation: Violation) -> int:

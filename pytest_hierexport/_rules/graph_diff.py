@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._onnx.absent import is_absent_proto
 from pytest_hierexport._onnx.external import load_data
+from pytest_hierexport._onnx.proto_tags import TaggedProto
 
 if TYPE_CHECKING:
     import onnx
@@ -40,8 +41,6 @@ def bare(proto: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
         proto: The message.
         folder: Where its external data is.
     """
-    from pytest_hierexport._onnx.proto_tags import TaggedProto
-
     tagged = TaggedProto(proto)
     for _, node in tagged.parts.nodes:
         node.ClearField("doc_string")

@@ -6,21 +6,20 @@ from collections.abc import Iterator
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
+from pytest_hierexport._calls.hierarchy import Hierarchy
 from pytest_hierexport._calls.names import decode, is_torch_nn
 from pytest_hierexport._errors import TagError
 from pytest_hierexport._onnx import codec
 from pytest_hierexport._onnx.graph import inventory_proto
 from pytest_hierexport._onnx.json_text import json_or_none
-from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, limited
+from pytest_hierexport._rules.base import ExportedCase, Violation, limited
 
 if TYPE_CHECKING:
     import onnx
 
-    from pytest_hierexport._calls.hierarchy import Hierarchy
-
 
 @limited
-def _check(exported: ExportedCase) -> Iterator[Violation]:
+def check(exported: ExportedCase) -> Iterator[Violation]:
     try:
         hierarchy = codec.hierarchy_from_entries(codec.entries_of(exported.proto))
     except TagError as error:
@@ -77,6 +76,3 @@ def _class_of(hierarchy: Hierarchy, tag: str, segment: str) -> str | None:
 
     cls = getattr(nn, decode(name), None)
     return f"{cls.__module__}.{cls.__qualname__}" if isinstance(cls, type) else None
-
-
-RULE = Rule("MUST-002", "no torch.nn class in a tag", _check, cardinal=True, deployed=True)

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from pytest_hierexport._calls.attribution import Evidence
+from pytest_hierexport._calls.attribution import Attribution, Evidence
 from pytest_hierexport._errors import TagError
-from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, at_most
-
-if TYPE_CHECKING:
-    from pytest_hierexport._calls.attribution import Attribution
+from pytest_hierexport._onnx.graph import walk
+from pytest_hierexport._onnx.proto_tags import TaggedProto
+from pytest_hierexport._rules.base import ExportedCase, Violation, at_most
 
 _PLACES = ("metadata", "doc_string")
 
 
-def _check(exported: ExportedCase) -> Iterator[Violation]:
-    from pytest_hierexport._onnx.proto_tags import TaggedProto
-
+def check(exported: ExportedCase) -> Iterator[Violation]:
     read: dict[str, Attribution] = {}
     for place in _PLACES:
         try:
@@ -40,8 +36,6 @@ def _check(exported: ExportedCase) -> Iterator[Violation]:
 
 
 def _untagged(exported: ExportedCase, read: dict[str, Attribution]) -> Iterator[Violation]:
-    from pytest_hierexport._onnx.graph import walk
-
     for key, node in walk(exported.proto):
         missing = [place for place, attribution in read.items() if not attribution.nodes.get(key)]
         if missing:
@@ -67,12 +61,3 @@ def _derived(exported: ExportedCase, attribution: Attribution) -> Iterator[Viola
             f"{len(guessed)} of {len(attribution.nodes)} nodes have one",
             "make the origin known where the node is made; or state `allow_derived` for this case, with the reason",
         )
-
-
-RULE = Rule(
-    "MUST-003",
-    "universal: every node of every model has an origin, and none is derived",
-    _check,
-    cardinal=True,
-    deployed=True,
-)

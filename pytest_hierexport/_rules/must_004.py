@@ -5,16 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 
-from pytest_hierexport._rules.base import ExportedCase, Rule, Violation
+import onnx
+import onnxruntime as ort
+from onnxruntime.capi import onnxruntime_pybind11_state as states
+
+from pytest_hierexport._onnx.absent import without_absent
+from pytest_hierexport._onnx.graph import walk
+from pytest_hierexport._onnx.loading import options_to_load
+from pytest_hierexport._rules.base import ExportedCase, Violation
 
 _LONGEST = 400
 _WORD = re.compile(r"[^\s'\"(),:;<>]+")
 
 
-def _check(exported: ExportedCase) -> Iterator[Violation]:
+def check(exported: ExportedCase) -> Iterator[Violation]:
     model = _loadable(exported)
-    for tool, load in (("the ONNX checker", _check_model), ("ONNX Runtime", _load)):
+    # The full check infers every shape strictly.
+    infer = partial(onnx.checker.check_model, full_check=True)
+    for tool, load in (("the ONNX checker", infer), ("ONNX Runtime", _load)):
         try:
             load(model)
         except Exception as error:  # noqa: BLE001  # ONNX Runtime's error classes share no base of their own
@@ -31,27 +41,13 @@ def _loadable(exported: ExportedCase) -> str | bytes:
 
     Of a model without weights, return the message that takes them as inputs: both tools ask for the data of a tensor.
     """
-    from pytest_hierexport._onnx.absent import without_absent
-
     if exported.weightless:
         return bytes(without_absent(exported.proto).SerializeToString())
     return str(exported.path)
 
 
-def _check_model(model: str | bytes) -> None:
-    """Run the full check, which infers every shape strictly."""
-    import onnx
-
-    onnx.checker.check_model(model, full_check=True)
-
-
 def _load(model: str | bytes) -> None:
     """Load the graph; whether its optimizers can work on it is not asked."""
-    import onnxruntime as ort
-    from onnxruntime.capi import onnxruntime_pybind11_state as states
-
-    from pytest_hierexport._onnx.loading import options_to_load
-
     # Of a graph that is understood, the processor at hand may lack a kernel for one of the types.
     with suppress(states.NotImplemented):
         ort.InferenceSession(model, options_to_load("DISABLE_ALL"), providers=["CPUExecutionProvider"])
@@ -59,8 +55,6 @@ def _load(model: str | bytes) -> None:
 
 def _where(exported: ExportedCase, problem: str) -> str:
     """Return the node that a message is about: one that it names, else one whose output or input it names."""
-    from pytest_hierexport._onnx.graph import walk
-
     words = set(_WORD.findall(problem))
     nodes = list(walk(exported.proto))
     for named in (lambda node: [node.name], lambda node: node.output, lambda node: node.input):
@@ -68,6 +62,3 @@ def _where(exported: ExportedCase, problem: str) -> str:
             if not words.isdisjoint(filter(None, named(node))):
                 return exported.node(key)
     return exported.path.name
-
-
-RULE = Rule("MUST-004", "the ONNX checker passes and ONNX Runtime loads the file", _check, deployed=True)

@@ -17,15 +17,24 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import onnx_ir as ir
+import torch
+
+from pytest_hierexport._cases import Example
 from pytest_hierexport._errors import NoVerdictError, in_words, raise_if_disk_full
+from pytest_hierexport._export.dynamo.capturer import quiet, without_fakes
+from pytest_hierexport._export.state import as_found, pytrees_as_found
+from pytest_hierexport._files.temporary import temporary_folder, temporary_home
+from pytest_hierexport._onnx.absent import fill_absent
 from pytest_hierexport._onnx.graph import graph_inputs
-from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, limited
+from pytest_hierexport._onnx.storage import load_proto
+from pytest_hierexport._rules.base import ExportedCase, Violation, limited
 from pytest_hierexport._rules.child import ChildEndedError, ChildProcess
+from pytest_hierexport._rules.graph_diff import bare, differences
+from pytest_hierexport._rules.peer import PEERS, plain_export, save
 
 if TYPE_CHECKING:
     import onnx
-
-    from pytest_hierexport._cases import Example
 
 _OURS = ("pytest_hierexport._export",)
 """The modules that the process refuses to import. An example may be built by others of this package, as the zoo is."""
@@ -34,10 +43,7 @@ _TRIES = 6
 
 
 @limited
-def _check(exported: ExportedCase) -> Iterator[Violation]:
-    from pytest_hierexport._onnx.storage import load_proto
-    from pytest_hierexport._rules.graph_diff import bare, differences
-
+def check(exported: ExportedCase) -> Iterator[Violation]:
     # Read again: other rules read the case's own message, which `bare` would change.
     found = bare(load_proto(exported.path), exported.path.parent)
     plain = _plain_proto(exported, plain_process())
@@ -63,8 +69,6 @@ def plain_repeats(exported: ExportedCase, plain: onnx.ModelProto | None = None) 
     Raises:
         NoVerdictError: The plain exporter cannot export the model.
     """
-    from pytest_hierexport._rules.graph_diff import differences
-
     one = plain or _plain_proto(exported, plain_process())
     for _ in range(_TRIES):
         with closing(_isolated_process()) as process:
@@ -86,11 +90,6 @@ def _plain_proto(exported: ExportedCase, process: ChildProcess | None) -> onnx.M
         NoVerdictError: The plain exporter cannot export the model.
         DiskFullError: There is no room for the file.
     """
-    from pytest_hierexport._files.temporary import temporary_folder, temporary_home
-    from pytest_hierexport._onnx.storage import load_proto
-    from pytest_hierexport._rules.graph_diff import bare
-    from pytest_hierexport._rules.peer import PEERS
-
     exporter = exported.exporter_name if exported.exporter_name in PEERS else "dynamo"
     options = {"opset": exported.case.opset, "dynamic_shapes": exported.example.dynamic_shapes}
     if exporter == "torchscript":
@@ -104,13 +103,6 @@ def _plain_proto(exported: ExportedCase, process: ChildProcess | None) -> onnx.M
 
 def _export_here(exporter: str, example: Example, options: dict[str, Any], path: Path) -> None:
     """Export in this process, and leave the model as it was."""
-    import onnx_ir as ir
-
-    from pytest_hierexport._export.dynamo.capturer import quiet, without_fakes
-    from pytest_hierexport._export.state import as_found, pytrees_as_found
-    from pytest_hierexport._onnx.absent import fill_absent
-    from pytest_hierexport._rules.peer import plain_export, save
-
     try:
         with as_found(example.model), quiet(), without_fakes(), pytrees_as_found():
             made = plain_export(exporter, example.model, example.args, example.kwargs, **options)
@@ -145,14 +137,12 @@ def _interface(graph: onnx.GraphProto) -> dict[str, Any]:
     }
 
 
-@cache
-def plain_process() -> ChildProcess:
-    """Return the one process that serves this one."""
-    return _isolated_process()
-
-
 def _isolated_process() -> ChildProcess:
     return ChildProcess("-I", str(Path(__file__).with_name("peer.py")))
+
+
+plain_process = cache(_isolated_process)
+"""Returns the one process that serves this one."""
 
 
 def export_there(process: ChildProcess, exporter: str, example: Example, options: dict[str, Any], path: Path) -> str:
@@ -162,8 +152,6 @@ def export_there(process: ChildProcess, exporter: str, example: Example, options
         NoVerdictError: The export ended the process; here it would do the same.
         DiskFullError: There is no room for the example.
     """
-    import torch
-
     sent = path.with_suffix(".pt")
     try:
         torch.save((example.model, example.args, example.kwargs, options), sent)
@@ -174,6 +162,3 @@ def export_there(process: ChildProcess, exporter: str, example: Example, options
         return str(process.ask(without=_OURS, exporter=exporter, example=str(sent), onnx=str(path)))
     except ChildEndedError as ended:
         raise _no_peer(exporter, f"its process {ended}") from None
-
-
-RULE = Rule("MUST-005", "the graph is untouched", _check, needs="export")

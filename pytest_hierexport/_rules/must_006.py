@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, limited
+from pytest_hierexport._rules.base import ExportedCase, Violation, limited
 
 
 @limited
-def _check(exported: ExportedCase) -> Iterator[Violation]:
+def check(exported: ExportedCase) -> Iterator[Violation]:
     from pytest_hierexport._rules.output_diff import differences
 
     example = exported.example  # where it cannot be made again, that is no violation
@@ -17,6 +17,3 @@ def _check(exported: ExportedCase) -> Iterator[Violation]:
         yield from differences(example, exported.path, exported.case.tolerances)
     except UsageError as error:
         yield Violation(exported.path.name, error.expected, error.found, error.do)
-
-
-RULE = Rule("MUST-006", "the numbers agree", _check, needs="model")

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_hierexport._errors import TagError, UsageError
-from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, limited
+from pytest_hierexport._proof import prove
+from pytest_hierexport._rules.base import ExportedCase, Violation, limited
 
 
 @limited
-def _check(exported: ExportedCase) -> Iterator[Violation]:
-    from pytest_hierexport._proof import prove
-
+def check(exported: ExportedCase) -> Iterator[Violation]:
     example = exported.example
     try:
         attribution = exported.attribution
@@ -33,6 +32,3 @@ def _check(exported: ExportedCase) -> Iterator[Violation]:
             f"{verdict.reason}: {verdict.value} ({found_in})",
             do,
         )
-
-
-RULE = Rule("MUST-007", "the tags are proven", _check, deployed=True, needs="model")

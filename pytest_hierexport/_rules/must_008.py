@@ -14,16 +14,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pytest_hierexport._cases import Example
 from pytest_hierexport._errors import HierexportError, NoVerdictError, UsageError, disk_full, in_words, lack_of_room
 from pytest_hierexport._files.paths import absolute, digest
 from pytest_hierexport._files.temporary import keep_temporary_files_in, temporary_folder
-from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, limited
+from pytest_hierexport._onnx.storage import load_proto, sidecar_path
+from pytest_hierexport._proof.state import call_digests, state_digests
+from pytest_hierexport._rules.base import ExportedCase, Violation, limited
 from pytest_hierexport._rules.child import ChildEndedError, ChildProcess
-
-if TYPE_CHECKING:
-    from pytest_hierexport._cases import Example
+from pytest_hierexport._rules.graph_diff import differences
+from pytest_hierexport._rules.must_005 import plain_repeats
 
 _SAME = "the same from a second process, under another hash seed"
 _DO = "look for what depends on the order of a set, on hash() or id(), on the time, or on random numbers without a seed"
@@ -46,9 +48,7 @@ class Repeat:
 
 
 @limited
-def _check(exported: ExportedCase) -> Iterator[Violation]:
-    from pytest_hierexport._proof.state import call_digests, state_digests
-
+def check(exported: ExportedCase) -> Iterator[Violation]:
     with repeat_of(exported) as repeat:
         if repeat.error:
             yield Violation(exported.path.name, f"an export, {_SAME}", repeat.error, _DO)
@@ -103,8 +103,6 @@ def _check_plain_export(exported: ExportedCase) -> None:
     Raises:
         NoVerdictError: It does not.
     """
-    from pytest_hierexport._rules.must_005 import plain_repeats
-
     if not plain_repeats(exported):
         raise NoVerdictError(
             "a plain exporter that gives the same graph under every hash seed",
@@ -116,9 +114,6 @@ def _check_plain_export(exported: ExportedCase) -> None:
 
 def _in_model(exported: ExportedCase, there: Path) -> Iterator[Violation]:
     """Yield the differences of the ONNX files; nodes and initializers with the tag of their call."""
-    from pytest_hierexport._onnx.storage import load_proto
-    from pytest_hierexport._rules.graph_diff import differences
-
     for difference in differences(exported.proto, load_proto(there)) if there.exists() else ():
         attribution = exported.attribution
         origins = attribution.nodes.get(difference.name) or attribution.initializers.get(difference.name)
@@ -219,9 +214,6 @@ def answer(task: str, onnx: str, first: str) -> dict[str, Any]:
 
 
 def _export(case: Any, exporter: Any, path: Path, first: Path) -> dict[str, Any]:
-    from pytest_hierexport._onnx.storage import sidecar_path
-    from pytest_hierexport._proof.state import call_digests, state_digests
-
     path.parent.mkdir()
     example = case.load()
     state = state_digests(example)
@@ -230,6 +222,3 @@ def _export(case: Any, exporter: Any, path: Path, first: Path) -> dict[str, Any]
     own = dict.fromkeys((path, path.with_name(f"{path.name}.data"), sidecar_path(path), *sorted(path.parent.iterdir())))
     changed = [file.name for file in own if digest(file) != digest(first / file.name)]
     return {"state": state, "changed": changed, "calls": call_digests(example) if changed else []}
-
-
-RULE = Rule("MUST-008", "exports repeat", _check, needs="export")

@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Any
 from pytest_hierexport._errors import TagError
 from pytest_hierexport._onnx import codec, sidecar
 from pytest_hierexport._onnx.graph import graph_inputs, inventory_proto
-from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, limited
+from pytest_hierexport._onnx.sidecar import Sidecar
+from pytest_hierexport._onnx.storage import attach_proto
+from pytest_hierexport._rules.base import ExportedCase, Violation, limited
 from pytest_hierexport._rules.graph_diff import Difference
 
 if TYPE_CHECKING:
     import onnx
-
-    from pytest_hierexport._onnx.sidecar import Sidecar
 
 _LONGEST = 300
 _NOTHING = "nothing"
 
 
 @limited
-def _check(exported: ExportedCase) -> Iterator[Violation]:
+def check(exported: ExportedCase) -> Iterator[Violation]:
     path = sidecar.sidecar_path(exported.path)
     try:
         beside = sidecar.sidecar_beside(exported.path)
@@ -70,8 +70,6 @@ def _in_keys(proto: onnx.ModelProto, beside: Sidecar) -> Iterator[Difference]:
 
 def _in_texts(proto: onnx.ModelProto, beside: Sidecar) -> Iterator[Difference]:
     """Compare every text of ours with the one that the sidecar's attribution gives, where this file has tags at all."""
-    from pytest_hierexport._onnx.storage import attach_proto
-
     tags, said = _places(proto), type(proto)()
     said.CopyFrom(proto)
     attach_proto(said, beside.attribution, tags)
@@ -124,6 +122,3 @@ def _in_document(text: str, beside: Sidecar) -> Iterator[Difference]:
     if entries := [key for key in {**found, **wanted} if found.get(key) != wanted.get(key)]:
         found_in = f"something else in {', '.join(entries)}"
         yield Difference("the sidecar", "what follows from its own calls, origins and modules", found_in)
-
-
-RULE = Rule("MUST-009", "file and sidecar agree", _check)

@@ -19,7 +19,9 @@ from pytest_hierexport._errors import TagError, UsageError
 from pytest_hierexport._files.paths import PACKAGE, absolute, package_folders
 from pytest_hierexport._onnx.graph import inventory_proto
 from pytest_hierexport._onnx.json_text import json_or_none
-from pytest_hierexport._rules.base import ExportedCase, Rule, Violation, limited
+from pytest_hierexport._onnx.proto_tags import TaggedProto
+from pytest_hierexport._onnx.storage import sidecar_path
+from pytest_hierexport._rules.base import ExportedCase, Violation, limited
 
 if TYPE_CHECKING:
     import onnx
@@ -42,7 +44,7 @@ class _Text(NamedTuple):
 
 
 @limited
-def _check(exported: ExportedCase) -> Iterator[Violation]:
+def check(exported: ExportedCase) -> Iterator[Violation]:
     machine, is_known = Machine.this(), _known(exported)
     for where, text, is_name in _texts(exported):
         for found, what in () if is_known(text) else machine.revealed_by(text, is_name=is_name):
@@ -155,8 +157,6 @@ def _exists(path: str) -> bool:
 
 def _texts(exported: ExportedCase) -> Iterator[_Text]:
     """Yield every text of the file and of its sidecar; in place of a JSON text, the texts within."""
-    from pytest_hierexport._onnx.storage import sidecar_path
-
     message = _message(exported)
     parts = inventory_proto(message)
     # The first graph is the model's own.
@@ -170,8 +170,6 @@ def _texts(exported: ExportedCase) -> Iterator[_Text]:
 
 def _message(exported: ExportedCase) -> onnx.ModelProto:
     """Return the file's message, also one with external data outside its folder, which the rule is about."""
-    from pytest_hierexport._onnx.proto_tags import TaggedProto
-
     try:
         return exported.proto
     except UsageError:
@@ -205,6 +203,3 @@ def _in_json(where: str, value: Any, *, is_name: bool = False) -> Iterator[_Text
     elif isinstance(value, list):
         for part in value:
             yield from _in_json(where, part)
-
-
-RULE = Rule("MUST-010", "nothing leaks", _check)

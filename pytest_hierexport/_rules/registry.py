@@ -1,24 +1,37 @@
-"""Lists the built-in rules and selects those that run."""
+"""The built-in rules, and the selection of those that run."""
 
 from __future__ import annotations
 
-import pkgutil
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Callable, Iterable
 from importlib import import_module
 
-from pytest_hierexport import _rules as _package
 from pytest_hierexport._errors import UsageError, proposals, similar
-from pytest_hierexport._rules.base import Rule
-
-_PREFIX = "must_"
+from pytest_hierexport._rules.base import ExportedCase, Rule, Violation
 
 
-@cache
-def built_in() -> tuple[Rule, ...]:
-    """Return the `RULE` of every file `_rules/must_*.py`, by id."""
-    names = sorted(module.name for module in pkgutil.iter_modules(_package.__path__) if module.name.startswith(_PREFIX))
-    return tuple(import_module(f"{_package.__name__}.{name}").RULE for name in names)
+def _check_of(module: str) -> Callable[[ExportedCase], Iterable[Violation]]:
+    """Return the check of a module of this package, which is imported when it runs: it may need torch and ONNX."""
+    return lambda exported: import_module(f"{__package__}.{module}").check(exported)
+
+
+BUILT_IN = (
+    Rule("MUST-001", "no hardcoded names", _check_of("must_001"), cardinal=True, needs="export"),
+    Rule("MUST-002", "no torch.nn class in a tag", _check_of("must_002"), cardinal=True, deployed=True),
+    Rule(
+        "MUST-003",
+        "universal: every node of every model has an origin, and none is derived",
+        _check_of("must_003"),
+        cardinal=True,
+        deployed=True,
+    ),
+    Rule("MUST-004", "the ONNX checker passes and ONNX Runtime loads the file", _check_of("must_004"), deployed=True),
+    Rule("MUST-005", "the graph is untouched", _check_of("must_005"), needs="export"),
+    Rule("MUST-006", "the numbers agree", _check_of("must_006"), needs="model"),
+    Rule("MUST-007", "the tags are proven", _check_of("must_007"), deployed=True, needs="model"),
+    Rule("MUST-008", "exports repeat", _check_of("must_008"), needs="export"),
+    Rule("MUST-009", "file and sidecar agree", _check_of("must_009")),
+    Rule("MUST-010", "nothing leaks", _check_of("must_010")),
+)
 
 
 def rules(ids: Iterable[str] | None = None, extra: Iterable[Rule] = ()) -> list[Rule]:
@@ -33,7 +46,7 @@ def rules(ids: Iterable[str] | None = None, extra: Iterable[Rule] = ()) -> list[
     """
     known: dict[str, Rule] = {}
     own = tuple(extra)
-    for rule in (*built_in(), *own):
+    for rule in (*BUILT_IN, *own):
         if (other := known.setdefault(rule.id, rule)) is not rule:
             raise UsageError(
                 f"one rule of the id {rule.id}",

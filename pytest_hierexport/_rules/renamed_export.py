@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pytest_hierexport._calls.attribution import Origin, Origins
+from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._errors import HierexportError, raise_if_disk_full
 from pytest_hierexport._files.temporary import temporary_folder
 from pytest_hierexport._onnx.codec import entries_of
@@ -19,8 +20,6 @@ from pytest_hierexport._rules.renaming import CannotRenameError, Renaming, renam
 
 if TYPE_CHECKING:
     import onnx
-
-    from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 
 _Pairs: TypeAlias = "Sequence[tuple[tuple[str, Any], tuple[str, Any]]]"
 """The nodes or initializers of both graphs, in order, each with its key."""

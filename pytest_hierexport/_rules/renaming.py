@@ -18,6 +18,7 @@ the old name, for models write as well as read by it: transformers' dynamic rota
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ from pytest_hierexport._calls.names import encode, is_torch_nn, join_path
 from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._export.modules import qualified, walk_modules, written_class
 from pytest_hierexport._rules.decisions import operations
-from pytest_hierexport._rules.decisions.names import CODE_LENGTH, STEM, WORD, Names, in_case_of
+from pytest_hierexport._rules.decisions.names import CODE_LENGTH, STEM, WORD, Names, with_words
 
 if TYPE_CHECKING:
     import torch
@@ -116,33 +117,18 @@ class _Names:
     whatever is cut out of it, or made of it, can be told from other texts (:mod:`decisions.names`).
     """
 
-    def __init__(self, model: torch.nn.Module) -> None:
-        modules = list(model.modules())
-        taken = {name for cls in {type(module) for module in modules} for name in (cls.__name__, *dir(cls))}
-        for module in modules:
-            # The registries of what TorchScript compiled are no dicts.
-            taken.update(vars(module), *(getattr(module, registry).keys() for registry in _REGISTRIES))
-        codes = ("".join(letters) for letters in product(ascii_lowercase, repeat=CODE_LENGTH))
-        text = "\n".join(taken).lower()
-        self._fresh = (word for code in codes if (word := STEM + code) not in text)
-        self._new: dict[str, str] = {}
-        self.words: dict[str, str] = {}
-        """Old words by new ones."""
+    def __init__(self) -> None:
+        fresh = (STEM + "".join(letters) for letters in product(ascii_lowercase, repeat=CODE_LENGTH))
+        self.words: defaultdict[str, str] = defaultdict(lambda: next(fresh))
+        """New words by old ones."""
         self.attributes: dict[str, str] = {}
         """New names of attributes by old ones."""
 
     def of_class(self, name: str) -> str:
-        return WORD.sub(lambda word: self._of_word(word[0]), name)
+        return with_words(name, WORD, self.words.__getitem__)
 
     def of_attribute(self, name: str) -> str:
         return self.attributes.get(name) or self.attributes.setdefault(name, self.of_class(name))
-
-    def _of_word(self, word: str) -> str:
-        old = word.lower()
-        if old not in self._new:
-            self._new[old] = next(self._fresh)
-            self.words[self._new[old]] = old
-        return in_case_of(self._new[old], word)
 
 
 class _Plan:
@@ -151,7 +137,7 @@ class _Plan:
     def __init__(self, model: torch.nn.Module, *, printed: bool, note: Note | None) -> None:
         from torch.jit import ScriptModule
 
-        self._names, self._note = _Names(model), note
+        self._names, self._note = _Names(), note
         self._generated: dict[type, type] = {}
         self._registries: dict[type, tuple[str, ...]] = {}
         self.modules = [module for module in model.modules() if not isinstance(module, ScriptModule)]

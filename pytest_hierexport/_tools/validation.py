@@ -11,7 +11,7 @@ from pytest_hierexport._files.paths import exists
 from pytest_hierexport._onnx.sidecar import sidecar_path
 from pytest_hierexport._rules.base import ExportedCase, Rule, Violation
 from pytest_hierexport._rules.messages import broken
-from pytest_hierexport._rules.registry import built_in
+from pytest_hierexport._rules.registry import BUILT_IN
 
 _NEEDS_SIDECAR = "MUST-009"
 
@@ -42,7 +42,7 @@ def validate(
     """
     case = ExportedCase.of_file(path, allow_derived)
     _ = case.proto
-    for rule in (rule for rule in built_in() if rule.needs == "file"):
+    for rule in (rule for rule in BUILT_IN if rule.needs == "file"):
         if rule.id == _NEEDS_SIDECAR and not exists(sidecar_path(path)):
             yield RuleResult(rule, "skipped", f"no {sidecar_path(path).name}")
             continue

@@ -12,7 +12,7 @@ from __future__ import annotations
 import operator
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from enum import EnumMeta
@@ -36,11 +36,13 @@ class Decisions:
     Args:
         names: The model's old names.
         note: Takes each decision.
+        types: What the model's configurations call it.
     """
 
-    def __init__(self, names: Names, note: Note) -> None:
+    def __init__(self, names: Names, note: Note, types: Iterable[str] = ()) -> None:
         """Decide nothing yet."""
         self.names = names
+        self.types = frozenset(types)
         self._take = note
         self._old = frozenset(map(id, names.classes.values()))
         self.modules = frozenset(cls.__module__ for cls in names.classes.values())
@@ -50,16 +52,10 @@ class Decisions:
     def compute(
         self, site: int, operation: Callable[..., Any], operands: Sequence[Any], options: Mapping[str, Any]
     ) -> Any:
-        """Compute an operation under the old names, and note where it gives something else.
-
-        Args:
-            site: The number of the site.
-            operation: A function that changes nothing.
-            operands: Its positional arguments.
-            options: Its keyword arguments.
+        """Compute an operation, which changes nothing, under the old names; note where it gives something else.
 
         Returns:
-            What it gives, with the alternatives of marked texts; None where no operand holds a name.
+            What it gives, with the alternatives of marked texts; None where no operand is marked.
         """
         values = [*operands, *options.values()]
         others = [self.names.other(value) for value in values]

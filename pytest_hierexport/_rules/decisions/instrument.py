@@ -16,7 +16,7 @@ import ast
 import gc
 import warnings
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -45,17 +45,13 @@ SITES: list[Site] = []
 
 
 @contextmanager
-def instrumented(files: Collection[Path], without: Collection[CodeType] = ()) -> Iterator[None]:
+def instrumented(codes: Mapping[Path, Code], without: Collection[CodeType] = ()) -> Iterator[None]:
     """Replace the code of the functions of some files by instrumented code while the context lasts.
 
     Args:
-        files: The files.
+        codes: The code of each file.
         without: Code of functions to leave as they are.
-
-    Raises:
-        UsageError: A file cannot be read, is not valid Python, or nests too deeply.
     """
-    codes = {path: code_of(path) for path in files}
     changed: list[tuple[FunctionType, CodeType]] = []
     try:
         for function in live_functions():

@@ -14,7 +14,7 @@ is marked with an alternative: what it would be if the model had another such na
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, KeysView, Mapping
+from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping
 from dataclasses import dataclass
 from enum import EnumMeta
 from functools import cached_property
@@ -36,9 +36,15 @@ _TEXT_METHODS = """
 """
 
 
-def in_case_of(word: str, like: str) -> str:
-    """Return a word in lower, upper or title case, as another one is."""
-    return word.upper() if like.isupper() else word[:1].upper() + word[1:] if like[:1].isupper() else word
+def with_words(name: str, pattern: re.Pattern[str], other: Callable[[str], str]) -> str:
+    """Return a name with another word, in its case, for each that a pattern finds; `other` takes it in lower case."""
+
+    def in_case(found: re.Match[str]) -> str:
+        word = other(found[0].lower())
+        is_title = found[0][:1].isupper()
+        return word.upper() if found[0].isupper() else word[:1].upper() + word[1:] if is_title else word
+
+    return pattern.sub(in_case, name)
 
 
 class Marked(str):
@@ -93,7 +99,7 @@ class Names:
     """The old words and classes of a model that has new ones."""
 
     words: Mapping[str, str]
-    """The old word of each new one, in lower case."""
+    """The new word of each old one, in lower case."""
     classes: Mapping[int, type]
     """The old class of each new one, which is named by its `id`."""
 
@@ -117,13 +123,12 @@ class Names:
 
     def _new_part(self, part: str) -> str | None:
         """Return the new spelling of a part of a name; None for one that is no name of the model."""
-        if any(word.lower() not in self._new_words for word in WORD.findall(part)):
-            return None
-        return WORD.sub(lambda word: in_case_of(self._new_words[word[0].lower()], word[0]), part)
+        is_name = all(word.lower() in self.words for word in WORD.findall(part))
+        return with_words(part, WORD, self.words.__getitem__) if is_name else None
 
     @cached_property
-    def _new_words(self) -> Mapping[str, str]:
-        return {old: new for new, old in self.words.items()}
+    def _old_words(self) -> Mapping[str, str]:
+        return {new: old for old, new in self.words.items()}
 
     def _translated(self, value: Any, translate: Any, depth: int = 0) -> Any:
         if isinstance(value, str):
@@ -139,7 +144,7 @@ class Names:
     def _text(self, text: str) -> str:
         if STEM not in text.lower():
             return text
-        return NEW_WORD.sub(lambda new: in_case_of(self.words.get(new[0].lower(), new[0]), new[0]), text)
+        return with_words(text, NEW_WORD, lambda word: self._old_words.get(word, word))
 
 
 def is_translated(value: Any) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import builtins
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import EnumMeta
 from functools import partial
 from importlib import import_module
@@ -46,18 +46,25 @@ _ORDERS = frozenset({"Lt", "LtE", "Gt", "GtE"})
 _FUNCTIONS = (BuiltinFunctionType, MethodDescriptorType, MethodWrapperType, FunctionType, MethodType)
 
 _WRITERS = {"format", "join"}
-_OF_TEXTS = """
+_TEXT_METHODS = """
     format join startswith endswith find rfind index rindex count removeprefix removesuffix replace split rsplit
     partition rpartition __contains__ __eq__ __ne__
 """
+_OF_TEXTS = _TEXT_METHODS.split()
 _OF_PATTERNS = ["match", "search", "fullmatch", "findall", "split", "sub", "subn"]
 _OF_SETS = ["intersection", "difference", "symmetric_difference", "issubset", "issuperset", "isdisjoint"]
 _OF_TABLES = ["get", "pop", "setdefault", "__getitem__", "__contains__", "index", "count", "remove", "discard"]
-_OF_MODULES = {
+_PURE: Mapping[Any, Sequence[str]] = {
+    str: _OF_TEXTS,
+    Marked: _OF_TEXTS,
+    re.Pattern: _OF_PATTERNS,
+    set: _OF_SETS,
+    frozenset: _OF_SETS,
     "re": _OF_PATTERNS,
     "fnmatch": ["fnmatch", "fnmatchcase", "filter"],
     "_operator": ["eq", "ne", "contains", "countOf", "indexOf"],
 }
+"""Methods that change nothing by their types, functions by their modules."""
 _OF_CONFIGURATIONS = {"model_type", "name_or_path", "_name_or_path", "architectures"}
 STAYING = {*_OF_CONFIGURATIONS, "name", "__module__"}
 """The attributes that give names which stay as they are while the model has others."""
@@ -69,23 +76,12 @@ _Handler: TypeAlias = "Callable[..., Any]"
 class Watching:
     """The object that instrumented code calls."""
 
-    def __init__(self) -> None:
-        """Watch nothing yet."""
-        self._decisions: Decisions | None = None
-        self._types: frozenset[str] = frozenset()
-
-    def watch(self, decisions: Decisions | None, types: Iterable[str] = ()) -> None:
-        """Note decisions from now on; none for None.
-
-        Args:
-            decisions: What notes them.
-            types: What the configurations of the model call it.
-        """
-        self._decisions, self._types = decisions, frozenset(types)
+    decisions: Decisions | None = None
+    """Notes decisions; None while nothing is watched."""
 
     def compare(self, site: int, symbol: str, left: Any, right: Any) -> Any:
         """Return what an operator gives."""
-        operation, decisions = OPERATORS[symbol], self._decisions
+        operation, decisions = OPERATORS[symbol], self.decisions
         if decisions is None or (type(left) is str and symbol in _ORDERS):
             return operation(left, right)
         if symbol in {"In", "NotIn"} and not issubclass(type(right), str):
@@ -99,22 +95,22 @@ class Watching:
 
     def item(self, site: int, container: Any, key: Any) -> Any:
         """Return what a container holds for a key."""
-        if self._decisions is not None and issubclass(type(container), (Mapping, EnumMeta)):
-            self._decisions.look_up(site, key, container)
+        if self.decisions is not None and issubclass(type(container), (Mapping, EnumMeta)):
+            self.decisions.look_up(site, key, container)
         return container[key]
 
     def attribute(self, owner: Any, name: str, *default: Any) -> Any:
         """Return an attribute; a name of the model that stays as it is, marked."""
         value = getattr(owner, name, *default)
-        if self._decisions is None or not (type(value) is str or type(value) is list):
+        if self.decisions is None or not (type(value) is str or type(value) is list):
             return value
         alternative: Any = value
-        if name == "__module__" and str(value) in self._decisions.modules:
+        if name == "__module__" and str(value) in self.decisions.modules:
             alternative = str(value).partition(".")[0] + f".{_ALTERNATIVE}"
         elif name == "name" and type(value) is str and hasattr(owner, "op_type"):
             # A name without a number is its operator's.
             alternative = re.sub(r"\d+", lambda number: f"{number[0]}0{number[0]}", value)
-        elif name in _OF_CONFIGURATIONS and str(getattr(owner, "model_type", None)) in self._types:
+        elif name in _OF_CONFIGURATIONS and str(getattr(owner, "model_type", None)) in self.decisions.types:
             alternative = [_ALTERNATIVE] * len(value) if type(value) is list else _ALTERNATIVE
         return marked(value, alternative)
 
@@ -129,16 +125,16 @@ class Watching:
 
     def matched(self, site: int, subject: Any, *patterns: Any) -> Any:
         """Return the subject of a `match` statement, which has some constants in its patterns."""
-        if self._decisions is not None:
+        if self.decisions is not None:
             for part in subject if type(subject) in {list, tuple} else (subject,):
-                self._decisions.look_up(site, part, patterns)
+                self.decisions.look_up(site, part, patterns)
             for key in patterns if issubclass(type(subject), Mapping) else ():
-                self._decisions.look_up(site, key, subject)
+                self.decisions.look_up(site, key, subject)
         return subject
 
     def called(self, site: int, function: Any) -> Any:
         """Return a function; one that may decide by a name, so that it notes that."""
-        if self._decisions is None:
+        if self.decisions is None:
             return function
         if type(function) is partial:
             return partial(self.called(site, function.func), *function.args, **function.keywords)
@@ -147,9 +143,9 @@ class Watching:
 
     def _run(self, handler: _Handler, site: int, function: Any, /, *args: Any, **options: Any) -> Any:
         """Return what a function gives, after it is noted what it decides."""
-        if self._decisions is None:
+        if self.decisions is None:
             return function(*args, **options)
-        alternative = handler(self._decisions, site, *args, **options)
+        alternative = handler(self.decisions, site, *args, **options)
         if function is getattr and len(args) > 1 and args[1] in STAYING:
             return self.attribute(*args)
         return function(*args, **options) if alternative is None else marked(function(*args, **options), alternative)
@@ -217,10 +213,8 @@ _SPECIAL: Mapping[Any, _Handler] = {
 
 def _pure(function: Any) -> tuple[Callable[..., Any], tuple[Any, ...]] | None:
     """Return an operation on texts or sets as a function, with the operand that it is a method of."""
-    owner, name, home = (getattr(function, each, None) for each in ("__self__", "__name__", "__module__"))
-    if type(owner) is str or type(owner) is Marked:
-        return (getattr(str, name), (owner,)) if name in _OF_TEXTS.split() else None
-    if type(owner) in {re.Pattern, set, frozenset}:
-        return (getattr(type(owner), name), (owner,)) if name in (*_OF_PATTERNS, *_OF_SETS) else None
-    is_of_texts = getattr(function, "__objclass__", None) is str and name in _OF_TEXTS.split()
-    return (function, ()) if is_of_texts or name in _OF_MODULES.get(str(home), ()) else None
+    name, owner = getattr(function, "__name__", ""), getattr(function, "__self__", None)
+    if name in _PURE.get(type(owner), ()):
+        return getattr(type(owner), name), (owner,)
+    home = getattr(function, "__objclass__", None) or str(getattr(function, "__module__", ""))
+    return (function, ()) if name in _PURE.get(home, ()) else None

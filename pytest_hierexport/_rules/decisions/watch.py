@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
 from types import CodeType, FrameType
@@ -53,7 +53,10 @@ class Watch:
 
         self._found: dict[tuple[Path, int, str], tuple[str, str, str]] = {}
         first, *others = files
-        self._files = frozenset((first, *filter(_is_readable, others)))
+        self._codes = {first: code_of(first)}
+        for path in others:
+            with suppress(UsageError):
+                self._codes[path] = code_of(path)
         of_torch = [vars(module) for module in model.modules() if is_torch_nn(class_of(module))]
         self._of_torch = {name for held in of_torch for name in (*held["_parameters"], *held["_buffers"])}
         classes = {cls for module in model.modules() for cls in type(module).__mro__}
@@ -66,7 +69,7 @@ class Watch:
         configs = [getattr(module, "config", None) for module in model.modules()]
         self._types = {str(getattr(config, "model_type", None)) for config in configs} - {"None"}
         names = frozenset(cls.__name__ for cls in own)
-        self._written = frozenset().union(*(_written(code_of(path).without_docs, names) for path in self._files))
+        self._written = frozenset().union(*(_written(code.without_docs, names) for code in self._codes.values()))
         self._parts = {part for text in self._written for part in text.split(".")}
 
     @contextmanager
@@ -76,12 +79,12 @@ class Watch:
         Args:
             names: The model's old names.
         """
-        with instrumented(self._files, without=self._own):
-            watching.watch(Decisions(names, partial(self._decided, names)), self._types)
+        with instrumented(self._codes, without=self._own):
+            watching.decisions = Decisions(names, partial(self._decided, names), self._types)
             try:
                 yield
             finally:
-                watching.watch(None)
+                watching.decisions = None
 
     @property
     def violations(self) -> list[Violation]:
@@ -94,7 +97,7 @@ class Watch:
         if frame is None or name in self._of_torch or name.casefold() not in self._parts:
             return
         path, line = resolved(frame.f_code.co_filename), frame.f_lineno
-        if path in self._files and not self._is_models(frame):
+        if path in self._codes and not self._is_models(frame):
             self._found[path, line, name] = (
                 "no module or parameter of the model is asked for by its name",
                 f"{name!r} is asked for in `{linecache.getline(str(path), line).strip()}`",
@@ -140,13 +143,6 @@ class Watch:
             if frame.f_code in self._own:
                 return True
             frame = frame.f_back
-        return False
-
-
-def _is_readable(path: Path) -> bool:
-    try:
-        return bool(code_of(path))
-    except UsageError:
         return False
 
 
