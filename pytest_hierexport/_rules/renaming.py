@@ -25,7 +25,11 @@ from dataclasses import dataclass
 from itertools import product
 from string import ascii_lowercase
 from types import FrameType, new_class
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
+
+from torch import nn
+from torch.compiler import is_dynamo_compiling
+from torch.jit import ScriptModule
 
 from pytest_hierexport._calls.attribution import Attribution, Origin
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
@@ -34,9 +38,6 @@ from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._export.modules import qualified, walk_modules, written_class
 from pytest_hierexport._rules.decisions import operations
 from pytest_hierexport._rules.decisions.names import CODE_LENGTH, STEM, WORD, Names, with_words
-
-if TYPE_CHECKING:
-    import torch
 
 _REGISTRIES = ("_modules", "_parameters", "_buffers")
 _NOT_SAVED = "_non_persistent_buffers_set"
@@ -81,7 +82,7 @@ class Renaming:
 
 
 @contextmanager
-def renamed(model: torch.nn.Module, *, printed: bool = True, note: Note | None = None) -> Iterator[Renaming]:
+def renamed(model: nn.Module, *, printed: bool = True, note: Note | None = None) -> Iterator[Renaming]:
     """Rename the model in place while the context lasts.
 
     Args:
@@ -106,7 +107,7 @@ def renamed(model: torch.nn.Module, *, printed: bool = True, note: Note | None =
             vars(module).update(registries)
 
 
-def _paths(model: torch.nn.Module) -> list[str]:
+def _paths(model: nn.Module) -> list[str]:
     return [join_path(path) for path, _ in walk_modules(model)]
 
 
@@ -134,9 +135,7 @@ class _Names:
 class _Plan:
     """The generated classes of a model, and the registries that are renamed, by the model's own classes."""
 
-    def __init__(self, model: torch.nn.Module, *, printed: bool, note: Note | None) -> None:
-        from torch.jit import ScriptModule
-
+    def __init__(self, model: nn.Module, *, printed: bool, note: Note | None) -> None:
         self._names, self._note = _Names(), note
         self._generated: dict[type, type] = {}
         self._registries: dict[type, tuple[str, ...]] = {}
@@ -151,7 +150,7 @@ class _Plan:
             self._registries[cls] = _renamed_registries(module)
         self.names = Names(self._names.words, {id(new): old for old, new in self._generated.items()})
 
-    def apply(self, module: torch.nn.Module) -> None:
+    def apply(self, module: nn.Module) -> None:
         """Rename a module; its generated class answers to the old names that its own class does not have itself."""
         cls, rename = type(module), self._names.of_attribute
         for registry in self._registries.get(cls, ()):
@@ -166,10 +165,8 @@ class _Plan:
         object.__setattr__(module, "__class__", self._generated.get(cls, cls))
 
 
-def _renamed_registries(module: torch.nn.Module) -> tuple[str, ...]:
+def _renamed_registries(module: nn.Module) -> tuple[str, ...]:
     """Return the registries whose keys are attributes that the module's author named."""
-    from torch import nn
-
     if not _finds_by_registry(module):
         return ()
     keyed = isinstance(module, (nn.ModuleDict, nn.ModuleList))
@@ -177,7 +174,7 @@ def _renamed_registries(module: torch.nn.Module) -> tuple[str, ...]:
     return (() if keyed else ("_modules",)) + (() if extends else ("_parameters", "_buffers"))
 
 
-def _finds_by_registry(module: torch.nn.Module) -> bool:
+def _finds_by_registry(module: nn.Module) -> bool:
     """Whether a module returns every entry of its registries by attribute access."""
     held = vars(module)["_modules"]
     name = "a name that no module has"
@@ -214,7 +211,7 @@ class OldName:
         """Answer to `old` with what is held as `new`."""
         self._old, self._new, self._note = old, new, note
 
-    def __get__(self, module: torch.nn.Module | None, owner: type) -> Any:
+    def __get__(self, module: nn.Module | None, owner: type) -> Any:
         """Return what the module holds under the new name."""
         if module is None:
             raise AttributeError(f"{owner.__name__} has this attribute in its modules alone")
@@ -248,8 +245,6 @@ for _name in ("__contains__", "__getitem__", "__setitem__", "__delitem__", "get"
 
 
 def _tell(note: Note | None, old: str) -> None:
-    from torch import nn
-    from torch.compiler import is_dynamo_compiling
 
     # What dynamo runs symbolically is the model's own code, and looking at frames would break its graph.
     if note is not None and not is_dynamo_compiling():

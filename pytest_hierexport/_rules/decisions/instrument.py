@@ -23,8 +23,9 @@ from pathlib import Path
 from types import CodeType, FunctionType
 from typing import NamedTuple
 
+from pytest_hierexport._errors import UsageError
 from pytest_hierexport._rules.decisions.operations import OPERATORS, STAYING, WATCH
-from pytest_hierexport._rules.decisions.source import readable, resolved
+from pytest_hierexport._rules.decisions.source import resolved
 
 
 class Site(NamedTuple):
@@ -46,12 +47,7 @@ SITES: list[Site] = []
 
 @contextmanager
 def instrumented(codes: Mapping[Path, Code], without: Collection[CodeType] = ()) -> Iterator[None]:
-    """Replace the code of the functions of some files by instrumented code while the context lasts.
-
-    Args:
-        codes: The code of each file.
-        without: Code of functions to leave as they are.
-    """
+    """Instrument the functions of some files, `without` those of some code, while the context lasts."""
     changed: list[tuple[FunctionType, CodeType]] = []
     try:
         for function in live_functions():
@@ -73,20 +69,11 @@ def live_functions() -> list[FunctionType]:
 
 
 class Code:
-    """The code of a file, as it is and instrumented.
-
-    Args:
-        path: The file.
-        source: Its contents.
-    """
+    """The code of a file, as it is and instrumented."""
 
     def __init__(self, path: Path, source: bytes) -> None:
-        """Compile the file.
-
-        Raises:
-            UsageError: It cannot be read, is not valid Python, or nests too deeply.
-        """
-        with readable(path), warnings.catch_warnings():
+        """Compile the file's contents."""
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             new = ast.fix_missing_locations(_Rewriter(path).visit(ast.parse(source, str(path))))
             old, new_code = (compile(each, str(path), "exec", dont_inherit=True) for each in (source, new))
@@ -111,9 +98,15 @@ def code_of(path: Path) -> Code:
     Raises:
         UsageError: It cannot be read, is not valid Python, or nests too deeply.
     """
-    with readable(path):
-        source = path.read_bytes()
-    return _code_of(path, source)
+    try:
+        return _code_of(path, path.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        is_deep = isinstance(error, (RecursionError, MemoryError))
+        raise UsageError(
+            "the exporter's source to be Python that can be read",
+            found=f"{path}: {'its expressions or statements nest too deeply' if is_deep else error}",
+            do="name an exporter whose source is at hand, with its largest tables in data files",
+        ) from error
 
 
 _code_of = lru_cache(maxsize=1024)(Code)

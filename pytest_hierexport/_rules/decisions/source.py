@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -55,24 +53,6 @@ def shown(path: Path) -> str:
     """Return a file's path below the folder that its top-level package is in."""
     name = next((name for name, file in _loaded() if resolved(file) == path), path.stem)
     return path.relative_to(_base(path, name)).as_posix()
-
-
-@contextmanager
-def readable(path: Path) -> Iterator[None]:
-    """Turn the errors of a file that is read, parsed or compiled into one.
-
-    Raises:
-        UsageError: The file cannot be read, is not valid Python, or nests too deeply.
-    """
-    try:
-        yield
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        is_deep = isinstance(error, (RecursionError, MemoryError))
-        raise UsageError(
-            "the exporter's source to be Python that can be read",
-            found=f"{path}: {'its expressions or statements nest too deeply' if is_deep else error}",
-            do="name an exporter whose source is at hand, with its largest tables in data files",
-        ) from error
 
 
 @cache

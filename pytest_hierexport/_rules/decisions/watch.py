@@ -11,18 +11,19 @@ from contextlib import contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from torch import nn
+
+from pytest_hierexport._calls.names import is_torch_nn
 from pytest_hierexport._errors import UsageError
+from pytest_hierexport._export.modules import class_of
 from pytest_hierexport._rules.base import Violation
 from pytest_hierexport._rules.decisions.deciding import Decisions
 from pytest_hierexport._rules.decisions.instrument import SITES, code_of, instrumented, live_functions
 from pytest_hierexport._rules.decisions.names import NEW_WORD, Marked, Names, texts
 from pytest_hierexport._rules.decisions.operations import watching
 from pytest_hierexport._rules.decisions.source import resolved, shown
-
-if TYPE_CHECKING:
-    import torch
 
 _NOT_LITERAL = re.compile(r"\(\?[Pp]?<\w+>|\(\?[a-zA-Z]+\)|\\[a-zA-Z]|\[[^]]*\]|\{[^}]*\}")
 """What is no literal text in a regular expression."""
@@ -44,13 +45,8 @@ class Watch:
         UsageError: The exporter's own file cannot be read, is not valid Python, or nests too deeply.
     """
 
-    def __init__(self, files: Iterable[Path], model: torch.nn.Module) -> None:
+    def __init__(self, files: Iterable[Path], model: nn.Module) -> None:
         """Watch nothing yet."""
-        from torch import nn
-
-        from pytest_hierexport._calls.names import is_torch_nn
-        from pytest_hierexport._export.modules import class_of
-
         self._found: dict[tuple[Path, int, str], tuple[str, str, str]] = {}
         first, *others = files
         self._codes = {first: code_of(first)}
@@ -74,11 +70,7 @@ class Watch:
 
     @contextmanager
     def watching(self, names: Names) -> Iterator[None]:
-        """Watch the files while the context lasts.
-
-        Args:
-            names: The model's old names.
-        """
+        """Watch the files for the model's names while the context lasts."""
         with instrumented(self._codes, without=self._own):
             watching.decisions = Decisions(names, partial(self._decided, names), self._types)
             try:
@@ -128,8 +120,6 @@ class Watch:
         parts = set(_LETTERS.findall(_NOT_LITERAL.sub(" ", text))) - self._of_torch
         if not any(part in word or (len(word) > 1 and word in part) for part in parts for word in words):
             return False
-        if text in self._written:
-            return True
         # A path such as `encoder.layer.0` may be made of constants, as in `f"encoder.layer.{i}"`.
         pieces = sorted((written for written in self._written if written in text), key=len, reverse=True)
         for piece in pieces:
@@ -155,11 +145,9 @@ def _words(text: str, names: Names) -> Iterator[str]:
 
 @cache
 def _written(code: CodeType, without: frozenset[str]) -> frozenset[str]:
-    """Return the texts of two letters or more, in lower case, that code spells: its constants and global names.
+    """Return the texts of two letters or more, in lower case, that a file's code spells: constants and global names.
 
-    Args:
-        code: The code of a file, without docstrings.
-        without: The model's own classes, which spell its names themselves.
+    The model's own classes spell its names themselves, so code is read `without` them.
     """
     found: set[str] = set()
     codes = [code]
