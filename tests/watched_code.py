@@ -1,13 +1,14 @@
 """Functions that must give the same while they are instrumented and watched; each is a trap of its own."""
 
 # The code is odd on purpose.
-# ruff: noqa: E721, FURB171, PLR0133
+# ruff: noqa: C408, E721, FURB171, PLR0133
 # mypy: ignore-errors
 
 from __future__ import annotations
 
 import collections
 import dataclasses
+import enum
 import operator
 import re
 from collections.abc import Iterator
@@ -30,8 +31,12 @@ def overridden_method_of_text() -> Any:
     return Text("/a/b").split()
 
 
+class Key(enum.Enum):
+    FIRST = "first"
+
+
 def keywords_of_any_name() -> Any:
-    return f"{1} {2} {3} {4}", {}.get("a", 1)
+    return f"{1} {2} {3} {4}", {}.get("a", 1), dict(key=Key)["key"] is Key
 
 
 class Lazy(collections.abc.Mapping[str, str]):

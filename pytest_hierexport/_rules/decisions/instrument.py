@@ -162,10 +162,10 @@ class _Rewriter(ast.NodeTransformer):
         self.generic_visit(node)
         # Without its name in the function, `super` does not find its class.
         node.func = node.func if called == "super" else _call(node.func, "called", site, node.func)
-        if called in {"map", "filter"} and node.args and not isinstance(node.args[0], ast.Starred):
+        if called in {"map", "filter"} and node.args and isinstance(node.args[0], ast.Attribute):
             node.args[0] = _call(node, "called", site, node.args[0])
         for keyword in node.keywords:
-            if keyword.arg == "key":
+            if keyword.arg == "key" and isinstance(keyword.value, ast.Attribute):
                 keyword.value = _call(node, "called", site, keyword.value)
         return node
 
