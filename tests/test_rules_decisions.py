@@ -139,6 +139,7 @@ class TestDecisions:
             "sorted([x, y])",
             "'0' in x",
             "x == 'renamedfrom'",
+            "'renamedN' in 'renamedNode'",
             "re.search(r'\\.(\\d+)\\.', x)",
             "re.sub(r'\\d', lambda found: '0', x)",
             "'{:>40} pool'.format(x)",

@@ -241,7 +241,8 @@ def at_most(violations: Iterable[Violation], most: int = 20) -> Iterator[Violati
     listed = list(violations)
     yield from listed[:most]
     if more := listed[most:]:
-        yield Violation(f"and {len(more)} more", more[0].expected, _LIKE, more[0].do)
+        last = listed[most - 1]
+        yield Violation(f"and {len(more)} more", last.expected, _LIKE, last.do)
 
 
 def left_out(violation: Violation) -> int:

@@ -8,8 +8,6 @@ from contextlib import suppress
 from functools import partial
 
 import onnx
-import onnxruntime as ort
-from onnxruntime.capi import onnxruntime_pybind11_state as states
 
 from pytest_hierexport._onnx.absent import without_absent
 from pytest_hierexport._onnx.graph import walk
@@ -48,6 +46,10 @@ def _loadable(exported: ExportedCase) -> str | bytes:
 
 def _load(model: str | bytes) -> None:
     """Load the graph; whether its optimizers can work on it is not asked."""
+    # Imported here: a runtime that cannot be imported is a violation.
+    import onnxruntime as ort
+    from onnxruntime.capi import onnxruntime_pybind11_state as states
+
     # Of a graph that is understood, the processor at hand may lack a kernel for one of the types.
     with suppress(states.NotImplemented):
         ort.InferenceSession(model, options_to_load("DISABLE_ALL"), providers=["CPUExecutionProvider"])

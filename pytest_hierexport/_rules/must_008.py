@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_hierexport._cases import Example
-from pytest_hierexport._errors import HierexportError, NoVerdictError, UsageError, disk_full, in_words, lack_of_room
+from pytest_hierexport._errors import HierexportError, NoVerdictError, UsageError, disk_full, lack_of_room
 from pytest_hierexport._files.paths import absolute, digest
 from pytest_hierexport._files.temporary import keep_temporary_files_in, temporary_folder
 from pytest_hierexport._onnx.storage import load_proto, sidecar_path
@@ -176,7 +176,7 @@ def _task(exported: ExportedCase) -> bytes:
     try:
         return pickle.dumps((case, exporter))
     except Exception as error:
-        raise _not_elsewhere(exported, in_words(error)) from error
+        raise _not_elsewhere(exported, f"{type(error).__name__}: {error}") from error
 
 
 def _given(example: Example) -> Example:
@@ -204,13 +204,13 @@ def answer(task: str, onnx: str, first: str) -> dict[str, Any]:
     try:
         case, exporter = pickle.loads(Path(task).read_bytes())  # noqa: S301  # written by the process that asks
     except Exception as error:  # noqa: BLE001  # a pickle runs the project's code
-        return {"unknown": in_words(error)}
+        return {"unknown": f"{type(error).__name__}: {error}"}
     try:
         return _export(case, exporter, file, Path(first))
     except Exception as error:  # noqa: BLE001  # the next case is served all the same
         if (found := lack_of_room(error)) is not None:
             return {"full": found}
-        return {"error": str(error) if isinstance(error, HierexportError) else in_words(error)}
+        return {"error": str(error) if isinstance(error, HierexportError) else f"{type(error).__name__}: {error}"}
 
 
 def _export(case: Any, exporter: Any, path: Path, first: Path) -> dict[str, Any]:

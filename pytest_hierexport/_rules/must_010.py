@@ -165,7 +165,7 @@ def _texts(exported: ExportedCase) -> Iterator[_Text]:
         yield from _in_fields(where, element)
     beside = sidecar_path(exported.path)
     if beside.exists():
-        yield from _in_json(beside.name, beside.read_text(encoding="utf-8", errors="replace"))
+        yield from _in_text(beside.name, beside.read_text(encoding="utf-8", errors="replace"))
 
 
 def _message(exported: ExportedCase) -> onnx.ModelProto:
@@ -188,14 +188,18 @@ def _in_fields(where: str, message: Any) -> Iterator[_Text]:
                 yield from _in_fields(place, item)
             else:
                 text = item if isinstance(item, str) else item.decode("utf-8", "replace")
-                yield from _in_json(place, text, is_name=is_name)
+                yield from _in_text(place, text, is_name=is_name)
+
+
+def _in_text(where: str, text: str, *, is_name: bool = False) -> Iterator[_Text]:
+    """Yield the texts within a JSON document, its keys included; another text as it is."""
+    document = json_or_none(text) if text.startswith(("{", "[")) else None
+    return _in_json(where, text if document is None else document, is_name=is_name)
 
 
 def _in_json(where: str, value: Any, *, is_name: bool = False) -> Iterator[_Text]:
-    """Yield the texts within a JSON document, its keys included; another text as it is."""
     if isinstance(value, str):
-        document = json_or_none(value) if value.startswith(("{", "[")) else None
-        yield from [_Text(where, value, is_name)] if document is None else _in_json(where, document)
+        yield _Text(where, value, is_name)
     elif isinstance(value, Mapping):
         for key, part in value.items():
             yield _Text(where, key, is_name=True)

@@ -190,13 +190,16 @@ class _Rewriter(ast.NodeTransformer):
         node.subject = _call(node.subject, "matched", site, node.subject, *constants)
         return node
 
-    def generic_visit(self, node: ast.AST) -> ast.AST:
+    def _visit_within(self, node: ast.AST) -> ast.AST:
         """Leave annotations as they are, whose texts others read, and patterns, which take no calls."""
         held = vars(node)
         kept = [(name, held.pop(name)) for name in ("annotation", "returns", "pattern") if name in held]
-        super().generic_visit(node)
+        self.generic_visit(node)
         held.update(kept)
         return node
+
+    visit_arg = visit_match_case = visit_AnnAssign = _visit_within  # noqa: N815  # ast gives the names
+    visit_FunctionDef = visit_AsyncFunctionDef = _visit_within  # noqa: N815
 
     def _site(self, node: ast.expr) -> ast.Constant:
         """Return the number of a place."""

@@ -1,6 +1,6 @@
 """The old names of a model that has new ones, and what a value would be under the old ones.
 
-Each word of a name becomes a new word, which nothing else contains:
+Each word of a name becomes a new word, which hardly anything else contains:
 
     old names    encoder.layer.0     BertLayer
     new names    renamedaaaa.renamedaaab.0     RenamedaaacRenamedaaab
@@ -36,11 +36,13 @@ _TEXT_METHODS = """
 """
 
 
-def with_words(name: str, pattern: re.Pattern[str], other: Callable[[str], str]) -> str:
-    """Return a name with another word, in its case, for each that a pattern finds; `other` takes it in lower case."""
+def with_words(name: str, pattern: re.Pattern[str], other: Callable[[str], str | None]) -> str:
+    """Return a name with other words, in its case, for those that a pattern finds and `other` knows in lower case."""
 
     def in_case(found: re.Match[str]) -> str:
         word = other(found[0].lower())
+        if word is None:
+            return found[0]
         is_title = found[0][:1].isupper()
         return word.upper() if found[0].isupper() else word[:1].upper() + word[1:] if is_title else word
 
@@ -144,14 +146,15 @@ class Names:
     def _text(self, text: str) -> str:
         if STEM not in text.lower():
             return text
-        return with_words(text, NEW_WORD, lambda word: self._old_words.get(word, word))
+        return with_words(text, NEW_WORD, self._old_words.get)
 
 
 def is_translated(value: Any) -> bool:
     """Return whether a value is translated whole, and runs no code of its own when it is used twice."""
     if isinstance(value, (*_COPIED, KeysView)):
         return (type(value) in _COPIED or isinstance(value, KeysView)) and len(value) <= _MOST_ITEMS
-    return isinstance(value, (str, bytes, type)) or not (callable(value) or issubclass(type(value), Iterable))
+    is_plain = isinstance(value, type) or not callable(value)
+    return is_plain and (isinstance(value, (str, bytes)) or not issubclass(type(value), Iterable))
 
 
 def texts(value: Any, depth: int = 0) -> Iterator[str]:

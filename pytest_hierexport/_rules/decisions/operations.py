@@ -120,7 +120,9 @@ class Watching:
 
     def joined(self, *parts: str) -> str:
         """Return the text of an f-string, of its parts."""
-        joined: str = self.called(WRITING, "".join)(parts)
+        joined: str = "".join(parts)
+        if self.decisions is not None and any(isinstance(part, Marked) for part in parts):
+            joined = marked(joined, "".join(getattr(part, "alternative", part) for part in parts))
         return joined
 
     def matched(self, site: int, subject: Any, *patterns: Any) -> Any:
@@ -166,7 +168,7 @@ def _handler(function: Any) -> _Handler | None:
     if is_table(getattr(function, "__self__", None)) and getattr(function, "__name__", "") in _OF_TABLES:
         return partial(_look_up, function.__self__)
     if hasattr(function, "dispatch") and hasattr(function, "registry"):
-        return partial(_dispatch, function.registry)
+        return partial(_dispatch, function)
     pure = _pure(function)
     return pure and partial(_compute, function.__name__, *pure)
 
@@ -196,9 +198,10 @@ def _look_up_module(decisions: Decisions, site: int, /, name: Any = None, *_: An
     decisions.look_up(site, name, [] if name in decisions.modules else [decisions.names.old(name)])
 
 
-def _dispatch(classes: Any, decisions: Decisions, site: int, /, value: Any = None, *_: Any, **__: Any) -> None:
-    """Look up the classes by which `functools.singledispatch` chooses a function."""
-    decisions.look_up_class(site, value, tuple(classes))
+def _dispatch(function: Any, decisions: Decisions, site: int, /, value: Any = None, *_: Any, **__: Any) -> None:
+    """Look up the class by which `functools.singledispatch` chooses a function."""
+    chosen = function.dispatch(type(value))
+    decisions.look_up_class(site, value, tuple(cls for cls, each in function.registry.items() if each is chosen))
 
 
 _SPECIAL: Mapping[Any, _Handler] = {
