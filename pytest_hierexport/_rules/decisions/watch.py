@@ -120,6 +120,8 @@ class Watch:
         parts = set(_LETTERS.findall(_NOT_LITERAL.sub(" ", text))) - self._of_torch
         if not any(part in word or (len(word) > 1 and word in part) for part in parts for word in words):
             return False
+        if text in self._written:
+            return True
         # A path such as `encoder.layer.0` may be made of constants, as in `f"encoder.layer.{i}"`.
         pieces = sorted((written for written in self._written if written in text), key=len, reverse=True)
         for piece in pieces:
