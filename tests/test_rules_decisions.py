@@ -183,6 +183,7 @@ class TestDecisions:
         [
             "config.model_type == 'toy'",
             "f'a {config.model_type}'.endswith('toy')",
+            "f'{config.model_type!s}' == 'toy'",
             "'a_' + config.model_type in {'a_toy'}",
             "'%s_a' % config.model_type == 'toy_a'",
             "'-'.join(['a', config.model_type.upper()]) == 'a-TOY'",

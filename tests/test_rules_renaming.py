@@ -89,6 +89,26 @@ def test_one_name_becomes_one_name_and_two_become_two() -> None:
         assert len(set(renaming.paths.values())) == len(renaming.paths)
 
 
+class Colliding(nn.Module):
+    """A model with names like the new ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.renamedaaaa, self.block_renamedaaab, self.block = nn.Linear(2, 3), nn.Linear(3, 4), Leaf()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.block(self.block_renamedaaab(self.renamedaaaa(x)))
+        return y
+
+
+def test_new_words_are_in_no_old_name() -> None:
+    model = Colliding().eval()
+    expected = model(torch.ones(1, 2))
+    with renamed(model) as renaming:
+        assert not {"renamedaaaa", "renamedaaab"}.intersection(renaming.names.words.values())
+        assert torch.equal(model(torch.ones(1, 2)), expected)
+
+
 def test_renamed_model_computes_the_same_and_answers_to_old_names() -> None:
     tree, x = Tree(), torch.ones(1, 2)
     expected = tree(x)

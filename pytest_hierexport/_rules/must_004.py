@@ -21,8 +21,8 @@ _WORD = re.compile(r"[^\s'\"(),:;<>]+")
 def check(exported: ExportedCase) -> Iterator[Violation]:
     model = _loadable(exported)
     # The full check infers every shape strictly.
-    infer = partial(onnx.checker.check_model, full_check=True)
-    for tool, load in (("the ONNX checker", infer), ("ONNX Runtime", _load)):
+    check_fully = partial(onnx.checker.check_model, full_check=True)
+    for tool, load in (("the ONNX checker", check_fully), ("ONNX Runtime", _load)):
         try:
             load(model)
         except Exception as error:  # noqa: BLE001  # ONNX Runtime's error classes share no base of their own

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._rules.base import ExportedCase, Violation, limited
+from pytest_hierexport._rules.output_diff import differences
 
 
 @limited
 def check(exported: ExportedCase) -> Iterator[Violation]:
-    from pytest_hierexport._rules.output_diff import differences
-
     example = exported.example  # where it cannot be made again, that is no violation
     try:
         yield from differences(example, exported.path, exported.case.tolerances)

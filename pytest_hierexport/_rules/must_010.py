@@ -47,7 +47,9 @@ class _Text(NamedTuple):
 def check(exported: ExportedCase) -> Iterator[Violation]:
     machine, is_known = Machine.this(), _known(exported)
     for where, text, is_name in _texts(exported):
-        for found, what in () if is_known(text) else machine.revealed_by(text, is_name=is_name):
+        if is_known(text):
+            continue
+        for found, what in machine.revealed_by(text, is_name=is_name):
             yield Violation(
                 where,
                 "no path, user or host of the machine that exports",
@@ -98,14 +100,12 @@ class Machine:
             "the temporary folder": [tempfile.gettempdir()],
             "the home folder": [str(Path.home())],
         }
-        # With links followed or not: either may have been written down.
-        forms = [
-            (str(form), what)
-            for what, paths in named.items()
-            for path in paths
-            for form in (absolute(path), Path(path).resolve())
-        ]
-        folders = {form: what for form, what in reversed(forms) if len(form) >= _LEAST}
+        folders: dict[str, str] = {}
+        for what, path in ((what, path) for what, paths in named.items() for path in paths):
+            # With links followed or not: either may have been written down.
+            for form in map(str, (absolute(path), Path(path).resolve())):
+                if len(form) >= _LEAST:
+                    folders.setdefault(form, what)
         host = socket.gethostname()
         names = dict.fromkeys((host, host.partition(".")[0]), "the host's name")
         with suppress(OSError, KeyError, ImportError):  # a process may run under a user id without a name

@@ -141,11 +141,11 @@ class _Comparison:
     def _origins(self, kind: str, pairs: _Pairs, old: _OfKeys, found: _OfKeys, written: _OfKeys) -> Iterator[Violation]:
         """Yield each node or initializer whose origins are not those of before, renamed."""
         for (key, _), (new, _) in pairs:
-            was, now = (old.get(key, ()), self._old.hierarchy), (found.get(new, ()), self._found.hierarchy)
+            was, now = (_text(old.get(key, ()), self._old.hierarchy), _text(found.get(new, ()), self._found.hierarchy))
             is_stale = any(self._renaming.is_renamed(origin.call) for origin in written.get(new, ()))
-            if is_stale or _text(*was) != _text(*now):
-                expected = f"{_text(*was)} under its new name" if is_stale else _text(*was)
-                yield Violation(self._where(kind, key), expected, f"{_text(*now)}, {_RENAMED}", _DO)
+            if is_stale or was != now:
+                expected = f"{was} under its new name" if is_stale else was
+                yield Violation(self._where(kind, key), expected, f"{now}, {_RENAMED}", _DO)
 
     def _entries(self, kind: str, pairs: _Pairs) -> Iterator[Violation]:
         """Yield the metadata of the exporter's own that some elements have only under the model's names.

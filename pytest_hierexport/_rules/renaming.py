@@ -118,8 +118,15 @@ class _Names:
     whatever is cut out of it, or made of it, can be told from other texts (:mod:`decisions.names`).
     """
 
-    def __init__(self) -> None:
-        fresh = (STEM + "".join(letters) for letters in product(ascii_lowercase, repeat=CODE_LENGTH))
+    def __init__(self, model: nn.Module) -> None:
+        modules = list(model.modules())
+        taken = {name for cls in {type(module) for module in modules} for name in (cls.__name__, *dir(cls))}
+        for module in modules:
+            # The registries of what TorchScript compiled are no dicts.
+            taken.update(vars(module), *(getattr(module, registry).keys() for registry in _REGISTRIES))
+        text = "\n".join(taken).lower()
+        codes = ("".join(letters) for letters in product(ascii_lowercase, repeat=CODE_LENGTH))
+        fresh = (word for code in codes if (word := STEM + code) not in text)
         self.words: defaultdict[str, str] = defaultdict(lambda: next(fresh))
         """New words by old ones."""
         self.attributes: dict[str, str] = {}
@@ -136,7 +143,7 @@ class _Plan:
     """The generated classes of a model, and the registries that are renamed, by the model's own classes."""
 
     def __init__(self, model: nn.Module, *, printed: bool, note: Note | None) -> None:
-        self._names, self._note = _Names(), note
+        self._names, self._note = _Names(model), note
         self._generated: dict[type, type] = {}
         self._registries: dict[type, tuple[str, ...]] = {}
         self.modules = [module for module in model.modules() if not isinstance(module, ScriptModule)]
@@ -227,25 +234,38 @@ class Registry(dict[str, Any]):
         super().__init__(entries)
         self._new, self._note = new, note
 
-    def of(self, name: Any) -> Any:
-        """Return the name under which an entry is held, if there is one of an old name."""
+    def __contains__(self, name: object) -> bool:
+        """Return whether there is an entry of an old or new name."""
+        return super().__contains__(self._of(name))
+
+    def __getitem__(self, name: str) -> Any:
+        """Return the entry of an old or new name."""
+        return super().__getitem__(self._of(name))
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        """Replace the entry of an old or new name."""
+        super().__setitem__(self._of(name), value)
+
+    def __delitem__(self, name: str) -> None:
+        """Remove the entry of an old or new name."""
+        super().__delitem__(self._of(name))
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the entry of an old or new name, or a default."""
+        return super().get(self._of(name), default)
+
+    def pop(self, name: str, *default: Any) -> Any:
+        """Remove and return the entry of an old or new name."""
+        return super().pop(self._of(name), *default)
+
+    def _of(self, name: Any) -> Any:
         new = self._new.get(name, name)
         if new != name and super().__contains__(new):
             _tell(self._note, name)
         return new
 
 
-def _answering(name: str) -> Callable[..., Any]:
-    """Return a method of a registry; dynamo only follows one that is looked up in `super()`."""
-    return lambda held, key, *values: getattr(super(Registry, held), name)(held.of(key), *values)
-
-
-for _name in ("__contains__", "__getitem__", "__setitem__", "__delitem__", "get", "pop"):
-    setattr(Registry, _name, _answering(_name))
-
-
 def _tell(note: Note | None, old: str) -> None:
-
     # What dynamo runs symbolically is the model's own code, and looking at frames would break its graph.
     if note is not None and not is_dynamo_compiling():
         # The code that asks is above torch's lookup of attributes.

@@ -3,7 +3,7 @@
     before                                after
     if path.startswith(PREFIX):           if watch.called(7, path.startswith)(PREFIX):
     return name in TABLE                  return watch.compare(8, "In", name, TABLE)
-    f"{name}_block"                       watch.joined(watch.formatted(name), "_block")
+    f"{name}_block"                       watch.joined(watch.formatted(name, -1, ""), "_block")
     config.model_type                     watch.attribute(config, "model_type")
 
 Live functions get the code that their own source then compiles to. So modules are not imported again: what they have
@@ -175,10 +175,10 @@ class _Rewriter(ast.NodeTransformer):
         return _call(node, "joined", *node.values)
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.AST:
-        """Format a part of an f-string; one without a conversion or format where marks are kept."""
+        """Format a part of an f-string where marks are kept."""
         self.generic_visit(node)
-        is_plain = node.conversion < 0 and node.format_spec is None
-        return _call(node, "formatted", node.value) if is_plain else ast.copy_location(ast.JoinedStr([node]), node)
+        spec = node.format_spec or ast.Constant("")
+        return _call(node, "formatted", node.value, ast.Constant(node.conversion), spec)
 
     def visit_Match(self, node: ast.Match) -> ast.AST:
         """Watch what a subject is compared with."""
@@ -190,7 +190,7 @@ class _Rewriter(ast.NodeTransformer):
         node.subject = _call(node.subject, "matched", site, node.subject, *constants)
         return node
 
-    def _visit_within(self, node: ast.AST) -> ast.AST:
+    def _visit_what_runs(self, node: ast.AST) -> ast.AST:
         """Leave annotations as they are, whose texts others read, and patterns, which take no calls."""
         held = vars(node)
         kept = [(name, held.pop(name)) for name in ("annotation", "returns", "pattern") if name in held]
@@ -198,8 +198,8 @@ class _Rewriter(ast.NodeTransformer):
         held.update(kept)
         return node
 
-    visit_arg = visit_match_case = visit_AnnAssign = _visit_within  # noqa: N815  # ast gives the names
-    visit_FunctionDef = visit_AsyncFunctionDef = _visit_within  # noqa: N815
+    visit_arg = visit_match_case = visit_AnnAssign = _visit_what_runs  # noqa: N815  # ast gives the names
+    visit_FunctionDef = visit_AsyncFunctionDef = _visit_what_runs  # noqa: N815
 
     def _site(self, node: ast.expr) -> ast.Constant:
         """Return the number of a place."""

@@ -1,6 +1,6 @@
 """The old names of a model that has new ones, and what a value would be under the old ones.
 
-Each word of a name becomes a new word, which hardly anything else contains:
+Each word of a name becomes a new word, which nothing else contains:
 
     old names    encoder.layer.0     BertLayer
     new names    renamedaaaa.renamedaaab.0     RenamedaaacRenamedaaab

@@ -13,7 +13,7 @@ from __future__ import annotations
 import builtins
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from enum import EnumMeta
 from functools import partial
 from importlib import import_module
@@ -45,30 +45,35 @@ OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
 _ORDERS = frozenset({"Lt", "LtE", "Gt", "GtE"})
 _FUNCTIONS = (BuiltinFunctionType, MethodDescriptorType, MethodWrapperType, FunctionType, MethodType)
 
-_WRITERS = {"format", "join"}
-_TEXT_METHODS = """
-    format join startswith endswith find rfind index rindex count removeprefix removesuffix replace split rsplit
-    partition rpartition __contains__ __eq__ __ne__
-"""
-_OF_TEXTS = _TEXT_METHODS.split()
-_OF_PATTERNS = ["match", "search", "fullmatch", "findall", "split", "sub", "subn"]
-_OF_SETS = ["intersection", "difference", "symmetric_difference", "issubset", "issuperset", "isdisjoint"]
-_OF_TABLES = ["get", "pop", "setdefault", "__getitem__", "__contains__", "index", "count", "remove", "discard"]
-_PURE: Mapping[Any, Sequence[str]] = {
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_WRITERS = _words("format join")
+_OF_TEXTS = _WRITERS | _words("""
+    startswith endswith find rfind index rindex count removeprefix removesuffix replace split rsplit partition
+    rpartition __contains__ __eq__ __ne__
+""")
+_OF_PATTERNS = _words("match search fullmatch findall split sub subn")
+_OF_SETS = _words("intersection difference symmetric_difference issubset issuperset isdisjoint")
+_OF_TABLES = _words("get pop setdefault __getitem__ __contains__ index count remove discard")
+_PURE: Mapping[Any, frozenset[str]] = {
     str: _OF_TEXTS,
     Marked: _OF_TEXTS,
     re.Pattern: _OF_PATTERNS,
     set: _OF_SETS,
     frozenset: _OF_SETS,
     "re": _OF_PATTERNS,
-    "fnmatch": ["fnmatch", "fnmatchcase", "filter"],
-    "_operator": ["eq", "ne", "contains", "countOf", "indexOf"],
+    "fnmatch": _words("fnmatch fnmatchcase filter"),
+    "_operator": _words("eq ne contains countOf indexOf"),
 }
 """Methods that change nothing by their types, functions by their modules."""
-_OF_CONFIGURATIONS = {"model_type", "name_or_path", "_name_or_path", "architectures"}
-STAYING = {*_OF_CONFIGURATIONS, "name", "__module__"}
+_OF_CONFIGURATIONS = _words("model_type name_or_path _name_or_path architectures")
+STAYING = _OF_CONFIGURATIONS | _words("name __module__")
 """The attributes that give names which stay as they are while the model has others."""
 _ALTERNATIVE = "renamed"
+_CONVERSIONS: Mapping[int, Callable[[Any], Any]] = {115: str, 114: repr, 97: ascii}
 _Handler: TypeAlias = "Callable[..., Any]"
 """Takes decisions, a site and the arguments of a call; gives the alternative of its result, or None."""
 
@@ -114,9 +119,11 @@ class Watching:
             alternative = [_ALTERNATIVE] * len(value) if type(value) is list else _ALTERNATIVE
         return marked(value, alternative)
 
-    def formatted(self, value: Any) -> str:
-        """Return a part of an f-string that has no conversion and no format."""
-        return value if isinstance(value, Marked) else format(value)
+    def formatted(self, value: Any, conversion: int, spec: str) -> str:
+        """Return a part of an f-string: a value after its conversion, in its format."""
+        if isinstance(value, Marked) and conversion != ord("r") and not spec:
+            return value
+        return format(_CONVERSIONS.get(conversion, lambda same: same)(value), spec)
 
     def joined(self, *parts: str) -> str:
         """Return the text of an f-string, of its parts."""
@@ -168,7 +175,7 @@ def _handler(function: Any) -> _Handler | None:
     if is_table(getattr(function, "__self__", None)) and getattr(function, "__name__", "") in _OF_TABLES:
         return partial(_look_up, function.__self__)
     if hasattr(function, "dispatch") and hasattr(function, "registry"):
-        return partial(_dispatch, function)
+        return partial(_look_up_dispatch, function)
     pure = _pure(function)
     return pure and partial(_compute, function.__name__, *pure)
 
@@ -198,7 +205,7 @@ def _look_up_module(decisions: Decisions, site: int, /, name: Any = None, *_: An
     decisions.look_up(site, name, [] if name in decisions.modules else [decisions.names.old(name)])
 
 
-def _dispatch(function: Any, decisions: Decisions, site: int, /, value: Any = None, *_: Any, **__: Any) -> None:
+def _look_up_dispatch(function: Any, decisions: Decisions, site: int, /, value: Any = None, *_: Any, **__: Any) -> None:
     """Look up the class by which `functools.singledispatch` chooses a function."""
     chosen = function.dispatch(type(value))
     decisions.look_up_class(site, value, tuple(cls for cls, each in function.registry.items() if each is chosen))
