@@ -154,6 +154,30 @@ def test_what_nothing_else_computes_is_gone_with_all_its_nodes() -> None:
     assert "Tanh" not in {node.op_type for node in exported.model.graph}
 
 
+class Clamp(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.clamp(min=0)
+
+
+def test_unused_result_of_another_operator_on_equal_inputs_is_owned() -> None:
+    assert owned(proven(after_dead(nn.ReLU(), Clamp())), "dead") == ["Max"]
+
+
+class WithUnusedMaxima(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out = torch.exp(x)
+        nn.functional.max_pool1d(out, 2)
+        return out
+
+
+def test_equal_values_of_another_operator_and_inputs_are_not_owned() -> None:
+    def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
+        maxima: torch.Tensor = m.inner(x).reshape(2, 3, 4, 2).amax(-1)
+        return maxima
+
+    assert owned(proven(Model(forward, inner=WithUnusedMaxima())), "inner") == ["Exp"]
+
+
 class Pair(nn.Module):
     """Gives a number computed of what it also gives."""
 

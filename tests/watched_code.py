@@ -36,7 +36,8 @@ class Key(enum.Enum):
 
 
 def keywords_of_any_name() -> Any:
-    return f"{1} {2} {3} {4}", {}.get("a", 1), dict(key=Key)["key"] is Key
+    holder = Forwarding()
+    return f"{1} {2} {3} {4}", {}.get("a", 1), dict(key=Key)["key"] is Key, dict(key=holder.kind)["key"] is Key
 
 
 class Lazy(collections.abc.Mapping[str, str]):
@@ -83,6 +84,7 @@ def annotations_of_classes() -> Any:
 
 class Forwarding:
     kept: ClassVar[dict[str, int]] = {"a": 1}
+    kind = Key
 
     def __getattribute__(self, name: str) -> Any:
         return super().__getattribute__(name)
@@ -100,11 +102,24 @@ class EqualToAll(type):
 
 
 class Unhashable(metaclass=EqualToAll):
-    pass
+    def get(self, key: str) -> str:
+        return key
+
+    __getitem__ = get
 
 
 def unhashable_class() -> Any:
-    return Unhashable == int, Unhashable is int, isinstance(Unhashable(), Unhashable), Unhashable in [1]
+    match Unhashable():
+        case "a":
+            pass
+    return (
+        Unhashable().get("a"),
+        Unhashable()["a"],
+        Unhashable == int,
+        Unhashable is int,
+        isinstance(Unhashable(), Unhashable),
+        Unhashable in [1],
+    )
 
 
 def order_in_an_f_string() -> Any:

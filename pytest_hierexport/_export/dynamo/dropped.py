@@ -116,10 +116,10 @@ def _survivor(
 ) -> torch.fx.Node | None:
     """Return the kept node that equals a dropped one; None if there is none.
 
-    A node with the same operator and inputs is preferred to one with the same value alone. Of several, the first in the
-    graph is taken. A constant, which depends on no input of the graph, needs the same operator and inputs: the random
-    inputs of the trial run cannot tell two constants apart that are equal by chance. mask2former's position embedding
-    is called for nothing, and its values are computed again elsewhere.
+    A node with the same operator and inputs is preferred to one with the same operator, and that to one with the same
+    inputs. Of several, the first in the graph is taken. A constant, which depends on no input of the graph, needs the
+    same operator and inputs: the random inputs of the trial run cannot tell two constants apart that are equal by
+    chance. mask2former's position embedding is called for nothing, and its values are computed again elsewhere.
     """
     keys = _keys(node, contents)
     if survivors.keys().isdisjoint(keys):
@@ -168,9 +168,13 @@ def _copy_stacks(node: torch.fx.Node, survivor: torch.fx.Node) -> None:
 
 
 def _keys(node: torch.fx.Node, contents: Mapping[torch.fx.Node, Hashable]) -> tuple[tuple[Hashable, ...], ...]:
-    """Return two keys, the stricter first: contents, operator and inputs; contents alone."""
+    """Return keys of a node's value, the strictest first: with operator and inputs, with either of both.
+
+    With another operator and other inputs, equal values are a chance: a pooling that nemotron3_5_transcribe_audio drops
+    has the values of a mean in its caller.
+    """
     inputs = tuple(contents.get(source) for source in node.all_input_nodes)
-    return (contents[node], node.target, inputs), (contents[node],)
+    return (contents[node], node.target, inputs), (contents[node], node.target), (contents[node], inputs)
 
 
 def _sources(graph: torch.fx.Graph) -> Mapping[torch.fx.Node, int]:

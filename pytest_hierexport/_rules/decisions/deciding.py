@@ -19,7 +19,7 @@ from enum import EnumMeta
 from functools import partial
 from typing import Any, TypeAlias
 
-from pytest_hierexport._rules.decisions.names import Marked, Names, is_translated, texts
+from pytest_hierexport._rules.decisions.names import Marked, Names, is_a, is_translated, texts
 
 Note: TypeAlias = Callable[[int, Sequence[Any]], None]
 """Takes the number of a site where a name decides, and the values that meet there."""
@@ -113,7 +113,7 @@ class Decisions:
 
 def is_table(value: Any) -> bool:
     """Return whether a value can be asked for a key."""
-    return issubclass(type(value), _TABLES)
+    return is_a(value, *_TABLES)
 
 
 def _holds(table: Any, key: Any) -> bool:

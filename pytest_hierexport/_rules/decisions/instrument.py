@@ -166,7 +166,7 @@ class _Rewriter(ast.NodeTransformer):
             node.args[0] = _call(node, "called", site, node.args[0])
         for keyword in node.keywords:
             if keyword.arg == "key" and isinstance(keyword.value, ast.Attribute):
-                keyword.value = _call(node, "called", site, keyword.value)
+                keyword.value = _call(node, "passed", site, keyword.value)
         return node
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:

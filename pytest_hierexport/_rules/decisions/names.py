@@ -149,12 +149,18 @@ class Names:
         return with_words(text, NEW_WORD, self._old_words.get)
 
 
+def is_a(value: Any, *kinds: type) -> bool:
+    """Return whether a value is of some kinds, whatever it says that its class is."""
+    # Abstract classes keep what they were asked for, and fail for a class that is not hashable.
+    return type(type(value)).__hash__ is not None and issubclass(type(value), kinds)
+
+
 def is_translated(value: Any) -> bool:
     """Return whether a value is translated whole, and runs no code of its own when it is used twice."""
     if isinstance(value, (*_COPIED, KeysView)):
         return (type(value) in _COPIED or isinstance(value, KeysView)) and len(value) <= _MOST_ITEMS
     is_plain = isinstance(value, type) or not callable(value)
-    return is_plain and (isinstance(value, (str, bytes)) or not issubclass(type(value), Iterable))
+    return is_plain and (isinstance(value, (str, bytes)) or not is_a(value, Iterable))
 
 
 def texts(value: Any, depth: int = 0) -> Iterator[str]:

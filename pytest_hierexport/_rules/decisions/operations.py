@@ -22,7 +22,7 @@ from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, Metho
 from typing import Any, TypeAlias
 
 from pytest_hierexport._rules.decisions.deciding import WRITING, Decisions, is_table
-from pytest_hierexport._rules.decisions.names import Marked, marked
+from pytest_hierexport._rules.decisions.names import Marked, is_a, marked
 
 WATCH = "__hierexport_watch__"
 """The name of the watching object among Python's built-in ones."""
@@ -100,7 +100,7 @@ class Watching:
 
     def item(self, site: int, container: Any, key: Any) -> Any:
         """Return what a container holds for a key."""
-        if self.decisions is not None and issubclass(type(container), (Mapping, EnumMeta)):
+        if self.decisions is not None and is_a(container, Mapping, EnumMeta):
             self.decisions.look_up(site, key, container)
         return container[key]
 
@@ -135,9 +135,9 @@ class Watching:
     def matched(self, site: int, subject: Any, *patterns: Any) -> Any:
         """Return the subject of a `match` statement, which has some constants in its patterns."""
         if self.decisions is not None:
-            for part in subject if type(subject) in {list, tuple} else (subject,):
+            for part in subject if type(subject) is list or type(subject) is tuple else (subject,):
                 self.decisions.look_up(site, part, patterns)
-            for key in patterns if issubclass(type(subject), Mapping) else ():
+            for key in patterns if is_a(subject, Mapping) else ():
                 self.decisions.look_up(site, key, subject)
         return subject
 
@@ -149,6 +149,10 @@ class Watching:
             return partial(self.called(site, function.func), *function.args, **function.keywords)
         handler = _handler(function)
         return function if handler is None else partial(self._run, handler, site, function)
+
+    def passed(self, site: int, function: Any) -> Any:
+        """Return a function that is passed to another one, which may compare classes by identity."""
+        return function if isinstance(function, type) else self.called(site, function)
 
     def _run(self, handler: _Handler, site: int, function: Any, /, *args: Any, **options: Any) -> Any:
         """Return what a function gives, after it is noted what it decides."""
@@ -224,7 +228,7 @@ _SPECIAL: Mapping[Any, _Handler] = {
 def _pure(function: Any) -> tuple[Callable[..., Any], tuple[Any, ...]] | None:
     """Return an operation on texts or sets as a function, with the operand that it is a method of."""
     name, owner = getattr(function, "__name__", ""), getattr(function, "__self__", None)
-    if name in _PURE.get(type(owner), ()):
+    if any(kind is type(owner) and name in methods for kind, methods in _PURE.items()):
         return getattr(type(owner), name), (owner,)
     home = getattr(function, "__objclass__", None) or str(getattr(function, "__module__", ""))
     return (function, ()) if name in _PURE.get(home, ()) else None
