@@ -83,6 +83,51 @@ PAIRS = [
         """,
     ),
     Pair(
+        "a match on what an object of the exporter's own holds",
+        """
+        from collections import namedtuple
+        Seen = namedtuple('Seen', 'cls depth')
+        class Known:
+            ATTENTION = 'BertAttention'
+        def tag(m):
+            match Seen(type(m).__name__, 0):
+                case Seen(cls='BertLayer') | Seen(cls=Known.ATTENTION):
+                    return 'block'
+        """,
+        """
+        from collections import namedtuple
+        Seen = namedtuple('Seen', 'cls depth')
+        def tag(m):
+            match Seen(type(m).__name__, len(list(m.children()))):
+                case Seen(depth=0):
+                    return 'leaf'
+        """,
+    ),
+    Pair(
+        "a slice of a name",
+        """
+        def kept(name):
+            return name[:7] == 'encoder' and name[-6:] != 'pooler'
+        """,
+        """
+        def kept(name):
+            return name[-2:] != '.0' and name[:1] != '_'
+        """,
+    ),
+    Pair(
+        "a table that is one text",
+        """
+        SKIPPED = 'pooler intermediate'.split()
+        def skipped(name):
+            return any(part in SKIPPED for part in name.split('.'))
+        """,
+        """
+        SKIPPED = 'Linear LayerNorm'.split()
+        def skipped(module):
+            return type(module).__name__ in SKIPPED
+        """,
+    ),
+    Pair(
         "a comparison of the class name",
         """
         def tag(model):

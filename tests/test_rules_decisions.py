@@ -10,6 +10,7 @@ import enum
 import importlib.util
 import pickle
 import sys
+import textwrap
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -33,7 +34,7 @@ class Block:
     """A class of the model under its own name."""
 
 
-class Renamedaaaa:
+class Renamedaaaa(Block):
     """The same class under its new name."""
 
 
@@ -98,6 +99,9 @@ class TestDecisions:
             "x.partition('head')",
             "{'pool.0.head': 1}.get(x)",
             "{x} & {'pool.0.head'}",
+            "{x} ^ {'pool.0.head'}",
+            "x[:4] == 'pool'",
+            "x[-4:] in {'head', 'tail'}",
             "{x} - {'pool.0.head'}",
             "{x}.isdisjoint({'pool.0.head'})",
             "{'pool.0.head'} <= {x}",
@@ -131,6 +135,8 @@ class TestDecisions:
             "x in [x, y]",
             "x in {y: 1}",
             "x.split('.')[0] == x.split('.')[1]",
+            "x[:len(y)] == y",
+            "x[:-1] == x[:-1] and x[0] == '_'",
             "x.endswith('.0.' + y)",
             "x.find(y)",
             "x.find('0')",
@@ -173,10 +179,60 @@ class TestDecisions:
             run(module, Part, OTHER)
         assert told == ["part(name)", "part[name]"]
 
-    def test_of_match_statements_are_told(self, load: Callable[[str], ModuleType], told: list[str]) -> None:
-        source = "def f(x):\n    match x.split('.'):\n        case ['pool', *rest]:\n            return rest\n"
-        assert run(load(source), PATH) is None
-        assert told == ["match x.split('.')"]
+    @pytest.mark.parametrize(
+        ("pattern", "of"),
+        [
+            ("['pool', *_]", "x.split('.')"),
+            ("'pool.0.head' | 'other'", "x"),
+            ("[Seen(name='pool.0.head')]", "[Seen(x)]"),
+            ("{'found': 'pool.0.head'}", "{'found': x}"),
+            ("Seen.POOL", "x"),
+            ("Part.POOL", "x"),
+        ],
+    )
+    def test_by_values_of_patterns_are_told(
+        self, load: Callable[[str], ModuleType], told: list[str], pattern: str, of: str
+    ) -> None:
+        source = f"""
+            import enum
+            class Part(str, enum.Enum):
+                POOL = "pool.0.head"
+            class Seen:
+                POOL = "pool.0.head"
+                def __init__(self, name):
+                    self.name = name
+            def f(x):
+                match {of}:
+                    case {pattern}:
+                        return True
+        """
+        assert run(load(textwrap.dedent(source)), PATH) is None
+        assert told == [f"case {pattern}"]
+
+    def test_by_keys_and_classes_of_patterns_are_told(self, load: Callable[[str], ModuleType], told: list[str]) -> None:
+        source = f"""
+            from {__name__} import Block
+            import {__name__} as tests
+            def f(x):
+                match {{x: 1}}:
+                    case {{"head": 1}}:
+                        return True
+            def g(x):
+                match x:
+                    case Block():
+                        return True
+            def h(x):
+                match x:
+                    case str() | tests.Block():
+                        return True
+        """
+        module = load(textwrap.dedent(source))
+        run(module, OTHER)
+        assert told == ["match {x: 1}"]
+        with instrumented(codes(module)):
+            assert module.g(Renamedaaaa())
+            assert module.h(Renamedaaaa())
+        assert told == ["match {x: 1}", "match x", "match x"]
 
     @pytest.mark.parametrize(
         "code",

@@ -20,8 +20,8 @@ from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._cases import select
 from pytest_hierexport._onnx import storage
+from pytest_hierexport._onnx.difference import bare
 from pytest_hierexport._onnx.proto_tags import TaggedProto
-from pytest_hierexport._rules.graph_diff import bare
 from pytest_hierexport.cli import main
 
 PATHS = {

@@ -26,11 +26,11 @@ from pytest_hierexport._export.dynamo.capturer import quiet, without_fakes
 from pytest_hierexport._export.state import as_found, pytrees_as_found
 from pytest_hierexport._files.temporary import temporary_folder, temporary_home
 from pytest_hierexport._onnx.absent import fill_absent
+from pytest_hierexport._onnx.difference import bare, differences
 from pytest_hierexport._onnx.graph import graph_inputs
 from pytest_hierexport._onnx.storage import load_proto
 from pytest_hierexport._rules.base import ExportedCase, Violation, limited
 from pytest_hierexport._rules.child import ChildEndedError, ChildProcess
-from pytest_hierexport._rules.graph_diff import bare, differences
 from pytest_hierexport._rules.peer import PEERS, plain_export, save
 
 if TYPE_CHECKING:

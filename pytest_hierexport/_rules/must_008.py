@@ -20,11 +20,11 @@ from pytest_hierexport._cases import Example
 from pytest_hierexport._errors import HierexportError, NoVerdictError, UsageError, disk_full, lack_of_room
 from pytest_hierexport._files.paths import absolute, digest
 from pytest_hierexport._files.temporary import keep_temporary_files_in, temporary_folder
+from pytest_hierexport._onnx.difference import differences
 from pytest_hierexport._onnx.storage import load_proto, sidecar_path
 from pytest_hierexport._proof.state import call_digests, state_digests
 from pytest_hierexport._rules.base import ExportedCase, Violation, limited
 from pytest_hierexport._rules.child import ChildEndedError, ChildProcess
-from pytest_hierexport._rules.graph_diff import differences
 from pytest_hierexport._rules.must_005 import plain_repeats
 
 _SAME = "the same from a second process, under another hash seed"

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import TagError
 from pytest_hierexport._onnx import codec, sidecar
+from pytest_hierexport._onnx.difference import Difference
 from pytest_hierexport._onnx.graph import graph_inputs, inventory_proto
 from pytest_hierexport._onnx.sidecar import Sidecar
 from pytest_hierexport._onnx.storage import attach_proto
 from pytest_hierexport._rules.base import ExportedCase, Violation, limited
-from pytest_hierexport._rules.graph_diff import Difference
 
 if TYPE_CHECKING:
     import onnx

@@ -55,7 +55,7 @@ class Decisions:
         """Compute an operation, which changes nothing, under the old names; note where it gives something else.
 
         Returns:
-            What it gives, with the alternatives of marked texts; None where no operand is marked.
+            What it gives under the old names, with the alternatives of marked texts; None where no operand is marked.
         """
         values = [*operands, *options.values()]
         others = [self.names.other(value) for value in values]
@@ -79,14 +79,15 @@ class Decisions:
             return
         with self._probing():
             old, other = self.names.old(key), self.names.other(key)
-            named: Any
-            if other is key:
-                named = self._held_name(key, table) if isinstance(key, str) else None
-            else:
-                decides = _holds(table, old) and not _holds(table, other if old == key else key)
-                named = key if decides and not (old == key and _marked_key(table, key, default=key)) else None
+            named: Any = None
+            if old != key:
+                named = key if _holds(table, old) and not _holds(table, key) else None
+            elif other is not key:
+                named = key if _holds_constant(table, key) != _holds(table, other) else None
+            elif isinstance(key, str):
+                named = self._held_name(key, table)
         if named is not None:
-            self._take(site, [named, old])
+            self._take(site, [named, old, other])
 
     def look_up_class(self, site: int, value: Any = None, classes: Any = (), /) -> None:
         """Note where a module, or its class, is of one of some classes, which is a class of the model."""
@@ -118,6 +119,11 @@ def is_table(value: Any) -> bool:
 
 def _holds(table: Any, key: Any) -> bool:
     return _outcome(lambda: key in (table.__members__ if isinstance(table, EnumMeta) else table)) is True
+
+
+def _holds_constant(table: Any, key: Any) -> bool:
+    """Return whether a table holds a name that stays as it is, and did not get it from the model."""
+    return _holds(table, key) and not _marked_key(table, key, default=key)
 
 
 def _marked_key(table: Any, key: Any, default: Any) -> Any:

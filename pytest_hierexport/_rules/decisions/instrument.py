@@ -17,7 +17,7 @@ import gc
 import warnings
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -75,7 +75,10 @@ class Code:
         """Compile the file's contents."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            new = ast.fix_missing_locations(_Rewriter(path).visit(ast.parse(source, str(path))))
+            tree = ast.parse(source, str(path))
+            self.split = frozenset(_split(tree))
+            """The texts that the source writes as one and splits: `"query key".split()`."""
+            new = ast.fix_missing_locations(_Rewriter(path).visit(tree))
             old, new_code = (compile(each, str(path), "exec", dont_inherit=True) for each in (source, new))
             self.without_docs = compile(source, str(path), "exec", dont_inherit=True, optimize=2)
             """The code of the module without docstrings."""
@@ -112,6 +115,15 @@ def code_of(path: Path) -> Code:
 _code_of = lru_cache(maxsize=1024)(Code)
 
 
+def _split(tree: ast.AST) -> Iterator[str]:
+    """Yield the parts of each constant text that the source splits by constants."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "split":
+            with suppress(ValueError, TypeError):
+                text, *by = (ast.literal_eval(each) for each in (node.func.value, *node.args))
+                yield from str.split(text, *by)
+
+
 def _pairs(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
     """Yield each code object within one, beside that of the other; none where Python 3.10 made one of two."""
     within = [[const for const in code.co_consts if isinstance(const, CodeType)] for code in (old, new)]
@@ -140,13 +152,17 @@ class _Rewriter(ast.NodeTransformer):
         return _compared(site, node, node.op, node.left, node.right)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
-        """Watch a lookup; a slice decides nothing."""
+        """Watch a lookup, and a text that is cut."""
         site = self._site(node)
         self.generic_visit(node)
-        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        key = node.slice
+        parts = key.elts if isinstance(key, ast.Tuple) else []
         if not isinstance(node.ctx, ast.Load) or any(isinstance(part, (ast.Slice, ast.Starred)) for part in parts):
             return node
-        return _call(node, "item", site, node.value, node.slice)
+        if isinstance(key, ast.Slice):
+            bounds = (each or ast.Constant(None) for each in (key.lower, key.upper, key.step))
+            return _call(node, "cut", node.value, *bounds)
+        return _call(node, "item", site, node.value, key)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         """Watch an attribute that gives a name."""
@@ -181,25 +197,40 @@ class _Rewriter(ast.NodeTransformer):
         return _call(node, "formatted", node.value, ast.Constant(node.conversion), spec)
 
     def visit_Match(self, node: ast.Match) -> ast.AST:
-        """Watch what a subject is compared with."""
+        """Watch the keys and the classes of patterns, which the subject is asked for."""
         head = ast.copy_location(ast.expr(), node)
         head.end_lineno, head.end_col_offset = node.subject.end_lineno, node.subject.end_col_offset
+        patterns = [each for case in node.cases for each in ast.walk(case.pattern)]
+        keys = [key for each in patterns for key in getattr(each, "keys", ()) if isinstance(key, ast.Constant)]
+        classes = [ast.Constant(ast.unparse(each.cls)) for each in patterns if isinstance(each, ast.MatchClass)]
         site = self._site(head)
         self.generic_visit(node)
-        constants = [each for case in node.cases for each in ast.walk(case.pattern) if isinstance(each, ast.Constant)]
-        node.subject = _call(node.subject, "matched", site, node.subject, *constants)
+        tuples = (ast.Tuple(list(each), ast.Load()) for each in (keys, classes))
+        node.subject = _call(node.subject, "matched", site, node.subject, *tuples)
+        return node
+
+    def visit_match_case(self, node: ast.match_case) -> ast.AST:
+        """Watch the values of a pattern."""
+        self._case = ast.copy_location(ast.expr(), node.pattern)
+        self._case.col_offset = 0
+        return self.generic_visit(node)
+
+    def visit_MatchValue(self, node: ast.MatchValue) -> ast.AST:
+        """Watch what is compared with a value of a pattern, which has to be an attribute of something."""
+        value = _call(node, "value", self._site(self._case), node.value)
+        node.value = ast.copy_location(ast.Attribute(value, "held", ast.Load()), node)
         return node
 
     def _visit_what_runs(self, node: ast.AST) -> ast.AST:
-        """Leave annotations as they are, whose texts others read, and patterns, which take no calls."""
+        """Leave annotations as they are, whose texts others read, and parts of patterns that take no calls."""
         held = vars(node)
-        kept = [(name, held.pop(name)) for name in ("annotation", "returns", "pattern") if name in held]
+        kept = [(name, held.pop(name)) for name in ("annotation", "returns", "cls", "keys") if name in held]
         self.generic_visit(node)
         held.update(kept)
         return node
 
-    visit_arg = visit_match_case = visit_AnnAssign = _visit_what_runs  # noqa: N815  # ast gives the names
-    visit_FunctionDef = visit_AsyncFunctionDef = _visit_what_runs  # noqa: N815
+    visit_arg = visit_AnnAssign = visit_FunctionDef = _visit_what_runs  # noqa: N815  # ast gives the names
+    visit_AsyncFunctionDef = visit_MatchClass = visit_MatchMapping = _visit_what_runs  # noqa: N815
 
     def _site(self, node: ast.expr) -> ast.Constant:
         """Return the number of a place."""

@@ -137,8 +137,8 @@ class Names:
             return translate(value)
         if isinstance(value, type):
             return self.classes.get(id(value), value)
-        made = set if isinstance(value, KeysView) else type(value)
-        if made not in _COPIED or len(value) > _MOST_ITEMS or depth > _DEEPEST:
+        made = set if is_a(value, KeysView) else type(value)
+        if not any(made is kind for kind in _COPIED) or len(value) > _MOST_ITEMS or depth > _DEEPEST:
             return value
         items = [self._translated(item, translate, depth + 1) for item in value]
         return value if all(a is b for a, b in zip(value, items, strict=True)) else made(items)
@@ -157,8 +157,8 @@ def is_a(value: Any, *kinds: type) -> bool:
 
 def is_translated(value: Any) -> bool:
     """Return whether a value is translated whole, and runs no code of its own when it is used twice."""
-    if isinstance(value, (*_COPIED, KeysView)):
-        return (type(value) in _COPIED or isinstance(value, KeysView)) and len(value) <= _MOST_ITEMS
+    if is_a(value, *_COPIED, KeysView):
+        return (type(value) in _COPIED or is_a(value, KeysView)) and len(value) <= _MOST_ITEMS
     is_plain = isinstance(value, type) or not callable(value)
     return is_plain and (isinstance(value, (str, bytes)) or not is_a(value, Iterable))
 
@@ -171,7 +171,7 @@ def texts(value: Any, depth: int = 0) -> Iterator[str]:
         yield value.pattern if isinstance(value.pattern, str) else ""
     elif isinstance(value, type) and not isinstance(value, EnumMeta):
         yield value.__name__
-    elif isinstance(value, (*_COPIED, Mapping, KeysView, EnumMeta)):
+    elif is_a(value, *_COPIED, Mapping, KeysView, EnumMeta):
         named: Iterable[Any] = value.__members__ if isinstance(value, EnumMeta) else value
         for item in named if depth <= _DEEPEST else ():
             yield from texts(item, depth + 1)

@@ -2,8 +2,10 @@
 
     watch.compare(8, "In", name, TABLE)           name in TABLE
     watch.item(9, TABLE, name)                    TABLE[name]
+    watch.cut(path, None, 3, None)                path[:3]
     watch.called(7, path.startswith)("enc")       path.startswith("enc")
     watch.attribute(config, "model_type")         config.model_type
+    case watch.value(6, "enc").held:              case "enc":
 
 The numbers are those of the sites in the source (:data:`instrument.SITES`).
 """
@@ -13,12 +15,13 @@ from __future__ import annotations
 import builtins
 import operator
 import re
-from collections.abc import Callable, Mapping
+import sys
+import types
+from collections.abc import Callable, Mapping, Sequence
 from enum import EnumMeta
-from functools import partial
+from functools import partial, reduce
 from importlib import import_module
 from inspect import getattr_static
-from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, MethodWrapperType
 from typing import Any, TypeAlias
 
 from pytest_hierexport._rules.decisions.deciding import WRITING, Decisions, is_table
@@ -38,12 +41,14 @@ OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
     "Gt": operator.gt,
     "GtE": operator.ge,
     "BitAnd": operator.and_,
+    "BitXor": operator.xor,
     "Sub": operator.sub,
     "Mod": operator.mod,
 }
 """Operators by the classes of Python's syntax tree."""
 _ORDERS = frozenset({"Lt", "LtE", "Gt", "GtE"})
-_FUNCTIONS = (BuiltinFunctionType, MethodDescriptorType, MethodWrapperType, FunctionType, MethodType)
+_METHODS = (types.MethodType, types.MethodDescriptorType, types.MethodWrapperType)
+_FUNCTIONS = (types.BuiltinFunctionType, types.FunctionType, *_METHODS)
 
 
 def _words(text: str) -> frozenset[str]:
@@ -104,6 +109,12 @@ class Watching:
             self.decisions.look_up(site, key, container)
         return container[key]
 
+    def cut(self, container: Any, *bounds: Any) -> Any:
+        """Return a slice; one of a name is marked by the one of the old name, which has its words elsewhere."""
+        taken = container[slice(*bounds)]
+        old = container if self.decisions is None or type(container) is not str else self.decisions.names.old(container)
+        return taken if old is container else marked(taken, old[slice(*bounds)])
+
     def attribute(self, owner: Any, name: str, *default: Any) -> Any:
         """Return an attribute; a name of the model that stays as it is, marked."""
         value = getattr(owner, name, *default)
@@ -132,14 +143,22 @@ class Watching:
             joined = marked(joined, "".join(getattr(part, "alternative", part) for part in parts))
         return joined
 
-    def matched(self, site: int, subject: Any, *patterns: Any) -> Any:
-        """Return the subject of a `match` statement, which has some constants in its patterns."""
+    def matched(self, site: int, subject: Any, keys: Sequence[Any], classes: Sequence[str]) -> Any:
+        """Return the subject of a `match` statement, whose patterns have some keys, and classes by what they name."""
         if self.decisions is not None:
-            for part in subject if type(subject) is list or type(subject) is tuple else (subject,):
-                self.decisions.look_up(site, part, patterns)
-            for key in patterns if is_a(subject, Mapping) else ():
+            for key in keys if is_a(subject, Mapping) else ():
                 self.decisions.look_up(site, key, subject)
+            frame = sys._getframe(1)
+            self.decisions.look_up_class(site, subject, tuple(_named(path, frame) for path in classes))
         return subject
+
+    def value(self, site: int, value: Any) -> types.SimpleNamespace:
+        """Return the holder of a value of a pattern: of a text, one that notes what it is compared with."""
+        if self.decisions is not None and is_a(value, str) and operator.is_(type(value).__eq__, str.__eq__):
+            text = str.__str__(value)
+            value = _PatternText(text, text)
+            value.site = site
+        return types.SimpleNamespace(held=value)
 
     def called(self, site: int, function: Any) -> Any:
         """Return a function; one that may decide by a name, so that it notes that."""
@@ -164,8 +183,26 @@ class Watching:
         return function(*args, **options) if alternative is None else marked(function(*args, **options), alternative)
 
 
+class _PatternText(Marked):
+    """A text of a pattern. Python asks it first whether it is equal, since it is of the more special class."""
+
+    __slots__ = ("site",)
+    __hash__ = str.__hash__
+    site: int
+
+    def __eq__(self, other: object) -> bool:
+        return bool(watching.compare(self.site, "Eq", other, str.__str__(self)))
+
+
 watching = Watching()
 setattr(builtins, WATCH, watching)
+
+
+def _named(path: str, frame: types.FrameType) -> Any:
+    """Return what a dotted name is in a frame; None if that is not to be told."""
+    first, *rest = path.split(".")
+    value = {**frame.f_globals, **frame.f_locals}.get(first)
+    return reduce(lambda owner, name: getattr_static(owner, name, None), rest, value)
 
 
 def _handler(function: Any) -> _Handler | None:

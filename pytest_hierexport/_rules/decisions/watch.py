@@ -20,7 +20,7 @@ from pytest_hierexport._errors import UsageError
 from pytest_hierexport._export.modules import class_of
 from pytest_hierexport._rules.base import Violation
 from pytest_hierexport._rules.decisions.deciding import Decisions
-from pytest_hierexport._rules.decisions.instrument import SITES, code_of, instrumented, live_functions
+from pytest_hierexport._rules.decisions.instrument import SITES, Code, code_of, instrumented, live_functions
 from pytest_hierexport._rules.decisions.names import NEW_WORD, Marked, Names, texts
 from pytest_hierexport._rules.decisions.operations import watching
 from pytest_hierexport._rules.decisions.source import resolved, shown
@@ -65,7 +65,7 @@ class Watch:
         configs = [getattr(module, "config", None) for module in model.modules()]
         self._types = {str(getattr(config, "model_type", None)) for config in configs} - {"None"}
         names = frozenset(cls.__name__ for cls in own)
-        self._written = frozenset().union(*(_written(code.without_docs, names) for code in self._codes.values()))
+        self._written = frozenset().union(*(_written(code, names) for code in self._codes.values()))
         self._parts = {part for text in self._written for part in text.split(".")}
 
     @contextmanager
@@ -141,18 +141,18 @@ class Watch:
 def _words(text: str, names: Names) -> Iterator[str]:
     """Yield the words of a text that are names of the model."""
     if isinstance(text, Marked):
-        yield from _LETTERS.findall(text)
+        yield from _LETTERS.findall(f"{text} {text.alternative}")
     yield from (str(names.old(word)) for word in NEW_WORD.findall(text))
 
 
 @cache
-def _written(code: CodeType, without: frozenset[str]) -> frozenset[str]:
+def _written(code: Code, without: frozenset[str]) -> frozenset[str]:
     """Return the texts of two letters or more, in lower case, that a file's code spells: constants and global names.
 
     The model's own classes spell its names themselves, so code is read `without` them.
     """
-    found: set[str] = set()
-    codes = [code]
+    found = set(code.split)
+    codes = [code.without_docs]
     for each in codes:
         codes += [const for const in each.co_consts if isinstance(const, CodeType) and const.co_name not in without]
         found.update(texts(each.co_consts), each.co_names, (each.co_name,))

@@ -1,4 +1,4 @@
-"""What differs between two ONNX messages: `pytest_hierexport._rules.graph_diff`."""
+"""What differs between two ONNX messages: `pytest_hierexport._onnx.difference`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from pytest_hierexport._rules.graph_diff import Difference, bare, differences
+from pytest_hierexport._onnx.difference import Difference, bare, differences
 
 
 def model(*operators: str, weight: float = 1.0) -> onnx.ModelProto:
