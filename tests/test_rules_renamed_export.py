@@ -43,6 +43,21 @@ class Plain(nn.Module):
         return blocked
 
 
+class Counts(Plain):
+    """Assigns to a buffer of its own."""
+
+    runs: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("runs", torch.zeros(1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.runs = self.runs + 1
+        counted: torch.Tensor = super().forward(x) + self.runs
+        return counted
+
+
 class FindsPartsByName(Plain):
     """A model that decides by the names of its own parts."""
 
@@ -113,6 +128,10 @@ def found(folder: Path, model: nn.Module) -> list[tuple[str, str]]:
 
 def test_model_without_names_shows_no_difference(tmp_path: Path) -> None:
     assert not found(tmp_path, Plain())
+
+
+def test_model_that_assigns_to_its_buffer_shows_no_difference(tmp_path: Path) -> None:
+    assert not violations(tmp_path, Counts())
 
 
 def test_modules_in_compiled_branches_show_no_difference(tmp_path: Path) -> None:

@@ -165,11 +165,29 @@ class _Plan:
             renamed = {rename(name): value for name, value in entries.items()}
             vars(module)[registry] = Registry(renamed, self._names.attributes, self._note)
             for old in entries:
-                if rename(old) != old and not any(old in vars(base) for base in cls.__mro__):
+                if rename(old) == old:
+                    continue
+                if registry == "_buffers":
+                    setattr(self._generated[cls], "__setattr__", _by_new_names(cls, self._names.attributes))  # noqa: B010
+                if not any(old in vars(base) for base in cls.__mro__):
                     setattr(self._generated[cls], old, OldName(old, rename(old), self._note))
             if registry == "_buffers":
                 vars(module)[_NOT_SAVED] = {rename(name) for name in vars(module)[_NOT_SAVED]}
         object.__setattr__(module, "__class__", self._generated.get(cls, cls))
+
+
+def _by_new_names(cls: type, new: Mapping[str, str]) -> Callable[[nn.Module, str, Any], None]:
+    """Return a class's `__setattr__` that assigns to buffers under their new names.
+
+    Of `self.count += 1` in the root's forward, `torch.export` looks up the assigned name among the root's buffers.
+    """
+    own: Any = cls.__setattr__
+
+    def set_attribute(module: nn.Module, name: str, value: Any) -> None:
+        renamed = new.get(name, name)
+        own(module, renamed if renamed in vars(module)["_buffers"] else name, value)
+
+    return set_attribute
 
 
 def _renamed_registries(module: nn.Module) -> tuple[str, ...]:
