@@ -131,6 +131,10 @@ def test_float16_between_casts_of_a_runtime_is_proven() -> None:
     assert (proof.contaminated, proof.loose) == ({}, ())
 
 
+def test_calls_that_only_look_dissolved_across_dtypes_are_proven() -> None:
+    assert kinds(made(Block, optimized).prove()) == {"proven"}
+
+
 def test_float32_model_converted_to_float16_is_proven() -> None:
     assert kinds(made(Stack, narrowed, torch.float32).prove()) == {"proven"}
 
