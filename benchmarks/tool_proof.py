@@ -32,7 +32,7 @@ from pytest_hierexport._proof.feeds import feeds_of
 from pytest_hierexport._proof.fingerprints import fingerprint
 from pytest_hierexport._proof.inlining import inlined
 from pytest_hierexport._proof.owners import Graph
-from pytest_hierexport._proof.prove import _Case
+from pytest_hierexport._proof.prove import _Pairing
 from pytest_hierexport._proof.session import run_graph
 from pytest_hierexport._proof.tolerance import distances, is_floating
 from pytest_hierexport._proof.values import Values
@@ -78,7 +78,7 @@ def _loads(path: Path) -> bool:
 
 
 @dataclass(frozen=True)
-class _ByNode(_Case):
+class _ByNode(_Pairing):
     """A graph whose values differ from the model's: what lies out of tolerance is not compared."""
 
     exact: Mapping[str, Any] = field(default_factory=dict)

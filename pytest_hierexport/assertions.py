@@ -45,7 +45,8 @@ def assert_rule(exported: ExportedCase | str | Path, rule: str) -> None:
         UserWarning: The rule is neither kept nor broken: there is nothing to compare the export with.
 
     Raises:
-        AssertionError: It does not; the message says where, what was expected, what was found and what to do.
+        AssertionError: The export breaks the rule; the message says where, what was expected, what was found and
+            what to do.
         UsageError: No rule has this id, or it needs the model and only a file is given.
     """
     __tracebackhide__ = True

@@ -10,6 +10,7 @@ from torch import nn
 
 from pytest_hierexport import Example, carry, export, prove
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
+from pytest_hierexport._carry import Known, carry_flat, flat_copy
 from pytest_hierexport._onnx.graph import walk
 from test_carry import CALLS, carried
 
@@ -73,3 +74,16 @@ def test_operation_that_torch_writes_as_a_loop_has_one_owner(tmp_path: Path) -> 
     body = {(origin.call, origin.evidence.value) for key, found in origins if "/body/" in key for origin in found}
     assert body == {("bag", "fused")}
     assert not prove(Example(model, (words,)), tmp_path / "model.onnx", made.attribution).unproven
+
+
+def test_random_numbers_of_two_calls_of_a_function_differ() -> None:
+    model = ir.from_onnx_text(f"""{HEAD} g (float[2] x) => (float[2] y, float[2] z) {{ y = local.f(x) z = local.f(x) }}
+        <domain: "local", opset_import: ["": 20]> f (v) => (w) {{
+            noise = RandomNormal<shape = [2]>() w = Add(noise, v) }}""")
+    before = flat_copy(model)
+    after = ir.from_onnx_text(f"""{HEAD} g (float[2] x) => (float[2] y) {{
+        noise = RandomNormal<shape = [2]>() y = Add(noise, x) }}""")
+    calls = {"y": "a", "z": "b"}
+    nodes = {node: (Origin(calls[(node.parent or node).key], Evidence.TRACED),) for node in before.nodes}
+    found = carry_flat(Known(CALLS, before, nodes, {}), flat_copy(after))
+    assert found.nodes["y"] == (Origin("a", Evidence.TRACED),)

@@ -17,12 +17,15 @@ from torch import nn
 from torch.nn.utils import parametrizations, parametrize
 
 from pytest_hierexport import Export, export
-from pytest_hierexport._calls.attribution import Attribution, Evidence
-from pytest_hierexport._calls.hierarchy import Hierarchy
+from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
+from pytest_hierexport._calls.hierarchy import Call, Hierarchy
+from pytest_hierexport._carry.copying import flat_copy
 from pytest_hierexport._cases.weights import randomise
 from pytest_hierexport._errors import ExportError, UsageError
 from pytest_hierexport._export import pipeline, state
+from pytest_hierexport._export.capture import Capture
 from pytest_hierexport._export.dynamo.capturer import quiet
+from pytest_hierexport._export.traced import attribute_before
 from pytest_hierexport._onnx import storage
 
 
@@ -255,6 +258,28 @@ class TestGraph:
         model = Sequence(lambda m, x: m.b(m.a(x)), a=one, b=other)
         initializers = exported(model, optimize=False).attribution.initializers.values()
         assert ["a", "b"] in [[origin.call for origin in origins] for origins in initializers]
+
+    def test_a_tensor_that_no_module_holds_belongs_to_its_consumers(self) -> None:
+        listed = [torch.randn(40, 4)]
+        model = Sequence(lambda m, x: m.a(x), a=Sequence(lambda _, x: x * listed[0].sum(0)))
+        initializers = exported(model, optimize=False).attribution.initializers
+        assert list(initializers.values()) == [(Origin("a", Evidence.TRACED),)]
+
+    def test_an_initializer_is_no_surer_than_its_consumers(self) -> None:
+        before = ir.from_onnx_text(
+            """<ir_version: 10, opset_import: ["": 20]> g (float[2] x) => (float[2] y)
+            <float[2] w = {1.0, 2.0}, float[2] b = {3.0, 4.0}, float[2] unused = {5.0, 6.0}> {
+            t = Mul(x, w) h = Add(t, b) y = Exp(h) }"""
+        )
+        flat = flat_copy(before)
+        calls = dict(zip(flat.nodes, ("a", None, "a"), strict=True))
+        capture = Capture((Call("", 0, "m.Root", None), Call("a", 0, "m.A", "")), flat, calls, owners={}, after=before)
+        known = attribute_before(capture, Hierarchy(capture.calls))
+        assert known.initializers == {
+            "w": (Origin("a", Evidence.TRACED),),
+            "b": (Origin("a", Evidence.DERIVED),),
+            "unused": (Origin("", Evidence.DERIVED),),
+        }
 
     def test_merged_operations_keep_both_owners(self) -> None:
         class Plus(nn.Module):

@@ -14,7 +14,7 @@ from fatal_runs import Runs
 from projects import Project
 from pytest_hierexport._pytest.crashes import Hang
 from pytest_hierexport._pytest.options import OPTIONS
-from pytest_hierexport._pytest.watch import TimedOut, Watch
+from pytest_hierexport._pytest.time_limit import TimedOut, TimeLimit
 from pytest_hierexport._rules.child import ChildProcess
 from pytest_hierexport._stages import LOADING, stage
 
@@ -48,8 +48,8 @@ LIMITS = {"spins": "timeout = 2\n", "matches": "timeout = 2\n", "lives": "timeou
 
 
 @pytest.fixture
-def watch(tmp_path: Path) -> Watch:
-    return Watch(tmp_path / "watch", "pytest")
+def limit(tmp_path: Path) -> TimeLimit:
+    return TimeLimit(tmp_path / "hangs", "pytest")
 
 
 def spin(seconds: float = 30) -> None:
@@ -58,57 +58,59 @@ def spin(seconds: float = 30) -> None:
         pass
 
 
-class TestWatch:
-    def test_python_code_is_stopped_with_stage_and_line(self, watch: Watch) -> None:
-        with pytest.raises(TimedOut) as caught, watch.limited("an item", 0.2), stage("exporting"):
+class TestTimeLimit:
+    def test_python_code_is_stopped_with_stage_and_line(self, limit: TimeLimit) -> None:
+        with pytest.raises(TimedOut) as caught, limit.limited("an item", 0.2), stage("exporting"):
             spin()
         assert caught.value.ending.startswith("did not finish within 0.2 s (exporting, ")
         assert "test_option_timeout.py line " in caught.value.ending
-        assert watch.files.read() is None
+        assert limit.files.read() is None
 
-    def test_an_error_in_place_of_the_interruption_hides_nothing(self, watch: Watch) -> None:
+    def test_an_error_in_place_of_the_interruption_hides_nothing(self, limit: TimeLimit) -> None:
         def convert() -> None:
             try:
                 spin()
             except BaseException as error:
                 raise ValueError("the exporter's own words") from error
 
-        with pytest.raises(TimedOut), watch.limited("an item", 0.2), stage("exporting"):
+        with pytest.raises(TimedOut), limit.limited("an item", 0.2), stage("exporting"):
             convert()
 
-    def test_waiting_is_stopped(self, watch: Watch) -> None:
+    def test_waiting_is_stopped(self, limit: TimeLimit) -> None:
         started = time.monotonic()
-        with pytest.raises(TimedOut), watch.limited("an item", 0.2), stage("exporting"):
+        with pytest.raises(TimedOut), limit.limited("an item", 0.2), stage("exporting"):
             time.sleep(30)
         assert time.monotonic() - started < 20
 
-    def test_what_finishes_is_left_alone(self, watch: Watch) -> None:
-        with watch.limited("an item", 0.5), stage("exporting"):
-            found = watch.files.read()
+    def test_what_finishes_is_left_alone(self, limit: TimeLimit) -> None:
+        with limit.limited("an item", 0.5), stage("exporting"):
+            found = limit.files.read()
         spin(0.8)
         assert found is not None
         assert found.item == "an item"
 
-    def test_a_block_without_stages_leaves_no_trace(self, watch: Watch) -> None:
-        with watch.limited("an item", 0.5):
-            assert not watch.folder.exists()
+    def test_a_block_without_stages_leaves_no_trace(self, limit: TimeLimit) -> None:
+        with limit.limited("an item", 0.5):
+            assert not limit.folder.exists()
 
-    def test_import_of_torch_does_not_count(self, watch: Watch) -> None:
-        with watch.limited("an item", 1), stage("building the model"):
+    def test_import_of_torch_does_not_count(self, limit: TimeLimit) -> None:
+        with limit.limited("an item", 1), stage("building the model"):
             with stage(LOADING):
                 spin(1.5)
             spin(0.1)
 
-    def test_time_starts_when_torch_is_there(self, watch: Watch) -> None:
+    def test_time_starts_when_torch_is_there(self, limit: TimeLimit) -> None:
         def build() -> None:
             with stage(LOADING):
                 pass
             spin()
 
-        with pytest.raises(TimedOut), watch.limited("an item", 0.3):
+        with pytest.raises(TimedOut), limit.limited("an item", 0.3):
             build()
 
-    def test_an_import_is_not_cut_in_half(self, watch: Watch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_import_is_not_cut_in_half(
+        self, limit: TimeLimit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         (tmp_path / "slow_import.py").write_text("import time\ntime.sleep(0.6)\nwhole = True\n")
         monkeypatch.syspath_prepend(tmp_path)
 
@@ -116,11 +118,11 @@ class TestWatch:
             importlib.import_module("slow_import")
             spin()
 
-        with pytest.raises(TimedOut), watch.limited("an item", 0.2), stage("building the model"):
+        with pytest.raises(TimedOut), limit.limited("an item", 0.2), stage("building the model"):
             build()
         assert sys.modules.pop("slow_import").whole
 
-    def test_a_process_that_hangs_is_ended(self, watch: Watch, tmp_path: Path) -> None:
+    def test_a_process_that_hangs_is_ended(self, limit: TimeLimit, tmp_path: Path) -> None:
         script, pid = tmp_path / "child.py", tmp_path / "pid"
         script.write_text(
             "import os, pathlib, re\n"
@@ -128,7 +130,7 @@ class TestWatch:
             "re.match('(a+)+$', 'a' * 60 + 'b')\n"
         )
         child = ChildProcess(str(script))
-        with pytest.raises(TimedOut) as caught, watch.limited("an item", 2):
+        with pytest.raises(TimedOut) as caught, limit.limited("an item", 2):
             child.ask()
         assert "waiting for a process of its own" in caught.value.ending
         assert not Path("/proc", pid.read_text()).exists()

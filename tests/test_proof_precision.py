@@ -23,6 +23,7 @@ from pytest_hierexport._cases import Example
 from pytest_hierexport._cases.weights import randomise
 from pytest_hierexport._onnx.models import as_proto
 from pytest_hierexport._proof import Proof, VerdictKind
+from pytest_hierexport._proof.directions import told_apart
 from pytest_hierexport._proof.eager import Mode, run_eager
 from pytest_hierexport._proof.precision import CAP, half_precision, rounding_bounds
 from pytest_hierexport._proof.values import Values
@@ -128,6 +129,10 @@ def test_float16_between_casts_of_a_runtime_is_proven() -> None:
     proof = run.prove()
     assert kinds(proof) == {"proven"}
     assert (proof.contaminated, proof.loose) == ({}, ())
+
+
+def test_calls_that_only_look_dissolved_across_dtypes_are_proven() -> None:
+    assert kinds(made(Block, optimized).prove()) == {"proven"}
 
 
 def test_float32_model_converted_to_float16_is_proven() -> None:
@@ -263,6 +268,15 @@ def test_float32_copy_is_found_among_half_precision() -> None:
     assert values.find(values.fingerprint(masked.astype(ml_dtypes.bfloat16))) == {number}
     assert values.has_shape("float32", (50,))
     assert not values.has_shape("int64", (50,))
+
+
+@pytest.mark.parametrize(("elements", "found"), [(80, ["h", "g"]), (160, ["h"])])
+def test_direction_of_errors_is_known_from_enough_elements(elements: int, found: list[str]) -> None:
+    # The example of the module.
+    h, g, tensor = (np.tile(each, elements // 4) for each in ([1, 1, 1, 1], [1.1, 0.9, 1.1, 0.9], [1.1, 1.1, 0.9, 0.9]))
+    assert np.isclose(np.linalg.norm(tensor - h), np.linalg.norm(g - h))
+    numbers = told_apart({0: h, 1: g}, tensor, {0: np.ones(elements), 1: np.ones(elements)})
+    assert ["hg"[number] for number in numbers] == found
 
 
 def test_direction_of_errors_tells_near_values_apart() -> None:

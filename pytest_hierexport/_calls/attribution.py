@@ -22,11 +22,13 @@ class Evidence(str, Enum):
     """The node replaced an equal operation of this call: an optimizer merged both (common subexpression elimination),
     or the capture dropped one (dead code elimination)."""
     FUSED = "fused"
-    """An optimizer made the node from several operations, one of them of this call."""
+    """The call ran one of several operations that an optimizer replaced by this node and perhaps others, or the node is
+    a copy of such an operation, or calls a function of them, or was put around the model."""
     FOLDED = "folded"
-    """Constant folding turned operations of the call into the initializer."""
+    """Constant folding turned operations of the call into the initializer or `Constant` node; or the constant is new,
+    and this call consumes it."""
     DERIVED = "derived"
-    """Guessed from the neighbours of the node: a fallback, counted and shown as one."""
+    """Guessed from the neighbours of the node; counted and shown as a guess."""
 
     @property
     def rank(self) -> int:

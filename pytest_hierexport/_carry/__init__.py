@@ -14,8 +14,8 @@ The steps, each in a module of its own:
    names (`flat`), and leave out the casts of a tool that changed the precision until the end (`casts`).
 2. `numbering`, `aliases`: number the values of both graphs, so that equal values get one number.
 3. `match`: pair each node with its twin, and each removed duplicate with the nodes that replaced it.
-4. `anchors`, `regions`: find which old values new ones stand for, and group the nodes without a twin between them, with
-   the nodes that they replaced (fusion).
+4. `anchors`, `regions`: find which old values new ones correspond to, and group the nodes without a twin between them,
+   with the nodes that they replaced (fusion).
 5. `cancelled`: inverse pairs that were dropped.
 6. `leftover`: constants, computed values that became initializers (constant folding), and what is left.
 """

@@ -1,4 +1,4 @@
-"""Anchors the new values inside a fusion: each to the value before that it stands for, so that fusions stay small.
+"""Anchors the new values inside a fusion: each to its counterpart before, so that fusions stay small.
 
 Example. A quantizer replaces two layers at once, and no value between `x` and `y` has its name any more:
 
@@ -8,8 +8,8 @@ Example. A quantizer replaces two layers at once, and no value between `x` and `
                                      y = DequantizeLinear(y_q)                      layer.1 fused
 
 A node computes at least up to the first value before in which all that it takes comes together, each operand on a way
-that avoids the others. A node that takes one value in another form (`x_q` above) stands for no value of its own: its
-consumers take `x`. The name of a new constant is a hint: tools add something to the name of the one that they convert.
+that avoids the others. What a node converted from one value (`x_q` above) has no counterpart: its consumers take `x`.
+The name of a new constant is a hint: tools add something to the name of the one that they convert.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ _REACH = 64
 
 @dataclass(frozen=True)
 class Anchors:
-    """What the unknown values of a graph after stand for."""
+    """What the unknown values of a graph after correspond to."""
 
     match: Match
     anchored: dict[Value, Value] = field(default_factory=dict)
-    """Values after, each with the value before that it stands for."""
-    forms: dict[Value, Value] = field(default_factory=dict)
-    """Values after that hold one before in another form, each with that one."""
+    """Values after, each with its counterpart before."""
+    converted_from: dict[Value, Value] = field(default_factory=dict)
+    """Values after that one before was converted to (another type, layout or shape), each with that one."""
 
-    def stands_for(self, value: Value) -> Value | None:
-        """Return the value before that one after equals or stands for; None where it is new."""
+    def counterpart(self, value: Value) -> Value | None:
+        """Return the value before that one after equals or is anchored to; None where it is new."""
         numbering = self.match.numbering
         return self.anchored.get(value) or numbering.known.get(numbering.after[value])
 
-    def held_in(self, value: Value) -> Value | None:
-        """Return the value before that one after equals, stands for or holds in another form."""
-        return self.forms.get(value) or self.stands_for(value)
+    def counterpart_or_source(self, value: Value) -> Value | None:
+        """Return the value before that one after was converted from, equals or is anchored to."""
+        return self.converted_from.get(value) or self.counterpart(value)
 
 
 def find_anchors(match: Match) -> Anchors:
@@ -61,7 +61,7 @@ def find_anchors(match: Match) -> Anchors:
         found = None if value.varying or match.is_known(value) else original(value.name, match.before.named)
         if found is None or found.varying:
             continue
-        # BiT computes its weights; what is computed of a weight that is stored is another form of it.
+        # BiT computes its weights; what is computed of a weight that is stored is converted from it.
         if value not in match.after.producer or found in match.before.producer:
             anchors.anchored[value] = found
     for node in match.after.nodes:
@@ -84,9 +84,9 @@ def _kind(character: str) -> str:
 
 
 def _anchor(anchors: Anchors, node: Node) -> None:
-    """Find what the outputs of a node stand for, or which value they hold in another form."""
+    """Find the counterparts of the outputs of a node, or the value that they are converted from."""
     before = anchors.match.before
-    contained = [(value, anchors.held_in(value)) for value in node.operands]
+    contained = [(value, anchors.counterpart_or_source(value)) for value in node.operands]
     if any(found is None for value, found in contained if value.varying):
         return
     operands = list(dict.fromkeys(found for _, found in contained if found is not None))
@@ -101,13 +101,13 @@ def _anchor(anchors: Anchors, node: Node) -> None:
         found = _computed(anchors, node, operands) if len(operands) > 1 else _same(anchors, node, varying[0])
     if found is not None:
         _anchor_operands(anchors, node, found)
-        taken = [v for v in map(anchors.held_in, node.operands) if v is not None and v.varying]
+        taken = [v for v in map(anchors.counterpart_or_source, node.operands) if v is not None and v.varying]
         found = _last_taken_in(anchors, node, _taking_again(anchors, taken, found))
     if found is not None and len(found.outputs) == len(node.outputs):
         anchors.anchored.update(zip(node.outputs, found.outputs, strict=True))
     else:
         last = max(varying, key=lambda value: _position(anchors, value))
-        anchors.forms.update(dict.fromkeys(node.outputs, last))
+        anchors.converted_from.update(dict.fromkeys(node.outputs, last))
 
 
 def _are_related(constant: Value, other: Value) -> bool:
@@ -161,7 +161,7 @@ def _same(anchors: Anchors, node: Node, operand: Value) -> Node | None:
     consumers = anchors.match.before.consumers.get(operand, [])
     while not any(_has_same_name(each, node) for each in consumers) and _compute_alone(anchors, consumers):
         consumers = anchors.match.before.consumers_of(consumers[-1])
-    is_new = any(anchors.stands_for(value) is None for value in node.operands if not value.varying)
+    is_new = any(anchors.counterpart(value) is None for value in node.operands if not value.varying)
     if len(consumers) > 1:
         # Only attributes of one domain can be compared: the defaults of another are not known.
         other = node.source.domain
@@ -189,7 +189,7 @@ def _has_same_name(one: Node, other: Node) -> bool:
 
 
 def _anchor_operands(anchors: Anchors, node: Node, found: Node) -> None:
-    """Let what a node takes stand for what its counterpart before took, where both do the same work.
+    """Anchor what a node takes to what its counterpart before took, where both do the same work.
 
     A `Transpose` in front of a convolution became the `ReorderInput` in front of ONNX Runtime's own (ConvNeXt); an
     activation of two nodes became one, of which no name is left.
@@ -197,10 +197,10 @@ def _anchor_operands(anchors: Anchors, node: Node, found: Node) -> None:
     if not (_has_same_name(node, found) and set(found.attributes) <= set(node.attributes)):
         return
     for new, old in zip(node.inputs, found.inputs, strict=False):
-        if new is None or old is None or new not in anchors.forms or not old.varying:
+        if new is None or old is None or new not in anchors.converted_from or not old.varying:
             continue
-        if anchors.forms[new] is not old and not anchors.match.is_alive(old):
-            del anchors.forms[new]
+        if anchors.converted_from[new] is not old and not anchors.match.is_alive(old):
+            del anchors.converted_from[new]
             anchors.anchored[new] = old
             if old in anchors.match.before.producer:
                 _anchor_operands(anchors, anchors.match.after.producer[new], anchors.match.before.producer[old])

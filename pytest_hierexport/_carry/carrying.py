@@ -46,7 +46,8 @@ def carry(before: Model, attribution: Attribution, after: Model, *, primary: Pri
     both = contracted(flat, flat_after)
     if both is None:
         return carry_flat(known, flat_after, primary)
-    return attribute_casts(carry_flat(both[0].known(known), both[1].flat, primary), known, both[1], primary)
+    old, new = both
+    return attribute_casts(carry_flat(old.known(known), new.flat, primary), known, new, primary)
 
 
 def carry_flat(known: Known, after: Flat, primary: Primary = "first") -> Attribution:

@@ -159,10 +159,9 @@ def _all_operands(node: ir.Node) -> Iterator[ir.Value]:
 
 
 def _captured(node: ir.Node) -> Iterable[ir.Value]:
-    """Return the values that the node's subgraphs take from outside, and some of their own."""
-    taken: dict[ir.Value, None] = {}
-    for _, graph in subgraphs_ir(node):
-        for inner in graph.all_nodes():
-            taken.update((value, None) for value in inner.inputs if value is not None)
-        taken.update(dict.fromkeys(graph.outputs))
-    return taken
+    """Return the values that the nodes in a node's subgraphs take: those from outside are among them.
+
+    ONNX lets no subgraph return a value from outside: an `Identity` takes it.
+    """
+    inner = (each for _, graph in subgraphs_ir(node) for each in graph.all_nodes())
+    return dict.fromkeys(value for each in inner for value in each.inputs if value is not None)

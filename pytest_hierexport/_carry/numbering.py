@@ -183,6 +183,7 @@ class Round:
     @staticmethod
     def _expression(node: Node, numbers: Mapping[Value, int], side: str) -> Expression:
         if not node.pure:
+            # Each call of a function draws numbers of its own, by a node of one key.
             return ("impure", side, node.key, id(node.parent))
         inputs = tuple(-1 if value is None else numbers[value] for value in node.inputs)
         return (node.operator, node.attributes, inputs, node.arity)

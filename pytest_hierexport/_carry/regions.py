@@ -55,9 +55,9 @@ def _origins(match: Match, replaced: list[Node]) -> list[Origin]:
 def _region(anchors: Anchors, end: Node, left: AbstractSet[Node]) -> list[Node]:
     """Return a node that gives a known value, and those that compute for it through unknown ones.
 
-    A node that computes for several goes with the first. One that computes from known values alone, or holds one in
-    another form, goes with all: quantizers share the quantized input of query, key and value. So does one that gives a
-    known value besides: ONNX Runtime makes one `Split` of a `Gather` and a `Slice` of two calls (X-CLIP).
+    A node that computes for several goes with the first. One that computes from known values alone, or converts one,
+    goes with all: quantizers share the quantized input of query, key and value. So does one that gives a known value
+    besides: ONNX Runtime makes one `Split` of a `Gather` and a `Slice` of two calls (X-CLIP).
     """
     match = anchors.match
     region = {end: None}
@@ -65,10 +65,10 @@ def _region(anchors: Anchors, end: Node, left: AbstractSet[Node]) -> list[Node]:
     for node in pending:
         for value in node.operands:
             producer = match.after.producer.get(value)
-            if producer is None or anchors.stands_for(value):
+            if producer is None or anchors.counterpart(value):
                 continue
-            is_form = value in anchors.forms or all(map(match.is_known, producer.operands))
-            is_shared = producer not in match.matched and (is_form or _gives_known(anchors, producer))
+            is_converted = value in anchors.converted_from or all(map(match.is_known, producer.operands))
+            is_shared = producer not in match.matched and (is_converted or _gives_known(anchors, producer))
             if (producer in left or is_shared) and producer not in region:
                 region[producer] = None
                 pending.append(producer)
@@ -82,7 +82,7 @@ def _is_new_constant(anchors: Anchors, node: Node) -> bool:
 
 
 def _gives_known(anchors: Anchors, node: Node) -> bool:
-    return any(anchors.stands_for(output) for output in node.outputs)
+    return any(anchors.counterpart(output) for output in node.outputs)
 
 
 def _taken(anchors: Anchors, nodes: list[Node]) -> set[int]:
@@ -90,7 +90,7 @@ def _taken(anchors: Anchors, nodes: list[Node]) -> set[int]:
     match, inside = anchors.match, set(nodes)
     taken: set[int] = set()
     for value in (value for node in nodes for value in node.operands):
-        found = anchors.stands_for(value)
+        found = anchors.counterpart(value)
         if found is not None:
             taken.add(match.numbering.before[found])
         elif match.after.producer.get(value) not in inside:

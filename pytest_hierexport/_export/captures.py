@@ -12,8 +12,8 @@ from pytest_hierexport._export.capture import CannotCaptureError, Capture, Captu
 from pytest_hierexport._export.choices import EXPORTERS
 from pytest_hierexport._export.dynamo import capturer as dynamo
 from pytest_hierexport._export.faults import fault_in
+from pytest_hierexport._export.model_failure import failure_of_model
 from pytest_hierexport._export.torchscript import capturer as torchscript
-from pytest_hierexport._export.trial import failure_of_model
 
 if TYPE_CHECKING:
     import onnx_ir as ir

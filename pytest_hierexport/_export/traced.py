@@ -1,8 +1,11 @@
 """Turns the calls of a capture into the origins of the graph before optimization.
 
-call known to the capture               that call                                    traced
-unknown, depends on graph inputs alone  the root                                     traced
-unknown, any other                      the nearest common call of its neighbours    derived, which rules count
+node of a known call                      that call                                    traced
+node that depends on graph inputs alone   the root                                     traced
+any other node                            the nearest common call of its neighbours    derived, which rules count
+initializer that modules hold             the first call of each module                traced
+initializer that none is known to hold    the calls of its consumers                   as for these
+that initializer without consumers        the root                                     derived
 """
 
 from __future__ import annotations
@@ -54,7 +57,7 @@ def _takes_inputs_alone(node: Node, flat: Flat, of_inputs: set[Node]) -> bool:
 
 
 def _call_of_neighbours(node: Node, flat: Flat, nodes: Mapping[Node, Origins], hierarchy: Hierarchy) -> str:
-    """Return the nearest common call of all producers and consumers whose call is known."""
+    """Return the nearest common call of all producers and consumers whose call is known, or was derived before."""
     near = [flat.producer[value] for value in node.operands if value in flat.producer]
     near += [consumer for output in node.outputs for consumer in flat.consumers.get(output, ())]
     # Constants are shared: the call of a constant's producer says nothing about the calls of its consumers.
@@ -68,10 +71,11 @@ def _initializers(capture: Capture, hierarchy: Hierarchy, nodes: Mapping[Node, O
         called.setdefault(call.path, call.name)
     origins: dict[str, Origins] = {}
     for name, value in capture.before.initializers.items():
-        owners = [_owner(path, called) for path in capture.owners.get(name, ())]
+        owners = [Origin(_owner(path, called), Evidence.TRACED) for path in capture.owners.get(name, ())]
         if not owners:
-            owners = [nodes[consumer][0].call for consumer in capture.before.consumers.get(value, ())]
-        origins[name] = order_origins(hierarchy, (Origin(owner, Evidence.TRACED) for owner in owners or [ROOT]))
+            # A tensor that `forward` makes or takes from a list, or any of a ready program, whose modules are gone.
+            owners = [nodes[consumer][0] for consumer in capture.before.consumers.get(value, ())]
+        origins[name] = order_origins(hierarchy, owners or [Origin(ROOT, Evidence.DERIVED)])
     return origins
 
 

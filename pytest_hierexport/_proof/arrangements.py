@@ -2,7 +2,7 @@
 
     array    [[1, 2, 3], [4, 5, 6]]
     shape    (3, 2)
-    yields   [[1, 2], [3, 4], [5, 6]]    the array in this shape
+    gives    [[1, 2], [3, 4], [5, 6]]    the array in this shape
              [[1, 4], [2, 5], [3, 6]]    the array transposed
 
 Either the axes of the array are transposed, or those of the shape, one of which may be split in two: ONNX Runtime

@@ -84,7 +84,7 @@ class BothRuns:
         """The values that fused nodes produce or consume, and those that constant folding left."""
         fused = [node for node in self.graph.nodes if any(o.origin.evidence is Evidence.FUSED for o in node.owners)]
         values = (value for node in fused for value in (*node.inputs, *node.outputs))
-        return self.graph.folded.union(values)
+        return self.graph.folded_initializers.union(values)
 
     def computes_with(self, call: str, value: str) -> bool:
         """Whether a call was given a value of the graph, or owns the producer of it."""

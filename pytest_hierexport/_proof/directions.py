@@ -1,7 +1,8 @@
 """Tells values apart that lie nearer to each other than rounding errors are large, by the direction of the errors.
 
-    values   h = [1, 1, 1, 1]    g = [1.1, 0.9, 1.1, 0.9]
-    tensor   [1.1, 1.1, 0.9, 0.9]    as far from `h` as `g` is, but off the way from `h` to `g`: it is `h`
+    values   h = [1, 1, 1, 1, …]    g = [1.1, 0.9, 1.1, 0.9, …]
+    tensor   [1.1, 1.1, 0.9, 0.9, …]    as far from `h` as `g` is, but off the way from `h` to `g`
+    yields   `h` where these have 160 elements; `h` and `g` where they have 80, too few to know the share of the way
 
 Errors as large as the difference of two values hardly ever point from one to the other, so the share of the way on
 which a tensor lies is known better than its distance from either: a linear discriminant (Fisher, 1936). The residual

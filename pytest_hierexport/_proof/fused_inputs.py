@@ -18,7 +18,7 @@ from pytest_hierexport._proof.owners import Node, Owner
 
 
 def lost_inputs(runs: BothRuns, call: str, node: Node, value: str) -> Iterator[tuple[int, str]]:
-    """Yield the inputs that a call lost to the fusion at a node, each with the call that made it of a value.
+    """Yield the inputs that a call lost to the fusion at a node, each with its giver, which computes it from `value`.
 
     Others may read such an input still: a `Pad` that went into one convolution, and that a pooling reads.
     """

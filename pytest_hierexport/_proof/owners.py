@@ -71,7 +71,7 @@ class Graph:
         self.inputs = [str(value.name) for value in model.graph.inputs]
         self.outputs = frozenset(str(value.name) for value in model.graph.outputs)
         self.initializers = model.graph.initializers
-        self.folded = frozenset(
+        self.folded_initializers = frozenset(
             name
             for name, origins in attribution.initializers.items()
             if any(origin.evidence is Evidence.FOLDED for origin in origins)

@@ -103,7 +103,7 @@ def prove(
             or the example or the model is something else.
     """
     with as_proto(model) as (message, folder):
-        return _Case.of(example, message, attribution, folder, tolerances or {}).best_proof()
+        return _Pairing.of(example, message, attribution, folder, tolerances or {}).best_proof()
 
 
 def run_both(example: Runnable, proto: onnx.ModelProto, attribution: Attribution, folder: Path | None) -> BothRuns:
@@ -112,8 +112,8 @@ def run_both(example: Runnable, proto: onnx.ModelProto, attribution: Attribution
     Raises:
         UsageError: The example's inputs do not fit those of the graph, or the graph or the model does not run on them.
     """
-    case, values = _Case.of(example, proto, attribution, folder, {}), Values()
-    return case.both_runs(run_eager(example, case.graph.hierarchy, values, Mode.EXPORTING), values)
+    pairing, values = _Pairing.of(example, proto, attribution, folder, {}), Values()
+    return pairing.both_runs(run_eager(example, pairing.graph.hierarchy, values, Mode.EXPORTING), values)
 
 
 _COARSER = 10
@@ -122,7 +122,7 @@ numbers, VITS an exponential, pe_audio adds small numbers to a product of large 
 
 
 @dataclass(frozen=True)
-class _Case:
+class _Pairing:
     """A graph and its model."""
 
     example: Runnable
@@ -140,7 +140,7 @@ class _Case:
         attribution: Attribution,
         folder: Path | None,
         tolerances: Mapping[str, float],
-    ) -> _Case:
+    ) -> _Pairing:
         """Pair a model with its graph, functions and taken branches inlined."""
         feeds = feeds_of(example, message)
         flat, proto = inlined(message, folder, lambda proto, names: run_graph(proto, feeds, names, folder))
@@ -155,6 +155,9 @@ class _Case:
         proofs = self.proofs()
         best = next(proofs)
         if self.precision and self._left(best):
+            # A value that a tool computes in another dtype looks lost: calls are dissolved, and none is unproven (a
+            # layer normalisation, a linear layer and GELU in float16). The next attempt compares across dtypes. A call
+            # that it leaves dissolved lost its value to a fusion, which no further attempt undoes.
             best = min(best, next(proofs, best), key=self._left)
         while best.unproven and (proof := next(proofs, None)) is not None:
             best = min(best, proof, key=self._left)

@@ -1,6 +1,6 @@
 """Computes any values of an ONNX graph.
 
-ONNX Runtime computes them, in slices of bounded memory; onnx's reference evaluator where it has no kernel.
+ONNX Runtime computes them, in batches of bounded memory; onnx's reference evaluator where it has no kernel.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def run_graph(
 
     done = 0
     try:
-        for part in slices(wanted, _sizes(proto, feeds)):
+        for part in batches(wanted, _sizes(proto, feeds)):
             with _outputs(proto, part):
                 session = _session(proto, folder, optimized=optimized)
             yield from _run(session, part, feeds)
@@ -180,8 +180,8 @@ def _sizes(proto: onnx.ModelProto, feeds: Mapping[str, Array]) -> dict[str, int]
     return sizes
 
 
-def slices(wanted: Sequence[str], sizes: Mapping[str, int]) -> Iterator[list[str]]:
-    """Yield the values in parts that fit into the budget."""
+def batches(wanted: Sequence[str], sizes: Mapping[str, int]) -> Iterator[list[str]]:
+    """Yield the values in batches that fit into the budget."""
     part: list[str] = []
     held = 0
     for name in wanted:

@@ -105,14 +105,14 @@ class Hang:
 
 
 @dataclass(frozen=True)
-class WatchFiles:
+class HangFiles:
     """The files in which a process tells what it works on."""
 
     record: Path
     stacks: Path
 
     @classmethod
-    def of(cls, folder: Path, process: str) -> WatchFiles:
+    def of(cls, folder: Path, process: str) -> HangFiles:
         """Return the files of a process by its name: that of a worker, or `main`."""
         return cls(folder / f"{process}.json", folder / f"{process}.txt")
 

@@ -24,10 +24,10 @@ import pytest
 
 from pytest_hierexport._pytest.crashes import Crash
 from pytest_hierexport._pytest.summary import mark_crash
-from pytest_hierexport._pytest.watch import SIGNAL
+from pytest_hierexport._pytest.time_limit import SIGNAL
 
 if TYPE_CHECKING:
-    from pytest_hierexport._pytest.crashes import Hang, WatchFiles
+    from pytest_hierexport._pytest.crashes import Hang, HangFiles
     from pytest_hierexport._pytest.run import Run
     from pytest_hierexport._pytest.summary import Summary
 
@@ -69,9 +69,9 @@ class GuardPlugin:
             os.kill(self._guard, signal.SIGKILL)
             os.waitpid(self._guard, 0)
             self._guard = 0
-        if self.run.watch.exit_file is not None:
-            self.run.watch.exit_file.close()
-            self.run.watch.exit_file = None
+        if self.run.time_limit.exit_file is not None:
+            self.run.time_limit.exit_file.close()
+            self.run.time_limit.exit_file = None
 
     def _start(self, session: pytest.Session) -> None:
         end, held = os.pipe()
@@ -87,7 +87,7 @@ class GuardPlugin:
             _be_guard(self, session, end)
         os.close(end)
         # faulthandler's thread waits in the full pipe, and goes on to exit when the guard has closed it.
-        self.run.watch.exit_file = os.fdopen(held, "wb", buffering=0)
+        self.run.time_limit.exit_file = os.fdopen(held, "wb", buffering=0)
 
     def finish(self, session: pytest.Session, hang: Hang) -> None:
         """Report what the process knew, and that it hangs, as far as each can be done."""
@@ -97,7 +97,7 @@ class GuardPlugin:
             self.summary.add(report)
             category, _, _ = config.hook.pytest_report_teststatus(report=report, config=config)
             reporter.stats.setdefault(category, []).append(report)
-        run.watch.files.record.unlink(missing_ok=True)
+        run.time_limit.files.record.unlink(missing_ok=True)
         self.summary.finish()
         reporter.write_line("")
         reporter.summary_failures()
@@ -121,12 +121,12 @@ class GuardPlugin:
     def _failure(self, hang: Hang) -> pytest.TestReport:
         """Return the report of the test that hangs."""
         run, found = self.run, self.run.plan.check_of(hang.item)
-        ending = hang.ending(run.watch.files.dumped())
+        ending = hang.ending(run.time_limit.files.dumped())
         report = pytest.TestReport(hang.item, (hang.item, None, hang.item), {}, "failed", ending, "call")
         report.duration = hang.seconds
         if found is not None:
             case, test, _ = found
-            mark_crash(run, report, found, Crash(case.name, test, run.watch.process, ending, hung=True))
+            mark_crash(run, report, found, Crash(case.name, test, run.time_limit.process, ending, hung=True))
         return report
 
 
@@ -142,7 +142,7 @@ def _fill(pipe: int) -> None:
 
 def _be_guard(plugin: GuardPlugin, session: pytest.Session, end: int) -> NoReturn:
     """Look at what the parent does until it has ended, or has to be ended; then exit."""
-    parent, files = os.getppid(), plugin.run.watch.files
+    parent, files = os.getppid(), plugin.run.time_limit.files
     ended = select.poll()
     # No event is asked for: what is always reported is that the other end was closed.
     ended.register(end, 0)
@@ -161,7 +161,7 @@ def _be_guard(plugin: GuardPlugin, session: pytest.Session, end: int) -> NoRetur
     os._exit(0)
 
 
-def _dump(process: int, files: WatchFiles) -> None:
+def _dump(process: int, files: HangFiles) -> None:
     """Make a process dump its stacks, which its handler does in native code, too."""
     os.kill(process, SIGNAL)
     until = time.monotonic() + _PATIENCE

@@ -15,7 +15,7 @@ from pytest_hierexport._pytest.clock import StageClock
 from pytest_hierexport._pytest.crashes import Crash, Crashes
 from pytest_hierexport._pytest.plan import Plan
 from pytest_hierexport._pytest.store import ExportStore
-from pytest_hierexport._pytest.watch import TimedOut, Watch
+from pytest_hierexport._pytest.time_limit import TimedOut, TimeLimit
 
 if TYPE_CHECKING:
     from pytest_hierexport._cases import Case
@@ -31,7 +31,7 @@ class Run:
     crashes: Crashes
     folder: Path
     """The run folder, outside the project, which all processes of the run share."""
-    watch: Watch
+    time_limit: TimeLimit
     """Stops what takes too long in this process."""
     clock: StageClock
     """Measures the stages in this process."""
@@ -44,10 +44,10 @@ class Run:
             HangError: It takes longer, and Python could stop it; otherwise the process ends.
         """
         try:
-            with self.watch.limited(self.plan.item_id(case, test), self.plan.limit(case)):
+            with self.time_limit.limited(self.plan.item_id(case, test), self.plan.limit(case)):
                 yield
         except TimedOut as error:
-            crash = Crash(case.name, test, self.watch.process, error.ending, hung=True)
+            crash = Crash(case.name, test, self.time_limit.process, error.ending, hung=True)
             self.crashes.add(crash)
             raise self.crash_error(case, crash) from None
 

@@ -28,7 +28,7 @@ from pytest_hierexport._pytest.session_cache import cache_of
 from pytest_hierexport._pytest.store import ExportStore
 from pytest_hierexport._pytest.summary import Summary
 from pytest_hierexport._pytest.termination import TerminationPlugin
-from pytest_hierexport._pytest.watch import Watch
+from pytest_hierexport._pytest.time_limit import TimeLimit
 from pytest_hierexport._pytest.workers import RUN_NAME, WorkersPlugin, is_worker, process_name
 
 
@@ -60,7 +60,7 @@ def _start(config: pytest.Config) -> None:
     config.stash[RUN] = run
     summary, repeated = Summary(run, [warning] if warning else []), RepeatedFailures()
     plugins: dict[str, object] = {"models": ModelsPlugin(run, summary, repeated), "repeated": repeated}
-    plugins["watch"] = run.watch
+    plugins["time_limit"] = run.time_limit
     if controls:
         folder, workers = _made_folder(run), WorkersPlugin(run, summary)
         plugins |= {"workers": workers, "termination": TerminationPlugin(workers.terminate), "folder": folder}
@@ -112,5 +112,5 @@ def _run(config: pytest.Config, settings: Settings) -> Run:
     cache = cache_of(config, settings, folder, [config.rootpath / KEPT, *settings.outputs])
     plan = planned(config, settings, folder / "models")
     process = process_name(config)
-    watch, clock = Watch(folder / "watch", process), StageClock(folder / PROGRESS / f"{process}.json")
-    return Run(plan, ExportStore(folder / "exports", cache), Crashes(folder / "crashes"), folder, watch, clock)
+    limit, clock = TimeLimit(folder / "hangs", process), StageClock(folder / PROGRESS / f"{process}.json")
+    return Run(plan, ExportStore(folder / "exports", cache), Crashes(folder / "crashes"), folder, limit, clock)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_hierexport._pytest.crashes import Crash, WatchFiles, ending
+from pytest_hierexport._pytest.crashes import Crash, HangFiles, ending
 from pytest_hierexport._pytest.summary import Summary, mark_crash
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class WorkersPlugin:
         node: WorkerController = report.node
         process = f"worker {node.gateway.id}"  # as the worker itself calls it
         code = _exit_code(node)
-        hang = WatchFiles.of(self.run.watch.folder, process).crash(case.name, test, process)
+        hang = HangFiles.of(self.run.time_limit.folder, process).crash(case.name, test, process)
         crash = hang or Crash(case.name, test, process, ending(code))
         self.run.crashes.add(crash)
         mark_crash(self.run, report, found, crash)

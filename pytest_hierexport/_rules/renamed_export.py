@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import zip_longest
 from pathlib import Path
@@ -28,7 +28,7 @@ _DO = "find what decides by a name: the exporter, or code of the model's own tha
 _RENAMED = "after all classes, modules and parameters were renamed"
 
 
-def renaming_violations(exported: ExportedCase, files: Iterable[Path] = ()) -> Iterator[Violation]:
+def renaming_violations(exported: ExportedCase, files: Sequence[Path] = ()) -> Iterator[Violation]:
     """Rename every class and attribute of the case's model, export it again, and yield what is not just renamed.
 
     Args:
@@ -41,15 +41,18 @@ def renaming_violations(exported: ExportedCase, files: Iterable[Path] = ()) -> I
     tries = ((watch, True), (watch, False), *([(None, False)] if watch else ()))
     violations: list[Violation] = []
     for each, printed in tries:
-        is_same_graph, violations = _compared(exported, each, printed=printed)
-        if is_same_graph:
+        is_final, violations = _compared(exported, each, printed=printed)
+        if is_final:
             break
     yield from watch.violations if watch else ()
     yield from violations
 
 
 def _compared(exported: ExportedCase, watch: Watch | None, *, printed: bool) -> tuple[bool, list[Violation]]:
-    """Return whether the graph is the same under other names, and the violations."""
+    """Return whether this is final, and the violations.
+
+    It is where the graph is the same under other names, and where the model cannot be given any.
+    """
     note = None if watch is None else watch.asked
     with temporary_folder() as folder:
         try:

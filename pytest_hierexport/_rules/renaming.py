@@ -41,7 +41,7 @@ from pytest_hierexport._rules.decisions.names import CODE_LENGTH, STEM, WORD, Na
 
 _REGISTRIES = ("_modules", "_parameters", "_buffers")
 _NOT_SAVED = "_non_persistent_buffers_set"
-Note: TypeAlias = Callable[[str, FrameType | None], None]
+OnOldName: TypeAlias = Callable[[str, FrameType | None], None]
 """Takes an old name that is looked up in the model, with the frame that asks for it."""
 
 
@@ -82,7 +82,7 @@ class Renaming:
 
 
 @contextmanager
-def renamed(model: nn.Module, *, printed: bool = True, note: Note | None = None) -> Iterator[Renaming]:
+def renamed(model: nn.Module, *, printed: bool = True, note: OnOldName | None = None) -> Iterator[Renaming]:
     """Rename the model in place while the context lasts.
 
     Args:
@@ -142,7 +142,7 @@ class _Names:
 class _Plan:
     """The generated classes of a model, and the registries that are renamed, by the model's own classes."""
 
-    def __init__(self, model: nn.Module, *, printed: bool, note: Note | None) -> None:
+    def __init__(self, model: nn.Module, *, printed: bool, note: OnOldName | None) -> None:
         self._names, self._note = _Names(model), note
         self._generated: dict[type, type] = {}
         self._registries: dict[type, tuple[str, ...]] = {}
@@ -232,7 +232,7 @@ class OldName:
     first.
     """
 
-    def __init__(self, old: str, new: str, note: Note | None) -> None:
+    def __init__(self, old: str, new: str, note: OnOldName | None) -> None:
         """Answer to `old` with what is held as `new`."""
         self._old, self._new, self._note = old, new, note
 
@@ -247,7 +247,7 @@ class OldName:
 class Registry(dict[str, Any]):
     """A module's registry under new names that answers to the old ones as well."""
 
-    def __init__(self, entries: Mapping[str, Any], new: Mapping[str, str], note: Note | None) -> None:
+    def __init__(self, entries: Mapping[str, Any], new: Mapping[str, str], note: OnOldName | None) -> None:
         """Hold entries under their new names; `new` gives these by the old."""
         super().__init__(entries)
         self._new, self._note = new, note
@@ -283,7 +283,7 @@ class Registry(dict[str, Any]):
         return new
 
 
-def _tell(note: Note | None, old: str) -> None:
+def _tell(note: OnOldName | None, old: str) -> None:
     # What dynamo runs symbolically is the model's own code, and looking at frames would break its graph.
     if note is not None and not is_dynamo_compiling():
         # The code that asks is above torch's lookup of attributes.

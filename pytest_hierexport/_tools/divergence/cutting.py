@@ -1,7 +1,7 @@
 """Runs each part of a graph on the values of the reference, which shows the error that the part adds.
 
 The graph is cut at every value that is known in the reference: its consumers take the reference's value, and what its
-producer computes has another name. All parts run in one session; those of a large graph in slices of bounded memory.
+producer computes has another name. All parts run in one session; those of a large graph in batches of bounded memory.
 
     graph    h = MatMul(x, w)        y = Relu(h)        z = Exp(y)      h and y are known in the reference
     run      h/own = MatMul(x, w)    y/own = Relu(h)                    given x and h
@@ -14,7 +14,7 @@ from itertools import count
 
 import onnx
 
-from pytest_hierexport._proof.session import run_graph, slices
+from pytest_hierexport._proof.session import batches, run_graph
 from pytest_hierexport._proof.tolerance import Array
 from pytest_hierexport._tools.divergence.sides import Side
 
@@ -27,7 +27,7 @@ def run_parts(side: Side, known: Mapping[str, Array]) -> Iterator[tuple[str, Arr
         known: The reference's values, by name and in the dtypes of the graph.
     """
     label = unused_ending(side)
-    for part in slices([*known], {name: array.nbytes for name, array in known.items()}):
+    for part in batches([*known], {name: array.nbytes for name, array in known.items()}):
         proto = _cut(side, known, part, label)
         taken = {value.name for value in proto.graph.input}
         feeds = {name: array for source in (side.feeds, known) for name, array in source.items() if name in taken}

@@ -1,4 +1,4 @@
-"""Watches the tests of models in the process that runs them, and stops one that does not finish in time.
+"""Limits the time of the tests of models in the process that runs them: stops one that does not finish in it.
 
     limit            a timer sends SIGCONT to the main thread, whose handler dumps the stacks and raises
                      :class:`TimedOut`; not in the middle of an import, which would leave half of a native library
@@ -21,7 +21,7 @@ from traceback import walk_stack
 from types import FrameType
 from typing import IO, TYPE_CHECKING, Any
 
-from pytest_hierexport._pytest.crashes import Hang, WatchFiles
+from pytest_hierexport._pytest.crashes import Hang, HangFiles
 from pytest_hierexport._stages import LOADING, Stages, listening
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ class TimedOut(BaseException):
         self.ending = ending
 
 
-class Watch:
-    """Watches one test at a time.
+class TimeLimit:
+    """Limits the time of one test at a time.
 
     Args:
         folder: Where the processes of the run tell what they work on.
@@ -59,7 +59,7 @@ class Watch:
 
     def __init__(self, folder: Path, process: str) -> None:
         self.folder, self.process = folder, process
-        self.files = WatchFiles.of(folder, process)
+        self.files = HangFiles.of(folder, process)
         self.exit_file: IO[bytes] | None = None
         """Where the stacks are dumped before the exit, which waits until that is possible; None: with the others."""
         self._stacks: IO[bytes] | None = None
@@ -108,7 +108,7 @@ class Watch:
         self._stop()
 
     def _arm(self) -> None:
-        """Watch the block from now on."""
+        """Limit the block from now on."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self._stacks = self.files.stacks.open("wb")
         self._before = signal.signal(_INTERRUPT, self._interrupt)
@@ -116,7 +116,7 @@ class Watch:
         self._start()
 
     def _disarm(self) -> None:
-        """End the watch, if it began."""
+        """End the limit, if it began."""
         if self._stacks is None:
             return
         self._stop()
@@ -128,7 +128,7 @@ class Watch:
 
     def _start(self) -> None:
         """Start the time of the test, from the beginning."""
-        assert self._hang is not None, "a test is watched"  # noqa: S101
+        assert self._hang is not None, "a test has a limit"  # noqa: S101
         self._signal_after(self._hang.seconds)
         self._exit_after(self._hang.seconds + _GRACE)
 
@@ -152,7 +152,7 @@ class Watch:
             self._signal_after(_AGAIN)
             return
         self._inside = False
-        assert self._stacks is not None, "a test is watched"  # noqa: S101
+        assert self._stacks is not None, "a test has a limit"  # noqa: S101
         faulthandler.dump_traceback(self._stacks, all_threads=True)
         self._timed_out = TimedOut(hang.ending(self.files.dumped()))
         self._exit_after(_CLEANUP)
@@ -165,7 +165,7 @@ class Watch:
         self._timer.start()
 
     def _exit_after(self, seconds: float) -> None:
-        assert self._stacks is not None, "a test is watched"  # noqa: S101
+        assert self._stacks is not None, "a test has a limit"  # noqa: S101
         self._write(deadline=time.monotonic() + seconds)
         faulthandler.dump_traceback_later(seconds, file=self.exit_file or self._stacks, exit=True)
 

@@ -77,7 +77,7 @@ def found(model: nn.Module, *args: Any) -> str:
 def line_of(text: str) -> str:
     lines = Path(__file__).read_text(encoding="utf-8").splitlines()
     (number,) = (number for number, line in enumerate(lines, 1) if line.strip().startswith(text))
-    return f"test_trial.py, line {number})"
+    return f"test_model_failure.py, line {number})"
 
 
 @pytest.mark.parametrize(
