@@ -300,6 +300,17 @@ def test_wrong_tag_inside_branch_is_unproven() -> None:
     assert any(name.startswith("b.linear") for name in proof.unproven)
 
 
+def test_wrong_tags_of_a_compiled_model_are_unproven() -> None:
+    pair = made(Pair)
+    compiled = Pair().eval()
+    compiled.load_state_dict(pair.example.model.state_dict())
+    compiled.compile()
+    wrong = pair.retagged(lambda *_: (Origin("a", Evidence.TRACED),))
+    example, model = Example(compiled, pair.example.args), pair.exported.model
+    assert prove(example, model, pair.exported.attribution).verdicts == pair.prove().verdicts
+    assert {"a", "b"} <= set(prove(example, model, wrong).unproven)
+
+
 def test_graph_tagged_with_root_proves_root_alone() -> None:
     pair = made(Pair)
     proof = pair.prove(pair.retagged(lambda *_: (Origin("", Evidence.TRACED),)))
