@@ -390,6 +390,19 @@ def test_model_that_runs_in_no_mode_raises_usage_error() -> None:
         prove(example, fussy.exported.model, fussy.exported.attribution)
 
 
+def test_model_that_returns_nothing_comparable_is_unproven() -> None:
+    class Sparse(Pair):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x).to_sparse()
+
+    pair = made(Pair)
+    model = Sparse().eval()
+    model.load_state_dict(pair.example.model.state_dict())
+    proof = prove(Example(model, pair.example.args), pair.exported.model, pair.exported.attribution)
+    assert list(proof.unproven) == [""]
+    assert "nothing that can be compared" in proof.unproven[""].reason
+
+
 def test_the_model_and_the_graph_are_left_as_they_were() -> None:
     looping = made(Looping)
     state = {name: tensor.clone() for name, tensor in looping.example.model.state_dict().items()}

@@ -168,6 +168,15 @@ def test_calls_of_a_model_that_runs_its_forward_itself_are_seen() -> None:
     assert list(run(Direct(), X).calls) == [""]
 
 
+def test_model_that_does_not_run_its_forward_raises() -> None:
+    class Other(nn.Sequential):
+        def __call__(self, x: torch.Tensor) -> Any:
+            return self[0](x)
+
+    with pytest.raises(ModelError, match="Other does not: its calls are not seen"):
+        run(Other(Relu()), X)
+
+
 def test_calls_in_a_region_to_be_compiled_once_are_seen() -> None:
     class Region(nn.Module):
         def __init__(self) -> None:
