@@ -19,11 +19,13 @@ from torch.nn.utils import parametrizations, parametrize
 from pytest_hierexport import Export, export
 from pytest_hierexport._calls.attribution import Attribution, Evidence
 from pytest_hierexport._calls.hierarchy import Hierarchy
+from pytest_hierexport._cases import Example
 from pytest_hierexport._cases.weights import randomise
 from pytest_hierexport._errors import ExportError, UsageError
 from pytest_hierexport._export import pipeline, state
 from pytest_hierexport._export.dynamo.capturer import quiet
 from pytest_hierexport._onnx import storage
+from pytest_hierexport._proof import prove
 
 
 class Gate(nn.Module):
@@ -405,6 +407,14 @@ class TestModel:
         assert not hasattr(model, "reference")
         # What everybody has is not the model's.
         assert "called" in caplog.messages
+
+    def test_a_lazy_module_is_left_as_its_first_run_makes_it(self) -> None:
+        parts: dict[str, nn.Module] = {"a": nn.LazyLinear(4), "b": nn.LazyBatchNorm1d(), "unused": nn.LazyLinear(4)}
+        model = Sequence(lambda m, x: m.b(m.a(x)), **parts).train()
+        result = export(model, (X,))
+        assert [type(getattr(model, name)) for name in parts] == [nn.Linear, nn.BatchNorm1d, nn.LazyLinear]
+        assert all(module.training for module in model.modules())
+        assert not prove(Example(model.eval(), (X,)), result.model, result.attribution).unproven
 
     def test_state_beside_a_read_only_slot_is_put_back(self) -> None:
         model = Sealing().eval()
