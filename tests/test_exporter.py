@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
 import weakref
@@ -407,6 +408,25 @@ class TestModel:
         assert not hasattr(model, "reference")
         # What everybody has is not the model's.
         assert "called" in caplog.messages
+
+    def test_a_buffer_that_was_written_to_needs_no_gradient(self) -> None:
+        class Filling(nn.Module):
+            cache: torch.Tensor
+
+            def __init__(self) -> None:
+                super().__init__()
+                self.gate = Gate()
+                self.register_buffer("cache", torch.zeros(8, 4))
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                self.cache[: len(x)] = self.gate(x)
+                return self.cache.sum(0) + x
+
+        model = Filling().eval()
+        export(model, (X,), exporter="torchscript")
+        assert not model.cache.requires_grad
+        assert model.cache.grad_fn is None
+        assert torch.equal(copy.deepcopy(model).cache, torch.zeros(8, 4))
 
     def test_a_lazy_module_is_left_as_its_first_run_makes_it(self) -> None:
         parts: dict[str, nn.Module] = {"a": nn.LazyLinear(4), "b": nn.LazyBatchNorm1d(), "unused": nn.LazyLinear(4)}

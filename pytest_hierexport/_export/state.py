@@ -35,14 +35,17 @@ def as_found(model: torch.nn.Module) -> Iterator[None]:
     :func:`weights_as_found` around code that may change them. A lazy module is left as its first run makes it.
     """
     records = list(_records(model))
-    tensors = [(tensor, tensor._version, tensor.detach().clone()) for tensor in _writable_tensors(records)]
+    tensors = [(t, t._version, t.requires_grad, t.detach().clone()) for t in _writable_tensors(records)]
     try:
         yield
     finally:
         for record in records:
             record.restore()
         with torch.no_grad():
-            for tensor, version, elements in tensors:
+            for tensor, version, required, elements in tensors:
+                # With gradients, a write makes a buffer part of the graph of autograd; torch detaches no view in place.
+                if tensor.requires_grad and not required and not tensor._is_view():
+                    tensor.detach_()
                 if tensor._version != version:
                     tensor.copy_(elements)
 
