@@ -31,8 +31,9 @@ def as_found(model: torch.nn.Module) -> Iterator[None]:
 
     Restored are the attributes of its modules, the contents of the containers and objects that they refer to, and the
     elements of buffers and other tensors. A model that stores a value in its forward pass would otherwise keep one of
-    a tracer's tensors, which has no storage. A forward pass does not change parameters, so they are not restored; use
-    :func:`weights_as_found` around code that may change them. A lazy module is left as its first run makes it.
+    a tracer's tensors, which has no storage. What a forward pass writes into parameters stays: their copies would need
+    as much memory as the model. Use :func:`weights_as_found` around code that may replace their tensors. A lazy module
+    is left as its first run makes it.
     """
     records = list(_records(model))
     tensors = [(t, t._version, t.requires_grad, t.detach().clone()) for t in _writable_tensors(records)]

@@ -123,7 +123,7 @@ def run_eager(
 def run_model(example: Runnable, mode: Mode) -> Any:
     """Run the model on a copy of its example inputs, in eval mode and without gradients; return what it returns.
 
-    Compiled modules run uncompiled, since their calls cannot be seen. The model is left as it was found.
+    Compiled modules run uncompiled, since their calls cannot be seen. :func:`as_found` restores it.
 
     Raises:
         ModelError: The model does not run in this mode, or returns fake tensors though it has weights.
