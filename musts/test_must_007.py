@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 import torch
@@ -291,6 +291,37 @@ def test_a_file_that_computes_something_else_proves_nothing(whole: ExportedCase,
     violations = breaks("MUST-007", damaged(whole, tmp_path, damage))
     assert [violation.where for violation in violations] == ["the model's own call (/Tower)"]
     assert violations[0].found.startswith("the graph does not give what the model returned")
+
+
+class Caching(nn.Module):
+    """Keeps a table where no export can restore it."""
+
+    table: ClassVar[list[torch.Tensor]] = []
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not self.table:
+            self.table.append(torch.arange(4.0) / 7)
+        out: torch.Tensor = self.layer(x + self.table[0]).exp()
+        return out
+
+
+@pytest.mark.parametrize("ran", [False, True])
+def test_a_cache_that_an_export_filled_is_found(ran: bool, tmp_path: Path) -> None:
+    def build_caching() -> object:
+        torch.manual_seed(0)
+        model = Caching().eval()
+        randomise(model)
+        Caching.table.clear()
+        if ran:
+            model(torch.rand(2, 4))
+        return model, (torch.rand(2, 4),)
+
+    violations = breaks("MUST-007", exported(tmp_path, build_caching))
+    assert ["Caching keeps a tensor" in violation.found for violation in violations] == ([] if ran else [True])
 
 
 def test_a_file_without_tags_is_a_finding(whole: ExportedCase, tmp_path: Path) -> None:

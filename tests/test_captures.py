@@ -42,6 +42,18 @@ class Squeezes(nn.Module):
         return torch.relu(self.lin(x)).squeeze(1)
 
 
+class Detached(nn.Module):
+    """Computes with `.data`, which `torch.export` cannot trace: strict capture makes it a constant without elements."""
+
+    def __init__(self, width: int = 4) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(width, width), nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.second(self.first(x).data + x)
+        return out
+
+
 class Positioned(PreTrainedModel):
     """A model of transformers whose positions can be computed beforehand, from an input that it can do without."""
 
@@ -94,6 +106,26 @@ class Attends(nn.Module):
         query = self.query(x)
         attended: torch.Tensor = self.norm(nn.functional.scaled_dot_product_attention(query, x, x) + x)
         return attended
+
+
+@pytest.mark.parametrize("optimize", [False, True])
+def test_auto_skips_a_graph_whose_constants_lack_elements(optimize: bool, tmp_path: Path) -> None:
+    model = Detached().eval()
+    result = export(model, (X,), path=tmp_path / "model.onnx", optimize=optimize)
+    assert result.exporter == "torchscript"
+    assert runs(result)
+    with pytest.raises(ExportError, match="lifted_tensor_0"):
+        export(model, (X,), exporter="dynamo", optimize=optimize)
+
+
+@pytest.mark.parametrize("optimize", [False, True])
+@pytest.mark.parametrize("width", [4, 128])
+def test_program_whose_constants_lack_elements_is_refused(width: int, optimize: bool) -> None:
+    x = torch.randn(width, width)
+    program = torch.export.export(Detached(width).eval(), (x,), strict=True)
+    with pytest.raises(ExportError, match="found dynamo: ") as raised:
+        export(program, (x,), optimize=optimize)
+    assert "a fault of its own" not in str(raised.value)
 
 
 @pytest.mark.parametrize("opset", [13, 15, 17, 18, 25])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
 import weakref
@@ -20,6 +21,7 @@ from pytest_hierexport import Export, export
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._carry.copying import flat_copy
+from pytest_hierexport._cases import Example
 from pytest_hierexport._cases.weights import randomise
 from pytest_hierexport._errors import ExportError, UsageError
 from pytest_hierexport._export import pipeline, state
@@ -27,6 +29,7 @@ from pytest_hierexport._export.capture import Capture
 from pytest_hierexport._export.dynamo.capturer import quiet
 from pytest_hierexport._export.traced import attribute_before
 from pytest_hierexport._onnx import storage
+from pytest_hierexport._proof import prove
 
 
 class Gate(nn.Module):
@@ -430,6 +433,33 @@ class TestModel:
         assert not hasattr(model, "reference")
         # What everybody has is not the model's.
         assert "called" in caplog.messages
+
+    def test_a_buffer_that_was_written_to_needs_no_gradient(self) -> None:
+        class Filling(nn.Module):
+            cache: torch.Tensor
+
+            def __init__(self) -> None:
+                super().__init__()
+                self.gate = Gate()
+                self.register_buffer("cache", torch.zeros(8, 4))
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                self.cache[: len(x)] = self.gate(x)
+                return self.cache.sum(0) + x
+
+        model = Filling().eval()
+        export(model, (X,), exporter="torchscript")
+        assert not model.cache.requires_grad
+        assert model.cache.grad_fn is None
+        assert torch.equal(copy.deepcopy(model).cache, torch.zeros(8, 4))
+
+    def test_a_lazy_module_is_left_as_its_first_run_makes_it(self) -> None:
+        parts: dict[str, nn.Module] = {"a": nn.LazyLinear(4), "b": nn.LazyBatchNorm1d(), "unused": nn.LazyLinear(4)}
+        model = Sequence(lambda m, x: m.b(m.a(x)), **parts).train()
+        result = export(model, (X,))
+        assert [type(getattr(model, name)) for name in parts] == [nn.Linear, nn.BatchNorm1d, nn.LazyLinear]
+        assert all(module.training for module in model.modules())
+        assert not prove(Example(model.eval(), (X,)), result.model, result.attribution).unproven
 
     def test_state_beside_a_read_only_slot_is_put_back(self) -> None:
         model = Sealing().eval()

@@ -300,6 +300,17 @@ def test_wrong_tag_inside_branch_is_unproven() -> None:
     assert any(name.startswith("b.linear") for name in proof.unproven)
 
 
+def test_wrong_tags_of_a_compiled_model_are_unproven() -> None:
+    pair = made(Pair)
+    compiled = Pair().eval()
+    compiled.load_state_dict(pair.example.model.state_dict())
+    compiled.compile()
+    wrong = pair.retagged(lambda *_: (Origin("a", Evidence.TRACED),))
+    example, model = Example(compiled, pair.example.args), pair.exported.model
+    assert prove(example, model, pair.exported.attribution).verdicts == pair.prove().verdicts
+    assert {"a", "b"} <= set(prove(example, model, wrong).unproven)
+
+
 def test_graph_tagged_with_root_proves_root_alone() -> None:
     pair = made(Pair)
     proof = pair.prove(pair.retagged(lambda *_: (Origin("", Evidence.TRACED),)))
@@ -377,6 +388,19 @@ def test_model_that_runs_in_no_mode_raises_usage_error() -> None:
     example.model.refuses = ("exporting", "tracing", "plain")  # type: ignore[assignment]  # a plain attribute
     with pytest.raises(UsageError, match="ValueError: not while plain"):
         prove(example, fussy.exported.model, fussy.exported.attribution)
+
+
+def test_model_that_returns_nothing_comparable_is_unproven() -> None:
+    class Sparse(Pair):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x).to_sparse()
+
+    pair = made(Pair)
+    model = Sparse().eval()
+    model.load_state_dict(pair.example.model.state_dict())
+    proof = prove(Example(model, pair.example.args), pair.exported.model, pair.exported.attribution)
+    assert list(proof.unproven) == [""]
+    assert "nothing that can be compared" in proof.unproven[""].reason
 
 
 def test_the_model_and_the_graph_are_left_as_they_were() -> None:

@@ -147,6 +147,36 @@ def test_calls_in_a_compiled_module_are_seen() -> None:
     assert list(run(nn.Sequential(compiled), X).calls) == ["0._orig_mod.0", "0._orig_mod", "0", ""]
 
 
+def test_calls_of_a_model_compiled_in_place_are_seen() -> None:
+    model = nn.Sequential(Relu(), Relu())
+    for module in (model, model[0]):
+        module.register_forward_hook(lambda module, args, output: output + 1)
+        module.compile()
+    compiled = model._compiled_call_impl
+    ran = run(model, X)
+    assert list(ran.calls) == ["0", "1", ""]
+    assert list(ran.calls[""].returned) == [ran.number(X.relu() + 2)]
+    assert model._compiled_call_impl is compiled
+    assert "_compiled_call_impl" not in vars(model[1])
+
+
+def test_calls_of_a_model_that_runs_its_forward_itself_are_seen() -> None:
+    class Direct(Relu):
+        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+            return self.forward(x)
+
+    assert list(run(Direct(), X).calls) == [""]
+
+
+def test_model_that_does_not_run_its_forward_raises() -> None:
+    class Other(nn.Sequential):
+        def __call__(self, x: torch.Tensor) -> Any:
+            return self[0](x)
+
+    with pytest.raises(ModelError, match="Other does not: its calls are not seen"):
+        run(Other(Relu()), X)
+
+
 def test_calls_in_a_region_to_be_compiled_once_are_seen() -> None:
     class Region(nn.Module):
         def __init__(self) -> None:

@@ -20,6 +20,7 @@ from types import CodeType, FrameType
 from typing import Any, TypeVar
 
 from pytest_hierexport._errors import ExportError, chain, in_words
+from pytest_hierexport._export.capture import CannotCaptureError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -28,8 +29,8 @@ _MODELS = f"{_PACKAGE}._cases.zoo"
 """The models of this package: their errors count as a model's."""
 _COPIES = ("copy", "pickle")
 """Modules of the standard library whose frames count: they raise where an object of the user cannot be copied."""
-_ENVIRONMENT = (OSError, MemoryError, RecursionError)
-"""Errors that any code may raise because of the machine, such as a full disk; they are no faults."""
+_NO_FAULTS = (OSError, MemoryError, RecursionError, CannotCaptureError)
+"""Errors that any code may raise because of the machine, such as a full disk, and what a capture says of a model."""
 _calling: set[CodeType] = set()
 
 
@@ -65,7 +66,7 @@ def fault_in(error: Exception, task: str) -> ExportError | None:
 def _place(error: BaseException) -> str:
     """Return the file and line of this package that raised an error; an empty text if other code raised it."""
     frames = [(frame, line) for frame, line in walk_tb(error.__traceback__) if not _is_ignored(frame)]
-    if isinstance(error, _ENVIRONMENT) or not frames or not _is_ours(frames[-1][0]):
+    if isinstance(error, _NO_FAULTS) or not frames or not _is_ours(frames[-1][0]):
         return ""
     frame, line = frames[-1]
     return f"{Path(frame.f_code.co_filename).name}, line {line}"

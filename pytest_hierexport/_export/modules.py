@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
+from torch.nn.parameter import is_lazy
+
 from pytest_hierexport._calls.hierarchy import Module, Parameter
 from pytest_hierexport._calls.names import encode, is_torch_nn, join_path, qualified_class
 from pytest_hierexport._errors import UsageError
@@ -163,7 +165,8 @@ def _parameters(path: str, module: torch.nn.Module, first: dict[int, str]) -> It
     """Yield a module's own parameters and buffers; `first` is that of :func:`_module`."""
     for tensors, trainable in ((module._parameters, True), (module._buffers, False)):
         for name, tensor in tensors.items():
-            if tensor is not None:
+            # A lazy module that no run has called has no shapes yet.
+            if tensor is not None and not is_lazy(tensor):
                 full = f"{path}.{encode(name)}" if path else encode(name)
                 shared = first.setdefault(id(tensor), full)
                 shape, dtype = tuple(int(d) for d in tensor.shape), str(tensor.dtype).rpartition(".")[2]

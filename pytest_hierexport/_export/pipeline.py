@@ -51,7 +51,8 @@ def export(
     """Export a model to ONNX with every node tagged with the module calls it came from.
 
     The graph is the one that the exporter underneath gives with the same options; only the tags are added, and the
-    node names replaced if `node_names` is given. The model is left exactly as it was found, also after an error.
+    node names replaced if `node_names` is given. The model is left as it was found, also after an error; only what
+    its forward writes into parameters stays, and a lazy module is left as its first run makes it.
 
     Args:
         model: A module, or the program that `torch.export` returned.

@@ -95,14 +95,21 @@ class CallRecorder:
                 forward = vars(cls).get("forward")
                 if isinstance(forward, FunctionType):
                     stack.enter_context(replaced(cls, "forward", self._observed(forward, self._is_run_by_forward)))
+            for module in self.instances.root.modules():
+                # `Module.compile()` stores a compiled `_call_impl`, which would run in place of the observed one.
+                if module._compiled_call_impl is not None:
+                    stack.enter_context(replaced(module, "_compiled_call_impl", None))
             yield self
 
     def _is_of_a_pass(self, module: torch.nn.Module) -> bool:
         return bool(self._open) or self.instances.is_root(module)
 
     def _is_run_by_forward(self, module: torch.nn.Module) -> bool:
-        """Whether `forward` was called directly, which counts as a call; not by the innermost open call itself."""
-        return bool(self._open) and self._open[-1][1] != id(vars(module))
+        """Whether `forward` was called directly, which counts as a call; not by the innermost open call itself.
+
+        Of the root, it is where a class runs its `forward` in a `__call__` of its own.
+        """
+        return self._open[-1][1] != id(vars(module)) if self._open else self.instances.is_root(module)
 
     def _observed(
         self, original: Callable[..., Any], concerns: Callable[[torch.nn.Module], bool]

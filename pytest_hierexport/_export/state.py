@@ -1,4 +1,4 @@
-"""Restores a model, after an export or a proof, to exactly the state in which it was found."""
+"""Restores a model, after an export or a proof, to the state in which it was found."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, Sim
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
 from pytest_hierexport._errors import UsageError, gist
@@ -26,22 +27,26 @@ WAS_TRAINING = "the model was in training mode; it was exported in eval mode"
 
 @contextmanager
 def as_found(model: torch.nn.Module) -> Iterator[None]:
-    """Undo, when the context ends, also after an error, all changes that a forward pass made to the model.
+    """Undo, when the context ends, also after an error, what a forward pass changed in the model.
 
     Restored are the attributes of its modules, the contents of the containers and objects that they refer to, and the
     elements of buffers and other tensors. A model that stores a value in its forward pass would otherwise keep one of
-    a tracer's tensors, which has no storage. A forward pass does not change parameters, so they are not restored; use
-    :func:`weights_as_found` around code that may change them.
+    a tracer's tensors, which has no storage. What a forward pass writes into parameters stays: their copies would need
+    as much memory as the model. Use :func:`weights_as_found` around code that may replace their tensors. A lazy module
+    is left as its first run makes it.
     """
     records = list(_records(model))
-    tensors = [(tensor, tensor._version, tensor.detach().clone()) for tensor in _writable_tensors(records)]
+    tensors = [(t, t._version, t.requires_grad, t.detach().clone()) for t in _writable_tensors(records)]
     try:
         yield
     finally:
         for record in records:
             record.restore()
         with torch.no_grad():
-            for tensor, version, elements in tensors:
+            for tensor, version, required, elements in tensors:
+                # With gradients, a write makes a buffer part of the graph of autograd; torch detaches no view in place.
+                if tensor.requires_grad and not required and not tensor._is_view():
+                    tensor.detach_()
                 if tensor._version != version:
                     tensor.copy_(elements)
 
@@ -133,12 +138,19 @@ def _records_of(candidate: Any) -> Iterator[_Record]:
     cls = type(candidate)
     if isinstance(candidate, _BASES):
         yield _record_of_container(candidate)
+    elif isinstance(candidate, torch.nn.Module) and _is_lazy(candidate):
+        yield _record_of_slots(candidate, ["training"])
     elif isinstance(candidate, (torch.nn.Module, SimpleNamespace)) or not _is_of_python_or_torch(cls):
         attributes = getattr(candidate, "__dict__", None)
         if isinstance(attributes, dict):
             yield _record_of_container(attributes)
         if names := _slots(cls):
             yield _record_of_slots(candidate, names)
+
+
+def _is_lazy(module: torch.nn.Module) -> bool:
+    """Whether a module still gets its weights and its class: the first run draws them, and the graph has these."""
+    return any(map(is_lazy, chain(module.parameters(recurse=False), module.buffers(recurse=False))))
 
 
 def _is_of_python_or_torch(cls: type) -> bool:

@@ -13,14 +13,15 @@ from functools import cached_property, wraps
 from typing import Any, Protocol, TypeVar
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils.weak import WeakIdKeyDictionary
 
-from pytest_hierexport._calls.hierarchy import Call, Hierarchy
+from pytest_hierexport._calls.hierarchy import ROOT, Call, Hierarchy
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._export.modules import Instances
 from pytest_hierexport._export.recorder import CallRecorder
 from pytest_hierexport._export.state import ONE_AT_A_TIME, as_found, in_eval_mode, replaced
-from pytest_hierexport._proof.tensors import fingerprint_of, fingerprints_of_number, walk
+from pytest_hierexport._proof.tensors import fingerprint_of, fingerprints_of_number, held_by, version_of, walk
 from pytest_hierexport._proof.values import Values
 
 
@@ -101,33 +102,59 @@ def run_eager(
 
     Returns:
         The calls in the order in which they ended.
+
+    Raises:
+        ModelError: The model does not run in this mode, or its own call is not seen: the proof of no call would pass.
     """
     instances = Instances(example.model)
     watcher = _Watcher(instances, values, keep)
     recorder = CallRecorder(instances, known=hierarchy, observer=watcher)
     with ONE_AT_A_TIME, watcher.watching_bodies(), recorder.listening():
         run_model(example, mode)
+    if not any(seen.call.name == ROOT for seen in watcher.calls):
+        raise ModelError(
+            "a model that runs its forward when it is called",
+            found=f"{type(example.model).__name__} does not: its calls are not seen",
+            do="run forward in the model's __call__",
+        )
     return watcher.calls
 
 
 def run_model(example: Runnable, mode: Mode) -> Any:
     """Run the model on a copy of its example inputs, in eval mode and without gradients; return what it returns.
 
-    Compiled modules run uncompiled, since their calls cannot be seen. The model is left as it was found.
+    Compiled modules run uncompiled, since their calls cannot be seen. :func:`as_found` restores it.
 
     Raises:
-        ModelError: The model does not run in this mode.
+        ModelError: The model does not run in this mode, or returns fake tensors though it has weights.
     """
     args, kwargs = _copied((tuple(example.args), dict(example.kwargs)))
     with ONE_AT_A_TIME, as_found(example.model), in_eval_mode(example.model), torch.no_grad(), _reported(mode):
         try:
-            return example.model(*args, **kwargs)
+            returned = example.model(*args, **kwargs)
         except Exception as error:
             raise ModelError(
                 "a model that runs on the example's inputs",
                 found=f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}",
                 do="run the model on them once by itself, and correct what raises",
             ) from error
+    _check_numbers(example.model, returned)
+    return returned
+
+
+def _check_numbers(model: torch.nn.Module, returned: Any) -> None:
+    """Raise a ModelError where a model that has weights returns a tensor without numbers.
+
+    A cache outside the model (a global dictionary, `lru_cache`) keeps the fake tensor of an export for all later runs.
+    """
+    fakes = (place for place, part in walk(returned, "output") if isinstance(part, FakeTensor))
+    if (place := next(fakes, None)) is None or any(isinstance(weight, FakeTensor) for weight in model.parameters()):
+        return
+    raise ModelError(
+        "a model that returns tensors with numbers",
+        found=f"{place} is fake: {type(model).__name__} keeps a tensor that was made while it was exported, in a cache",
+        do="keep the tensor in a buffer; or empty the cache, and run the model once before its export",
+    )
 
 
 def in_each(ways: Iterable[WayT], run: Callable[[WayT], ResultT]) -> Iterator[tuple[WayT, ResultT]]:
@@ -193,7 +220,7 @@ class _Watcher:
         for module in self.instances.root.modules():
             below = list(module.modules())
             self._below.update((path, below) for path in self.instances.paths(module))
-            self._unchanged.update((tensor, _version(tensor)) for _, tensor in _held(module))
+            self._unchanged.update((tensor, version_of(tensor)) for _, tensor in held_by(module))
 
     @contextmanager
     def watching_bodies(self) -> Iterator[None]:
@@ -234,8 +261,8 @@ class _Watcher:
         One module may pass a tensor to another in an attribute, such as the weights of its attention.
         """
         for module in self._below[path]:
-            for name, tensor in _held(module):
-                if self._unchanged.get(tensor) != _version(tensor):
+            for name, tensor in held_by(module):
+                if self._unchanged.get(tensor) != version_of(tensor):
                     yield f"captured {name}", tensor
 
     def _numbers_of(self, found: Iterable[tuple[str, Any]]) -> tuple[dict[int, str], dict[int, str]]:
@@ -252,7 +279,7 @@ class _Watcher:
     def _number(self, part: Any) -> list[int]:
         if not isinstance(part, torch.Tensor):
             return [self.values.add(found) for found in fingerprints_of_number(part, self.values.precision)]
-        version = _version(part)
+        version = version_of(part)
         known, numbers = self._seen.get(part, (None, []))
         if known is None or known != version:
             found = fingerprint_of(part, self.values.precision)
@@ -262,24 +289,3 @@ class _Watcher:
                 for number in numbers:
                     self.keep(number, part)
         return list(numbers)
-
-
-def _version(tensor: torch.Tensor) -> int | bytes | None:
-    """Return what differs after a write to a tensor; None where it cannot be known."""
-    if not tensor.is_inference():
-        return tensor._version
-    found = fingerprint_of(tensor)  # torch does not count the writes in inference mode
-    return None if found is None else found.digest()
-
-
-def _held(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the tensors among a module's buffers and plain attributes; parameters never depend on an input."""
-    attributes = {name: value for name, value in vars(module).items() if name not in _OWN}
-    for name, value in {**module._buffers, **attributes}.items():
-        if not isinstance(value, _SETTINGS):
-            yield from ((label, part) for label, part in walk(value, name) if isinstance(part, torch.Tensor))
-
-
-_SETTINGS = (str, bool, int, float, type(None))
-_OWN = frozenset(vars(torch.nn.Module()))
-"""The attributes of every `torch.nn.Module`: parameters, buffers, submodules, hooks, flags."""

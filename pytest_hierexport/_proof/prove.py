@@ -93,7 +93,7 @@ def prove(
     orders), and at last its values are compared with coarser tolerances and as far as rounding moves them.
 
     Args:
-        example: The model with the inputs to run it on. It is left as it was found.
+        example: The model with the inputs to run it on. It is left as :func:`export` leaves it.
         model: The exported model: a path, a protobuf message or an onnx_ir model. It is not changed.
         attribution: The origins of the graph's nodes.
         tolerances: Relative tolerances by dtype name, in place of the dtypes' own.

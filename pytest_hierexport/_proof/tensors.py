@@ -1,4 +1,4 @@
-"""Finds the tensors and numbers inside the arguments and results of a module call, and takes their fingerprints."""
+"""Finds the tensors and numbers of a module and of its arguments and results, and takes their fingerprints."""
 
 from __future__ import annotations
 
@@ -112,3 +112,24 @@ def fingerprints_of_number(number: Number, precision: str = "") -> list[Fingerpr
     is_index = isinstance(number, int) and -(2**63) <= number < 2**63
     dtypes = [*([np.int64] if is_index else []), np.float32, np.float64]
     return [fingerprint(np.array(number, dtype), precision) for dtype in dtypes]
+
+
+def version_of(tensor: torch.Tensor) -> int | bytes | None:
+    """Return what differs after a write to a tensor; None where it cannot be known."""
+    if not tensor.is_inference():
+        return tensor._version
+    found = fingerprint_of(tensor)  # torch does not count the writes in inference mode
+    return None if found is None else found.digest()
+
+
+def held_by(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the tensors among a module's buffers and plain attributes; parameters never depend on an input."""
+    attributes = {name: value for name, value in vars(module).items() if name not in _OWN}
+    for name, value in {**module._buffers, **attributes}.items():
+        if not isinstance(value, _SETTINGS):
+            yield from ((label, part) for label, part in walk(value, name) if isinstance(part, torch.Tensor))
+
+
+_SETTINGS = (str, bool, int, float, type(None))
+_OWN = frozenset(vars(torch.nn.Module()))
+"""The attributes of every `torch.nn.Module`: parameters, buffers, submodules, hooks, flags."""

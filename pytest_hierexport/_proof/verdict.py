@@ -64,10 +64,16 @@ class Verdict:
 
 
 def judge(runs: BothRuns, call: str) -> Verdict | None:
-    """Return the verdict on a call of the eager run; None where it returned no tensor."""
+    """Return the verdict on a call of the eager run; None where it returned no tensor that has elements.
+
+    The model's own call then must have returned the graph's outputs as numbers: the proof of what gives nothing to
+    compare would pass with any tags.
+    """
     seen = runs.calls[call]
     if not seen.returned:
-        return None
+        strange = next((v for v in runs.graph.outputs if call == ROOT and not runs.gave(ROOT, v)), None)
+        reason = "the model returned nothing that can be compared with what the graph gives"
+        return None if strange is None else Verdict(VerdictKind.UNPROVEN, reason, strange, runs.tag(ROOT))
     outputs = [number for number in seen.returned if number not in seen.inputs]
     missing = next((number for number in outputs if call == ROOT and not _is_graph_output(runs, number)), None)
     if missing is not None:

@@ -21,7 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from pytest_hierexport._carry.copying import flat_copy
 from pytest_hierexport._carry.flat import Flat, Node
 from pytest_hierexport._errors import HierexportError
-from pytest_hierexport._export.capture import Capture, Request
+from pytest_hierexport._export.capture import CannotCaptureError, Capture, Request
 from pytest_hierexport._export.dynamo.dropped import noting_dropped, stacks
 from pytest_hierexport._export.dynamo.scopes import STACK, Scopes, Stack
 from pytest_hierexport._export.dynamo.shortcuts import shortcuts
@@ -116,6 +116,9 @@ class Watch:
             except Exception as error:
                 self._failed.append(error)
                 raise
+            # torch checks this in its first attempt alone, and computes with the missing elements: it may crash.
+            if lost := [name for name, held in program.constants.items() if isinstance(held, FakeTensor)]:
+                raise CannotCaptureError(_LOST.format(lost[0]))
             return program
 
         return export
@@ -124,6 +127,7 @@ class Watch:
         """Return the capture of the export that gave the graph `after`.
 
         Raises:
+            CannotCaptureError: A tensor of the graph has no elements.
             Exception: A fault of this package made an attempt of torch fail, and torch made another attempt.
         """
         for error in self._failed:
@@ -140,6 +144,9 @@ class Watch:
             holder = None if node.parent is None else nodes[node.parent]
             nodes[node] = self._scopes.call_of(stack, holder)
             also[node] = tuple(call for other in others if (call := self._scopes.call_of(other, holder)) is not None)
+        # Of a ready program; without its optimizer, torch reads no tensor.
+        if (lost := next(_fakes(after), None)) is not None:
+            raise CannotCaptureError(_LOST.format(lost.name))
         fill_absent(after)
         # torch names an initializer by the attribute path of one of its owners.
         declared = self._scopes.recorder.instances.tensors() if self._scopes.recorder is not None else {}
@@ -152,6 +159,10 @@ class Watch:
             owners={name: declared[name] for name in before.initializers if name in declared},
             after=after,
         )
+
+
+_LOST = "torch made a constant without elements of a computed value: {}"
+"""What is said of a fake tensor that is no weight of the model."""
 
 
 def _copying_stacks(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -171,9 +182,10 @@ def _copying_stacks(original: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def without_fakes(see: Callable[[ir.Model], object] = lambda _: None) -> Iterator[None]:
-    """Remove the fake tensors from each graph that torch makes, before it is optimized.
+    """Remove the fake tensors of a model without weights from each graph that torch makes, before it is optimized.
 
-    They are the initializers of a model without weights and have no elements: torch's optimizer reads all tensors.
+    They have no elements, and torch's optimizer reads all tensors. A fake tensor that is no weight stays: torch made a
+    constant of a computed value (`x.data`), and its optimizer raises.
 
     Args:
         see: Called with each of these graphs.
@@ -182,13 +194,21 @@ def without_fakes(see: Callable[[ir.Model], object] = lambda _: None) -> Iterato
 
     def init(program: torch.onnx.ONNXProgram, model: ir.Model, *args: Any, **kwargs: Any) -> None:
         original(program, model, *args, **kwargs)
-        for value in (value for graph in model.graphs() for value in graph.initializers.values()):
-            if isinstance(getattr(value.const_value, "raw", None), FakeTensor):
+        weights = () if program.exported_program is None else program.exported_program.state_dict
+        for value in _fakes(model):
+            if value.name in weights:
                 value.const_value = None
         see(model)
 
     with replaced(torch.onnx.ONNXProgram, "__init__", init):
         yield
+
+
+def _fakes(model: ir.Model) -> Iterator[ir.Value]:
+    """Yield the initializers whose tensors are fake."""
+    for value in (value for graph in model.graphs() for value in graph.initializers.values()):
+        if isinstance(getattr(value.const_value, "raw", None), FakeTensor):
+            yield value
 
 
 def _stacks(node: ir.Node) -> tuple[Stack, ...]:
