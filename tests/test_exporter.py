@@ -216,6 +216,52 @@ class TestCalls:
         assert set(calls_by_operator(result, "Shape")) == {""}
 
 
+class TestStrict:
+    """Models that dynamo traces whole: torch does so where it fails to run one, and on request for a program."""
+
+    @staticmethod
+    def untraceable(x: torch.Tensor) -> torch.Tensor:
+        """Give a constant, in a way that torch can trace by dynamo alone."""
+        return torch.tensor([x[0, 0], 2.0, 3.0, 4.0])
+
+    def test_repeated_calls_of_a_strict_program_stay_apart(self) -> None:
+        model = Sequence(lambda m, x: m.l(m.l[1](x)), l=nn.Sequential(Gate(), Gate())).eval()
+        result = export(torch.export.export(model, (X,), strict=True))
+        assert calls_by_operator(result, "Softmax") == ["l.1", "l.0", "l.1@1"]
+
+    def test_branches_of_a_strict_program_keep_their_calls(self) -> None:
+        def run(m: Any, x: torch.Tensor) -> torch.Tensor:
+            return torch.cond(x.sum() > 0, m.a, lambda y: m.b(m.a(y)), (m.a(x),))  # type: ignore[no-any-return]
+
+        result = export(torch.export.export(Sequence(run, a=Gate(), b=Gate()).eval(), (X,), strict=True))
+        assert calls_by_operator(result, "Softmax") == ["a", "a@1", "a@2", "b"]
+        assert result.attribution.hierarchy.tag("b") == "/Sequence/Gate.b"
+
+    def test_calls_are_found_where_only_dynamo_traces(self) -> None:
+        def run(m: Any, x: torch.Tensor) -> torch.Tensor:
+            x = m.a(x) * self.untraceable(x)
+            return torch.cond(x.sum() > 0, m.a, m.b, (x,))  # type: ignore[no-any-return]
+
+        result = exported(Sequence(run, a=Gate(), b=Gate()))
+        assert calls_by_operator(result, "Softmax") == ["a", "a@1", "b"]
+        assert list(result.attribution.hierarchy) == ["", "a", "a.lin", "a@1", "a.lin@1", "b", "b.lin"]
+
+    def test_calls_of_a_failed_attempt_are_forgotten(self) -> None:
+        def run(m: Any, x: torch.Tensor) -> torch.Tensor:
+            module = m.a if torch.compiler.is_dynamo_compiling() else m.b
+            result: torch.Tensor = module(x) * self.untraceable(x)
+            return result
+
+        assert list(exported(Sequence(run, a=Gate(), b=Gate())).attribution.hierarchy) == ["", "a", "a.lin"]
+
+    def test_a_parametrised_module_goes_by_the_class_that_was_written(self) -> None:
+        gate = Gate()
+        gate.weight = nn.Parameter(torch.randn(4, 4))
+        parametrizations.orthogonal(gate)
+        result = exported(Sequence(lambda m, x: m.a(self.untraceable(x) + x), a=gate))
+        assert result.attribution.hierarchy.tag("a") == "/Sequence/Gate"
+
+
 class TestGraph:
     MODELS = (
         Sequence(lambda m, x: m.a(m.a(x)), a=Gate()),

@@ -91,12 +91,12 @@ class Watch:
             if isinstance(self._model, torch.nn.Module):
                 stack.enter_context(replaced(torch.export, "export", self._keeping_stacks(torch.export.export)))
                 recorder = CallRecorder(Instances(self._model), observer=self._scopes, tracer=self._scopes)
-                self._scopes.recorder = stack.enter_context(recorder.listening())
+                self._scopes.recorder, self._scopes.calls = recorder, recorder.calls
+                stack.enter_context(recorder.listening())
             else:
                 for body in _run_bodies_node_by_node(self._model):
                     stack.callback(vars(body).pop, "forward", None)
             yield
-        self._scopes.finish()
 
     def _copy_graph(self, model: ir.Model) -> None:
         self._before = flat_copy(model)
@@ -110,6 +110,7 @@ class Watch:
 
     def _keeping_stacks(self, original: Callable[..., torch.export.ExportedProgram]) -> Callable[..., Any]:
         def export(*args: Any, **kwargs: Any) -> torch.export.ExportedProgram:
+            self._scopes.forget()
             try:
                 program = original(*args, **kwargs)
                 _run_bodies_node_by_node(program)
