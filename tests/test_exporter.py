@@ -153,6 +153,20 @@ class TestCalls:
         assert calls_by_operator(result, "Softmax") == ["a", "b"]
         assert list(result.attribution.hierarchy) == ["", "a", "a.lin", "b", "b.lin"]
 
+    def test_calls_of_a_model_that_is_a_graph_are_seen(self) -> None:
+        written = Sequence(lambda m, x: m.b(m.a(m.b(x))) * 2, a=Gate(), b=nn.Sequential(Gate(), nn.ReLU()))
+        model = torch.fx.symbolic_trace(written)
+        result = exported(model)
+        # fx inlines the modules that are not of torch.nn: the model runs their operations itself.
+        assert calls_by_operator(result, "Gemm") == ["b.0.lin", "a.lin", "b.0.lin@1"]
+        assert calls_by_operator(result, "Relu") == ["b.1", "b.1@1"]
+        assert calls_by_operator(result, "Softmax") == ["", "", ""]
+        assert result.attribution.hierarchy.tag("b.1") == "/Sequence"
+        with quiet():
+            plain = torch.onnx.export(model, (X,), dynamo=True, verbose=False)
+        assert plain is not None
+        assert stripped(result.model) == stripped(plain.model)
+
     def test_the_body_of_a_loop_keeps_its_calls(self) -> None:
         from torch._higher_order_ops.while_loop import while_loop
 

@@ -101,8 +101,11 @@ class CallRecorder:
         return bool(self._open) or self.instances.is_root(module)
 
     def _is_run_by_forward(self, module: torch.nn.Module) -> bool:
-        """Whether `forward` was called directly, which counts as a call; not by the innermost open call itself."""
-        return bool(self._open) and self._open[-1][1] != id(vars(module))
+        """Whether `forward` was called directly, which counts as a call; not by the innermost open call itself.
+
+        Of the root, it is where a class runs its `forward` in a `__call__` of its own.
+        """
+        return self._open[-1][1] != id(vars(module)) if self._open else self.instances.is_root(module)
 
     def _observed(
         self, original: Callable[..., Any], concerns: Callable[[torch.nn.Module], bool]

@@ -93,6 +93,8 @@ class Watch:
                 recorder = CallRecorder(Instances(self._model), observer=self._scopes, tracer=self._scopes)
                 self._scopes.recorder, self._scopes.calls = recorder, recorder.calls
                 stack.enter_context(recorder.listening())
+                run = _calling(recorder, torch.fx.Interpreter.run)
+                stack.enter_context(replaced(torch.fx.Interpreter, "run", run))
             else:
                 for body in _run_bodies_node_by_node(self._model):
                     stack.callback(vars(body).pop, "forward", None)
@@ -153,6 +155,21 @@ class Watch:
             owners={name: declared[name] for name in before.initializers if name in declared},
             after=after,
         )
+
+
+def _calling(recorder: CallRecorder, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap `Interpreter.run` so that a model that is a graph of fx runs its `forward`, which the recorder observes.
+
+    torch interprets such a model instead of calling it.
+    """
+
+    @functools.wraps(original)
+    def run(interpreter: torch.fx.Interpreter, *args: Any, **kwargs: Any) -> Any:
+        if recorder.current is None and recorder.instances.is_root(interpreter.module):
+            return interpreter.module.forward(*args)
+        return original(interpreter, *args, **kwargs)
+
+    return run
 
 
 def _copying_stacks(original: Callable[..., Any]) -> Callable[..., Any]:
