@@ -251,6 +251,12 @@ class TestStrict:
         assert calls_by_operator(result, "Softmax") == ["a", "a@1", "a@2", "b"]
         assert result.attribution.hierarchy.tag("b") == "/Sequence/Gate.b"
 
+    def test_a_child_with_a_number_for_a_name_is_found(self) -> None:
+        model = Sequence(lambda m, x: getattr(m, "1")(getattr(m, "0")(x * self.untraceable(x))))
+        model.add_module("0", Gate())
+        model.add_module("1", Gate())
+        assert calls_by_operator(exported(model), "Softmax") == ["0", "1"]
+
     def test_calls_are_found_where_only_dynamo_traces(self) -> None:
         def run(m: Any, x: torch.Tensor) -> torch.Tensor:
             x = m.a(x) * self.untraceable(x)

@@ -211,9 +211,12 @@ class Scopes(Tracer):
 
     def _add_unrecorded(self, key: str, path: str, cls: str, parent: str | None) -> None:
         """Add a call that no recorder observed: of an ExportedProgram, or of a model that dynamo traced whole."""
-        module = _module(key, self.recorder)
-        # dynamo gives the class that parametrisation made.
-        call = Call(_encoded(path), _index(key, path), cls if module is None else class_of(module), parent)
+        name, module = _encoded(path), _module(key, self.recorder)
+        if self.recorder is not None and module is not None:
+            # dynamo gives the class that parametrisation made, and no path of a child that has a number as its name.
+            cls, paths = class_of(module), self.recorder.instances.paths(module)
+            name = name if name in paths else paths[0]
+        call = Call(name, _index(key, path), cls, parent)
         self._learn(call, key, path)
         self.calls.setdefault(call.name, call)
 
