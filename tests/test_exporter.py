@@ -311,6 +311,18 @@ class TestGraph:
         result = export(program)
         assert calls_by_operator(result, "Softmax") == ["a", "a@1"]
 
+    def test_a_program_of_a_graph_is_tagged_below_its_root(self) -> None:
+        graph = torch.fx.symbolic_trace(nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.ReLU()))).eval()
+        result = export(torch.export.export(graph, (X,)))
+        assert list(result.attribution.hierarchy) == ["", "0", "1", "1.0"]
+        assert calls_by_operator(result, "Relu") == ["1.0"]
+
+    def test_nodes_of_a_program_without_stacks_are_the_roots(self) -> None:
+        program = torch.export.export(Sequence(lambda m, x: m.a(x), a=Gate()).eval(), (X,))
+        for node in program.graph.nodes:
+            node.meta.pop("nn_module_stack", None)
+        assert calls_by_operator(export(program), "Softmax") == [""]
+
     def test_initializers_belong_to_the_modules_that_own_them(self) -> None:
         result = exported(Sequence(lambda m, x: m.a(x), a=Gate()))
         assert [o.call for o in result.attribution.initializers["a.lin.weight"]] == ["a.lin"]

@@ -18,6 +18,7 @@ import torch
 import torch._higher_order_ops.utils as higher_order
 from torch._subclasses.fake_tensor import FakeTensor
 
+from pytest_hierexport._calls.hierarchy import ROOT, Call
 from pytest_hierexport._carry.copying import flat_copy
 from pytest_hierexport._carry.flat import Flat, Node
 from pytest_hierexport._errors import HierexportError
@@ -26,7 +27,7 @@ from pytest_hierexport._export.dynamo.dropped import noting_dropped, stacks
 from pytest_hierexport._export.dynamo.scopes import STACK, Scopes, Stack
 from pytest_hierexport._export.dynamo.shortcuts import shortcuts
 from pytest_hierexport._export.faults import is_fault
-from pytest_hierexport._export.modules import Instances
+from pytest_hierexport._export.modules import Instances, qualified
 from pytest_hierexport._export.recorder import CallRecorder
 from pytest_hierexport._export.state import replaced
 from pytest_hierexport._onnx.absent import fill_absent
@@ -146,9 +147,10 @@ class Watch:
         fill_absent(after)
         # torch names an initializer by the attribute path of one of its owners.
         declared = self._scopes.recorder.instances.tensors() if self._scopes.recorder is not None else {}
+        # After the loop: `call_of` may add calls that were not recorded. A program may have no stacks.
+        calls = tuple(self._scopes.calls.values()) or (Call(ROOT, 0, qualified(type(self._model)), None),)
         return Capture(
-            # After the loop: `call_of` may add calls that were not recorded.
-            calls=tuple(self._scopes.calls.values()),
+            calls=calls,
             before=before,
             nodes=nodes,
             also=also,

@@ -168,7 +168,7 @@ class Scopes(Tracer):
     # the calls of stacks
 
     def call_of(self, stack: Stack, holder: str | None) -> str | None:
-        """Return the innermost call of a module stack; None if the stack does not begin at the root.
+        """Return the innermost call of a module stack; None if the stack does not begin at the model that was observed.
 
         Args:
             stack: The stack of the fx node.
@@ -179,7 +179,10 @@ class Scopes(Tracer):
             return holder
         start = _start(stack, self._root)
         if start != self._root and stack[start][0] != "":
-            return None
+            if self.recorder is not None:
+                return None
+            # torch interprets a model that is a graph of fx instead of calling it, so the model is on no stack.
+            stack = {self._root: (ROOT, torch.export.ExportedProgram), **stack}
         entries = self._entries(stack)
         if entries in self._by_stack:
             return self._by_stack[entries]
