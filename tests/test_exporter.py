@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 import weakref
@@ -126,6 +127,22 @@ class TestCalls:
     def test_a_module_run_by_its_forward_is_called(self) -> None:
         result = exported(Sequence(lambda m, x: m.a.forward(x), a=Gate()))
         assert calls_by_operator(result, "Softmax") == ["a"]
+
+    def test_forward_that_is_set_on_an_instance_is_a_call(self) -> None:
+        tripled, partial = Gate(), Gate()
+        original, partial_original = tripled.forward, partial.forward
+        tripled.forward = lambda x: original(x) * 3  # type: ignore[method-assign]
+        partial.forward = functools.partial(lambda module, x: partial_original(x) * 3, partial)  # type: ignore[method-assign]
+        own = tripled.forward
+        model = Sequence(lambda m, x: m.b.forward(m.a(m.a.forward(x))), a=tripled, b=partial)
+        result = exported(model)
+        assert calls_by_operator(result, "Softmax") == ["a", "a@1", "b"]
+        assert calls_by_operator(result, "Mul")[1::2] == ["a", "a@1", "b"]
+        assert tripled.forward is own
+        with quiet():
+            plain = torch.onnx.export(model, (X,), dynamo=True, verbose=False)
+        assert plain is not None
+        assert stripped(result.model) == stripped(plain.model)
 
     def test_super_forward_is_no_call_of_its_own(self) -> None:
         class Doubled(Gate):
