@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import logging
 import threading
 import weakref
@@ -133,6 +134,22 @@ class TestCalls:
         result = exported(Sequence(lambda m, x: m.a.forward(x), a=Gate()))
         assert calls_by_operator(result, "Softmax") == ["a"]
 
+    def test_forward_that_is_set_on_an_instance_is_a_call(self) -> None:
+        tripled, partial = Gate(), Gate()
+        original, partial_original = tripled.forward, partial.forward
+        tripled.forward = lambda x: original(x) * 3  # type: ignore[method-assign]
+        partial.forward = functools.partial(lambda module, x: partial_original(x) * 3, partial)  # type: ignore[method-assign]
+        own = tripled.forward
+        model = Sequence(lambda m, x: m.b.forward(m.a(m.a.forward(x))), a=tripled, b=partial)
+        result = exported(model)
+        assert calls_by_operator(result, "Softmax") == ["a", "a@1", "b"]
+        assert calls_by_operator(result, "Mul")[1::2] == ["a", "a@1", "b"]
+        assert tripled.forward is own
+        with quiet():
+            plain = torch.onnx.export(model, (X,), dynamo=True, verbose=False)
+        assert plain is not None
+        assert stripped(result.model) == stripped(plain.model)
+
     def test_super_forward_is_no_call_of_its_own(self) -> None:
         class Doubled(Gate):
             def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -158,6 +175,20 @@ class TestCalls:
         result = exported(Sequence(run, a=Gate(), b=Gate()))
         assert calls_by_operator(result, "Softmax") == ["a", "b"]
         assert list(result.attribution.hierarchy) == ["", "a", "a.lin", "b", "b.lin"]
+
+    def test_calls_of_a_model_that_is_a_graph_are_seen(self) -> None:
+        written = Sequence(lambda m, x: m.b(m.a(m.b(x))) * 2, a=Gate(), b=nn.Sequential(Gate(), nn.ReLU()))
+        model = torch.fx.symbolic_trace(written)
+        result = exported(model)
+        # fx inlines the modules that are not of torch.nn: the model runs their operations itself.
+        assert calls_by_operator(result, "Gemm") == ["b.0.lin", "a.lin", "b.0.lin@1"]
+        assert calls_by_operator(result, "Relu") == ["b.1", "b.1@1"]
+        assert calls_by_operator(result, "Softmax") == ["", "", ""]
+        assert result.attribution.hierarchy.tag("b.1") == "/Sequence"
+        with quiet():
+            plain = torch.onnx.export(model, (X,), dynamo=True, verbose=False)
+        assert plain is not None
+        assert stripped(result.model) == stripped(plain.model)
 
     def test_the_body_of_a_loop_keeps_its_calls(self) -> None:
         from torch._higher_order_ops.while_loop import while_loop
@@ -222,6 +253,58 @@ class TestCalls:
         assert set(calls_by_operator(result, "Shape")) == {""}
 
 
+class TestStrict:
+    """Models that dynamo traces whole: torch does so where it fails to run one, and on request for a program."""
+
+    @staticmethod
+    def untraceable(x: torch.Tensor) -> torch.Tensor:
+        """Give a constant, in a way that torch can trace by dynamo alone."""
+        return torch.tensor([x[0, 0], 2.0, 3.0, 4.0])
+
+    def test_repeated_calls_of_a_strict_program_stay_apart(self) -> None:
+        model = Sequence(lambda m, x: m.l(m.l[1](x)), l=nn.Sequential(Gate(), Gate())).eval()
+        result = export(torch.export.export(model, (X,), strict=True))
+        assert calls_by_operator(result, "Softmax") == ["l.1", "l.0", "l.1@1"]
+
+    def test_branches_of_a_strict_program_keep_their_calls(self) -> None:
+        def run(m: Any, x: torch.Tensor) -> torch.Tensor:
+            return torch.cond(x.sum() > 0, m.a, lambda y: m.b(m.a(y)), (m.a(x),))  # type: ignore[no-any-return]
+
+        result = export(torch.export.export(Sequence(run, a=Gate(), b=Gate()).eval(), (X,), strict=True))
+        assert calls_by_operator(result, "Softmax") == ["a", "a@1", "a@2", "b"]
+        assert result.attribution.hierarchy.tag("b") == "/Sequence/Gate.b"
+
+    def test_a_child_with_a_number_for_a_name_is_found(self) -> None:
+        model = Sequence(lambda m, x: getattr(m, "1")(getattr(m, "0")(x * self.untraceable(x))))
+        model.add_module("0", Gate())
+        model.add_module("1", Gate())
+        assert calls_by_operator(exported(model), "Softmax") == ["0", "1"]
+
+    def test_calls_are_found_where_only_dynamo_traces(self) -> None:
+        def run(m: Any, x: torch.Tensor) -> torch.Tensor:
+            x = m.a(x) * self.untraceable(x)
+            return torch.cond(x.sum() > 0, m.a, m.b, (x,))  # type: ignore[no-any-return]
+
+        result = exported(Sequence(run, a=Gate(), b=Gate()))
+        assert calls_by_operator(result, "Softmax") == ["a", "a@1", "b"]
+        assert list(result.attribution.hierarchy) == ["", "a", "a.lin", "a@1", "a.lin@1", "b", "b.lin"]
+
+    def test_calls_of_a_failed_attempt_are_forgotten(self) -> None:
+        def run(m: Any, x: torch.Tensor) -> torch.Tensor:
+            module = m.a if torch.compiler.is_dynamo_compiling() else m.b
+            result: torch.Tensor = module(x) * self.untraceable(x)
+            return result
+
+        assert list(exported(Sequence(run, a=Gate(), b=Gate())).attribution.hierarchy) == ["", "a", "a.lin"]
+
+    def test_a_parametrised_module_goes_by_the_class_that_was_written(self) -> None:
+        gate = Gate()
+        gate.weight = nn.Parameter(torch.randn(4, 4))
+        parametrizations.orthogonal(gate)
+        result = exported(Sequence(lambda m, x: m.a(self.untraceable(x) + x), a=gate))
+        assert result.attribution.hierarchy.tag("a") == "/Sequence/Gate"
+
+
 class TestGraph:
     MODELS = (
         Sequence(lambda m, x: m.a(m.a(x)), a=Gate()),
@@ -250,6 +333,18 @@ class TestGraph:
         program = torch.export.export(model, (X,))
         result = export(program)
         assert calls_by_operator(result, "Softmax") == ["a", "a@1"]
+
+    def test_a_program_of_a_graph_is_tagged_below_its_root(self) -> None:
+        graph = torch.fx.symbolic_trace(nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.ReLU()))).eval()
+        result = export(torch.export.export(graph, (X,)))
+        assert list(result.attribution.hierarchy) == ["", "0", "1", "1.0"]
+        assert calls_by_operator(result, "Relu") == ["1.0"]
+
+    def test_nodes_of_a_program_without_stacks_are_the_roots(self) -> None:
+        program = torch.export.export(Sequence(lambda m, x: m.a(x), a=Gate()).eval(), (X,))
+        for node in program.graph.nodes:
+            node.meta.pop("nn_module_stack", None)
+        assert calls_by_operator(export(program), "Softmax") == [""]
 
     def test_initializers_belong_to_the_modules_that_own_them(self) -> None:
         result = exported(Sequence(lambda m, x: m.a(x), a=Gate()))

@@ -99,6 +99,11 @@ class CallRecorder:
                 # `Module.compile()` stores a compiled `_call_impl`, which would run in place of the observed one.
                 if module._compiled_call_impl is not None:
                     stack.enter_context(replaced(module, "_compiled_call_impl", None))
+                own = vars(module).get("forward")
+                # accelerate and others set `forward` on instances. TorchScript keeps a compiled method there.
+                if callable(own) and not isinstance(module, torch.jit.ScriptModule):
+                    stack.callback(vars(module).__setitem__, "forward", own)
+                    vars(module)["forward"] = self._observed_own(module, own)
             yield self
 
     def _is_of_a_pass(self, module: torch.nn.Module) -> bool:
@@ -110,6 +115,12 @@ class CallRecorder:
         Of the root, it is where a class runs its `forward` in a `__call__` of its own.
         """
         return self._open[-1][1] != id(vars(module)) if self._open else self.instances.is_root(module)
+
+    def _observed_own(self, module: torch.nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap the `forward` of an instance; torch's exporter takes the names of inputs from its signature."""
+        call = calls_on(lambda _, *args, **kwargs: forward(*args, **kwargs))
+        observed = functools.partial(self._observed(call, self._is_run_by_forward), module)
+        return functools.update_wrapper(observed, forward)
 
     def _observed(
         self, original: Callable[..., Any], concerns: Callable[[torch.nn.Module], bool]

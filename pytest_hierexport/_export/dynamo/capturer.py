@@ -18,6 +18,7 @@ import torch
 import torch._higher_order_ops.utils as higher_order
 from torch._subclasses.fake_tensor import FakeTensor
 
+from pytest_hierexport._calls.hierarchy import ROOT, Call
 from pytest_hierexport._carry.copying import flat_copy
 from pytest_hierexport._carry.flat import Flat, Node
 from pytest_hierexport._errors import HierexportError
@@ -26,7 +27,7 @@ from pytest_hierexport._export.dynamo.dropped import noting_dropped, stacks
 from pytest_hierexport._export.dynamo.scopes import STACK, Scopes, Stack
 from pytest_hierexport._export.dynamo.shortcuts import shortcuts
 from pytest_hierexport._export.faults import is_fault
-from pytest_hierexport._export.modules import Instances
+from pytest_hierexport._export.modules import Instances, qualified
 from pytest_hierexport._export.recorder import CallRecorder
 from pytest_hierexport._export.state import replaced
 from pytest_hierexport._onnx.absent import fill_absent
@@ -91,12 +92,14 @@ class Watch:
             if isinstance(self._model, torch.nn.Module):
                 stack.enter_context(replaced(torch.export, "export", self._keeping_stacks(torch.export.export)))
                 recorder = CallRecorder(Instances(self._model), observer=self._scopes, tracer=self._scopes)
-                self._scopes.recorder = stack.enter_context(recorder.listening())
+                self._scopes.recorder, self._scopes.calls = recorder, recorder.calls
+                stack.enter_context(recorder.listening())
+                run = _calling(recorder, torch.fx.Interpreter.run)
+                stack.enter_context(replaced(torch.fx.Interpreter, "run", run))
             else:
                 for body in _run_bodies_node_by_node(self._model):
                     stack.callback(vars(body).pop, "forward", None)
             yield
-        self._scopes.finish()
 
     def _copy_graph(self, model: ir.Model) -> None:
         self._before = flat_copy(model)
@@ -110,6 +113,7 @@ class Watch:
 
     def _keeping_stacks(self, original: Callable[..., torch.export.ExportedProgram]) -> Callable[..., Any]:
         def export(*args: Any, **kwargs: Any) -> torch.export.ExportedProgram:
+            self._scopes.forget()
             try:
                 program = original(*args, **kwargs)
                 _run_bodies_node_by_node(program)
@@ -150,9 +154,10 @@ class Watch:
         fill_absent(after)
         # torch names an initializer by the attribute path of one of its owners.
         declared = self._scopes.recorder.instances.tensors() if self._scopes.recorder is not None else {}
+        # After the loop: `call_of` may add calls that were not recorded. A program may have no stacks.
+        calls = tuple(self._scopes.calls.values()) or (Call(ROOT, 0, qualified(type(self._model)), None),)
         return Capture(
-            # After the loop: `call_of` may add calls that were not recorded.
-            calls=tuple(self._scopes.calls.values()),
+            calls=calls,
             before=before,
             nodes=nodes,
             also=also,
@@ -163,6 +168,21 @@ class Watch:
 
 _LOST = "torch made a constant without elements of a computed value: {}"
 """What is said of a fake tensor that is no weight of the model."""
+
+
+def _calling(recorder: CallRecorder, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap `Interpreter.run` so that a model that is a graph of fx runs its `forward`, which the recorder observes.
+
+    torch interprets such a model instead of calling it.
+    """
+
+    @functools.wraps(original)
+    def run(interpreter: torch.fx.Interpreter, *args: Any, **kwargs: Any) -> Any:
+        if recorder.current is None and recorder.instances.is_root(interpreter.module):
+            return interpreter.module.forward(*args)
+        return original(interpreter, *args, **kwargs)
+
+    return run
 
 
 def _copying_stacks(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -19,6 +19,10 @@ torch's own stacks are incomplete in two cases:
   the Python code that calls the modules, so no calls are recorded. But the stacks of its nodes have the `id` of each
   module as the key. The calls are named from these, and the graph runs node by node, each node under its own stack
   (`Scopes.run_graph`).
+
+No calls are recorded of an ExportedProgram, nor of a model that torch exports in strict mode, where dynamo traces all
+of it. Torch makes a program so on request, and exports a module so after it failed to run it. There the entries alone
+give the calls.
 """
 
 from __future__ import annotations
@@ -33,11 +37,14 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from pytest_hierexport._calls.hierarchy import ROOT, Call
 from pytest_hierexport._calls.names import join_path
+from pytest_hierexport._export.modules import class_of
 from pytest_hierexport._export.recorder import CallRecorder, Tracer
 
 Stack = Mapping[str, tuple[str, Any]]
 STACK = "nn_module_stack"
 """The key of the stack in the metadata of an fx node."""
+_DYNAMO_ROOT = "_export_root"
+"""The path of the model in the graphs that dynamo makes of branches and loops; torch removes it from the others."""
 
 
 class Scopes(Tracer):
@@ -118,7 +125,7 @@ class Scopes(Tracer):
             return extended
         caller = self.recorder.current
         for key, (source, cls) in stack.items():
-            module = self.recorder.instances.by_identity(key.partition("@")[0])
+            module = _module(key, self.recorder)
             if module is None:
                 break
             entry = f"{self._running}:{key}:{source}"  # the source distinguishes the two branches of a `cond`
@@ -151,15 +158,17 @@ class Scopes(Tracer):
     def left(self, call: Call, output: Any) -> None:
         """Do nothing; the protocol requires the method."""
 
-    def finish(self) -> None:
-        """Take the calls of the recorder."""
-        if self.recorder is not None:
-            self.calls = self.recorder.calls
+    def forget(self) -> None:
+        """Forget the calls of an attempt of torch that failed: no call begins in the next one if dynamo makes it."""
+        self._by_entry.clear()
+        self._by_stack.clear()
+        self.calls.clear()
+        self._root = ""
 
     # the calls of stacks
 
     def call_of(self, stack: Stack, holder: str | None) -> str | None:
-        """Return the innermost call of a module stack; None if the stack does not begin at the root.
+        """Return the innermost call of a module stack; None if the stack does not begin at the model that was observed.
 
         Args:
             stack: The stack of the fx node.
@@ -170,7 +179,10 @@ class Scopes(Tracer):
             return holder
         start = _start(stack, self._root)
         if start != self._root and stack[start][0] != "":
-            return None
+            if self.recorder is not None:
+                return None
+            # torch interprets a model that is a graph of fx instead of calling it, so the model is on no stack.
+            stack = {self._root: (ROOT, torch.export.ExportedProgram), **stack}
         entries = self._entries(stack)
         if entries in self._by_stack:
             return self._by_stack[entries]
@@ -191,14 +203,23 @@ class Scopes(Tracer):
         root_path = stack[root][0]
         entries: dict[str, tuple[str, str, str]] = {}
         for key, (path, cls) in itertools.dropwhile(lambda entry: entry[0] != root, stack.items()):
-            name = _below(root, key)
+            name, below = _below(root, key), _below(root_path, path)
+            if _is_of_dynamo(key):
+                below = _below(_DYNAMO_ROOT, below)
+            if not below and not _index(name, below):
+                name = ""  # the graph of a branch has the model a second time, with its `id` as the key
             text = cls if isinstance(cls, str) else f"{cls.__module__}.{cls.__qualname__}"
-            entries[name] = name, _below(root_path, path), text
+            entries[name] = name, below, text
         return tuple(entries.values())
 
     def _add_unrecorded(self, key: str, path: str, cls: str, parent: str | None) -> None:
-        """Add a call of an ExportedProgram: torch exported it earlier, so no recorder observed its calls."""
-        call = Call(_encoded(path), _index(key, path), cls, parent)
+        """Add a call that no recorder observed: of an ExportedProgram, or of a model that dynamo traced whole."""
+        name, module = _encoded(path), _module(key, self.recorder)
+        if self.recorder is not None and module is not None:
+            # dynamo gives the class that parametrisation made, and no path of a child that has a number as its name.
+            cls, paths = class_of(module), self.recorder.instances.paths(module)
+            name = name if name in paths else paths[0]
+        call = Call(name, _index(key, path), cls, parent)
         self._learn(call, key, path)
         self.calls.setdefault(call.name, call)
 
@@ -243,7 +264,17 @@ def _encoded(path: str) -> str:
     return join_path(path.split(".")) if path else ROOT
 
 
+def _is_of_dynamo(key: str) -> bool:
+    """Whether dynamo made the entry of a key: it has the `id` of the module."""
+    return key.partition("@")[0].isdecimal()
+
+
+def _module(key: str, recorder: CallRecorder | None) -> torch.nn.Module | None:
+    """Return the module of an entry of dynamo; None for any other entry, and where the model is not known."""
+    return recorder.instances.by_identity(key.partition("@")[0]) if recorder is not None else None
+
+
 def _index(key: str, path: str) -> int:
-    """Return the index of a call from its key: `@k` after the path; the path may contain `@k` itself."""
-    tail = key.rpartition(path)[2] if path else ""
-    return int(tail[1:]) if tail.startswith("@") else 0
+    """Return the index of a call from its key: `@k` after the path, which may contain `@k` itself, or after an `id`."""
+    repeated = key.removeprefix(f"{path}@") if key.startswith(f"{path}@") else key.partition("@")[2]
+    return int(repeated) if repeated.isdecimal() and key != path else 0
