@@ -74,9 +74,9 @@ class Twice(nn.Module):
         return out
 
 
-def proven(model: nn.Module) -> Export:
+def proven(model: nn.Module, x: torch.Tensor = X) -> Export:
     """Export a model, see every call of it proven, and return the export."""
-    example = Example(model.eval(), (X,), {})
+    example = Example(model.eval(), (x,), {})
     randomise(example.model, 0)
     exported = export(example.model, example.args)
     assert not prove(example, exported.model, exported.attribution).unproven
@@ -176,6 +176,29 @@ def test_equal_values_of_another_operator_and_inputs_are_not_owned() -> None:
         return maxima
 
     assert owned(proven(Model(forward, inner=WithUnusedMaxima())), "inner") == ["Exp"]
+
+
+class Does(nn.Module):
+    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(x)
+
+
+@pytest.mark.parametrize(
+    ("dead", "x"),
+    [
+        pytest.param(lambda x: x.clamp(-100, 100) + 1, 1000 * X, id="a limit"),
+        pytest.param(lambda i: i * i + 1, torch.arange(24).reshape(2, 3, 4), id="a square"),
+        pytest.param(lambda i: i % 4 + 1, torch.arange(24).reshape(2, 3, 4), id="a remainder"),
+    ],
+)
+def test_operations_that_agree_on_small_numbers_are_not_equal(
+    dead: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor
+) -> None:
+    assert owned(proven(after_dead(Does(dead), Does(lambda each: each + 1)), x), "dead") == []
 
 
 class Pair(nn.Module):
