@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import onnx_ir as ir
+import pytest
 
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
@@ -88,13 +89,12 @@ def test_constants_are_shared_without_being_owned_by_all() -> None:
     assert found["y"] == [("b", "traced")]
 
 
-def test_large_constant_belongs_to_all_calls_that_computed_it() -> None:
-    before = """g (float[400] x) => (float[400] z) <float w = {1.0}, int64[1] n = {400}> {
-        p = Expand(w, n) u = Add(x, p) q = Expand(w, n) z = Mul(u, q) }"""
-    found = carried(
-        before, before.replace("q = Expand(w, n) z = Mul(u, q)", "z = Mul(u, p)"), p="a", u="b", q="c", z="d"
-    )
-    assert found["p"] == [("a", "traced"), ("c", "merged")]
+@pytest.mark.parametrize("size", [4, 400])
+def test_constant_belongs_to_all_calls_that_computed_it(size: int) -> None:
+    before = """g (float[size] x) => (float[size] z) <float w = {1.0}, int64[1] n = {size}> {
+        p = Expand(w, n) u = Add(x, p) q = Expand(w, n) z = Mul(u, q) }""".replace("size", str(size))
+    after = before.replace("q = Expand(w, n) z = Mul(u, q)", "z = Mul(u, p)")
+    assert carried(before, after, p="a", u="b", q="c", z="d")["p"] == [("a", "traced"), ("c", "merged")]
 
 
 def test_constants_computed_in_different_ways_are_one_value() -> None:

@@ -74,9 +74,9 @@ class Twice(nn.Module):
         return out
 
 
-def proven(model: nn.Module) -> Export:
+def proven(model: nn.Module, x: torch.Tensor = X) -> Export:
     """Export a model, see every call of it proven, and return the export."""
-    example = Example(model.eval(), (X,), {})
+    example = Example(model.eval(), (x,), {})
     randomise(example.model, 0)
     exported = export(example.model, example.args)
     assert not prove(example, exported.model, exported.attribution).unproven
@@ -178,6 +178,29 @@ def test_equal_values_of_another_operator_and_inputs_are_not_owned() -> None:
     assert owned(proven(Model(forward, inner=WithUnusedMaxima())), "inner") == ["Exp"]
 
 
+class Does(nn.Module):
+    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(x)
+
+
+@pytest.mark.parametrize(
+    ("dead", "x"),
+    [
+        pytest.param(lambda x: x.clamp(-100, 100) + 1, 1000 * X, id="a limit"),
+        pytest.param(lambda i: i * i + 1, torch.arange(24).reshape(2, 3, 4), id="a square"),
+        pytest.param(lambda i: i % 4 + 1, torch.arange(24).reshape(2, 3, 4), id="a remainder"),
+    ],
+)
+def test_operations_that_agree_on_small_numbers_are_not_equal(
+    dead: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor
+) -> None:
+    assert owned(proven(after_dead(Does(dead), Does(lambda each: each + 1)), x), "dead") == []
+
+
 class Pair(nn.Module):
     """Gives a number computed of what it also gives."""
 
@@ -223,6 +246,73 @@ def test_call_that_writes_into_a_view_does_not_own_it() -> None:
 
     exported = proven(Model(forward, inner=AddsInPlace()))
     assert "inner" not in {origin.call for origin in exported.attribution.nodes["permute"]}
+
+
+class Writing(nn.Module):
+    """Lets `inner` compute with parts of a tensor that it writes to; `last` reads the tensor."""
+
+    def __init__(self, inner: nn.Module, write: Callable[[nn.Module, torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.first, self.inner, self.last = nn.Linear(8, 8), inner, nn.Linear(8, 8)
+        self.write = write
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.last(self.write(self.inner, self.first(x)))
+        return out
+
+
+def behind_a_transposition(inner: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    turned = x.transpose(1, 2)
+    inner(turned)
+    return turned.transpose(1, 2)
+
+
+def after_a_write(inner: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    x[0] = 0
+    inner(x.view(-1))
+    return x
+
+
+def in_a_slice(inner: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    inner(x[:, :2])
+    return x
+
+
+def in_halves(inner: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    for half in x.chunk(2, -1):
+        inner(half)
+    return x
+
+
+@pytest.mark.parametrize("write", [behind_a_transposition, after_a_write, in_a_slice, in_halves])
+def test_write_to_a_view_is_owned_by_its_call(write: Callable[[nn.Module, torch.Tensor], torch.Tensor]) -> None:
+    exported = proven(Writing(nn.ReLU(inplace=True), write))
+    assert "Relu" in owned(exported, "inner")
+    assert set(owned(exported, "last")) <= {"MatMul", "Add"}
+
+
+class WritesToRow(nn.Module):
+    """Lets another module write to a part of its input, then reads all of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.relu(x[:, 0])
+        return torch.sigmoid(x)
+
+
+@pytest.mark.parametrize("inner", [WritesToRow, AddsInPlace])
+def test_call_owns_what_it_reads_of_a_view_it_wrote(inner: type[nn.Module]) -> None:
+    def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
+        turned = m.first(x).transpose(1, 2)
+        out: torch.Tensor = m.inner(turned[:, :2]).sum() + m.last(turned.transpose(1, 2))
+        return out
+
+    exported = proven(Model(forward, first=nn.Conv1d(3, 3, 1), inner=inner(), last=nn.Linear(8, 8)))
+    assert "Sigmoid" in owned(exported, "inner")
+    assert set(owned(exported, "last")) <= {"MatMul", "Add"}
 
 
 def test_input_passed_through_a_dropped_call_has_no_owner() -> None:

@@ -68,6 +68,24 @@ def test_input_changed_in_place_keeps_its_value_on_entry() -> None:
     assert X.tolist() == [[1, -2]]
 
 
+def test_tensor_written_through_a_view_is_input_and_given() -> None:
+    class Slicing(nn.Module):
+        def __init__(self, inplace: bool) -> None:
+            super().__init__()
+            self.relu = nn.ReLU(inplace)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            whole = x * 3
+            self.relu(whole[:, 1:])
+            return whole
+
+    ran = run(Slicing(inplace=True), X)
+    assert ran.number(X * 3) in ran.calls["relu"].inputs
+    assert ran.number(torch.relu(X) * 3) in ran.calls["relu"].effects
+    ran = run(Slicing(inplace=False), X)
+    assert ran.number(X * 3) not in ran.calls["relu"].available
+
+
 def test_cached_tensors_are_inputs_and_new_ones_given() -> None:
     class Cache:
         def __init__(self, *keys: torch.Tensor) -> None:

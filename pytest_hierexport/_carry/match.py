@@ -112,16 +112,18 @@ class _Matcher:
         pairs = _paired(duplicates, candidates)
         self.twins.update(pairs)
         for node in duplicates:
-            # Small constants say nothing about ownership: optimizers share them freely. Positions that several layers
-            # look up in one table do (LayoutLMv3).
-            if node not in pairs and not all(self._is_small(output) for output in node.outputs):
+            if node not in pairs and not self._is_small_constant(node):
                 self.merged[node] = self._replacements(node, candidates)
         taken = set(pairs.values())
         self.unpaired += [node for node in candidates if node not in taken]
 
-    def _is_small(self, value: Value) -> bool:
-        """Whether a value is a constant that is known by its content."""
-        return not value.varying and self.numbering.before[value] in self.numbering.contents
+    def _is_small_constant(self, node: Node) -> bool:
+        """Whether a node is a small `Constant`. Optimizers share these freely, which says nothing about ownership.
+
+        Sharing a computation does, however small: positions that several layers look up in one table (LayoutLMv3), the
+        exponential of a parameter of four numbers.
+        """
+        return not node.inputs and all(self.numbering.before[each] in self.numbering.contents for each in node.outputs)
 
     def _replacements(self, lost: Node, candidates: list[Node]) -> list[Node]:
         """Return the candidates that replaced a removed node.

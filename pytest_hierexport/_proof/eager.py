@@ -21,6 +21,8 @@ from pytest_hierexport._errors import UsageError
 from pytest_hierexport._export.modules import Instances
 from pytest_hierexport._export.recorder import CallRecorder
 from pytest_hierexport._export.state import ONE_AT_A_TIME, as_found, in_eval_mode, replaced
+from pytest_hierexport._proof.fingerprints import Fingerprint
+from pytest_hierexport._proof.shared import Shared, shared_with
 from pytest_hierexport._proof.tensors import fingerprint_of, fingerprints_of_number, held_by, version_of, walk
 from pytest_hierexport._proof.values import Values
 
@@ -79,8 +81,8 @@ class EagerCall:
     effects: frozenset[int]
     """Tensors in arguments, caches and captured attributes when the call ended, and the numbers that it returned."""
     settings: AbstractSet[int] = frozenset()
-    """The inputs that are Python numbers alone. A fusion cannot remove them: otherwise a flag that the call was given
-    would excuse a wrong tag (a counterexample of MUST-007)."""
+    """The inputs that are Python numbers alone, or a tensor that it wrote through a view. A fusion cannot remove
+    them: otherwise a flag that the call was given would excuse a wrong tag (a counterexample of MUST-007)."""
 
     @cached_property
     def available(self) -> frozenset[int]:
@@ -209,7 +211,7 @@ class _Watcher:
     calls: list[EagerCall] = field(default_factory=list)
     _begun: int = 0
     _bodies: int = 0
-    _open: dict[str, tuple[EagerCall, Any]] = field(default_factory=dict)
+    _open: dict[str, tuple[EagerCall, Any, list[Shared]]] = field(default_factory=dict)
     _seen: Any = field(default_factory=WeakIdKeyDictionary)
     """The version of each tensor and the numbers of its value."""
     _unchanged: Any = field(default_factory=WeakIdKeyDictionary)
@@ -244,16 +246,20 @@ class _Watcher:
         captured, _ = self._numbers_of(self._captured(call.path))
         settings = inputs.keys() - tensors.keys() - captured.keys()
         seen = EagerCall(call, self._begun, self._bodies > 0, inputs | captured, {}, frozenset(), settings)
-        self._open[call.name] = seen, (args, kwargs)
+        self._open[call.name] = seen, (args, kwargs), shared_with(walk((args, kwargs)), self._seen, self._fingerprint)
         self._begun += 1
 
     def left(self, call: Call, output: Any) -> None:
         """Record the outputs of a call."""
-        seen, holders = self._open.pop(call.name)
+        seen, holders, shared = self._open.pop(call.name)
         numbers, returned = self._numbers_of(walk(output))
         _, kept = self._numbers_of(walk(holders))
         captured, _ = self._numbers_of(self._captured(call.path))
-        self.calls.append(replace(seen, returned=returned, effects=frozenset((*numbers, *kept, *captured))))
+        written = [each for each in shared if each.was_written]
+        read = {self.values.add(each.found): "written" for each in written if each.found is not None}
+        given, _ = self._numbers_of(("", each.tensor) for each in written)
+        seen = replace(seen, inputs=read | seen.inputs, settings=seen.settings | read.keys() - seen.inputs.keys())
+        self.calls.append(replace(seen, returned=returned, effects=frozenset((*numbers, *kept, *captured, *given))))
 
     def _captured(self, path: str) -> Iterator[tuple[str, torch.Tensor]]:
         """Yield the tensors on a module or below it that this run has put there or changed.
@@ -282,10 +288,16 @@ class _Watcher:
         version = version_of(part)
         known, numbers = self._seen.get(part, (None, []))
         if known is None or known != version:
-            found = fingerprint_of(part, self.values.precision)
+            found = self._fingerprint(part)
             numbers = [] if found is None else [self.values.add(found)]
             self._seen[part] = version, numbers
             if self.keep is not None:
                 for number in numbers:
                     self.keep(number, part)
         return list(numbers)
+
+    def _fingerprint(self, tensor: torch.Tensor) -> Fingerprint | None:
+        known, numbers = self._seen.get(tensor, (None, []))
+        if numbers and known == version_of(tensor):
+            return self.values[numbers[0]]
+        return fingerprint_of(tensor, self.values.precision)

@@ -50,13 +50,13 @@ def loose_owners(runs: BothRuns) -> Iterator[LooseOwner]:
 
 
 def _ends_in(runs: BothRuns, call: str, node: Node) -> bool:
-    """Whether a call ends in a node: it returned a value of it, or a fusion computes what it returned inside the node.
+    """Whether a call ends in a node: it gave a value of it, or a fusion computes what it returned inside the node.
 
     One in a loop may have returned anything.
     """
     seen = runs.calls.get(call)
     computed = (number for value in node.outputs for number in runs.numbers_in_any_form(value))
-    if seen is None or not seen.returned.keys().isdisjoint(computed):
+    if seen is None or not (seen.returned.keys() | seen.effects - seen.inputs.keys()).isdisjoint(computed):
         return True
     kept = runs.names.keys() | runs.folded
     if seen.returned.keys() <= kept:

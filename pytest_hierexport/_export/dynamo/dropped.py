@@ -31,13 +31,15 @@ from pytest_hierexport._export.dynamo.trial_run import contents_of, needed_for, 
 
 _CUSTOM = "custom"  # the entry of a node's metadata that is meant for users of torch, and that torch's passes copy
 _ALSO = "hierexport.also"
+_TAKEN = "hierexport.taken"  # the stack of the call that took a view, on a node that computes the view once more
 _OPERATION = "torch_fn"  # the entry that names the operation of the model, with its number, that a node is part of
 
 
 def stacks(node: torch.fx.Node) -> tuple[Stack, ...]:
     """Return the module stack of a node, then those of dropped nodes with an equal value."""
-    own: Stack = node.meta.get(STACK) or {}
-    return (own, *(node.meta.get(_CUSTOM) or {}).get(_ALSO, ()))
+    custom = node.meta.get(_CUSTOM) or {}
+    own: Stack = custom.get(_TAKEN) or node.meta.get(STACK) or {}
+    return (own, *custom.get(_ALSO, ()))
 
 
 def noting_dropped(original: Callable[..., bool]) -> Callable[..., bool]:
@@ -48,6 +50,7 @@ def noting_dropped(original: Callable[..., bool]) -> Callable[..., bool]:
         live = _live(graph)
         dropped = [node for node in graph.nodes if node not in live]
         if dropped:
+            _return_views(graph, live)
             _note(graph, dropped, live)
         return original(graph, *args, **kwargs)
 
@@ -87,17 +90,53 @@ def _note(graph: torch.fx.Graph, dropped: list[torch.fx.Node], live: set[torch.f
                 _copy_stacks(*pair)
 
 
+def _return_views(graph: torch.fx.Graph, live: set[torch.fx.Node]) -> None:
+    """Give each view that an operation computes once more the stack of the call that took it, which is dropped.
+
+    After a write in place, torch drops the views of the written tensor and computes them where they are used next
+    (functionalization):
+
+        z = b(x)                  conv1d
+        z[0] = 0                  select_scatter
+        c(z.transpose(1, 2))      transpose      # dropped       -> the caller
+                                  transpose_1    # in `linear`   -> c, but the caller took it
+                                  linear                         -> c
+    """
+    computing = _computing(live)
+    same: dict[torch.fx.Node, torch.fx.Node] = {}
+    first: dict[str, torch.fx.Node] = {}
+    takers: dict[torch.fx.Node, Stack] = {}
+    for node in graph.nodes:
+        if not _is_view(node) and node.target is not operator.getitem:
+            continue
+        inputs = torch.fx.map_arg((node.args, dict(node.kwargs)), lambda source: same.get(source, source))
+        same[node] = first.setdefault(repr((node.target, inputs)), node)
+        if node not in live:
+            takers.setdefault(same[node], stacks(node)[0])
+        elif node.meta.get(_OPERATION) in computing:
+            own, taker = stacks(node)[0], takers.get(same[node], {})
+            # The caller of a call that wrote may use its own view again.
+            if not own.keys() <= taker.keys():
+                node.meta[_CUSTOM] = {**(node.meta.get(_CUSTOM) or {}), _TAKEN: taker}
+
+
 def _of_calls(dropped: list[torch.fx.Node], live: set[torch.fx.Node]) -> Iterator[torch.fx.Node]:
     """Yield the dropped nodes but the views that an operation which is kept computes once more.
 
     An operation that writes into a view does so, from what the caller has (functionalization). This is no work of the
     call that writes: vit_pytorch's CCT adds positions in place to a tensor that its tokenizer permuted.
     """
-    computing = {node.meta.get(_OPERATION) for node in live if node.op == "call_function" and not _is_view(node)}
+    computing = _computing(live)
     for node in dropped:
         operation = node.meta.get(_OPERATION)
         if operation is None or operation not in computing or not _is_view(node):
             yield node
+
+
+def _computing(live: set[torch.fx.Node]) -> set[Any]:
+    """Return the kept operations of the model that do more than to take a view."""
+    nodes = (node for node in live if node.op == "call_function" and node.target is not operator.getitem)
+    return {node.meta[_OPERATION] for node in nodes if _OPERATION in node.meta and not _is_view(node)}
 
 
 def _is_view(node: torch.fx.Node) -> bool:

@@ -6,6 +6,11 @@
 
 An operator that fails on random numbers gets random numbers as its value too (a stand-in). They depend on the operator
 and its inputs alone, so equal nodes get equal stand-ins.
+
+The nodes run on two draws of random numbers, and the content is the pair: `x.clamp(-100, 100)` equals `x` on the first.
+The second has large floats and a few more integers. It has no stand-ins: a node that fails on it, has NaN there, or a
+size that depends on elements is known by the first draw alone. Operations that differ on none of these numbers still
+count as equal: a clamp to 10,000, `i % 5` and `i`.
 """
 
 from __future__ import annotations
@@ -24,6 +29,20 @@ from torch.utils._python_dispatch import _disable_current_modes
 _MOST_ELEMENTS = 1 << 29  # of all values of a trial run together (mask2former: 390 million); a larger run is skipped
 
 
+@dataclass(frozen=True)
+class _Draw:
+    """Which random numbers the graph's inputs get."""
+
+    scale: float
+    """The standard deviation of floats."""
+    integers: int
+    """How many integers there are, from 0."""
+    has_stand_ins: bool
+
+
+_FIRST, _SECOND = _Draw(1, 2, has_stand_ins=True), _Draw(1000, 5, has_stand_ins=False)
+
+
 def tensors_of(value: Any) -> tuple[torch.Tensor, ...]:
     """Return the tensors of a tensor or a list of tensors; none for any other value."""
     parts = tuple(value) if isinstance(value, (tuple, list)) else (value,)
@@ -40,16 +59,13 @@ def contents_of(graph: torch.fx.Graph, nodes: set[torch.fx.Node]) -> Mapping[tor
     # A size that depends on a tensor's elements is not known yet. It will be small: the random integers are.
     if sum(size or 0 for size in sizes) > _MOST_ELEMENTS:
         return {}
-    contents: dict[torch.fx.Node, Hashable] = {}
     with contextlib.ExitStack() as stack:
         for context in (torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad(), _memory_filled()):
             stack.enter_context(context)
         stack.enter_context(torch.random.fork_rng(devices=[]))
-        for node, value in _run([node for node in graph.nodes if node in needed]):
-            tensors = tensors_of(value)
-            if tensors and all(map(_is_distinctive, tensors)):
-                contents[node] = tuple(map(_content, tensors))
-    return contents
+        ordered = [node for node in graph.nodes if node in needed]
+        first, second = [dict(_contents(ordered, draw)) for draw in (_FIRST, _SECOND)]
+    return {node: (content, second.get(node)) for node, content in first.items()}
 
 
 @contextlib.contextmanager
@@ -72,7 +88,14 @@ def needed_for(graph: torch.fx.Graph, nodes: set[torch.fx.Node]) -> set[torch.fx
     return needed
 
 
-def _run(nodes: Sequence[torch.fx.Node]) -> Iterator[tuple[torch.fx.Node, Any]]:
+def _contents(nodes: Sequence[torch.fx.Node], draw: _Draw) -> Iterator[tuple[torch.fx.Node, Hashable]]:
+    for node, value in _run(nodes, draw):
+        tensors = tensors_of(value)
+        if tensors and all(map(_is_distinctive, tensors)):
+            yield node, tuple(map(_content, tensors))
+
+
+def _run(nodes: Sequence[torch.fx.Node], draw: _Draw) -> Iterator[tuple[torch.fx.Node, Any]]:
     """Run nodes in order and yield each with its value; a value is freed when its last consumer has run."""
     random = torch.Generator().manual_seed(0)
     values: dict[torch.fx.Node, Any] = {}
@@ -80,7 +103,7 @@ def _run(nodes: Sequence[torch.fx.Node]) -> Iterator[tuple[torch.fx.Node, Any]]:
     for node in nodes:
         # A node that fails has no value: a trial run must not make an export fail.
         with contextlib.suppress(Exception):
-            values[node] = _value(node, values, random)
+            values[node] = _value(node, values, random, draw)
             yield node, values[node]
         for source in node.all_input_nodes:
             if last[source] is node:
@@ -98,18 +121,20 @@ class _Unknown:
     node: str
 
 
-def _value(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any], random: torch.Generator) -> Any:
+def _value(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any], random: torch.Generator, draw: _Draw) -> Any:
     """Return the value of a node, or stand-ins for it.
 
     Raises:
         _NoValueError: It has neither.
     """
     if node.op == "placeholder":
-        return _random(node.meta["val"], random)
+        return _random(node.meta["val"], random, draw)
     if node.op == "get_attr":
-        return _attribute(node)
+        return _attribute(node, draw)
     function: Any = node.target
     if node.op != "call_function" or not _is_operator(function):
+        raise _NoValueError
+    if not draw.has_stand_ins and not _is_of_known_size(node):
         raise _NoValueError
     args, kwargs = torch.fx.map_arg(
         (node.args, dict(node.kwargs)), lambda source: values.get(source, _Unknown(source.name))
@@ -119,18 +144,22 @@ def _value(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any], random: tor
     except _NoValueError:
         raise
     except Exception:  # noqa: BLE001 a random number may be no valid index or size: any operator may refuse it
-        return _stand_ins((function, args, kwargs), node.meta.get("val"))
-    if any(tensor.is_floating_point() and tensor.isnan().any() for tensor in tensors_of(value)):
+        return _stand_ins((function, args, kwargs), node.meta.get("val"), draw)
+    if draw.has_stand_ins and any(tensor.is_floating_point() and tensor.isnan().any() for tensor in tensors_of(value)):
         value = pytree.tree_map(partial(_without_nan, (function, args, kwargs)), value)
     return value
 
 
-def _attribute(node: torch.fx.Node) -> Any:
+def _is_of_known_size(node: torch.fx.Node) -> bool:
+    return all(size_of(size) is not None for tensor in tensors_of(node.meta.get("val")) for size in tensor.shape)
+
+
+def _attribute(node: torch.fx.Node, draw: _Draw) -> Any:
     """Return a constant of the graph; a stand-in where the graph's module does not hold it any more."""
     try:
         return reduce(getattr, str(node.target).split("."), node.graph.owning_module)
     except AttributeError:
-        return _stand_ins((node.target,), node.meta.get("val"))
+        return _stand_ins((node.target,), node.meta.get("val"), draw)
 
 
 def _computed(function: Any, args: Any, kwargs: Any) -> Any:
@@ -175,12 +204,16 @@ def _without_nan(operation: tuple[Any, ...], tensor: torch.Tensor) -> torch.Tens
     return torch.where(tensor.isnan(), numbers, tensor)
 
 
-def _stand_ins(operation: tuple[Any, ...], like: Any) -> Any:
+def _stand_ins(operation: tuple[Any, ...], like: Any, draw: _Draw) -> Any:
     """Return random tensors with the types and shapes of a node's fake tensors."""
     tensors = tensors_of(like)
-    if not tensors or any(size_of(size) is None for tensor in tensors for size in tensor.shape):
+    if (
+        not draw.has_stand_ins
+        or not tensors
+        or any(size_of(size) is None for tensor in tensors for size in tensor.shape)
+    ):
         raise _NoValueError
-    return pytree.tree_map(partial(_random, random=_seeded(operation)), like)
+    return pytree.tree_map(partial(_random, random=_seeded(operation), draw=draw), like)
 
 
 def _seeded(operation: tuple[Any, ...]) -> torch.Generator:
@@ -195,14 +228,14 @@ def _equal(one: Any, other: Any) -> bool:
     return list(map(_content, tensors_of(one))) == list(map(_content, tensors_of(other)))
 
 
-def _random(like: Any, random: torch.Generator) -> Any:
-    """Return random numbers of a tensor's type and shape; integers are 0 or 1, since they may be indices or sizes."""
+def _random(like: Any, random: torch.Generator, draw: _Draw) -> Any:
+    """Return random numbers of a tensor's type and shape; integers are small, since they may be indices or sizes."""
     if not isinstance(like, torch.Tensor):
         return size_of(like)
     shape = [size_of(size) for size in like.shape]
     if like.is_floating_point():
-        return torch.randn(shape, generator=random).to(like.dtype)
-    return torch.randint(0, 2, shape, generator=random).to(like.dtype)
+        return (torch.randn(shape, generator=random) * draw.scale).to(like.dtype)
+    return torch.randint(0, draw.integers, shape, generator=random).to(like.dtype)
 
 
 def size_of(size: Any) -> Any:

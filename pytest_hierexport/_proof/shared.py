@@ -1,0 +1,51 @@
+"""Finds the tensors that share memory with what a call is given: it may write to them.
+
+Where a model writes to a view, an exporter reads and writes the whole tensor:
+
+    model    relu_(z[:2])
+    graph    s = Slice(z, 0, 2)    r = Relu(s) [relu]    z2 = ScatterElements(z, r) [relu]
+
+So `relu` was given z, and gave z2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from pytest_hierexport._proof.fingerprints import Fingerprint
+from pytest_hierexport._proof.tensors import version_of
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A tensor as it was when a call began."""
+
+    tensor: torch.Tensor
+    version: int | bytes | None
+    found: Fingerprint | None
+    """Its fingerprint; None where it has no elements."""
+
+    @property
+    def was_written(self) -> bool:
+        """Whether it was written since then."""
+        return version_of(self.tensor) != self.version
+
+
+def shared_with(
+    found: Iterable[tuple[str, Any]],
+    seen: Iterable[torch.Tensor],
+    fingerprint: Callable[[torch.Tensor], Fingerprint | None],
+) -> list[Shared]:
+    """Return the tensors that some are views of, and those seen that are views of the same, as they are now.
+
+    What a layer returned may be a view already, of rows that the graph does not have: that of a linear layer is.
+    torch keeps no such relation in inference mode.
+    """
+    parts = (part._base for _, part in found if isinstance(part, torch.Tensor))
+    bases = {id(base): base for base in parts if base is not None}
+    views = [tensor for tensor in seen if id(tensor._base) in bases] if bases else []
+    return [Shared(tensor, version_of(tensor), fingerprint(tensor)) for tensor in (*bases.values(), *views)]
