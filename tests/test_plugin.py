@@ -395,6 +395,13 @@ def test_run_leaves_no_files_in_project_or_temporary_folder(
     assert not list(tmp_path.glob("hierexport-*"))
 
 
+@pytest.mark.parametrize("plugin", ["logging", "debugging", "setupplan", "capture"])
+def test_rules_run_without_optional_plugins_of_pytest(project: Project, plugin: str) -> None:
+    result = project.run(MODELS, "-p", f"no:{plugin}", "-k", "MUST-002")
+    assert result.ret == 0
+    assert result.parseoutcomes()["passed"] == 1
+
+
 def test_rules_run_without_xdist_and_syrupy(project: Project) -> None:
     project.write("__hierexport__/build.txt", "/Other\n")
     program = """

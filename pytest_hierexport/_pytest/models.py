@@ -96,7 +96,7 @@ class ModelsPlugin:
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Export the model, where no test has needed it yet."""
-        if not item.config.option.setupplan:
+        if not item.config.getoption("setupplan", default=False):
             for case, rule in _subjects([item]):
                 export_before(item, self.run, case, _check(rule))
 
