@@ -13,6 +13,7 @@ from functools import cached_property, wraps
 from typing import Any, Protocol, TypeVar
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
@@ -101,7 +102,17 @@ def run_eager(
 
     Returns:
         The calls in the order in which they ended.
+
+    Raises:
+        ModelError: The model does not run in this mode.
+        UsageError: Its parameters have no numbers.
     """
+    if any(isinstance(each, FakeTensor) for each in example.model.parameters()):
+        raise UsageError(
+            "a model with weights, whose values can be compared",
+            found="one that was built without",
+            do='name its factory, or remove weights = "none" where a manifest states it',
+        )
     instances = Instances(example.model)
     watcher = _Watcher(instances, values, keep)
     recorder = CallRecorder(instances, known=hierarchy, observer=watcher)
