@@ -146,6 +146,15 @@ def test_a_reader_who_leaves_early_gets_no_traceback(unbuffered: str, tagged: Pa
         assert process.stderr.read() == b""
 
 
+def test_characters_that_the_console_lacks_are_escaped(tagged: Path) -> None:
+    tree = [sys.executable, "-m", "pytest_hierexport", "analyze", str(tagged), "--format", "tree"]
+    environment = {**os.environ, "PYTHONIOENCODING": "cp1252"}
+    result = subprocess.run(tree, capture_output=True, check=True, env=environment)
+    assert b"\\u251c" in result.stdout
+    assert b"[bold].0" in result.stdout
+    assert result.stderr == b""
+
+
 def test_an_interrupt_is_no_failure_of_ours(
     tagged: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

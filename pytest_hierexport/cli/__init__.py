@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -54,6 +55,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = _commands()
     command = commands.get(given[0]) if given else None
     failed, usage = (command.failed, command.wrong_usage) if command else (_FAILED, USAGE)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A name of a model may hold characters that the console's encoding lacks.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         options = _parser(commands).parse_args(given)
         check_requirements()
