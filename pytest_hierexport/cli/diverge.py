@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,10 +43,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _positive(text: str) -> float:
-    number = float(text)
-    if not number >= 0 or math.isinf(number):
-        raise argparse.ArgumentTypeError(f"no tolerance: {text}")
-    return number
+    with suppress(ValueError):
+        if 0 <= (number := float(text)) < math.inf:
+            return number
+    raise argparse.ArgumentTypeError(f"no tolerance: {text}")
 
 
 def _run(options: argparse.Namespace) -> int:
