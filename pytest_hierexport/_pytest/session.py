@@ -97,20 +97,19 @@ def _made_folder(run: Run) -> RunFolder:
 
 def _selected_run(config: pytest.Config, settings: Settings) -> Run | None:
     """Return the run; None where its models come from the ini and the command line names other paths."""
-    if settings.given.models is not None or config.args_source is not config.ArgsSource.ARGS:
-        return _run(config, settings)
-    try:
-        run = _run(config, settings)
-    except HierexportError:
-        return None
-    return run if collection.named_anchors(run.plan) else None
-
-
-def _run(config: pytest.Config, settings: Settings) -> Run:
     name: str = getattr(config, "workerinput", {}).get(RUN_NAME, f"hierexport-{uuid.uuid4().hex}")
     folder = Path(tempfile.gettempdir()) / name
+    asked = settings.given.models is not None or config.args_source is not config.ArgsSource.ARGS
+    try:
+        plan = planned(config, settings, folder / "models")
+    except HierexportError:
+        if asked:
+            raise
+        return None
+    if not asked and not collection.named_anchors(plan):
+        return None
+    # It may leave a warning in the run folder, which only a run with models removes.
     cache = cache_of(config, settings, folder, [config.rootpath / KEPT, *settings.outputs])
-    plan = planned(config, settings, folder / "models")
     process = process_name(config)
     watch, clock = Watch(folder / "watch", process), StageClock(folder / PROGRESS / f"{process}.json")
     return Run(plan, ExportStore(folder / "exports", cache), Crashes(folder / "crashes"), folder, watch, clock)
