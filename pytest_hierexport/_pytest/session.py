@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import tempfile
 import uuid
 from pathlib import Path
@@ -51,6 +53,7 @@ def _start(config: pytest.Config) -> None:
     run = _selected_run(config, settings)
     if run is None:
         return
+    _check_system()
     check_requirements()
     if controls:
         _check_outputs(settings)
@@ -71,6 +74,16 @@ def _start(config: pytest.Config) -> None:
     for name, plugin in plugins.items():
         config.pluginmanager.register(plugin, f"hierexport-{name}")
     config.args = collection.arguments(run.plan)
+
+
+def _check_system() -> None:
+    """Refuse a system without forks, signals that interrupt, and pipes that can be polled: the limit needs them."""
+    if not hasattr(os, "fork"):
+        raise UsageError(
+            "Linux or macOS to check models on",
+            found=sys.platform,
+            do="run there, in WSL or in a container; without models the other tests run: pytest -p no:hierexport",
+        )
 
 
 def _check_outputs(settings: Settings) -> None:
