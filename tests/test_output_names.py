@@ -62,6 +62,17 @@ def test_report_of_another_format_is_refused(project: Project) -> None:
     assert project.builds == 0
 
 
+def test_two_outputs_of_one_name_are_refused(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    (project.path / "link").symlink_to(project.path)
+    for other in ("--hierexport-summary=link/r.json", "--hierexport-report=./r.json"):
+        result = project.run("--hierexport-models=my_model.py::build", "--hierexport-report=r.json", other)
+        assert result.ret == 4
+        result.stderr.fnmatch_lines(["*expected a file of its own for each output; found 2 at */r.json"])
+    assert project.builds == 0
+    refused = refusal(["profile", "none.onnx", "--trace", "{}", "--node-data", "{}"], "o.json", capsys)
+    assert "for each output; found 2 at" in refused
+
+
 def test_ending_in_capitals_is_the_same_format(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     reports = [f"--hierexport-report=r.{ending}" for ending in ("JSON", "Html", "CTRF.json")]
     options = ("--hierexport-models=my_model.py::build", "--hierexport-shard=1/1", "-k", "MUST-002")

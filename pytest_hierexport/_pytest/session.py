@@ -20,7 +20,7 @@ from pytest_hierexport._pytest.guard import GuardPlugin
 from pytest_hierexport._pytest.kept_files import FOLDER as KEPT
 from pytest_hierexport._pytest.models import ModelsPlugin
 from pytest_hierexport._pytest.options import Settings, read_settings
-from pytest_hierexport._pytest.outputs import check_folder, check_output
+from pytest_hierexport._pytest.outputs import check_different, check_folder, check_output
 from pytest_hierexport._pytest.plan import planned
 from pytest_hierexport._pytest.progress import PROGRESS, ProgressPlugin, shows_progress
 from pytest_hierexport._pytest.repeated import RepeatedFailures
@@ -89,6 +89,8 @@ def _check_system() -> None:
 def _check_outputs(settings: Settings) -> None:
     if isinstance(settings.chosen.cache, Path):
         check_folder(settings.chosen.cache)
+    stored = [settings.durations] if settings.chosen.store_durations else []
+    check_different([*settings.outputs, *stored])
     for path in settings.outputs:
         check_output(path)
 
