@@ -27,7 +27,7 @@ from pytest_hierexport._onnx.graph import subgraphs_proto
 from pytest_hierexport._onnx.models import Model, as_proto
 from pytest_hierexport._proof import Proof, prove
 from pytest_hierexport._proof.both_runs import BothRuns
-from pytest_hierexport._proof.eager import EagerCall
+from pytest_hierexport._proof.call_values import EagerCall
 from pytest_hierexport._proof.feeds import feeds_of
 from pytest_hierexport._proof.fingerprints import fingerprint
 from pytest_hierexport._proof.inlining import inlined

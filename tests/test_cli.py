@@ -172,6 +172,31 @@ class TestErrors:
         assert sorted(path.name for path in project.glob("*.*")) == ["my_model.py", "plain.onnx"]
 
 
+def test_file_that_cannot_be_written_is_a_short_message(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / ".github").touch()
+    monkeypatch.setattr("pytest_hierexport.cli.init._snapshots", lambda *_: False)
+    assert main(["init", "my_model.py::build"]) == 1
+    error = capsys.readouterr().err
+    assert "expected files that can be read and written; found " in error
+    assert ".github" in error
+
+
+def test_full_device_gives_one_message_and_no_traceback() -> None:
+    with Path("/dev/full").open("wb") as full:
+        result = subprocess.run(
+            [sys.executable, "-m", "pytest_hierexport", "zoo"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert result.returncode == 1
+    assert len(result.stderr.splitlines()) == 2
+    assert "found No space left on device\n" in result.stderr
+
+
 def test_python_dash_m_runs_the_command_line() -> None:
     result = subprocess.run(
         [sys.executable, "-m", "pytest_hierexport", "--version"], capture_output=True, text=True, check=True

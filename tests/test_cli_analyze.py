@@ -146,6 +146,22 @@ def test_a_reader_who_leaves_early_gets_no_traceback(unbuffered: str, tagged: Pa
         assert process.stderr.read() == b""
 
 
+def test_csv_of_an_empty_list_has_its_heading(tagged: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["analyze", str(tagged), "--format", "csv", "--untagged"]) == 0
+    assert capsys.readouterr().out == "key,operator\n"
+    assert main(["analyze", str(tagged), "--format", "csv", "--origins"]) == 0
+    assert capsys.readouterr().out.startswith("kind,key,operator,origins\nnode,a,Neg,")
+
+
+def test_characters_that_the_console_lacks_are_escaped(tagged: Path) -> None:
+    tree = [sys.executable, "-m", "pytest_hierexport", "analyze", str(tagged), "--format", "tree"]
+    environment = {**os.environ, "PYTHONIOENCODING": "cp1252"}
+    result = subprocess.run(tree, capture_output=True, check=True, env=environment)
+    assert b"\\u251c" in result.stdout
+    assert b"[bold].0" in result.stdout
+    assert result.stderr == b""
+
+
 def test_an_interrupt_is_no_failure_of_ours(
     tagged: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

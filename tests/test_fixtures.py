@@ -131,3 +131,27 @@ def test_hierarchy_is_compared_with_a_snapshot_of_the_test(project: Project) -> 
     result = project.run("tests")
     assert result.ret == 1
     result.stdout.fnmatch_lines(["E *~ /Halver: Mul 0 → 1"])
+
+
+def test_own_class_with_a_case_has_snapshots_of_its_tests(project: Project) -> None:
+    project.write(
+        "test_own.py",
+        """
+        from types import SimpleNamespace
+
+        class TestTower:
+            case = SimpleNamespace(name="tower")
+
+            def test_first(self, hierexport_snapshot):
+                assert "/First: Add 1\\n" == hierexport_snapshot
+
+            def test_second(self, hierexport_snapshot):
+                assert "/Second: Add 1\\n" == hierexport_snapshot
+        """,
+    )
+    assert project.run("test_own.py", "--snapshot-update").ret == 0
+    assert sorted(path.name for path in (project.path / "__hierexport__" / "test_own").iterdir()) == [
+        "TestTower.test_first.txt",
+        "TestTower.test_second.txt",
+    ]
+    project.run("test_own.py").assert_outcomes(passed=2)

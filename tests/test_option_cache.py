@@ -221,6 +221,11 @@ def test_cache_keeps_no_more_than_its_size(project: Project) -> None:
         assert project.builds == builds
 
 
+def test_cache_of_size_zero_keeps_nothing(project: Project) -> None:
+    assert project.run(MODELS, "--hierexport-cache=cache", "--hierexport-cache-size=0", *SOME).ret == 0
+    assert not results(project.path / "cache")
+
+
 def test_a_size_that_is_none_is_refused(project: Project) -> None:
     result = project.run(MODELS, "--hierexport-cache=cache", "--hierexport-cache-size=much")
     assert result.ret == 4

@@ -245,6 +245,23 @@ def test_hang_in_a_rule_keeps_the_verdicts_before(runs: Runs) -> None:
     assert (checks["MUST-002"], checks["OWN-1"], checks["MUST-001"]) == ("passed", "failed", "not run")
 
 
+def test_system_without_signals_and_forks_is_refused(project: Project) -> None:
+    project.write(
+        "conftest.py",
+        """
+        import os, select, signal
+        for module, name in [(os, "fork"), (select, "poll"), (signal, "SIGURG"), (signal, "SIGCONT")]:
+            delattr(module, name)
+        """,
+    )
+    project.write("test_own.py", "def test_it(): pass\n")
+    result = project.process("--hierexport-models=my_model.py::build")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["*hierexport: expected Linux or macOS to check models on; found *"])
+    project.write("pytest.ini", "[pytest]\nhierexport_models = my_model.py::build\n")
+    assert project.process("test_own.py").ret == 0
+
+
 def test_limit_that_no_timer_takes_is_none(project: Project) -> None:
     result = project.run("--hierexport-models=my_model.py::build", "--hierexport-timeout=1e12", "-k", "MUST-002")
     result.assert_outcomes(passed=1, deselected=10)

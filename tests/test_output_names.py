@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -59,3 +60,25 @@ def test_report_of_another_format_is_refused(project: Project) -> None:
     result = project.run("--hierexport-models=my_model.py::build", "--hierexport-report=report.txt")
     result.stderr.fnmatch_lines(["*name ends in .html or .json or .ctrf.json; found *report.txt"])
     assert project.builds == 0
+
+
+def test_two_outputs_of_one_name_are_refused(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    (project.path / "link").symlink_to(project.path)
+    for other in ("--hierexport-summary=link/r.json", "--hierexport-report=./r.json"):
+        result = project.run("--hierexport-models=my_model.py::build", "--hierexport-report=r.json", other)
+        assert result.ret == 4
+        result.stderr.fnmatch_lines(["*expected a file of its own for each output; found 2 at */r.json"])
+    assert project.builds == 0
+    refused = refusal(["profile", "none.onnx", "--trace", "{}", "--node-data", "{}"], "o.json", capsys)
+    assert "for each output; found 2 at" in refused
+
+
+def test_ending_in_capitals_is_the_same_format(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    reports = [f"--hierexport-report=r.{ending}" for ending in ("JSON", "Html", "CTRF.json")]
+    options = ("--hierexport-models=my_model.py::build", "--hierexport-shard=1/1", "-k", "MUST-002")
+    assert project.run(*options, *reports).ret == 0
+    assert json.loads((project.path / "r.JSON").read_text())["models"]
+    assert json.loads((project.path / "r.CTRF.json").read_text())["results"]
+    assert (project.path / "r.Html").read_text().startswith("<!doctype html>")
+    assert main(["merge", str(project.path / "r.JSON"), "-o", str(project.path / "all.MD")]) == 0
+    assert "build" in capsys.readouterr().out

@@ -395,6 +395,26 @@ def test_run_leaves_no_files_in_project_or_temporary_folder(
     assert not list(tmp_path.glob("hierexport-*"))
 
 
+def test_run_of_other_tests_leaves_no_temporary_files(
+    project: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.syspath_prepend(project.path)
+    ini = f"hierexport_{MODELS[13:].replace('=', ' = ')}\nhierexport_cache = cache\naddopts = -p my_plugin\n"
+    project.write("pytest.ini", f"[pytest]\n{ini}")
+    project.write("my_plugin.py", "")
+    project.write("test_own.py", "def test_it(): pass\n")
+    project.run("test_own.py").assert_outcomes(passed=1)
+    assert not list(tmp_path.glob("hierexport-*"))
+
+
+@pytest.mark.parametrize("plugin", ["logging", "debugging", "setupplan", "capture"])
+def test_rules_run_without_optional_plugins_of_pytest(project: Project, plugin: str) -> None:
+    result = project.run(MODELS, "-p", f"no:{plugin}", "-k", "MUST-002")
+    assert result.ret == 0
+    assert result.parseoutcomes()["passed"] == 1
+
+
 def test_rules_run_without_xdist_and_syrupy(project: Project) -> None:
     project.write("__hierexport__/build.txt", "/Other\n")
     program = """

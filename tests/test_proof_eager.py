@@ -12,7 +12,8 @@ from torch._higher_order_ops.while_loop import while_loop
 
 from pytest_hierexport._calls.hierarchy import Hierarchy
 from pytest_hierexport._cases import Example
-from pytest_hierexport._proof.eager import EagerCall, Mode, ModelError, run_eager
+from pytest_hierexport._proof.call_values import EagerCall
+from pytest_hierexport._proof.eager import Mode, ModelError, run_eager
 from pytest_hierexport._proof.tensors import fingerprint_of
 from pytest_hierexport._proof.values import Values
 

@@ -6,7 +6,7 @@ from typing import cast
 
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._calls.names import split_call_name
-from pytest_hierexport._proof.eager import EagerCall
+from pytest_hierexport._proof.call_values import EagerCall
 from pytest_hierexport._proof.matching import match
 from pytest_hierexport._proof.owners import Graph
 

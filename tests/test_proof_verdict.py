@@ -11,7 +11,7 @@ import pytest
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._proof.both_runs import BothRuns
-from pytest_hierexport._proof.eager import EagerCall
+from pytest_hierexport._proof.call_values import EagerCall
 from pytest_hierexport._proof.fingerprints import fingerprint
 from pytest_hierexport._proof.inlining import inlined
 from pytest_hierexport._proof.owners import Graph

@@ -557,8 +557,10 @@ def test_command_refuses_what_does_not_fit_together(
         [model, "--model", "no_such_model"],
         [model, "--model", "nested", "--html", str(foreign)],
         [str(foreign), "--model", "nested"],
-        [model, "--model", "nested", "--tolerance", "-1"],
+        *([model, "--model", "nested", "--tolerance", number] for number in ("-1", "inf", "nan", "abc")),
     ):
         assert main(["diverge", *arguments]) == 4, arguments
-        assert "to do: " in capsys.readouterr().err
+        error = capsys.readouterr().err
+        assert "to do: " in error
+        assert "--tolerance" not in arguments or f"no tolerance: {arguments[-1]}" in error
     assert foreign.read_text() == "mine"

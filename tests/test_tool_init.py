@@ -16,6 +16,7 @@ from pytest_hierexport._cases import select
 from pytest_hierexport._cases.searching import read_sources
 from pytest_hierexport._tools.starting import distinct_names, manifest_text, workflow_of
 from pytest_hierexport.cli import main
+from pytest_hierexport.cli.init import _named
 
 ROOT = Path(__file__).parent.parent
 UV = "python -m uv pip install --system --torch-backend cpu"
@@ -246,6 +247,31 @@ def test_search_finds_what_returns_a_module_with_inputs(tmp_path: Path) -> None:
 def test_equal_function_names_are_told_apart_by_their_files() -> None:
     selectors = ["a/net.py::build", "b/net.py::build", "b/head.py::build", "b/head.py::make"]
     assert list(distinct_names(selectors)) == ["a.net.build", "b.net.build", "head.build", "make"]
+
+
+def test_equal_names_of_any_selector_are_told_apart() -> None:
+    assert list(distinct_names(["pkg.enc:build", "pkg.dec:build"])) == ["enc.build", "dec.build"]
+    assert list(distinct_names(["a/final-1.5", "b/final-1.5", "final-1.5"])) == [
+        "a.final-1.5",
+        "b.final-1.5",
+        "final-1.5",
+    ]
+
+
+def test_models_of_one_name_and_place_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "other.py").write_text("def build(): ...\n")
+    for models in (["my_model.py::build", "my_model:build"], ["x=my_model.py::build", "x=other.py::build"]):
+        assert main(["init", *models]) == 4
+        error = capsys.readouterr().err
+        assert "a different name for each model; found " in error
+        assert "NAME=SELECTOR" in error
+    assert not (folder / "models.toml").exists()
+
+
+def test_given_name_stays_beside_equal_names(folder: Path) -> None:
+    (folder / "other.py").write_text("def build(): ...\n")
+    cases = ["mine=my_model.py::build", "my_model.py::build", "other.py::build"]
+    assert _named(cases, folder) == dict(zip(["mine", "my_model.build", "other.build"], cases, strict=True))
 
 
 def test_any_name_and_path_reads_back_from_the_manifest(tmp_path: Path) -> None:

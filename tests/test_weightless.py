@@ -236,6 +236,27 @@ def test_command_exports_without_weights(tmp_path: Path, monkeypatch: pytest.Mon
     assert main(["analyze", "out.onnx"]) == 0
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["diverge", "out.onnx", "--model"],
+        ["analyze", "out.onnx", "--contamination"],
+        ["extract", "out.onnx", "blocks.0", "-o", "block.onnx", "--model"],
+    ],
+)
+def test_commands_that_compare_values_ask_for_the_weights(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "tower.py").write_text(MODEL)
+    (tmp_path / "models.toml").write_text('[models.bare]\nmodel = "tower.py::build"\nweights = "none"\n')
+    monkeypatch.chdir(tmp_path)
+    assert main(["export", "tower.py::build", "-o", "out.onnx"]) == 0
+    assert main([*command, "models.toml::bare"]) == 4
+    error = capsys.readouterr().err
+    assert "expected a model with weights, whose values can be compared; found one that was built without" in error
+    assert "to do: name its factory" in error
+
+
 def test_run_skips_the_rules_that_need_numbers(project: Project) -> None:
     project.write("models.toml", '[models.tower]\nmodel = "my_model.py::build"\nweights = "none"\n')
     rules = "--hierexport-rules=MUST-002,MUST-003,MUST-004,MUST-006,MUST-007"

@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import chain
 
 from pytest_hierexport._calls.attribution import Evidence
-from pytest_hierexport._proof.eager import EagerCall
+from pytest_hierexport._proof.call_values import EagerCall
 from pytest_hierexport._proof.owners import Graph
 from pytest_hierexport._proof.values import Candidates, Values
 

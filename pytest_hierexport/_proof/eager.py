@@ -5,25 +5,20 @@ from __future__ import annotations
 import copy
 import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import cached_property, wraps
 from typing import Any, Protocol, TypeVar
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils.weak import WeakIdKeyDictionary
 
-from pytest_hierexport._calls.hierarchy import ROOT, Call, Hierarchy
+from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._export.modules import Instances
 from pytest_hierexport._export.recorder import CallRecorder
 from pytest_hierexport._export.state import ONE_AT_A_TIME, as_found, in_eval_mode, replaced
-from pytest_hierexport._proof.fingerprints import Fingerprint
-from pytest_hierexport._proof.shared import Shared, shared_with
-from pytest_hierexport._proof.tensors import fingerprint_of, fingerprints_of_number, held_by, version_of, walk
+from pytest_hierexport._proof.call_values import CallValues, EagerCall, Keep
+from pytest_hierexport._proof.tensors import walk
 from pytest_hierexport._proof.values import Values
 
 
@@ -45,8 +40,6 @@ class Runnable(Protocol):
 
 WayT = TypeVar("WayT")
 ResultT = TypeVar("ResultT")
-Keep = Callable[[int, torch.Tensor], None]
-"""Takes the number of a value of the eager run, and a tensor that has it now."""
 
 
 class ModelError(UsageError):
@@ -62,32 +55,6 @@ class Mode(Enum):
     """As TorchScript traces it."""
     PLAIN = "plain"
     """As its users run it."""
-
-
-@dataclass(frozen=True)
-class EagerCall:
-    """The values of one call, by number, with the place where each was found."""
-
-    call: Call
-    """Its name in the eager run: the index counts every run under the path, those in branches and loops too."""
-    start: int
-    """Its place in the order in which calls began."""
-    in_body: bool
-    """Whether a branch or a loop made it that torch captures as one operator."""
-    inputs: dict[int, str]
-    """Tensors and numbers among arguments, inside objects and caches, and captured attributes, on entry."""
-    returned: dict[int, str]
-    """Tensors that the call returned. The graph need not have the numbers that it returned: most stay in Python."""
-    effects: frozenset[int]
-    """Tensors in arguments, caches and captured attributes when the call ended, and the numbers that it returned."""
-    settings: AbstractSet[int] = frozenset()
-    """The inputs that are Python numbers alone, or a tensor that it wrote through a view. A fusion cannot remove
-    them: otherwise a flag that the call was given would excuse a wrong tag (a counterexample of MUST-007)."""
-
-    @cached_property
-    def available(self) -> frozenset[int]:
-        """The values that others may have from the call: those it returned, left behind or was given."""
-        return frozenset((*self.returned, *self.effects, *self.inputs))
 
 
 def run_eager(
@@ -107,9 +74,16 @@ def run_eager(
 
     Raises:
         ModelError: The model does not run in this mode, or its own call is not seen: the proof of no call would pass.
+        UsageError: Its parameters have no numbers.
     """
+    if any(isinstance(each, FakeTensor) for each in example.model.parameters()):
+        raise UsageError(
+            "a model with weights, whose values can be compared",
+            found="one that was built without",
+            do='name its factory, or remove weights = "none" where a manifest states it',
+        )
     instances = Instances(example.model)
-    watcher = _Watcher(instances, values, keep)
+    watcher = CallValues(instances, values, keep)
     recorder = CallRecorder(instances, known=hierarchy, observer=watcher)
     with ONE_AT_A_TIME, watcher.watching_bodies(), recorder.listening():
         run_model(example, mode)
@@ -199,105 +173,3 @@ def _reported(mode: Mode) -> Iterator[None]:
         replaced(torch.jit, "is_tracing", lambda: mode is Mode.TRACING),
     ):
         yield
-
-
-@dataclass
-class _Watcher:
-    """Takes the fingerprints while the model runs: a tensor may be changed in place right afterwards."""
-
-    instances: Instances
-    values: Values
-    keep: Keep | None = None
-    calls: list[EagerCall] = field(default_factory=list)
-    _begun: int = 0
-    _bodies: int = 0
-    _open: dict[str, tuple[EagerCall, Any, list[Shared]]] = field(default_factory=dict)
-    _seen: Any = field(default_factory=WeakIdKeyDictionary)
-    """The version of each tensor and the numbers of its value."""
-    _unchanged: Any = field(default_factory=WeakIdKeyDictionary)
-    """The version of each tensor that a module held before the run."""
-    _below: dict[str, list[torch.nn.Module]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for module in self.instances.root.modules():
-            below = list(module.modules())
-            self._below.update((path, below) for path in self.instances.paths(module))
-            self._unchanged.update((tensor, version_of(tensor)) for _, tensor in held_by(module))
-
-    @contextmanager
-    def watching_bodies(self) -> Iterator[None]:
-        """Count the bodies of branches and loops that are running."""
-        original: Callable[..., Any] = torch._ops.HigherOrderOperator.__call__
-
-        @wraps(original)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            self._bodies += 1
-            try:
-                return original(*args, **kwargs)
-            finally:
-                self._bodies -= 1
-
-        with replaced(torch._ops.HigherOrderOperator, "__call__", call):
-            yield
-
-    def entered(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Record the inputs of a call."""
-        inputs, tensors = self._numbers_of(walk((args, kwargs)))
-        captured, _ = self._numbers_of(self._captured(call.path))
-        settings = inputs.keys() - tensors.keys() - captured.keys()
-        seen = EagerCall(call, self._begun, self._bodies > 0, inputs | captured, {}, frozenset(), settings)
-        self._open[call.name] = seen, (args, kwargs), shared_with(walk((args, kwargs)), self._seen, self._fingerprint)
-        self._begun += 1
-
-    def left(self, call: Call, output: Any) -> None:
-        """Record the outputs of a call."""
-        seen, holders, shared = self._open.pop(call.name)
-        numbers, returned = self._numbers_of(walk(output))
-        _, kept = self._numbers_of(walk(holders))
-        captured, _ = self._numbers_of(self._captured(call.path))
-        written = [each for each in shared if each.was_written]
-        read = {self.values.add(each.found): "written" for each in written if each.found is not None}
-        given, _ = self._numbers_of(("", each.tensor) for each in written)
-        seen = replace(seen, inputs=read | seen.inputs, settings=seen.settings | read.keys() - seen.inputs.keys())
-        self.calls.append(replace(seen, returned=returned, effects=frozenset((*numbers, *kept, *captured, *given))))
-
-    def _captured(self, path: str) -> Iterator[tuple[str, torch.Tensor]]:
-        """Yield the tensors on a module or below it that this run has put there or changed.
-
-        One module may pass a tensor to another in an attribute, such as the weights of its attention.
-        """
-        for module in self._below[path]:
-            for name, tensor in held_by(module):
-                if self._unchanged.get(tensor) != version_of(tensor):
-                    yield f"captured {name}", tensor
-
-    def _numbers_of(self, found: Iterable[tuple[str, Any]]) -> tuple[dict[int, str], dict[int, str]]:
-        """Return the values of what was found, and of the tensors among it, each with its place."""
-        all_of_them: dict[int, str] = {}
-        tensors: dict[int, str] = {}
-        for label, part in found:
-            for number in self._number(part):
-                all_of_them.setdefault(number, label)
-                if isinstance(part, torch.Tensor):
-                    tensors.setdefault(number, label)
-        return all_of_them, tensors
-
-    def _number(self, part: Any) -> list[int]:
-        if not isinstance(part, torch.Tensor):
-            return [self.values.add(found) for found in fingerprints_of_number(part, self.values.precision)]
-        version = version_of(part)
-        known, numbers = self._seen.get(part, (None, []))
-        if known is None or known != version:
-            found = self._fingerprint(part)
-            numbers = [] if found is None else [self.values.add(found)]
-            self._seen[part] = version, numbers
-            if self.keep is not None:
-                for number in numbers:
-                    self.keep(number, part)
-        return list(numbers)
-
-    def _fingerprint(self, tensor: torch.Tensor) -> Fingerprint | None:
-        known, numbers = self._seen.get(tensor, (None, []))
-        if numbers and known == version_of(tensor):
-            return self.values[numbers[0]]
-        return fingerprint_of(tensor, self.values.precision)

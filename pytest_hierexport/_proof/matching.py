@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from itertools import count
 
 from pytest_hierexport._calls.names import call_name
-from pytest_hierexport._proof.eager import EagerCall
+from pytest_hierexport._proof.call_values import EagerCall
 from pytest_hierexport._proof.owners import Graph
 
 

@@ -23,7 +23,8 @@ import torch
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.graph import walk
-from pytest_hierexport._proof.eager import EagerCall, Mode, Runnable, run_eager
+from pytest_hierexport._proof.call_values import EagerCall
+from pytest_hierexport._proof.eager import Mode, Runnable, run_eager
 from pytest_hierexport._proof.values import Values
 from pytest_hierexport._proof.widening import converted, tensors_of
 

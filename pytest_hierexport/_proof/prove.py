@@ -19,9 +19,10 @@ from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._display import Shown, Table
 from pytest_hierexport._onnx.models import Model, as_proto
 from pytest_hierexport._proof.both_runs import BothRuns
+from pytest_hierexport._proof.call_values import EagerCall
 from pytest_hierexport._proof.candidates import find_candidates
 from pytest_hierexport._proof.choices import following_choices, has_choices
-from pytest_hierexport._proof.eager import EagerCall, Mode, ModelError, Runnable, in_each, run_eager
+from pytest_hierexport._proof.eager import Mode, ModelError, Runnable, in_each, run_eager
 from pytest_hierexport._proof.feeds import feeds_of
 from pytest_hierexport._proof.inlining import inlined
 from pytest_hierexport._proof.loose import LooseOwner, loose_owners, pairs

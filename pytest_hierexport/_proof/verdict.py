@@ -22,7 +22,7 @@ from itertools import chain
 
 from pytest_hierexport._calls.hierarchy import ROOT
 from pytest_hierexport._proof.both_runs import BothRuns
-from pytest_hierexport._proof.eager import EagerCall
+from pytest_hierexport._proof.call_values import EagerCall
 from pytest_hierexport._proof.fused_inputs import lost_inputs
 from pytest_hierexport._proof.fused_outputs import lost_outputs
 from pytest_hierexport._proof.owners import Node

@@ -14,6 +14,7 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from pytest_hierexport._files.atomic import write_atomically
 from pytest_hierexport._files.ownership import ForeignFileError
 from pytest_hierexport._pytest.ids import file_name, snapshot_folder
+from pytest_hierexport._pytest.items import case_of
 from pytest_hierexport._snapshot import is_snapshot, text
 from pytest_hierexport._snapshot.diff import diff
 
@@ -105,6 +106,5 @@ class HierarchySnapshotExtension(SingleFileSnapshotExtension):
 
 def _model(test_location: PyTestLocation) -> str | None:
     """Return the name of the model that an item of ours belongs to."""
-    case = getattr(getattr(test_location.item, "cls", None), "case", None)
-    name = getattr(case, "name", None)
-    return name if isinstance(name, str) else None
+    case = case_of(test_location.item)
+    return None if case is None else case.name

@@ -62,6 +62,12 @@ class ModelSuite:
     test_snapshot.__test__ = True  # type: ignore[attr-defined]
 
 
+def case_of(item: object) -> Case | None:
+    """Return the case of an item of ours, None for an item of the project's, whose class may have a `case` too."""
+    cls = getattr(item, "cls", None)
+    return cls.case if isinstance(cls, type) and issubclass(cls, ModelSuite) else None
+
+
 def export_before(item: pytest.Item, run: Run, case: Case, check: str) -> None:
     """Export the case before its first test runs, as a step with a time of its own: the test's setup.
 

@@ -13,7 +13,7 @@ import pytest
 from pytest_hierexport._files.paths import absolute
 from pytest_hierexport._files.temporary import keep_temporary_files_in
 from pytest_hierexport._pytest import collection
-from pytest_hierexport._pytest.items import ModelSuite, export_before
+from pytest_hierexport._pytest.items import case_of, export_before
 from pytest_hierexport._pytest.messages import CheckFailed, Message, known_failure_message
 from pytest_hierexport._pytest.properties import properties
 from pytest_hierexport._pytest.repeated import RepeatedFailures
@@ -96,7 +96,7 @@ class ModelsPlugin:
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Export the model, where no test has needed it yet."""
-        if not item.config.option.setupplan:
+        if not item.config.getoption("setupplan", default=False):
             for case, rule in _subjects([item]):
                 export_before(item, self.run, case, _check(rule))
 
@@ -161,10 +161,10 @@ class ModelsPlugin:
 def _subjects(items: Iterable[pytest.Item]) -> Iterator[tuple[Case, Rule | None]]:
     """Yield the case and the rule of each item of ours; a snapshot test has no rule."""
     for item in items:
-        cls = getattr(item, "cls", None)
-        if isinstance(cls, type) and issubclass(cls, ModelSuite):
+        case = case_of(item)
+        if case is not None:
             callspec = getattr(item, "callspec", None)
-            yield cls.case, None if callspec is None else callspec.params["must"]
+            yield case, None if callspec is None else callspec.params["must"]
 
 
 def _check(rule: Rule | None) -> str:

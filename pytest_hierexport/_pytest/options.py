@@ -268,7 +268,7 @@ def read_settings(config: pytest.Config) -> Settings:
     here, home = config.invocation_params.dir, (config.inipath.parent if config.inipath else config.rootpath)
     given = {each.name: each.parsed(config.getoption(f"hierexport_{each.name}"), here) for each in OPTIONS}
     stated = {each.name: each.parsed(config.getini(f"hierexport_{each.name}"), home) for each in OPTIONS}
-    chosen = {key: given[key] or stated[key] for key in given}
+    chosen = {key: stated[key] if value is None or value == () else value for key, value in given.items()}
     base = home if given["models"] is None else here
     return Settings(Choices(**given), Choices(**stated), Choices(**chosen), base, home, here)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 from pytest_hierexport._errors import UsageError
@@ -25,6 +27,14 @@ def check_output(path: Path) -> None:
         raise _refused(path, f"a file, {above}, in the place of a folder")
     if _is_foreign(path):
         raise _refused(path, "a file that pytest-hierexport did not write")
+
+
+def check_different(paths: Iterable[Path]) -> None:
+    """Raise a UsageError where two outputs have one path: the one would replace the other."""
+    counted = Counter(Path(os.path.realpath(path)) for path in paths)
+    for path, count in counted.items():
+        if count > 1 and not _is_stream(path):
+            raise UsageError("a file of its own for each output", found=f"{count} at {path}", do="name another file")
 
 
 def check_folder(folder: Path) -> None:

@@ -141,8 +141,8 @@ class Plan:
 
     def limit(self, case: Case) -> float:
         """Return the seconds that a test of a case may take; infinite in a session that may stop in a debugger."""
-        option = self.config.option
-        seconds = math.inf if option.usepdb or option.trace else case.timeout or math.inf
+        debugs = any(self.config.getoption(name, default=False) for name in ("usepdb", "trace"))
+        seconds = math.inf if debugs else case.timeout or math.inf
         return seconds if seconds < _LONGEST else math.inf
 
     def _check_known_failures(self, known_rules: Sequence[Rule]) -> None:

@@ -36,10 +36,11 @@ _LEAST = 15
 
 def shows_progress(config: pytest.Config) -> bool:
     """Whether the progress of models is shown: on a terminal that nothing else writes to while tests run."""
-    option = config.option
-    quiet = option.verbose < 0 or option.capture == "no" or option.collectonly
-    logs = config.getini("log_cli") or option.log_cli_level
-    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb" and not (quiet or logs)
+    # The plugins of pytest that declare an option or an ini value may be switched off.
+    if config.option.collectonly or config.getoption("verbose", -1) < 0 or config.getoption("capture", "no") == "no":
+        return False
+    logs = config.pluginmanager.has_plugin("logging") and (config.getini("log_cli") or config.option.log_cli_level)
+    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb" and not logs
 
 
 def progress_text(running: Sequence[UnderWay], now: float, columns: int) -> str:

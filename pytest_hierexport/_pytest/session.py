@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import tempfile
 import uuid
 from pathlib import Path
@@ -18,7 +20,7 @@ from pytest_hierexport._pytest.guard import GuardPlugin
 from pytest_hierexport._pytest.kept_files import FOLDER as KEPT
 from pytest_hierexport._pytest.models import ModelsPlugin
 from pytest_hierexport._pytest.options import Settings, read_settings
-from pytest_hierexport._pytest.outputs import check_folder, check_output
+from pytest_hierexport._pytest.outputs import check_different, check_folder, check_output
 from pytest_hierexport._pytest.plan import planned
 from pytest_hierexport._pytest.progress import PROGRESS, ProgressPlugin, shows_progress
 from pytest_hierexport._pytest.repeated import RepeatedFailures
@@ -51,6 +53,7 @@ def _start(config: pytest.Config) -> None:
     run = _selected_run(config, settings)
     if run is None:
         return
+    _check_system()
     check_requirements()
     if controls:
         _check_outputs(settings)
@@ -73,9 +76,21 @@ def _start(config: pytest.Config) -> None:
     config.args = collection.arguments(run.plan)
 
 
+def _check_system() -> None:
+    """Refuse a system without forks, signals that interrupt, and pipes that can be polled: the limit needs them."""
+    if not hasattr(os, "fork"):
+        raise UsageError(
+            "Linux or macOS to check models on",
+            found=sys.platform,
+            do="run there, in WSL or in a container; without models the other tests run: pytest -p no:hierexport",
+        )
+
+
 def _check_outputs(settings: Settings) -> None:
     if isinstance(settings.chosen.cache, Path):
         check_folder(settings.chosen.cache)
+    stored = [settings.durations] if settings.chosen.store_durations else []
+    check_different([*settings.outputs, *stored])
     for path in settings.outputs:
         check_output(path)
 
@@ -97,20 +112,19 @@ def _made_folder(run: Run) -> RunFolder:
 
 def _selected_run(config: pytest.Config, settings: Settings) -> Run | None:
     """Return the run; None where its models come from the ini and the command line names other paths."""
-    if settings.given.models is not None or config.args_source is not config.ArgsSource.ARGS:
-        return _run(config, settings)
-    try:
-        run = _run(config, settings)
-    except HierexportError:
-        return None
-    return run if collection.named_anchors(run.plan) else None
-
-
-def _run(config: pytest.Config, settings: Settings) -> Run:
     name: str = getattr(config, "workerinput", {}).get(RUN_NAME, f"hierexport-{uuid.uuid4().hex}")
     folder = Path(tempfile.gettempdir()) / name
+    asked = settings.given.models is not None or config.args_source is not config.ArgsSource.ARGS
+    try:
+        plan = planned(config, settings, folder / "models")
+    except HierexportError:
+        if asked:
+            raise
+        return None
+    if not asked and not collection.named_anchors(plan):
+        return None
+    # It may leave a warning in the run folder, which only a run with models removes.
     cache = cache_of(config, settings, folder, [config.rootpath / KEPT, *settings.outputs])
-    plan = planned(config, settings, folder / "models")
     process = process_name(config)
     limit, clock = TimeLimit(folder / "hangs", process), StageClock(folder / PROGRESS / f"{process}.json")
     return Run(plan, ExportStore(folder / "exports", cache), Crashes(folder / "crashes"), folder, limit, clock)

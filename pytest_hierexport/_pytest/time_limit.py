@@ -27,11 +27,12 @@ from pytest_hierexport._stages import LOADING, Stages, listening
 if TYPE_CHECKING:
     from pathlib import Path
 
-SIGNAL = signal.SIGURG
+# Windows has neither signal; the session refuses to start there.
+SIGNAL: int = getattr(signal, "SIGURG", 0)
 """Makes the process dump its stacks at once, in native code too. In the middle of Python code that can end the process
 by a segmentation fault: frames are being made and dropped. Both signals are ignored by default: a late one does no
 harm."""
-_INTERRUPT = signal.SIGCONT
+_INTERRUPT: int = getattr(signal, "SIGCONT", 0)
 """Runs the handler where Python next can."""
 _GRACE = 5.0
 """The seconds that code has to notice the signal."""

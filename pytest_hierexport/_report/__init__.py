@@ -19,5 +19,5 @@ FORMATS = {".ctrf.json": as_ctrf, ".json": as_json, ".html": as_html, ".md": as_
 
 
 def rendered(results: Results, path: Path) -> str:
-    """Return the results in the format that a file's name ends with."""
-    return next(form for ending, form in FORMATS.items() if path.name.endswith(ending))(results)
+    """Return the results in the format that a file's name ends with, in capitals or not."""
+    return next(form for ending, form in FORMATS.items() if path.name.lower().endswith(ending))(results)

@@ -96,7 +96,7 @@ class Workflow:
 
 
 def distinct_names(selectors: Iterable[str]) -> dict[str, str]:
-    """Return selectors by name: the function's name, with its file's and folders' in front where two would be equal.
+    """Return selectors by name: the last part of each, with the parts before it in front where two would be equal.
 
     >>> distinct_names(["encoder.py::build", "decoder.py::build", "head.py::make"])
     {'encoder.build': 'encoder.py::build', 'decoder.build': 'decoder.py::build', 'make': 'head.py::make'}
@@ -111,8 +111,12 @@ def distinct_names(selectors: Iterable[str]) -> dict[str, str]:
 
 
 def _parts(selector: str) -> list[str]:
-    file, _, function = selector.rpartition("::")
-    return [*PurePosixPath(file).with_suffix("").parts, function]
+    """Return the folders and the file or module that a selector names, and its function; a checkpoint has none."""
+    file, of_file, function = selector.rpartition("::")
+    if of_file:
+        return [*PurePosixPath(file).with_suffix("").parts, function]
+    module, of_module, function = selector.partition(":")
+    return [*module.split("."), function] if of_module else [*PurePosixPath(selector).parts]
 
 
 def manifest_text(models: Mapping[str, str]) -> str:

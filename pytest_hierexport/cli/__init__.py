@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pytest_hierexport._errors import CollectError, HierexportError, UsageError
+from pytest_hierexport._errors import CollectError, ExportError, HierexportError, UsageError
 from pytest_hierexport._files.versions import check_requirements
 from pytest_hierexport.cli.command import USAGE, Command
 
@@ -54,6 +55,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = _commands()
     command = commands.get(given[0]) if given else None
     failed, usage = (command.failed, command.wrong_usage) if command else (_FAILED, USAGE)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A name of a model may hold characters that the console's encoding lacks.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         options = _parser(commands).parse_args(given)
         check_requirements()
@@ -61,15 +65,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = run.run(options) or 0
         sys.stdout.flush()
     except HierexportError as error:
-        print(f"hierexport: {error}", file=sys.stderr)  # noqa: T201
+        _say(error)
         return usage if isinstance(error, (UsageError, CollectError)) else failed
     except KeyboardInterrupt:
         return _INTERRUPTED
-    except BrokenPipeError:
-        # Python flushes stdout at exit, which would raise a second time.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):
+            found = f"{error.strerror or error}{'' if error.filename is None else f': {error.filename}'}"
+            do = "make it readable and writable and see that the disk has room, or choose another path"
+            _say(ExportError("files that can be read and written", found=found, do=do))
+        _drop_unwritten()
         return failed
     return code
+
+
+def _say(error: HierexportError) -> None:
+    print(f"hierexport: {error}", file=sys.stderr)  # noqa: T201
+
+
+def _drop_unwritten() -> None:
+    """Drop the output that cannot be written: Python flushes it at exit, which would raise a second time."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _PrintCompletion(argparse.Action):

@@ -7,7 +7,8 @@ import csv
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, fields
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import UsageError
@@ -76,15 +77,15 @@ def _rows(name: str, file: TaggedFile, selection: Any, options: argparse.Namespa
 
 
 def _print_csv(analysis: Analysis, lists: dict[str, Iterator[dict[str, Any]]], depth: int | None) -> None:
-    from pytest_hierexport._tools.analysis import as_csv
+    from pytest_hierexport._tools.analysis import LISTED, as_csv
 
     writer = csv.writer(sys.stdout, lineterminator="\n")
     if not lists:
         writer.writerows([one_line(cell) for cell in row] for row in as_csv(analysis, depth))
-    for rows in lists.values():
-        for i, row in enumerate(rows):
-            if i == 0:
-                writer.writerow(row)
+    for name, rows in lists.items():
+        first = [*islice(rows, 1)]  # an error is raised before the heading is printed
+        writer.writerow(each.name for each in fields(LISTED[name]))
+        for row in chain(first, rows):
             writer.writerow([one_line(cell if isinstance(cell, str) else json.dumps(cell)) for cell in row.values()])
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import math
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_hierexport._errors import ExportError, UsageError
+from pytest_hierexport._errors import UsageError
 from pytest_hierexport._files.paths import check_ending
 from pytest_hierexport.cli.command import Command, whole_number
 from pytest_hierexport.cli.files import add_file, load_arrays, load_file, load_proto
@@ -42,10 +43,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _positive(text: str) -> float:
-    number = float(text)
-    if not number >= 0 or math.isinf(number):
-        raise argparse.ArgumentTypeError(f"no tolerance: {text}")
-    return number
+    with suppress(ValueError):
+        if 0 <= (number := float(text)) < math.inf:
+            return number
+    raise argparse.ArgumentTypeError(f"no tolerance: {text}")
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -73,8 +74,10 @@ def _run(options: argparse.Namespace) -> int:
             other, path = load_proto(options.other)
             found = diverge(graph, path or other, given, **settings)
     if options.html is not None:
+        from pytest_hierexport._pytest.outputs import write_output
+
         names = [path.name for path in (options.file, options.other) if path is not None]
-        _write(options.html, as_page(found, " and ".join(names)))
+        write_output(options.html, as_page(found, " and ".join(names)))
     if options.exclude is not None:
         print_json([*getattr(found.exclusion(options.top), options.exclude)], indent=None)
     elif options.json:
@@ -82,15 +85,6 @@ def _run(options: argparse.Namespace) -> int:
     else:
         print_lines(as_lines(found, options.top))
     return _DIVERGED if options.exit_code and found.first is not None else 0
-
-
-def _write(path: Path, text: str) -> None:
-    from pytest_hierexport._pytest.outputs import write_output
-
-    try:
-        write_output(path, text)
-    except OSError as error:
-        raise ExportError(f"{path} to be written", found=str(error), do="name another file") from error
 
 
 def _check(options: argparse.Namespace) -> None:

@@ -8,7 +8,6 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -82,9 +81,18 @@ def _named(selectors: Sequence[str], root: Path) -> dict[str, str]:
     cases = [case for selector in selectors for case in select([selector], root)]
     if any(case.manifest is not None for case in cases):
         raise UsageError("models for a manifest", found="a manifest", do="name its models one by one, or copy it")
-    if max(Counter(case.name for case in cases).values()) > 1:
-        return distinct_names(dict.fromkeys(case.source for case in cases))
-    return {case.name: case.source for case in cases}
+    names = {case.source: case.name for case in cases}
+    models = {name: source for source, name in names.items()}
+    if len(models) < len(names):
+        given = {name: source for name, source in models.items() if source.startswith(f"{name}=")}
+        models = given | distinct_names(source for source, name in names.items() if name not in given)
+    if len(models) < len(names):
+        raise UsageError(
+            "a different name for each model",
+            found=f"{', '.join(source for source in names if source not in models.values())}, named as another",
+            do="choose names: hierexport init NAME=SELECTOR …",
+        )
+    return models
 
 
 def _missing_in(manifest: Path, selectors: Sequence[str]) -> dict[str, str]:

@@ -55,7 +55,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    for output in filter(None, (options.trace, options.node_data)):
+    from pytest_hierexport._pytest.outputs import check_different
+
+    outputs = [*filter(None, (options.trace, options.node_data))]
+    check_different(outputs)
+    for output in outputs:
         check_json_output(output)
     if options.optimized is not None:
         check_output(options.optimized, piped=False)

@@ -13,8 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_hierexport._proof.call_values import EagerCall
 from pytest_hierexport._proof.choices import following_choices, has_choices
-from pytest_hierexport._proof.eager import EagerCall, Mode, ModelError, Runnable, run_eager
+from pytest_hierexport._proof.eager import Mode, ModelError, Runnable, run_eager
 from pytest_hierexport._proof.matching import match
 from pytest_hierexport._proof.session import run_graph
 from pytest_hierexport._proof.tensors import array_of

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -71,28 +70,18 @@ class _Sums:
 
 def _sums(nodes: Iterable[NodeProfile], hierarchy: Hierarchy) -> dict[str, _Sums]:
     """Return the sums of each call with a node, and of each call above one, in execution order."""
-    tagged = [node for node in nodes if node.calls]
-    listed = {ROOT}
-    for node in tagged:
-        listed.update(takewhile(lambda name: name not in listed, hierarchy.lineage(node.calls[0])))
-    sums = {name: _Sums() for name in sorted(listed, key=hierarchy.position.__getitem__)}
-    for node in tagged:
-        of_call = sums[node.calls[0]]
-        of_call.self_time += node.self_time
-        of_call.shared_time += node.self_time if len(node.calls) > 1 else 0.0
-        of_call.own_kernels += node.kernels
-        of_call.output_bytes += node.output_bytes
-    # Callers come before their callees: in reverse order, each sum is complete when it is added to the caller's.
-    for name in reversed(sums):
-        of_call, parent = sums[name], hierarchy[name].parent
-        of_call.total_time += of_call.self_time
-        of_call.kernels += of_call.own_kernels
-        of_call.all_bytes += of_call.output_bytes
-        if parent is not None:
-            sums[parent].total_time += of_call.total_time
-            sums[parent].kernels += of_call.kernels
-            sums[parent].all_bytes += of_call.all_bytes
-    return sums
+    sums: dict[str, _Sums] = defaultdict(_Sums)
+    for node in (node for node in nodes if node.calls):
+        own = sums[node.calls[0]]
+        own.self_time += node.self_time
+        own.shared_time += node.self_time if len(node.calls) > 1 else 0.0
+        own.own_kernels += node.kernels
+        own.output_bytes += node.output_bytes
+        for name in hierarchy.lineage(node.calls[0]):
+            sums[name].total_time += node.self_time
+            sums[name].kernels += node.kernels
+            sums[name].all_bytes += node.output_bytes
+    return {name: sums[name] for name in sorted(sums.keys() | {ROOT}, key=hierarchy.position.__getitem__)}
 
 
 def call_profiles(nodes: Iterable[NodeProfile], hierarchy: Hierarchy, run_time: float) -> Iterator[CallProfile]:
@@ -118,7 +107,11 @@ def class_profiles(nodes: Iterable[NodeProfile], hierarchy: Hierarchy, run_time:
     by_class: dict[str, list[_Sums]] = defaultdict(list)
     for name, of_call in sums.items():
         by_class[hierarchy[name].cls].append(of_call)
-    totals = _outermost(hierarchy, sums)
+    totals: dict[str, float] = defaultdict(float)
+    for name, of_call in sums.items():
+        # A call below another of its class counts once.
+        for cls in {hierarchy[above].cls for above in hierarchy.lineage(name)}:
+            totals[cls] += of_call.self_time
 
     def summed(cls: str, figure: Callable[[_Sums], float]) -> float:
         return sum(map(figure, by_class[cls]))
@@ -136,27 +129,6 @@ def class_profiles(nodes: Iterable[NodeProfile], hierarchy: Hierarchy, run_time:
         for cls, of_calls in by_class.items()
     )
     return sorted(profiles, key=lambda each: (-each.self_time, -each.total_time, each.cls))
-
-
-def _outermost(hierarchy: Hierarchy, sums: Mapping[str, _Sums]) -> dict[str, float]:
-    """Return the total time of each class, without calls that are below a call of the same class."""
-    totals: dict[str, float] = defaultdict(float)
-    children: dict[str | None, list[str]] = defaultdict(list)
-    for name in sums:
-        children[hierarchy[name].parent].append(name)
-    open_: Counter[str] = Counter()
-    stack = [(ROOT, False)]
-    while stack:
-        name, done = stack.pop()
-        cls = hierarchy[name].cls
-        if done:
-            open_[cls] -= 1
-            continue
-        if not open_[cls]:
-            totals[cls] += sums[name].total_time
-        open_[cls] += 1
-        stack += [(name, True), *((child, False) for child in children[name])]
-    return totals
 
 
 def _part(time: float, run_time: float) -> float:
