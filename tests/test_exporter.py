@@ -548,7 +548,7 @@ class TestModel:
         assert model.cache.grad_fn is None
         assert torch.equal(copy.deepcopy(model).cache, torch.zeros(8, 4))
 
-    def test_a_lazy_module_is_left_as_its_first_run_makes_it(self) -> None:
+    def test_lazy_module_stays_as_its_first_run_makes_it(self) -> None:
         parts: dict[str, nn.Module] = {"a": nn.LazyLinear(4), "b": nn.LazyBatchNorm1d(), "unused": nn.LazyLinear(4)}
         model = Sequence(lambda m, x: m.b(m.a(x)), **parts).train()
         result = export(model, (X,))

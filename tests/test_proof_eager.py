@@ -179,7 +179,7 @@ def test_calls_of_a_model_compiled_in_place_are_seen() -> None:
     assert "_compiled_call_impl" not in vars(model[1])
 
 
-def test_calls_of_a_model_that_runs_its_forward_itself_are_seen() -> None:
+def test_calls_below_a_model_with_its_own_call_are_seen() -> None:
     class Direct(Relu):
         def __call__(self, x: torch.Tensor) -> torch.Tensor:
             return self.forward(x)
