@@ -420,6 +420,28 @@ def test_an_update_resolves_the_conflict_of_a_merge(held: Project) -> None:
     assert snapshot.read_text() == text
 
 
+def test_snapshot_in_another_encoding_is_told_and_rewritten(held: Project) -> None:
+    snapshot = held.path / "__hierexport__" / "build.txt"
+    text = snapshot.read_text()
+    snapshot.write_bytes(text.encode("utf-16"))
+    result = held.run(MODELS, "-k", "snapshot")
+    result.stdout.fnmatch_lines(
+        ["the snapshot of build cannot be read", "*found *not UTF-8 text", "*to do *delete it, then *--snapshot-update"]
+    )
+    assert "Traceback" not in result.stdout.str()
+    assert held.run(MODELS, *UPDATE).ret == 0
+    assert snapshot.read_text() == text
+
+
+@pytest.mark.parametrize("arguments", [("-k", "snapshot"), UPDATE], ids=["compared", "updated"])
+def test_folder_in_the_place_of_a_snapshot_is_told(project: Project, arguments: tuple[str, ...]) -> None:
+    (project.path / "__hierexport__" / "build.txt").mkdir(parents=True)
+    result = project.run(MODELS, *arguments)
+    assert result.parseoutcomes()["failed"] == 1
+    result.stdout.fnmatch_lines(["the snapshot of build cannot be read", "*found *a folder", "*to do *delete it, *"])
+    assert "Traceback" not in result.stdout.str()
+
+
 def test_a_full_disk_leaves_the_old_snapshot_whole(held: Project) -> None:
     snapshot = held.path / "__hierexport__" / "build.txt"
     snapshot.write_text("/Tower\n/Tower/Other: Add 1\n")

@@ -75,6 +75,13 @@ class HierarchySnapshotExtension(SingleFileSnapshotExtension):
         """Whether the file is where this extension puts the test's snapshots."""
         return Path(snapshot_location).parent == Path(cls.dirname(test_location=test_location))
 
+    def read_snapshot_data_from_location(self, *, snapshot_location: str, **_: Any) -> SerializedData | None:
+        """Return the text of a snapshot; None without one, or where it is not UTF-8 text: an update writes it anew."""
+        try:
+            return Path(snapshot_location).read_text(encoding="utf-8")
+        except (FileNotFoundError, UnicodeDecodeError):
+            return None
+
     @classmethod
     def write_snapshot(cls, **options: Any) -> None:
         """Write without the warning of syrupy 5, which finds the test of a snapshot by the file's name alone."""
@@ -93,6 +100,7 @@ class HierarchySnapshotExtension(SingleFileSnapshotExtension):
     # Their names before syrupy 5.
     _file_extension = file_extension
     _get_file_basename = get_file_basename
+    _read_snapshot_data_from_location = read_snapshot_data_from_location
     _write_snapshot_collection = write_snapshot_collection
 
     def discover_snapshots(self, **_: Any) -> SnapshotCollections:

@@ -77,7 +77,8 @@ def former(plan: Plan, file: Path, text: str) -> tuple[Path, bool] | None:
 
     names = {f"{file_name(name)}.txt" for name in plan.selected}
     others = (each for each in sorted(file.parent.glob("*.txt")) if each.name not in names and is_hierarchy(each))
-    if (same := next((each for each in others if each.read_text(encoding="utf-8") == text), None)) is not None:
+    same = next((each for each in others if each.read_text(encoding="utf-8", errors="replace") == text), None)
+    if same is not None:
         return same, True
     if plan.settings.chosen.shard is not None:
         return None

@@ -6,6 +6,7 @@ import importlib.util
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -89,6 +90,9 @@ def check_snapshot(request: pytest.FixtureRequest, run: Run, case: Case, text: s
             to_do = f"rename {old_name} if the model was renamed, else {to_do}"
         found = [("expected", shown), ("found", instead)]
         raise _failed(run, case, f"{case.name} has no snapshot", found, to_do)
+    if (unreadable := _unreadable(file)) is not None and not (file.is_file() and is_updating(plan.config)):
+        found = [("expected", f"{shown} to be a snapshot"), ("found", unreadable)]
+        raise _failed(run, case, f"the snapshot of {case.name} cannot be read", found, f"delete it, then {update}")
     snapshot = hierarchy_snapshot(request)
     if snapshot == text:
         return
@@ -108,6 +112,19 @@ def check_snapshot(request: pytest.FixtureRequest, run: Run, case: Case, text: s
     found = [("expected", shown), ("found", "(- gone, + new, ~ other operators, > moved, = renamed)")]
     title, to_do = f"the hierarchy of {case.name} has changed", f"read the change; where it is meant: {update}"
     raise _failed(run, case, title, found, to_do, texts=(committed, text))
+
+
+def _unreadable(file: Path) -> str | None:
+    """Return why a snapshot cannot be read, None where it can, or where there is none."""
+    try:
+        file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return "a folder" if file.is_dir() else str(error.strerror)
+    except UnicodeDecodeError:
+        return "not UTF-8 text"
+    return None
 
 
 def _failed(

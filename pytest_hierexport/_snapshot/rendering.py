@@ -7,6 +7,7 @@ The text has no node name, version, path or weight, so it changes only with the 
 
 from __future__ import annotations
 
+import codecs
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -27,7 +28,7 @@ _DEEPEST = 300
 
 
 def is_snapshot(path: Path) -> bool:
-    """Whether a file holds a snapshot, perhaps cut, or is empty."""
+    """Whether a file holds a snapshot, perhaps cut or in another encoding, or is empty."""
     lines = _read(path)
     return lines is not None and all(line.startswith(_LINE_STARTS) for line in lines)
 
@@ -43,9 +44,12 @@ def is_hierarchy(path: Path) -> bool:
 
 def _read(path: Path) -> list[str] | None:
     try:
-        return path.read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError):
+        content = path.read_bytes()
+    except OSError:
         return None
+    # The shell of Windows redirects output as UTF-16.
+    is_wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return content.decode("utf-16" if is_wide else "utf-8-sig", errors="replace").splitlines()
 
 
 def text(
