@@ -60,6 +60,10 @@ class DiskFullError(HierexportError):
     """A file could not be written for lack of room; this is no fault of a model and breaks no rule."""
 
 
+class PackageError(HierexportError):
+    """A package of the installation cannot be imported; this is no fault of a model and breaks no rule."""
+
+
 class CrashError(HierexportError):
     """A process of the run ended while it worked on a model."""
 

@@ -244,3 +244,43 @@ def test_sigterm_leaves_nothing_in_the_temporary_folder(project: Project, monkey
         process.send_signal(signal.SIGTERM)
         assert process.wait(300) == 128 + signal.SIGTERM
     assert not list(temporary.glob("hierexport*"))
+
+
+def without_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "onnxruntime"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+
+
+def test_missing_runtime_breaks_no_rule(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_runtime(monkeypatch)
+    result = project.run(ANY_MODEL, "-k", "MUST-004 or MUST-006 or MUST-007")
+    result.stdout.fnmatch_lines_random(
+        [
+            *(f"build: MUST-00{number} could not be checked" for number in (4, 6, 7)),
+            "*found *onnxruntime cannot be imported (ModuleNotFoundError: *",
+            "*to do *reinstall it: pip install *",
+        ]
+    )
+    assert "Traceback" not in result.stdout.str()
+    assert "breaks it" not in result.stdout.str()
+
+
+def test_commands_tell_of_a_missing_runtime(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, model = tmp_path / "net.onnx", tmp_path / "models.py"
+    export(Net(1, 1), (X,), path=path)
+    text = "import torch\ndef build():\n    return torch.nn.Linear(4, 4), (torch.ones(2, 4),)\n"
+    model.write_text(text, encoding="utf-8")
+    without_runtime(monkeypatch)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for command in (
+        ["profile", str(path)],
+        ["validate", str(path)],
+        ["diverge", str(path), "--model", f"{model}::build"],
+        ["analyze", str(path), "--contamination", f"{model}::build"],
+        ["select", str(path), "Block", "--format", "nodes_to_exclude"],
+    ):
+        assert cli.main(command) == 4, command
+        assert "onnxruntime cannot be imported" in capsys.readouterr().err, command

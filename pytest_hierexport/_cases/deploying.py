@@ -85,9 +85,7 @@ def _run(step: str, source: Path, target: Path, *, external: bool) -> None:
 
 def _optimize(level: str, source: Path, target: Path, *, external: bool) -> None:
     """Write the graph that ONNX Runtime makes of a file at an optimization level, on the CPU."""
-    import onnxruntime as ort
-
-    from pytest_hierexport._onnx.loading import options_to_load
+    from pytest_hierexport._onnx.loading import import_runtime, options_to_load
 
     options = options_to_load(f"ENABLE_{level.upper()}")
     options.optimized_model_filepath = str(target)
@@ -95,4 +93,4 @@ def _optimize(level: str, source: Path, target: Path, *, external: bool) -> None
         options.add_session_config_entry(
             "session.optimized_model_external_initializers_file_name", f"{target.name}.data"
         )
-    ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    import_runtime().InferenceSession(source, options, providers=["CPUExecutionProvider"])

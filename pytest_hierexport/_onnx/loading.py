@@ -1,11 +1,28 @@
-"""Makes the options of ONNX Runtime sessions that load or optimize a graph, and run nothing."""
+"""Imports ONNX Runtime, and makes the options of its sessions that load or optimize a graph, and run nothing."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from pytest_hierexport._errors import PackageError, gist
 
 if TYPE_CHECKING:
     import onnxruntime
+
+
+def import_runtime(module: str = "onnxruntime") -> Any:
+    """Return ONNX Runtime, or a module inside it.
+
+    Raises:
+        PackageError: It is missing, or a library that it needs is.
+    """
+    try:
+        return importlib.import_module(module)
+    except (ImportError, OSError) as error:
+        found = f"onnxruntime cannot be imported ({gist(error)})"
+        do = "reinstall it: pip install --force-reinstall onnxruntime"
+        raise PackageError("ONNX Runtime", found=found, do=do) from error
 
 
 def options_to_load(level: str) -> onnxruntime.SessionOptions:
@@ -14,9 +31,8 @@ def options_to_load(level: str) -> onnxruntime.SessionOptions:
     Args:
         level: The level of optimization: `DISABLE_ALL`, `ENABLE_BASIC`, `ENABLE_EXTENDED` or `ENABLE_ALL`.
     """
-    import onnxruntime as ort
-
-    options = ort.SessionOptions()
+    ort = import_runtime()
+    options: onnxruntime.SessionOptions = ort.SessionOptions()
     options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, f"ORT_{level}")
     # What it would warn of is told by its errors, or was asked for: the highest level's graph fits this machine alone.
     options.log_severity_level = 4

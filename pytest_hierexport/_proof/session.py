@@ -17,6 +17,7 @@ import numpy as np
 import onnx
 
 from pytest_hierexport._onnx.graph import cannot_run
+from pytest_hierexport._onnx.loading import import_runtime
 from pytest_hierexport._proof.tolerance import Array
 
 BUDGET = 1 << 30
@@ -25,6 +26,8 @@ _UNKNOWN = 64
 """The size assumed for an unknown dimension when a session's memory is estimated."""
 _UNTYPED = 1 << 20
 """The bytes assumed for a value whose type the file does not state."""
+_ERRORS = "onnxruntime.capi.onnxruntime_pybind11_state"
+"""The module of ONNX Runtime's errors."""
 _NO_NUMPY = ("tensor(bfloat16", "tensor(float8")
 """The beginnings of the types that ONNX Runtime computes with and does not convert to numpy."""
 
@@ -59,7 +62,7 @@ def run_graph(
     Raises:
         UsageError: The graph does not run on these inputs.
     """
-    from onnxruntime.capi import onnxruntime_pybind11_state as errors
+    errors = import_runtime(_ERRORS)
 
     done = 0
     try:
@@ -90,7 +93,7 @@ def run_each(
     Raises:
         UsageError: ONNX Runtime cannot run the graph on these inputs.
     """
-    from onnxruntime.capi import onnxruntime_pybind11_state as errors
+    errors = import_runtime(_ERRORS)
 
     try:
         with _outputs(proto, wanted):
@@ -121,12 +124,11 @@ def _fetched(name: str, value: Any) -> Fetched:
 
 
 def _ort_value(array: Array) -> Any:
-    from onnxruntime import OrtValue
-
+    made = import_runtime().OrtValue
     if array.dtype.isbuiltin == 1:
-        return OrtValue.ortvalue_from_numpy(array)
+        return made.ortvalue_from_numpy(array)
     code = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
-    return OrtValue.ortvalue_from_numpy_with_onnx_type(array.view(f"u{array.itemsize}"), code)
+    return made.ortvalue_from_numpy_with_onnx_type(array.view(f"u{array.itemsize}"), code)
 
 
 def _array(value: Any) -> Array:
@@ -138,8 +140,7 @@ def _array(value: Any) -> Array:
 
 
 def _session(proto: onnx.ModelProto, folder: Path | None, *, optimized: bool) -> Any:
-    import onnxruntime
-
+    onnxruntime = import_runtime()
     options = onnxruntime.SessionOptions()
     if not optimized:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL

@@ -9,9 +9,10 @@ from functools import partial
 
 import onnx
 
+from pytest_hierexport._errors import PackageError
 from pytest_hierexport._onnx.absent import without_absent
 from pytest_hierexport._onnx.graph import walk
-from pytest_hierexport._onnx.loading import options_to_load
+from pytest_hierexport._onnx.loading import import_runtime, options_to_load
 from pytest_hierexport._rules.base import ExportedCase, Violation
 
 _LONGEST = 400
@@ -25,6 +26,8 @@ def check(exported: ExportedCase) -> Iterator[Violation]:
     for tool, load in (("the ONNX checker", check_fully), ("ONNX Runtime", _load)):
         try:
             load(model)
+        except PackageError:
+            raise
         except Exception as error:  # noqa: BLE001  # ONNX Runtime's error classes share no base of their own
             yield Violation(
                 _where(exported, str(error)),
@@ -46,10 +49,8 @@ def _loadable(exported: ExportedCase) -> str | bytes:
 
 def _load(model: str | bytes) -> None:
     """Load the graph; whether its optimizers can work on it is not asked."""
-    # Imported here: a runtime that cannot be imported is a violation.
-    import onnxruntime as ort
-    from onnxruntime.capi import onnxruntime_pybind11_state as states
-
+    ort = import_runtime()
+    states = import_runtime("onnxruntime.capi.onnxruntime_pybind11_state")
     # Of a graph that is understood, the processor at hand may lack a kernel for one of the types.
     with suppress(states.NotImplemented):
         ort.InferenceSession(model, options_to_load("DISABLE_ALL"), providers=["CPUExecutionProvider"])

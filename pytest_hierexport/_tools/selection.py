@@ -178,13 +178,15 @@ def quantized_names(nodes: Iterable[Any]) -> list[str]:
     """
     import onnx
     import onnx_ir as ir
-    from onnxruntime.quantization.onnx_model import ONNXModel
+
+    from pytest_hierexport._onnx.loading import import_runtime
 
     protos = (ir.to_proto(node) if isinstance(node, ir.Node) else node for node in nodes)
     # The graph has these nodes only, so all nodes of the result come from them. Nodes with subgraphs are not split;
     # the nodes of the subgraphs are among `nodes`.
     flat = [node for node in protos if not any(subgraphs_proto(node))]
-    split = ONNXModel(onnx.helper.make_model(onnx.helper.make_graph(flat, "selected", [], [])))
+    as_quantized = import_runtime("onnxruntime.quantization.onnx_model").ONNXModel
+    split = as_quantized(onnx.helper.make_model(onnx.helper.make_graph(flat, "selected", [], [])))
     split.replace_gemm_with_matmul()
     return [node.name for node in split.nodes()]
 

@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pytest_hierexport._errors import CollectError, ExportError, HierexportError, UsageError
+from pytest_hierexport._errors import CollectError, ExportError, HierexportError, PackageError, UsageError
 from pytest_hierexport._files.versions import check_requirements
 from pytest_hierexport.cli.command import USAGE, Command
 
@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except HierexportError as error:
         _say(error)
-        return usage if isinstance(error, (UsageError, CollectError)) else failed
+        return usage if isinstance(error, (UsageError, CollectError, PackageError)) else failed
     except KeyboardInterrupt:
         return _INTERRUPTED
     except OSError as error:

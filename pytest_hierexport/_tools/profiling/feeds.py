@@ -11,6 +11,7 @@ import onnx
 from pytest_hierexport._calls.hierarchy import element_count
 from pytest_hierexport._errors import UsageError, proposal
 from pytest_hierexport._onnx.graph import graph_inputs
+from pytest_hierexport._onnx.loading import import_runtime
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -95,9 +96,8 @@ def _dtype(value: onnx.ValueInfoProto) -> np.dtype[Any]:
 
 def ort_value(array: Array) -> Any:
     """Return an array as a value of ONNX Runtime; its dtype may be one that numpy itself does not have."""
-    from onnxruntime import OrtValue
-
+    made = import_runtime().OrtValue
     if array.dtype.isbuiltin == 1:
-        return OrtValue.ortvalue_from_numpy(array)
+        return made.ortvalue_from_numpy(array)
     code = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
-    return OrtValue.ortvalue_from_numpy_with_onnx_type(array.view(f"u{array.itemsize}"), code)
+    return made.ortvalue_from_numpy_with_onnx_type(array.view(f"u{array.itemsize}"), code)

@@ -9,13 +9,13 @@ from pathlib import Path
 from statistics import median
 
 import onnx
-import onnxruntime
 
 from pytest_hierexport._calls.attribution import Attribution, Evidence
 from pytest_hierexport._carry import carry
 from pytest_hierexport._errors import ExportError
 from pytest_hierexport._files.temporary import temporary_folder
 from pytest_hierexport._onnx.graph import check_inputs, walk
+from pytest_hierexport._onnx.loading import import_runtime
 from pytest_hierexport._onnx.storage import load_proto
 from pytest_hierexport._tools.profiling import rollup
 from pytest_hierexport._tools.profiling.feeds import Array, random_feeds
@@ -108,7 +108,10 @@ def _figures(measured: Measured, ran: onnx.ModelProto, attribution: Attribution)
         graph=ran.graph.name,
         coverage=attribution.coverage(),
         notes=_notes(measured),
-        versions={"pytest-hierexport": metadata.version("pytest-hierexport"), "onnxruntime": onnxruntime.__version__},
+        versions={
+            "pytest-hierexport": metadata.version("pytest-hierexport"),
+            "onnxruntime": import_runtime().__version__,
+        },
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_hierexport._errors import UsageError, in_words
 from pytest_hierexport._onnx.graph import cannot_run, inventory_proto
+from pytest_hierexport._onnx.loading import import_runtime
 from pytest_hierexport._tools.profiling.events import Run, read_runs
 from pytest_hierexport._tools.profiling.feeds import Array, ort_value
 
@@ -76,9 +77,7 @@ def measure(
     Raises:
         UsageError: ONNX Runtime cannot run the model on these inputs, or lacks a provider.
     """
-    import onnxruntime
-    from onnxruntime.capi import onnxruntime_pybind11_state as errors
-
+    onnxruntime, errors = import_runtime(), import_runtime("onnxruntime.capi.onnxruntime_pybind11_state")
     missing = set(options.providers).difference(onnxruntime.get_available_providers())
     if missing:
         known = ", ".join(onnxruntime.get_available_providers())
@@ -118,12 +117,11 @@ def _run(session: onnxruntime.InferenceSession, feeds: Mapping[str, Array], opti
 def _session(
     model: onnx.ModelProto, data: Path | None, options: RunOptions, folder: Path, *, optimized: Path | None
 ) -> onnxruntime.InferenceSession:
-    import onnxruntime
-
-    chosen = onnxruntime.SessionOptions()
+    runtime = import_runtime()
+    chosen = runtime.SessionOptions()
     chosen.log_severity_level = 4
     chosen.intra_op_num_threads = options.threads
-    chosen.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, LEVELS[options.level])
+    chosen.graph_optimization_level = getattr(runtime.GraphOptimizationLevel, LEVELS[options.level])
     chosen.enable_profiling = True
     chosen.profile_file_prefix = str(folder / "profile")
     if data is not None:
@@ -133,4 +131,4 @@ def _session(
         if any(tensor.external_data for _, tensor in inventory_proto(model).initializers):
             entry = "session.optimized_model_external_initializers_file_name"
             chosen.add_session_config_entry(entry, f"{optimized.name}.data")
-    return onnxruntime.InferenceSession(model.SerializeToString(), chosen, providers=list(options.providers))
+    return runtime.InferenceSession(model.SerializeToString(), chosen, providers=list(options.providers))
