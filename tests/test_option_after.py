@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import onnx
 import pytest
 
 from projects import Project
@@ -97,8 +98,16 @@ def test_changed_graph_of_a_step_shows_by_module(stepped: Project) -> None:
 def test_failing_step_leaves_the_export_and_its_rules(step: str, expected: str, stepped: Project) -> None:
     result = stepped.run(MODELS, f"--hierexport-after=steps:{step}", "-k", "MUST-002")
     result.assert_outcomes(passed=1, failed=1, deselected=result.parseoutcomes()["deselected"])
-    result.stdout.fnmatch_lines([f"build@steps:{step}: could not be exported", expected])
+    result.stdout.fnmatch_lines([f"build@steps:{step}: the step steps:{step} failed", expected])
     assert "Traceback" not in result.stdout.str()
+
+
+def test_input_of_a_failing_step_is_kept(stepped: Project) -> None:
+    result = stepped.run(MODELS, "--hierexport-after=steps:spoil", "-k", "spoil and MUST-002")
+    kept = stepped.path / ".hierexport" / "build@steps%3Aspoil"
+    result.stdout.fnmatch_lines(["*to do *call it on a copy of the kept file*", "*kept *model.onnx*"])
+    assert {file.name for file in kept.glob("[!.]*")} == {"model.hierarchy.json", "model.onnx", "traceback.txt"}
+    assert len(onnx.load(kept / "model.onnx").graph.node) == 6
 
 
 def test_manifest_states_steps_with_what_is_allowed(stepped: Project) -> None:

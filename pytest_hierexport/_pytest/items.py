@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pytest_hierexport._cases import Case
     from pytest_hierexport._rules.base import Rule
 
-_NOT_EXPORTED = "could not be exported"
 _HANG: pytest.StashKey[HangError] = pytest.StashKey()
 """Where an item keeps that the export before it did not finish in time."""
 
@@ -41,7 +40,7 @@ class ModelSuite:
         """The model's hierarchy is the one that was committed."""
         run, test = request.config.stash[RUN], item_name(SNAPSHOT)
         with _limited(run, self.case, test, request):
-            with _reported(run, self.case, test, _NOT_EXPORTED):
+            with _reported(run, self.case, test, _failure_of(self.case)):
                 outcome = run.outcome(self.case)
             with _reported(run, self.case, test, "the snapshot could not be checked"), stage("comparing the snapshot"):
                 check_snapshot(request, run, self.case, outcome.hierarchy)
@@ -50,7 +49,7 @@ class ModelSuite:
         """The model keeps the rule."""
         run, test = request.config.stash[RUN], item_name(must.id)
         with _limited(run, self.case, test, request):
-            with _reported(run, self.case, test, _NOT_EXPORTED):
+            with _reported(run, self.case, test, _failure_of(self.case)):
                 run.outcome(self.case)
             with _reported(run, self.case, test, f"{must.id} could not be checked"):
                 violations = run.store.violations(self.case, must)
@@ -79,6 +78,11 @@ def export_before(item: pytest.Item, run: Run, case: Case, check: str) -> None:
                 run.outcome(case)
         except HangError as error:
             item.stash[_HANG] = error
+
+
+def _failure_of(case: Case) -> str:
+    """Return the title of a case that has no file."""
+    return "could not be exported" if case.previous is None else f"the step {case.step} failed"
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import filecmp
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._files.ownership import make_folder, replace_files
@@ -12,6 +13,7 @@ from pytest_hierexport._pytest.outcome import MODULES, RECORD
 
 if TYPE_CHECKING:
     from pytest_hierexport._cases import Case
+    from pytest_hierexport._pytest.outcome import ExportOutcome
     from pytest_hierexport._pytest.run import Run
 
 FOLDER = ".hierexport"
@@ -20,21 +22,23 @@ CACHE = f"{FOLDER}/cache"
 
 
 def keep_files(run: Run, case: Case) -> str:
-    """Keep a failing case's files; return their paths, or why there are none."""
+    """Keep a failing case's files, of a step that failed its input; return their paths, or why there are none."""
     from filelock import FileLock
 
     config, outcome = run.plan.config, run.store.known_outcome(case)
     home = config.rootpath / FOLDER
     folder = home / file_name(case.name)
-    made = [] if outcome is None else sorted(path for path in outcome.folder.glob("[!.]*") if path.is_file())
-    files = [path for path in made if path.name not in {MODULES, RECORD}]
+    files = [] if outcome is None else _files(outcome)
+    if outcome is not None and outcome.error is not None and case.previous is not None:
+        given = run.store.known_outcome(case.previous)
+        files += [] if given is None else [path for path in _files(given) if not path.match("traceback*.txt")]
     if outcome is None or not files:
         return "nothing: the model was not exported"
     names = [path.name for path in files]
     try:
         with FileLock(run.store.folder / f"{outcome.folder.name}.keep.lock"):
             # Several items of a model fail over the same files.
-            if filecmp.cmpfiles(outcome.folder, folder, names)[0] != names:
+            if any(filecmp.cmpfiles(path.parent, folder, [path.name])[0] != [path.name] for path in files):
                 make_folder(home)
                 make_folder(folder)
                 replace_files(folder, files, case.name)
@@ -42,3 +46,9 @@ def keep_files(run: Run, case: Case) -> str:
         return f"nothing (not copied: {error})"
     shown = os.path.relpath(folder, config.invocation_params.dir)
     return ", ".join(f"{shown}/{name}" for name in names)
+
+
+def _files(outcome: ExportOutcome) -> list[Path]:
+    """Return the files of an outcome that a user may look into."""
+    made = sorted(path for path in outcome.folder.glob("[!.]*") if path.is_file())
+    return [path for path in made if path.name not in {MODULES, RECORD}]
