@@ -37,6 +37,14 @@ def test_fast_run_names_the_cardinal_rule_left_out(project: Project) -> None:
     assert project.builds == 1
 
 
+def test_commands_of_a_fast_run_are_fast(project: Project) -> None:
+    make = project.run(MODELS, "--hierexport-fast")
+    make.stdout.fnmatch_lines([f"*to make them: pytest {MODELS} --hierexport-fast -m hierexport --snapshot-update*"])
+    project.write("__hierexport__/build.txt", "/Other: Neg 2\n")
+    failed = project.run(MODELS, "--hierexport-fast", "-k", "snapshot")
+    failed.stdout.fnmatch_lines([f"  repeat *pytest {MODELS} --hierexport-fast my_model.py::build::test_snapshot"])
+
+
 def test_project_rule_fails_like_ours(project: Project) -> None:
     project.write(
         "conftest.py",

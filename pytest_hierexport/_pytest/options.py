@@ -169,7 +169,7 @@ class Choices:
         "rules to run, comma-separated; the cardinal ones always run", "IDS", _names, repeatable=True, in_repeat=True
     )
     fast: bool | None = _option(
-        "run the snapshot and the rules that need no other run of the model, nor another export"
+        "run the snapshot and the rules that need no other run of the model, nor another export", in_repeat=True
     )
     exporter: str | None = _option("the exporter; auto takes the first that can", "NAME", _exporter, in_repeat=True)
     opset: int | None = _option("the ONNX opset", "N", _opset, in_repeat=True)
