@@ -103,3 +103,11 @@ def test_a_folder_that_is_missing_is_refused(tmp_path: Path, capsys: pytest.Capt
 def test_an_empty_folder_is_an_empty_cache(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "info", tmp_path) == "results: 0, 0 B\n"
     assert run(capsys, "verify", tmp_path) == "damaged files: 0\n"
+
+
+@pytest.mark.parametrize("action", ["info", "verify", "clear"])
+def test_a_folder_of_other_files_is_refused(action: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
+    assert main(["cache", action, str(tmp_path)]) == 4
+    assert f"expected the folder of a cache; found {tmp_path}, which holds no result" in capsys.readouterr().err
+    assert (tmp_path / "config.json").exists()

@@ -42,6 +42,12 @@ class Contents:
     """When the least recently used result was used, in seconds since the epoch; None without one."""
 
 
+def is_cache(folder: Path) -> bool:
+    """Whether a folder holds anything that a cache wrote, or nothing at all."""
+    names = {path.name for path in listed(folder)}
+    return names <= {".gitignore"} or bool(entries(folder)) or any(_of_sessions(folder))
+
+
 def contents(folder: Path) -> Contents:
     """Return what a cache holds."""
     counts: Counter[str] = Counter()

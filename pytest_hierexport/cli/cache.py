@@ -26,10 +26,10 @@ def _run(options: argparse.Namespace) -> int:
     from pytest_hierexport._pytest.kept_files import CACHE
 
     folder: Path = options.folder
-    if not folder.is_dir():
+    if not folder.is_dir() or not upkeep.is_cache(folder):
         raise UsageError(
             "the folder of a cache",
-            found=f"no folder {folder}",
+            found=f"{folder}, which holds no result of a run" if folder.is_dir() else f"no folder {folder}",
             do=f"name one of --hierexport-cache; what a run took from a URL is in {CACHE} of the project",
         )
     if options.action == "clear":
