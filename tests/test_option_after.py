@@ -74,6 +74,8 @@ def test_step_that_changes_values_is_unproven_and_repeatable(stepped: Project) -
     result.stdout.fnmatch_lines(
         [
             "*MUST-007*build@steps:shorten*",
+            "  where *the model's own call*",
+            "  to do *compare the values with `hierexport diverge`; if a step is meant to change them, *`tolerances`",
             "  repeat *pytest --hierexport-models=my_model.py::build --hierexport-after=steps:shorten *[[]MUST-007]'",
         ]
     )

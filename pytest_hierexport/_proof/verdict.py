@@ -27,6 +27,9 @@ from pytest_hierexport._proof.fused_inputs import lost_inputs
 from pytest_hierexport._proof.fused_outputs import lost_outputs
 from pytest_hierexport._proof.owners import Node
 
+OTHER_OUTPUTS = "the graph does not give what the model returned"
+"""The reason of the model's own call whose numbers differ, whatever the tags are."""
+
 
 class VerdictKind(str, Enum):
     """What the values show about a call's tags."""
@@ -77,8 +80,7 @@ def judge(runs: BothRuns, call: str) -> Verdict | None:
     outputs = [number for number in seen.returned if number not in seen.inputs]
     missing = next((number for number in outputs if call == ROOT and not _is_graph_output(runs, number)), None)
     if missing is not None:
-        reason = "the graph does not give what the model returned"
-        return Verdict(VerdictKind.UNPROVEN, reason, f"output{seen.returned[missing]}", runs.tag(ROOT))
+        return Verdict(VerdictKind.UNPROVEN, OTHER_OUTPUTS, f"output{seen.returned[missing]}", runs.tag(ROOT))
     present = [number for number in outputs if number in runs.names]
     nodes = runs.graph.members.get(call, [])
     # A value may lie within rounding of one that the file stores: a mean of equal rows (maskformer).

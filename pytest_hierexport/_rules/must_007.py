@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pytest_hierexport._errors import TagError, UsageError
 from pytest_hierexport._proof import prove
+from pytest_hierexport._proof.verdict import OTHER_OUTPUTS
 from pytest_hierexport._rules.base import ExportedCase, Violation, limited
 
 
@@ -24,6 +25,8 @@ def check(exported: ExportedCase) -> Iterator[Violation]:
         tag = attribution.hierarchy.tag(name) if is_listed else "a call that the file does not list"
         found_in = verdict.tag or ("an input of the graph" if verdict.value in inputs else "untagged")
         do = "find what moved the value to another call, and carry origins through it"
+        if verdict.reason == OTHER_OUTPUTS:
+            do = "compare the values with `hierexport diverge`; if a step is meant to change them, state `tolerances`"
         if not is_listed:
             do = f"list this run of the module, {name}, in the hierarchy that the exporter writes: it is missing there"
         yield Violation(
