@@ -197,6 +197,12 @@ def test_inputs_that_forward_refuses_are_named_with_its_signature(inputs: tuple[
     assert "forward(x:" in caught.value.do
 
 
+def test_given_inputs_are_counted_by_position_and_named() -> None:
+    with pytest.raises(CollectError) as caught:
+        case(lambda: (Halver(), (X, X, X), {"y": X, "mod": X})).load()
+    assert caught.value.found.endswith("; given: 3 by position; y, mod by name")
+
+
 def test_a_known_failure_is_accepted_through_its_last_day() -> None:
     today = dt.datetime.now(tz=dt.timezone.utc).date()
     assert not KnownFailure("MUST-005", today, "").expired

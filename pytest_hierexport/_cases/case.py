@@ -189,11 +189,12 @@ class Case:
         except ValueError:
             return None
         except TypeError as error:
-            given = ", ".join([*(["by position"] * bool(args)), *kwargs])
+            named = f"{', '.join(map(str, kwargs))} by name"
+            given = "; ".join([*([f"{len(args)} by position"] * bool(args)), *([named] * bool(kwargs))])
             by_name = "; a dictionary that is one of them goes into a tuple: (model, (dictionary,))"
             raise CollectError(
                 f"inputs of {self.name} that {type(model).__name__}.forward takes",
-                found=f"{error}; given are: {given or 'none'}",
+                found=f"{error}; given: {given or 'none'}",
                 do=f"give the inputs of forward{signature}{by_name if kwargs and not args else ''}",
             ) from None
 
