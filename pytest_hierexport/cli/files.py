@@ -144,7 +144,10 @@ def check_output(path: Path, *, piped: bool = True) -> None:
         ExportError: There is no folder to write into.
         UsageError: Something else than an ONNX file has this path, or its ending.
     """
-    if not (piped and is_standard(path)):
+    if is_standard(path) and not piped:
+        found, do = "-, standard output", "name a file that ends in .onnx: other files are written beside it"
+        raise UsageError("a file to write whose name ends in .onnx", found=found, do=do)
+    if not is_standard(path):
         check_ending(path, ".onnx")
         _check_place(path, "an ONNX file", load_proto)
 
