@@ -40,6 +40,11 @@ def first_names(names: Sequence[str], most: int = 5) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
+def counted(number: int, thing: str) -> str:
+    """Return a number of things: `1 node`, `1,234 nodes`."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
 def aligned(parts: Sequence[tuple[str, str]]) -> list[str]:
     """Return labelled texts, the lines of each below one another."""
     lines = []

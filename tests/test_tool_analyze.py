@@ -17,6 +17,7 @@ from onnx import TensorProto, helper
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._onnx import storage
+from pytest_hierexport._tools.analysis import coverage_line
 from pytest_hierexport.cli import main
 from schemas import strict_schema
 
@@ -102,11 +103,11 @@ class TestFormats:
         assert run(capsys, "m.onnx", "--format", "tree").splitlines()[:7] == [
             "Net (3 nodes, 2 numbers)",
             "├─ Encoder (2 nodes, 2 numbers)",
-            "│  ├─ Layer.1 (1 nodes, 0 numbers)",
-            "│  └─ Layer.10 (1 nodes, 0 numbers)",
-            "└─ Head (1 nodes, 0 numbers)",
-            "   └─ Norm (1 nodes, 0 numbers)",
-            "(untagged) (1 nodes)",
+            "│  ├─ Layer.1 (1 node, 0 numbers)",
+            "│  └─ Layer.10 (1 node, 0 numbers)",
+            "└─ Head (1 node, 0 numbers)",
+            "   └─ Norm (1 node, 0 numbers)",
+            "(untagged) (1 node)",
         ]
 
     def test_table_has_a_row_for_untagged_nodes(self, capsys: pytest.CaptureFixture[str]) -> None:
@@ -240,5 +241,10 @@ def test_whole_tags_of_deep_modules_are_refused(tmp_path: Path, capsys: pytest.C
     for options in (["--origins"], ["--format", "csv"]):
         run(capsys, str(tmp_path / "m.onnx"), *options, code=4)
     tree = run(capsys, str(tmp_path / "m.onnx"), "--format", "tree").splitlines()
-    assert tree[299].endswith("[299] Net.c (1 nodes, 0 numbers)") or "[299]" in tree[299]
+    assert tree[299].endswith("[299] Net.c (1 node, 0 numbers)") or "[299]" in tree[299]
     assert max(map(len, tree)) < 250
+
+
+def test_coverage_counts_one_node_in_the_singular() -> None:
+    assert coverage_line(1, {"fused": 1}) == "1 node: fused 1"
+    assert coverage_line(1_200, {"fused": 1}) == "1 of 1,200 nodes: fused 1"

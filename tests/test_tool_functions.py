@@ -283,6 +283,7 @@ class TestCommand:
         printed = capsys.readouterr().out.splitlines()
         assert printed[0] == "Layer ×2: 2 nodes"
         assert "outside: key, of /Net/Layer.0" in printed
+        assert printed[-1].endswith("out.onnx: 1 function for 2 module calls")
 
 
 def test_documented_commands_print_what_is_shown(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from pytest_hierexport._text import counted
 from pytest_hierexport.cli.command import Command
 from pytest_hierexport.cli.files import add_file, add_output, check_output, is_standard, load_file, write_file
 from pytest_hierexport.cli.output import print_json, print_line, progress
@@ -50,7 +51,8 @@ def _run(options: argparse.Namespace) -> None:
     if options.json:
         print_json(shown)
         return
-    print_line(f"{options.output}: {shown['tag']}, {shown['nodes']:,} nodes, {shown['initializers']:,} initializers")
+    counts = f"{counted(shown['nodes'], 'node')}, {counted(shown['initializers'], 'initializer')}"
+    print_line(f"{options.output}: {shown['tag']}, {counts}")
     for kind in ("inputs", "outputs"):
         for name, value in shown[kind].items():
             print_line(f"{kind[:-1]} {name}" + (f", {value} in {options.file}" if name != value else ""))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from pytest_hierexport._text import counted
 from pytest_hierexport.cli.command import Command, whole_number
 from pytest_hierexport.cli.files import add_file, add_output, check_output, is_standard, load_file, write_file
 from pytest_hierexport.cli.output import print_json, print_line, progress
@@ -40,11 +41,12 @@ def _run(options: argparse.Namespace) -> None:
         print_json(as_dict(made))
         return
     for function in made.functions:
-        print_line(f"{function.name} ×{len(function.calls)}: {function.nodes:,} nodes")
+        print_line(f"{function.name} ×{len(function.calls)}: {counted(function.nodes, 'node')}")
     for key, calls in made.outside.items():
         print_line(f"outside: {key}, of {', '.join(map(made.attribution.hierarchy.tag, calls))}")
     served = sum(len(function.calls) for function in made.functions)
-    print_line(f"{options.output}: {len(made.functions):,} functions for {served:,} module calls")
+    functions = counted(len(made.functions), "function")
+    print_line(f"{options.output}: {functions} for {counted(served, 'module call')}")
 
 
 COMMAND = Command(

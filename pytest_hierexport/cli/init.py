@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._errors import CollectError, UsageError
-from pytest_hierexport._text import first_names
+from pytest_hierexport._text import counted, first_names
 from pytest_hierexport.cli.command import Command
 from pytest_hierexport.cli.output import print_line, print_lines, progress
 
@@ -132,7 +132,7 @@ def _found(root: Path) -> dict[str, str]:
     classes = f"; modules there: {first_names(sorted(sources.modules), _MOST_SHOWN)}" if sources.modules else ""
     raise UsageError(
         "a function without arguments that returns (model, inputs)",
-        found=f"none in {_count(len(sources.files), 'Python file')}{classes}",
+        found=f"none in {counted(len(sources.files), 'Python file')}{classes}",
         do="write one, or name the models: hierexport init my_model.py::build, or the folder of a checkpoint",
     )
 
@@ -144,7 +144,7 @@ def _snapshots(names: Sequence[str], here: Path) -> bool:
     missing = [name for name in names if not snapshot_file(here, name).exists()]
     kept = len(names) - len(missing)
     if kept:
-        print_line(f"kept {_count(kept, 'snapshot')} in {SNAPSHOTS}, which {'was' if kept == 1 else 'were'} there")
+        print_line(f"kept {counted(kept, 'snapshot')} in {SNAPSHOTS}, which {'was' if kept == 1 else 'were'} there")
     if not missing:
         return False
     with progress() as stage:
@@ -193,14 +193,10 @@ def _say_of(model: Model) -> bool:
     from pytest_hierexport._report.results import SNAPSHOT
 
     if _is_written(model):
-        print_line(f"wrote the snapshot of {model.name}: {_count(model.nodes, 'node')}, {model.exporter}")
+        print_line(f"wrote the snapshot of {model.name}: {counted(model.nodes, 'node')}, {model.exporter}")
         return True
     print_lines(model.checks[SNAPSHOT].message.splitlines() if SNAPSHOT in model.checks else ["it did not run"])
     return False
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def _shown(path: Path, here: Path) -> str:

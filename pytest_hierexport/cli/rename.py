@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from pytest_hierexport._text import counted
 from pytest_hierexport.cli.command import Command
 from pytest_hierexport.cli.files import add_file, add_output, check_output, is_standard, load_file, write_file
 from pytest_hierexport.cli.output import print_line
@@ -24,7 +25,7 @@ def _run(options: argparse.Namespace) -> None:
     rename_nodes(source.proto, source.attribution, options.style)
     write_file(source.proto, source.attribution, source, options.output)
     if not is_standard(options.output):
-        print_line(f"{options.output}: {len(source.attribution.nodes):,} nodes named by {options.style}")
+        print_line(f"{options.output}: {counted(len(source.attribution.nodes), 'node')} named by {options.style}")
 
 
 COMMAND = Command(

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._text import one_line
+from pytest_hierexport._text import counted, one_line
 from pytest_hierexport._tools.analysis.listing import check_height
 from pytest_hierexport._tools.table import DEEPEST_INDENT, indented, table
 
@@ -73,12 +73,12 @@ def as_lines(analysis: Analysis, name: str, depth: int | None = None, width: int
 
 def as_tree(analysis: Analysis, name: str, depth: int | None = None) -> Iterator[str]:
     """Yield the modules as a drawn tree, then the totals of the file; see :func:`as_lines`."""
-    unit = "parameters" if analysis.declared else "numbers"
+    unit = "parameter" if analysis.declared else "number"
     pending = [(analysis.modules, "", "", 0)]
     while pending:
         figures, branch, trunk, level = pending.pop()
         calls = f", {figures.calls:,} calls" if figures.calls > 1 else ""
-        count = f"{figures.all_nodes:,} nodes, {figures.all_parameters:,} {unit}{calls}"
+        count = f"{counted(figures.all_nodes, 'node')}, {counted(figures.all_parameters, unit)}{calls}"
         yield f"{branch}{one_line(figures.segment)} ({count})"
         children = figures.children if depth is None or level < depth else ()
         below = []
@@ -90,7 +90,7 @@ def as_tree(analysis: Analysis, name: str, depth: int | None = None) -> Iterator
                 below.append((child, f"{trunk}[{level + 1}] ", trunk, level + 1))
         pending += reversed(below)
     if untagged := analysis.coverage["untagged"]:
-        yield f"{_UNTAGGED} ({untagged:,} nodes)"
+        yield f"{_UNTAGGED} ({counted(untagged, 'node')})"
     yield from _totals(analysis, name)
 
 
@@ -130,8 +130,8 @@ def _totals(analysis: Analysis, name: str) -> Iterator[str]:
 
 def coverage_line(nodes: int, coverage: Mapping[str, int]) -> str:
     """Return the number of nodes and the counts by evidence as text: `2 of 4 nodes: …` where these count fewer."""
-    shown, counted = ", ".join(f"{kind} {count:,}" for kind, count in coverage.items() if count), sum(coverage.values())
-    title = f"{nodes:,} nodes" if counted == nodes else f"{counted:,} of {nodes:,} nodes"
+    shown, total = ", ".join(f"{kind} {count:,}" for kind, count in coverage.items() if count), sum(coverage.values())
+    title = counted(nodes, "node") if total == nodes else f"{total:,} of {counted(nodes, 'node')}"
     return f"{title}: {shown}" if shown else title
 
 
