@@ -21,7 +21,7 @@ def import_runtime(module: str = "onnxruntime") -> Any:
         return importlib.import_module(module)
     except (ImportError, OSError) as error:
         found = f"onnxruntime cannot be imported ({gist(error)})"
-        do = "reinstall it: pip install --force-reinstall onnxruntime"
+        do = "reinstall it (onnxruntime, onnxruntime-gpu or another build), or what it says is missing"
         raise PackageError("ONNX Runtime", found=found, do=do) from error
 
 
