@@ -7,10 +7,10 @@
 An operator that fails on random numbers gets random numbers as its value too (a stand-in). They depend on the operator
 and its inputs alone, so equal nodes get equal stand-ins.
 
-The nodes run on two draws of random numbers, and the content is the pair: `x.clamp(-100, 100)` equals `x` on the first,
-and so do beit's tables of positions in two layers, whose indices are integers. The second has large floats and a few more integers. It has no stand-ins: a node that fails on it, has NaN there, or a
-size that depends on elements is known by the first draw alone. Operations that differ on none of these numbers still
-count as equal: a clamp to 10,000, `i % 5` and `i`.
+The nodes run on two draws of random numbers, and the content is the pair. On the first `x.clamp(-100, 100)` equals `x`,
+and the tables of positions of beit's two layers are equal. The second has large floats and a few more integers. It has
+no stand-ins: a node that fails on it, has NaN there, or a size that depends on elements is known by the first draw
+alone. Operations that differ on none of these numbers still count as equal: a clamp to 10,000, `i % 5` and `i`.
 """
 
 from __future__ import annotations
