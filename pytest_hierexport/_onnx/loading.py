@@ -1,14 +1,17 @@
-"""Imports ONNX Runtime, and makes the options of its sessions that load or optimize a graph, and run nothing."""
+"""Imports ONNX Runtime, converts arrays for it, and makes the options of sessions that run nothing."""
 
 from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
+import onnx
+
 from pytest_hierexport._errors import PackageError, gist
 
 if TYPE_CHECKING:
     import onnxruntime
+    from numpy.typing import NDArray
 
 
 def import_runtime(module: str = "onnxruntime") -> Any:
@@ -23,6 +26,24 @@ def import_runtime(module: str = "onnxruntime") -> Any:
         found = f"onnxruntime cannot be imported ({gist(error)})"
         do = "reinstall it (onnxruntime, onnxruntime-gpu or another build), or what it says is missing"
         raise PackageError("ONNX Runtime", found=found, do=do) from error
+
+
+def runtime_errors() -> Any:
+    """Return the module of ONNX Runtime's errors.
+
+    Raises:
+        PackageError: ONNX Runtime cannot be imported.
+    """
+    return import_runtime("onnxruntime.capi.onnxruntime_pybind11_state")
+
+
+def ort_value(array: NDArray[Any]) -> Any:
+    """Return an array as a value of ONNX Runtime; its dtype may be one that numpy itself does not have."""
+    made = import_runtime().OrtValue
+    if array.dtype.isbuiltin == 1:
+        return made.ortvalue_from_numpy(array)
+    code = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+    return made.ortvalue_from_numpy_with_onnx_type(array.view(f"u{array.itemsize}"), code)
 
 
 def options_to_load(level: str) -> onnxruntime.SessionOptions:

@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 
 from pytest_hierexport._onnx.graph import cannot_run
-from pytest_hierexport._onnx.loading import import_runtime
+from pytest_hierexport._onnx.loading import import_runtime, ort_value, runtime_errors
 from pytest_hierexport._proof.tolerance import Array
 
 BUDGET = 1 << 30
@@ -26,8 +26,6 @@ _UNKNOWN = 64
 """The size assumed for an unknown dimension when a session's memory is estimated."""
 _UNTYPED = 1 << 20
 """The bytes assumed for a value whose type the file does not state."""
-_ERRORS = "onnxruntime.capi.onnxruntime_pybind11_state"
-"""The module of ONNX Runtime's errors."""
 _NO_NUMPY = ("tensor(bfloat16", "tensor(float8")
 """The beginnings of the types that ONNX Runtime computes with and does not convert to numpy."""
 
@@ -62,7 +60,7 @@ def run_graph(
     Raises:
         UsageError: The graph does not run on these inputs.
     """
-    errors = import_runtime(_ERRORS)
+    errors = runtime_errors()
 
     done = 0
     try:
@@ -93,7 +91,7 @@ def run_each(
     Raises:
         UsageError: ONNX Runtime cannot run the graph on these inputs.
     """
-    errors = import_runtime(_ERRORS)
+    errors = runtime_errors()
 
     try:
         with _outputs(proto, wanted):
@@ -108,7 +106,7 @@ def run_each(
 
 def _run(session: Any, names: Sequence[str], feeds: Mapping[str, Array]) -> Iterator[Fetched]:
     known = {value.name for value in session.get_inputs()}
-    inputs = {name: _ort_value(array) for name, array in feeds.items() if name in known}
+    inputs = {name: ort_value(array) for name, array in feeds.items() if name in known}
     kinds = {output.name: output.type for output in session.get_outputs()}
     odd = [name for name in names if kinds[name].startswith(_NO_NUMPY)]
     plain = [name for name in names if name not in odd and kinds[name].startswith(("tensor(", "seq(tensor("))]
@@ -121,14 +119,6 @@ def _fetched(name: str, value: Any) -> Fetched:
     parts = value if isinstance(value, list) else [value]
     are_tensors = all(isinstance(part, np.ndarray | np.generic) for part in parts)
     return Fetched(name, tuple(map(np.asarray, parts)) if are_tensors else ())
-
-
-def _ort_value(array: Array) -> Any:
-    made = import_runtime().OrtValue
-    if array.dtype.isbuiltin == 1:
-        return made.ortvalue_from_numpy(array)
-    code = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
-    return made.ortvalue_from_numpy_with_onnx_type(array.view(f"u{array.itemsize}"), code)
 
 
 def _array(value: Any) -> Array:

@@ -12,7 +12,7 @@ import onnx
 from pytest_hierexport._errors import PackageError
 from pytest_hierexport._onnx.absent import without_absent
 from pytest_hierexport._onnx.graph import walk
-from pytest_hierexport._onnx.loading import import_runtime, options_to_load
+from pytest_hierexport._onnx.loading import import_runtime, options_to_load, runtime_errors
 from pytest_hierexport._rules.base import ExportedCase, Violation
 
 _LONGEST = 400
@@ -50,9 +50,8 @@ def _loadable(exported: ExportedCase) -> str | bytes:
 def _load(model: str | bytes) -> None:
     """Load the graph; whether its optimizers can work on it is not asked."""
     ort = import_runtime()
-    states = import_runtime("onnxruntime.capi.onnxruntime_pybind11_state")
     # Of a graph that is understood, the processor at hand may lack a kernel for one of the types.
-    with suppress(states.NotImplemented):
+    with suppress(runtime_errors().NotImplemented):
         ort.InferenceSession(model, options_to_load("DISABLE_ALL"), providers=["CPUExecutionProvider"])
 
 

@@ -1,4 +1,4 @@
-"""Makes random inputs for a graph, and converts arrays for ONNX Runtime."""
+"""Makes random inputs for a graph."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import onnx
 from pytest_hierexport._calls.hierarchy import element_count
 from pytest_hierexport._errors import UsageError, proposal
 from pytest_hierexport._onnx.graph import graph_inputs
-from pytest_hierexport._onnx.loading import import_runtime
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -92,12 +91,3 @@ def _dtype(value: onnx.ValueInfoProto) -> np.dtype[Any]:
         found = onnx.TensorProto.DataType.Name(kind) if kind else "no tensor"
         raise UsageError(f"the input {value.name} to be a tensor of numbers", found=found, do="give inputs as .npz")
     return np.dtype(dtype)
-
-
-def ort_value(array: Array) -> Any:
-    """Return an array as a value of ONNX Runtime; its dtype may be one that numpy itself does not have."""
-    made = import_runtime().OrtValue
-    if array.dtype.isbuiltin == 1:
-        return made.ortvalue_from_numpy(array)
-    code = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
-    return made.ortvalue_from_numpy_with_onnx_type(array.view(f"u{array.itemsize}"), code)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from pytest_hierexport._errors import UsageError, in_words
 from pytest_hierexport._onnx.graph import cannot_run, inventory_proto
-from pytest_hierexport._onnx.loading import import_runtime
+from pytest_hierexport._onnx.loading import import_runtime, ort_value, runtime_errors
 from pytest_hierexport._tools.profiling.events import Run, read_runs
-from pytest_hierexport._tools.profiling.feeds import Array, ort_value
+from pytest_hierexport._tools.profiling.feeds import Array
 
 if TYPE_CHECKING:
     import onnx
@@ -77,7 +77,7 @@ def measure(
     Raises:
         UsageError: ONNX Runtime cannot run the model on these inputs, or lacks a provider.
     """
-    onnxruntime, errors = import_runtime(), import_runtime("onnxruntime.capi.onnxruntime_pybind11_state")
+    onnxruntime, errors = import_runtime(), runtime_errors()
     missing = set(options.providers).difference(onnxruntime.get_available_providers())
     if missing:
         known = ", ".join(onnxruntime.get_available_providers())
