@@ -20,7 +20,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable, Container, Hashable, Iterator, Mapping
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping
 from functools import reduce
 from typing import Any
 
@@ -50,8 +50,9 @@ def noting_dropped(original: Callable[..., bool]) -> Callable[..., bool]:
         live = _live(graph)
         dropped = [node for node in graph.nodes if node not in live]
         if dropped:
-            _return_views(graph, live)
-            _note(graph, dropped, live)
+            computing = _computing(live)
+            _return_views(graph, live, computing)
+            _note(graph, _of_calls(dropped, computing), live)
         return original(graph, *args, **kwargs)
 
     return eliminate_dead_code
@@ -66,8 +67,8 @@ def _live(graph: torch.fx.Graph) -> set[torch.fx.Node]:
     return live
 
 
-def _note(graph: torch.fx.Graph, dropped: list[torch.fx.Node], live: set[torch.fx.Node]) -> None:
-    types_of = {node: types for node in _of_calls(dropped, live) if (types := _types(node)) is not None}
+def _note(graph: torch.fx.Graph, dropped: Iterable[torch.fx.Node], live: set[torch.fx.Node]) -> None:
+    types_of = {node: types for node in dropped if (types := _types(node)) is not None}
     if not types_of:
         return
     sources = _sources(graph)
@@ -90,7 +91,7 @@ def _note(graph: torch.fx.Graph, dropped: list[torch.fx.Node], live: set[torch.f
                 _copy_stacks(*pair)
 
 
-def _return_views(graph: torch.fx.Graph, live: set[torch.fx.Node]) -> None:
+def _return_views(graph: torch.fx.Graph, live: set[torch.fx.Node], computing: Container[Any]) -> None:
     """Give each view that an operation computes once more the stack of the call that took it, which is dropped.
 
     After a write in place, torch drops the views of the written tensor and computes them where they are used next
@@ -102,7 +103,6 @@ def _return_views(graph: torch.fx.Graph, live: set[torch.fx.Node]) -> None:
                                   transpose_1    # in `linear`   -> c, but the caller took it
                                   linear                         -> c
     """
-    computing = _computing(live)
     same: dict[torch.fx.Node, torch.fx.Node] = {}
     first: dict[str, torch.fx.Node] = {}
     takers: dict[torch.fx.Node, Stack] = {}
@@ -120,13 +120,12 @@ def _return_views(graph: torch.fx.Graph, live: set[torch.fx.Node]) -> None:
                 node.meta[_CUSTOM] = {**(node.meta.get(_CUSTOM) or {}), _TAKEN: taker}
 
 
-def _of_calls(dropped: list[torch.fx.Node], live: set[torch.fx.Node]) -> Iterator[torch.fx.Node]:
+def _of_calls(dropped: Iterable[torch.fx.Node], computing: Container[Any]) -> Iterator[torch.fx.Node]:
     """Yield the dropped nodes but the views that an operation which is kept computes once more.
 
     An operation that writes into a view does so, from what the caller has (functionalization). This is no work of the
     call that writes: vit_pytorch's CCT adds positions in place to a tensor that its tokenizer permuted.
     """
-    computing = _computing(live)
     for node in dropped:
         operation = node.meta.get(_OPERATION)
         if operation is None or operation not in computing or not _is_view(node):

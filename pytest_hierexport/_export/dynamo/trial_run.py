@@ -134,7 +134,7 @@ def _value(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any], random: tor
     function: Any = node.target
     if node.op != "call_function" or not _is_operator(function):
         raise _NoValueError
-    if not draw.has_stand_ins and not _is_of_known_size(node):
+    if not draw.has_stand_ins and not _are_known_sizes(node.meta.get("val")):
         raise _NoValueError
     args, kwargs = torch.fx.map_arg(
         (node.args, dict(node.kwargs)), lambda source: values.get(source, _Unknown(source.name))
@@ -150,8 +150,9 @@ def _value(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any], random: tor
     return value
 
 
-def _is_of_known_size(node: torch.fx.Node) -> bool:
-    return all(size_of(size) is not None for tensor in tensors_of(node.meta.get("val")) for size in tensor.shape)
+def _are_known_sizes(like: Any) -> bool:
+    """Whether no size of a node's fake tensors depends on elements."""
+    return all(size_of(size) is not None for tensor in tensors_of(like) for size in tensor.shape)
 
 
 def _attribute(node: torch.fx.Node, draw: _Draw) -> Any:
@@ -206,12 +207,7 @@ def _without_nan(operation: tuple[Any, ...], tensor: torch.Tensor) -> torch.Tens
 
 def _stand_ins(operation: tuple[Any, ...], like: Any, draw: _Draw) -> Any:
     """Return random tensors with the types and shapes of a node's fake tensors."""
-    tensors = tensors_of(like)
-    if (
-        not draw.has_stand_ins
-        or not tensors
-        or any(size_of(size) is None for tensor in tensors for size in tensor.shape)
-    ):
+    if not (draw.has_stand_ins and tensors_of(like) and _are_known_sizes(like)):
         raise _NoValueError
     return pytree.tree_map(partial(_random, random=_seeded(operation), draw=draw), like)
 
