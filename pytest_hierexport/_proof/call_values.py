@@ -98,11 +98,12 @@ class CallValues:
 
     def entered(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Record the inputs of a call."""
-        inputs, tensors = self._numbers_of(walk((args, kwargs)))
+        found = list(walk((args, kwargs)))
+        inputs, tensors = self._numbers_of(found)
         captured, _ = self._numbers_of(self._captured(call.path))
         settings = inputs.keys() - tensors.keys() - captured.keys()
         seen = EagerCall(call, self._begun, self._bodies > 0, inputs | captured, {}, frozenset(), settings)
-        self._open[call.name] = seen, (args, kwargs), shared_with(walk((args, kwargs)), self._seen, self._fingerprint)
+        self._open[call.name] = seen, (args, kwargs), shared_with(found, self._seen, self._fingerprint)
         self._begun += 1
 
     def left(self, call: Call, output: Any) -> None:
@@ -144,7 +145,7 @@ class CallValues:
         version = version_of(part)
         known, numbers = self._seen.get(part, (None, []))
         if known is None or known != version:
-            found = self._fingerprint(part)
+            found = fingerprint_of(part, self.values.precision)
             numbers = [] if found is None else [self.values.add(found)]
             self._seen[part] = version, numbers
             if self.keep is not None:
@@ -153,6 +154,7 @@ class CallValues:
         return list(numbers)
 
     def _fingerprint(self, tensor: torch.Tensor) -> Fingerprint | None:
+        """Return the fingerprint of a tensor; that of its value, where the value has a number."""
         known, numbers = self._seen.get(tensor, (None, []))
         if numbers and known == version_of(tensor):
             return self.values[numbers[0]]
