@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
-from torch.nn.parameter import is_lazy
-
 from pytest_hierexport._calls.hierarchy import Module, Parameter
 from pytest_hierexport._calls.names import encode, is_torch_nn, join_path, qualified_class
 from pytest_hierexport._errors import UsageError
@@ -30,6 +28,13 @@ def written_class(module: torch.nn.Module) -> type:
 def qualified(cls: type) -> str:
     """Return a class as text; see :func:`qualified_class`."""
     return qualified_class(cls.__module__, cls.__qualname__, cls.__name__)
+
+
+def lacks_weights(model: torch.nn.Module) -> bool:
+    """Whether a model was built without weights: its parameters are fake tensors, which have no elements."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return any(isinstance(parameter, FakeTensor) for parameter in model.parameters())
 
 
 def _is_made_by_torch(cls: type) -> bool:
@@ -163,6 +168,8 @@ def _module(path: str, module: torch.nn.Module, first: dict[int, str]) -> Module
 
 def _parameters(path: str, module: torch.nn.Module, first: dict[int, str]) -> Iterator[Parameter]:
     """Yield a module's own parameters and buffers; `first` is that of :func:`_module`."""
+    from torch.nn.parameter import is_lazy
+
     for tensors, trainable in ((module._parameters, True), (module._buffers, False)):
         for name, tensor in tensors.items():
             # A lazy module that no run has called has no shapes yet.

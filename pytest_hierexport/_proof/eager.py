@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._export.modules import Instances
+from pytest_hierexport._export.modules import Instances, lacks_weights
 from pytest_hierexport._export.recorder import CallRecorder
 from pytest_hierexport._export.state import ONE_AT_A_TIME, as_found, in_eval_mode, replaced
 from pytest_hierexport._proof.call_values import CallValues, EagerCall, Keep
@@ -76,7 +76,7 @@ def run_eager(
         ModelError: The model does not run in this mode, or its own call is not seen: the proof of no call would pass.
         UsageError: Its parameters have no numbers.
     """
-    if any(isinstance(each, FakeTensor) for each in example.model.parameters()):
+    if lacks_weights(example.model):
         raise UsageError(
             "a model with weights, whose values can be compared",
             found="one that was built without",
@@ -124,7 +124,7 @@ def _check_numbers(model: torch.nn.Module, returned: Any) -> None:
     A cache outside the model (a global dictionary, `lru_cache`) keeps the fake tensor of an export for all later runs.
     """
     fakes = (place for place, part in walk(returned, "output") if isinstance(part, FakeTensor))
-    if (place := next(fakes, None)) is None or any(isinstance(weight, FakeTensor) for weight in model.parameters()):
+    if (place := next(fakes, None)) is None or lacks_weights(model):
         return
     raise ModelError(
         "a model that returns tensors with numbers",

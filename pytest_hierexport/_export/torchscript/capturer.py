@@ -14,14 +14,13 @@ from pathlib import Path
 import onnx_ir as ir
 import torch
 from onnx_ir.tensor_adapters import TorchTensor
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.onnx._constants import ONNX_TORCHSCRIPT_EXPORTER_MAX_OPSET as NEWEST_OPSET
 
 from pytest_hierexport._carry.copying import flat_copy
 from pytest_hierexport._errors import ExportError
 from pytest_hierexport._export.capture import CannotCaptureError, Capture, Request
 from pytest_hierexport._export.dynamo.capturer import quiet
-from pytest_hierexport._export.modules import Instances
+from pytest_hierexport._export.modules import Instances, lacks_weights
 from pytest_hierexport._export.recorder import CallRecorder
 from pytest_hierexport._export.torchscript.adapter import Adapter
 from pytest_hierexport._export.torchscript.before import before
@@ -33,11 +32,7 @@ from pytest_hierexport._files.temporary import temporary_folder
 
 def serves(request: Request) -> bool:
     """Whether the model is a module that has weights: it runs, and an ExportedProgram cannot be traced."""
-    return isinstance(request.model, torch.nn.Module) and not _lacks_weights(request.model)
-
-
-def _lacks_weights(model: torch.nn.Module) -> bool:
-    return any(isinstance(parameter, FakeTensor) for parameter in model.parameters())
+    return isinstance(request.model, torch.nn.Module) and not lacks_weights(request.model)
 
 
 def capture(request: Request) -> Capture:
@@ -58,7 +53,7 @@ def capture(request: Request) -> Capture:
     if options.opset is not None and options.opset > NEWEST_OPSET:
         # torch would state the newer opset, but write operators as the older one defines them.
         raise CannotCaptureError(f"opset {NEWEST_OPSET} is the newest that its operators are known for")
-    if _lacks_weights(request.model):
+    if lacks_weights(request.model):
         raise CannotCaptureError("it runs the model, whose weights have no numbers; dynamo needs none")
     instances = Instances(request.model)
     adapter = Adapter(request.model, request.args, request.kwargs)
