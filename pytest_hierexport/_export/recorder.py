@@ -102,8 +102,7 @@ class CallRecorder:
                 own = vars(module).get("forward")
                 # accelerate and others set `forward` on instances. TorchScript keeps a compiled method there.
                 if callable(own) and not isinstance(module, torch.jit.ScriptModule):
-                    stack.callback(vars(module).__setitem__, "forward", own)
-                    vars(module)["forward"] = self._observed_own(module, own)
+                    stack.enter_context(replaced(module, "forward", self._observed_own(module, own)))
             yield self
 
     def _is_of_a_pass(self, module: torch.nn.Module) -> bool:

@@ -165,14 +165,12 @@ class _Plan:
             renamed = {rename(name): value for name, value in entries.items()}
             vars(module)[registry] = Registry(renamed, self._names.attributes, self._note)
             for old in entries:
-                if rename(old) == old:
-                    continue
-                if registry == "_buffers":
-                    setattr(self._generated[cls], "__setattr__", _by_new_names(cls, self._names.attributes))  # noqa: B010
-                if not any(old in vars(base) for base in cls.__mro__):
+                if rename(old) != old and not any(old in vars(base) for base in cls.__mro__):
                     setattr(self._generated[cls], old, OldName(old, rename(old), self._note))
             if registry == "_buffers":
                 vars(module)[_NOT_SAVED] = {rename(name) for name in vars(module)[_NOT_SAVED]}
+                if renamed.keys() != entries.keys():
+                    setattr(self._generated[cls], "__setattr__", _by_new_names(cls, self._names.attributes))  # noqa: B010
         object.__setattr__(module, "__class__", self._generated.get(cls, cls))
 
 
