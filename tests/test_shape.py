@@ -1,9 +1,10 @@
-"""Holds the size of the code: files, classes, nesting, and the names of tests."""
+"""Holds the shape of the code: sizes of files and classes, nesting, imports without circles, and the names of tests."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest_hierexport
@@ -28,6 +29,26 @@ def depth(node: ast.AST, *, chained: bool = False) -> int:
                 is_elif = isinstance(node, ast.If) and name == "orelse" and isinstance(child, ast.If) and len(part) == 1
                 below = max(below, depth(child, chained=is_elif))
     return below + (isinstance(node, BLOCKS) and not chained)
+
+
+def imported(file: Path) -> Iterator[Path]:
+    """Yield the modules of the package that a file imports, at any place but for the type checker alone."""
+    nodes: list[ast.AST] = [ast.parse(file.read_text(encoding="utf-8"))]
+    for node in nodes:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        nodes += ast.iter_child_nodes(node)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pytest_hierexport."):
+            for name in node.names:
+                of_module = PACKAGE.parent.joinpath(*str(node.module).split("."))
+                modules = (of_module / f"{name.name}.py", of_module.with_suffix(".py"))
+                yield from [module for module in modules if module.is_file()][:1]
+
+
+def test_modules_import_each_other_in_no_circle() -> None:
+    graph = {file: set(imported(file)) for file in PACKAGE.rglob("*.py")}
+    assert sum(map(len, graph.values())) > len(graph)
+    TopologicalSorter(graph).prepare()
 
 
 def test_no_file_has_more_than_300_lines() -> None:

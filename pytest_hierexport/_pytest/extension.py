@@ -14,7 +14,7 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from pytest_hierexport._files.atomic import write_atomically
 from pytest_hierexport._files.ownership import ForeignFileError
 from pytest_hierexport._pytest.ids import file_name, snapshot_folder
-from pytest_hierexport._pytest.items import case_of
+from pytest_hierexport._pytest.suite import case_of
 from pytest_hierexport._snapshot import is_snapshot, text
 from pytest_hierexport._snapshot.diff import diff
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,6 +12,7 @@ from pytest_hierexport._errors import CrashError, HangError, HierexportError, No
 from pytest_hierexport._pytest.messages import CheckFailed, RuleBroken, error_message, rule_message
 from pytest_hierexport._pytest.run import RUN, Run
 from pytest_hierexport._pytest.snapshots import check_snapshot
+from pytest_hierexport._pytest.suite import Suite
 from pytest_hierexport._report.results import SNAPSHOT, item_name
 from pytest_hierexport._stages import stage
 from pytest_hierexport._text import one_line, printable
@@ -25,10 +26,8 @@ _HANG: pytest.StashKey[HangError] = pytest.StashKey()
 
 
 @pytest.mark.hierexport
-class ModelSuite:
-    """The tests of one model; its subclasses carry the case."""
-
-    case: ClassVar[Case]
+class ModelSuite(Suite):
+    """A test for each rule, and one for the snapshot."""
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Make a test of every rule of the run."""
@@ -59,12 +58,6 @@ class ModelSuite:
     # A project may choose other names for test functions (`python_functions`); these remain tests.
     test_must.__test__ = True  # type: ignore[attr-defined]
     test_snapshot.__test__ = True  # type: ignore[attr-defined]
-
-
-def case_of(item: object) -> Case | None:
-    """Return the case of an item of ours, None for an item of the project's, whose class may have a `case` too."""
-    cls = getattr(item, "cls", None)
-    return cls.case if isinstance(cls, type) and issubclass(cls, ModelSuite) else None
 
 
 def export_before(item: pytest.Item, run: Run, case: Case, check: str) -> None:

@@ -13,12 +13,13 @@ import pytest
 from pytest_hierexport._files.paths import absolute
 from pytest_hierexport._files.temporary import keep_temporary_files_in
 from pytest_hierexport._pytest import collection
-from pytest_hierexport._pytest.items import case_of, export_before
+from pytest_hierexport._pytest.items import export_before
 from pytest_hierexport._pytest.messages import CheckFailed, Message, known_failure_message
 from pytest_hierexport._pytest.properties import properties
 from pytest_hierexport._pytest.repeated import RepeatedFailures
 from pytest_hierexport._pytest.session_cache import warnings
 from pytest_hierexport._pytest.snapshots import unused_ignored
+from pytest_hierexport._pytest.suite import case_of
 from pytest_hierexport._pytest.summary import Summary, mark
 from pytest_hierexport._pytest.workers import is_worker
 from pytest_hierexport._report.results import SNAPSHOT
