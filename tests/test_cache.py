@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from pytest_hierexport._cache.cache import SIZE, Cache
+from pytest_hierexport._cache.reads import Reads
+from pytest_hierexport._cache.upkeep import parse_size
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._pytest.cache import SIZE, Cache
-from pytest_hierexport._pytest.reads import Reads
-from pytest_hierexport._pytest.upkeep import parse_size
 
 VALUE = {"nodes": 3, "notes": ["one"]}
 CONTENTS = {"model.onnx": b"a tagged file", "model.hierarchy.json": b'{"calls": {"": [null, "Tower"]}}'}

@@ -15,12 +15,12 @@ import fsspec
 import pytest
 
 from projects import Project
+from pytest_hierexport._cache import remote as remote_module
+from pytest_hierexport._cache.cache import SIZE, Cache
+from pytest_hierexport._cache.places import without_login
+from pytest_hierexport._cache.reads import Reads
+from pytest_hierexport._cache.remote import Remote
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._pytest import remote as remote_module
-from pytest_hierexport._pytest.cache import SIZE, Cache
-from pytest_hierexport._pytest.places import without_login
-from pytest_hierexport._pytest.reads import Reads
-from pytest_hierexport._pytest.remote import Remote
 
 VALUE = {"nodes": 3}
 CONTENT = b"a tagged file"

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from pytest_hierexport._cache.cache import Cache
+from pytest_hierexport._cache.reads import Reads
 from pytest_hierexport._cases import Case, select
 from pytest_hierexport._errors import CollectError, CrashError, ExportError
-from pytest_hierexport._pytest.cache import Cache
-from pytest_hierexport._pytest.reads import Reads
 from pytest_hierexport._pytest.store import ExportStore
 from pytest_hierexport._rules.base import ExportedCase, Rule, Violation
 

@@ -11,7 +11,8 @@ import pytest
 from filelock import FileLock
 
 from projects import SET_UP, Project
-from pytest_hierexport._pytest import reads, session_cache
+from pytest_hierexport._cache import reads
+from pytest_hierexport._pytest import session_cache
 
 INSTALLED = reads.is_installed
 

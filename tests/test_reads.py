@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from pytest_hierexport._cache import reads as reads_module
+from pytest_hierexport._cache.inputs import Inputs
+from pytest_hierexport._cache.reads import Reads
 from pytest_hierexport._files.unrecorded import unrecorded
-from pytest_hierexport._pytest import reads as reads_module
-from pytest_hierexport._pytest.inputs import Inputs
-from pytest_hierexport._pytest.reads import Reads
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from pytest_hierexport._pytest.cache import Cache
-from pytest_hierexport._pytest.reads import Reads
+from pytest_hierexport._cache.cache import Cache
+from pytest_hierexport._cache.reads import Reads
 from pytest_hierexport.cli import main
 
 

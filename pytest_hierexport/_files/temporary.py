@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from contextlib import suppress
@@ -13,6 +14,8 @@ from pytest_hierexport._files.paths import absolute
 
 ROOM = 16 * 1024 * 1024
 """The bytes that a run with small models needs."""
+RUN_FOLDER = re.compile(r"hierexport-[0-9a-f]{32}(\.lock)?")
+"""The name of the folder of a run's temporary files, and of its lock."""
 
 _home: Path | None = None
 

@@ -33,6 +33,8 @@ _LIBRARY = Path(sysconfig.get_paths()["stdlib"])
 _SITE = frozenset({"site-packages", "dist-packages"})
 _MACHINERY = frozenset({"torch", "onnxscript", "onnx_ir", "onnx", "onnxruntime"})
 _RUNNER = frozenset({"_pytest", "pluggy"})
+_OURS = frozenset({PACKAGE / "_pytest", PACKAGE / "_cache"})
+"""The folders of the code that runs a model's tests, and of that which records what they read."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,7 @@ def _place(stacks: str) -> str:
     # A dump has a block per thread, the main thread's last, the innermost frame of each first.
     block = stacks.rstrip().rpartition("hread 0x")[2]
     frames = [(Path(found["file"]), int(found["line"])) for found in _FRAME.finditer(block)]
-    frames = [frame for frame in frames if frame[0].parent != PACKAGE / "_pytest"]
+    frames = [frame for frame in frames if frame[0].parent not in _OURS]
     # Further out are pytest's runner and what started it: xdist's workers, a script.
     frames = list(takewhile(lambda frame: _RUNNER.isdisjoint(frame[0].parts), frames))
     packages = (frame for frame in frames if _after_site(frame[0].parts))

@@ -121,13 +121,13 @@ def _cache(text: str, base: Path) -> Path | str:
 
 
 def _shown_cache(cache: Path | str, here: Path) -> str:
-    from pytest_hierexport._pytest.places import without_login
+    from pytest_hierexport._cache.places import without_login
 
     return without_login(cache) if isinstance(cache, str) else os.path.relpath(cache, here)
 
 
 def _size(text: str, _: Path) -> int:
-    from pytest_hierexport._pytest.upkeep import parse_size
+    from pytest_hierexport._cache.upkeep import parse_size
 
     return parse_size(text)
 

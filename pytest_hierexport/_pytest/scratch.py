@@ -9,13 +9,11 @@ removes the folder beside it. A folder without a lock file of this form is not o
 
 from __future__ import annotations
 
-import re
 import shutil
 from contextlib import suppress
 from pathlib import Path
 
-RUN_FOLDER = re.compile(r"hierexport-[0-9a-f]{32}(\.lock)?")
-"""The name of a run folder and of its lock."""
+from pytest_hierexport._files.temporary import RUN_FOLDER
 
 
 class RunFolder:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_hierexport._cache.cache import SIZE, Cache
+from pytest_hierexport._cache.reads import Reads, is_installed
 from pytest_hierexport._files.atomic import write_new
 from pytest_hierexport._files.paths import PACKAGE, digest_of_all, text_digest
-from pytest_hierexport._pytest.cache import SIZE, Cache
 from pytest_hierexport._pytest.kept_files import CACHE
-from pytest_hierexport._pytest.reads import Reads, is_installed
 from pytest_hierexport._text import first_names
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ def cache_of(config: pytest.Config, settings: Settings, scratch: Path, outputs: 
     reads, folder, remote = config.stash[_READS], chosen.cache, None
     bound = SIZE if chosen.cache_size is None else chosen.cache_size
     if isinstance(folder, str):
-        from pytest_hierexport._pytest.places import without_login
-        from pytest_hierexport._pytest.remote import Remote
+        from pytest_hierexport._cache.places import without_login
+        from pytest_hierexport._cache.remote import Remote
 
         warn = partial(_warn, scratch, f"the cache {without_login(folder)} was not used, or not always")
         remote = Remote(folder, pushes=bool(chosen.cache_push), largest=bound, warn=warn)

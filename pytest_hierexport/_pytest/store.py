@@ -17,21 +17,21 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_hierexport._cache import reads
 from pytest_hierexport._cases.factories import find_module
 from pytest_hierexport._cases.steps import ONNXRUNTIME
 from pytest_hierexport._errors import CrashError, NoVerdictError, raise_if_disk_full
 from pytest_hierexport._export.choices import is_own
 from pytest_hierexport._files.paths import digest_of_all, text_digest
 from pytest_hierexport._files.unrecorded import unrecorded
-from pytest_hierexport._pytest import reads
 from pytest_hierexport._pytest.outcome import RECORD, ExportOutcome, deploy_into, export_into, from_fields, from_record
 from pytest_hierexport._stages import stage
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
 
+    from pytest_hierexport._cache.cache import Cache
     from pytest_hierexport._cases import Case
-    from pytest_hierexport._pytest.cache import Cache
     from pytest_hierexport._rules.base import ExportedCase, Rule, Violation
 
 

@@ -13,7 +13,7 @@ from pytest_hierexport.cli.command import Command
 from pytest_hierexport.cli.output import print_line, print_lines
 
 if TYPE_CHECKING:
-    from pytest_hierexport._pytest.upkeep import Contents
+    from pytest_hierexport._cache.upkeep import Contents
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +22,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from pytest_hierexport._pytest import upkeep
+    from pytest_hierexport._cache import upkeep
     from pytest_hierexport._pytest.kept_files import CACHE
 
     folder: Path = options.folder
@@ -44,7 +44,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _as_lines(contents: Contents) -> Iterator[str]:
-    from pytest_hierexport._pytest.upkeep import shown_size
+    from pytest_hierexport._cache.upkeep import shown_size
 
     yield f"results: {contents.count}, {shown_size(contents.size)}"
     if contents.oldest is not None:

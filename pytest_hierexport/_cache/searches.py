@@ -25,9 +25,9 @@ from traceback import walk_stack
 from types import FrameType, ModuleType
 from typing import Protocol
 
+from pytest_hierexport._cache.loading import trimmed
 from pytest_hierexport._files.listings import names_in
 from pytest_hierexport._files.paths import of_standard_library
-from pytest_hierexport._pytest.loading import trimmed
 
 FOLDER = ""
 """Stands for the folder itself in place of a module's name."""

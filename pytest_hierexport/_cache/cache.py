@@ -21,17 +21,17 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_hierexport._cache.dependencies import COMMON
+from pytest_hierexport._cache.entries import RECORD, CachedResult, entries, read_entry, remove
+from pytest_hierexport._cache.reads import Reads
+from pytest_hierexport._cache.upkeep import evict, tidy
 from pytest_hierexport._files.atomic import staging
 from pytest_hierexport._files.ownership import make_folder
 from pytest_hierexport._files.paths import digest, text_digest
 from pytest_hierexport._files.unrecorded import unrecorded
-from pytest_hierexport._pytest.attribution import COMMON
-from pytest_hierexport._pytest.entries import RECORD, CachedResult, entries, read_entry, remove
-from pytest_hierexport._pytest.reads import Reads
-from pytest_hierexport._pytest.upkeep import evict, tidy
 
 if TYPE_CHECKING:
-    from pytest_hierexport._pytest.remote import Remote
+    from pytest_hierexport._cache.remote import Remote
 
 SIZE = 5_000_000_000
 """The number of bytes that a cache may have where nothing else is asked for."""

@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
+from pytest_hierexport._cache.entries import PER_QUESTION, CachedResult
+from pytest_hierexport._cache.places import Transfer, place_at
 from pytest_hierexport._errors import in_words
 from pytest_hierexport._files.unrecorded import unrecorded
-from pytest_hierexport._pytest.entries import PER_QUESTION, CachedResult
-from pytest_hierexport._pytest.places import Transfer, place_at
 
 _PATIENCE = 10.0
 """The seconds that a transfer may take, and more for what it moves."""

@@ -18,9 +18,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_hierexport._cache.entries import PER_QUESTION, RECORD, entries, listed, read_entry, remove, used
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._files.atomic import STAGED
-from pytest_hierexport._pytest.entries import PER_QUESTION, RECORD, entries, listed, read_entry, remove, used
 
 _KEY = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}")
 _ABANDONED = 24 * 3600

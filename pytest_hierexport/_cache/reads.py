@@ -26,15 +26,15 @@ from types import ModuleType
 
 import _pytest
 
+from pytest_hierexport._cache.dependencies import COMMON, Logs
+from pytest_hierexport._cache.environment import watch_environment
+from pytest_hierexport._cache.inputs import Inputs, Signature, signature
+from pytest_hierexport._cache.loading import watch_loading
+from pytest_hierexport._cache.programs import asks_for_a_version, is_own_program, looks_for_a_library, program_of
+from pytest_hierexport._cache.searches import FOLDER, nearest_importer, watch_searches
 from pytest_hierexport._files.paths import PACKAGE, absolute, of_standard_library, package_folders
+from pytest_hierexport._files.temporary import RUN_FOLDER
 from pytest_hierexport._files.unrecorded import paused, unrecorded
-from pytest_hierexport._pytest.attribution import COMMON, Logs
-from pytest_hierexport._pytest.environment import watch_environment
-from pytest_hierexport._pytest.inputs import Inputs, Signature, signature
-from pytest_hierexport._pytest.loading import watch_loading
-from pytest_hierexport._pytest.programs import asks_for_a_version, is_own_program, looks_for_a_library, program_of
-from pytest_hierexport._pytest.scratch import RUN_FOLDER
-from pytest_hierexport._pytest.searches import FOLDER, nearest_importer, watch_searches
 
 _FILE_EVENTS: Mapping[str, int] = {"open": 0, "import": 1, "ctypes.dlopen": 0, "sqlite3.connect": 0}
 """The audit events that name a file, with the position of its path."""
@@ -49,8 +49,9 @@ _NATIVE = "*.safetensors"
 _CACHE_TAG = f".{sys.implementation.cache_tag}"
 _BACKPORT = Path(sysconfig.get_paths()["purelib"], "importlib_metadata", "__init__.py")
 _OURS = f"{PACKAGE}{os.sep}"
+_PLUGIN = PACKAGE / "_pytest" / "__init__.py"
 _FINDERS = tuple(
-    f"{absolute(file).parent}{os.sep}" for file in (importlib.__file__, _BACKPORT, _pytest.__file__, __file__)
+    f"{absolute(file).parent}{os.sep}" for file in (importlib.__file__, _BACKPORT, _pytest.__file__, _PLUGIN, __file__)
 )
 """The packages that list folders to find what is recorded when it is used: modules, tests, run folders."""
 _RESOURCES = str(absolute(importlib.__file__).with_name("resources"))

@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_hierexport._cache.inputs import Inputs
 from pytest_hierexport._files.listings import names_in
 from pytest_hierexport._files.paths import digest
-from pytest_hierexport._pytest.inputs import Inputs
 
 RECORD = "record.json"
 PER_QUESTION = 4

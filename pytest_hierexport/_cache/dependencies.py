@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
-from pytest_hierexport._pytest.loading import executing, file_of
-from pytest_hierexport._pytest.memory import fingerprint, kept_by
+from pytest_hierexport._cache.loading import executing, file_of
+from pytest_hierexport._cache.memory import fingerprint, kept_by
 
 COMMON = ""
 """Stands for the reads that every model depends on."""

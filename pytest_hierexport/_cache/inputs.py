@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from pytest_hierexport._cache.environment import variable_digest
+from pytest_hierexport._cache.searches import modules_of
 from pytest_hierexport._files.listings import names_in
 from pytest_hierexport._files.paths import digest, text_digest
-from pytest_hierexport._pytest.environment import variable_digest
-from pytest_hierexport._pytest.searches import modules_of
 
 Signature = tuple[int, ...]
 """Identity, size and times of a file, which change with its content: a thousandth of the cost of a digest."""
