@@ -114,6 +114,8 @@ class TestDecisions:
             "operator.eq(x, 'pool.0.head')",
             "functools.partial(operator.eq, 'pool.0.head')(x)",
             "list(filter('pool.0.head'.__eq__, [x]))",
+            "operator.methodcaller('startswith', 'pool')(x)",
+            "[by for by in [operator.methodcaller('split', '.head', maxsplit=1)] if list(map(by, [x]))]",
             "str.startswith(x, 'pool')",
             "f'{x}.head' == 'pool.0.head.head'",
             "'%s' % x == 'pool.0.head'",

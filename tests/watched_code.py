@@ -40,6 +40,11 @@ def keywords_of_any_name() -> Any:
     return f"{1} {2} {3} {4}", {}.get("a", 1), dict(key=Key)["key"] is Key, dict(key=holder.kind)["key"] is Key
 
 
+def method_named_beforehand() -> Any:
+    call = operator.methodcaller("split", maxsplit=1)
+    return call("a b c"), list(map(call, ["a b c"])), [call].index(call), type(call) is operator.methodcaller
+
+
 class Lazy(collections.abc.Mapping[str, str]):
     def __getitem__(self, key: str) -> str:
         return key * 2
@@ -168,6 +173,7 @@ TRAPS = [
     functions_as_values,
     overridden_method_of_text,
     keywords_of_any_name,
+    method_named_beforehand,
     mapping_that_is_not_iterated,
     attribute_by_name,
     match_that_ends_early,

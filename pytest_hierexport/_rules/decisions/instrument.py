@@ -172,13 +172,13 @@ class _Rewriter(ast.NodeTransformer):
         return _call(node, "attribute", node.value, ast.Constant(node.attr))
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """Watch what is called, and methods that others call: `map(TABLE.get, names)`, `key=ORDER.index`."""
+        """Watch what is called, and what others call: `map(by_name, names)`, `key=ORDER.index`."""
         site = self._site(node)
         called = getattr(node.func, "id", "")
         self.generic_visit(node)
         # Without its name in the function, `super` does not find its class.
         node.func = node.func if called == "super" else _call(node.func, "called", site, node.func)
-        if called in {"map", "filter"} and node.args and isinstance(node.args[0], ast.Attribute):
+        if called in {"map", "filter"} and node.args and not isinstance(node.args[0], ast.Starred):
             node.args[0] = _call(node, "called", site, node.args[0])
         for keyword in node.keywords:
             if keyword.arg == "key" and isinstance(keyword.value, ast.Attribute):

@@ -166,12 +166,20 @@ class Watching:
             return function
         if type(function) is partial:
             return partial(self.called(site, function.func), *function.args, **function.keywords)
+        if type(function) is operator.methodcaller:
+            return partial(self._called_of, site, function)
         handler = _handler(function)
         return function if handler is None else partial(self._run, handler, site, function)
 
     def passed(self, site: int, function: Any) -> Any:
         """Return a function that is passed to another one, which may compare classes by identity."""
         return function if isinstance(function, type) else self.called(site, function)
+
+    def _called_of(self, site: int, caller: Any, /, owner: Any) -> Any:
+        """Return what an `operator.methodcaller` gives, which shows its method and arguments as it is copied."""
+        made, given = caller.__reduce__()
+        name, *args = getattr(made, "args", ()) + given
+        return self.called(site, getattr(owner, name))(*args, **getattr(made, "keywords", {}))
 
     def _run(self, handler: _Handler, site: int, function: Any, /, *args: Any, **options: Any) -> Any:
         """Return what a function gives, after it is noted what it decides."""
