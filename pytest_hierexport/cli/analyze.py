@@ -44,14 +44,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    from pytest_hierexport._tools.analysis import Selection, analyze, as_dict
+    from pytest_hierexport._tools.analysis import ModuleFilter, analyze, as_dict
 
     asked = [name for name in _LISTS if getattr(options, name)]
     if options.format == "csv" and len(asked) > 1:
         raise UsageError("one list at a time in CSV", found=", ".join(asked), do="ask for one, or choose JSON")
-    file, selection = load_file(options.file), Selection(options.tag, options.cls)
-    analysis = analyze(file, selection if options.tag or options.cls else None)
-    lists = {name: _rows(name, file, selection, options) for name in asked}
+    file, wanted = load_file(options.file), ModuleFilter(options.tag, options.cls)
+    analysis = analyze(file, wanted if options.tag or options.cls else None)
+    lists = {name: _rows(name, file, wanted, options) for name in asked}
     if options.format == "json":
         listed = {name: list(rows) for name, rows in lists.items()}
         print_json(as_dict(analysis, options.depth) | listed)
@@ -61,12 +61,12 @@ def _run(options: argparse.Namespace) -> None:
         _print_text(analysis, lists, options)
 
 
-def _rows(name: str, file: TaggedFile, selection: Any, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+def _rows(name: str, file: TaggedFile, wanted: Any, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Yield a list of nodes as objects for JSON."""
     from pytest_hierexport._tools.analysis import contaminated_nodes, listed_parts, untagged_nodes
 
     if name == "origins":
-        yield from map(asdict, listed_parts(file, selection))
+        yield from map(asdict, listed_parts(file, wanted))
     elif name == "untagged":
         yield from map(asdict, untagged_nodes(file))
     else:

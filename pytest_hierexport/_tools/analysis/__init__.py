@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pytest_hierexport._tools.analysis.contamination import ContaminatedNode, contaminated_nodes
 from pytest_hierexport._tools.analysis.figures import Analysis, ModuleFigures, analyze
+from pytest_hierexport._tools.analysis.filtering import ModuleFilter
 from pytest_hierexport._tools.analysis.listing import ListedPart, UntaggedNode, listed_parts, untagged_nodes
 from pytest_hierexport._tools.analysis.rendering import as_csv, as_dict, as_lines, as_tree, coverage_line
-from pytest_hierexport._tools.analysis.selection import Selection
 
 __all__ = [
     "LISTED",
     "Analysis",
     "ModuleFigures",
-    "Selection",
+    "ModuleFilter",
     "analyze",
     "as_csv",
     "as_dict",

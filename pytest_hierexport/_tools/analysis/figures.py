@@ -12,7 +12,7 @@ from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy, Module, element_
 from pytest_hierexport._calls.names import encode_operator
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.graph import inventory_proto
-from pytest_hierexport._tools.analysis.selection import Selection
+from pytest_hierexport._tools.analysis.filtering import ModuleFilter
 from pytest_hierexport._tools.tagged_file import TaggedFile
 
 if TYPE_CHECKING:
@@ -68,9 +68,9 @@ class Analysis:
     """Every node, those of subgraphs and functions included."""
     initializers: int
     coverage: Mapping[str, int]
-    """Nodes by the evidence of their primary origin, `untagged` among them; with a selection, its nodes."""
+    """Nodes by the evidence of their primary origin, `untagged` among them; with a filter, the nodes that it keeps."""
     operators: Mapping[str, int]
-    """Nodes by operator, the most frequent first; with a selection, its nodes."""
+    """Nodes by operator, the most frequent first; with a filter, the nodes that it keeps."""
     opsets: Mapping[str, int]
     """Operator set versions by domain."""
     exporter: str
@@ -88,12 +88,12 @@ class Analysis:
     """The root, with all modules below it."""
 
 
-def analyze(file: TaggedFile, selection: Selection | None = None) -> Analysis:
+def analyze(file: TaggedFile, wanted: ModuleFilter | None = None) -> Analysis:
     """Count the parts of an ONNX file by its tags; external data is not read.
 
     Args:
         file: The file.
-        selection: The modules that are kept, with those above them, and whose nodes are counted by evidence and
+        wanted: The modules that are kept, with those above them, and whose nodes are counted by evidence and
             operator; None keeps all, and counts untagged nodes too.
 
     Raises:
@@ -107,8 +107,8 @@ def analyze(file: TaggedFile, selection: Selection | None = None) -> Analysis:
         else _of_initializers(attribution, parts.initializers)
     )
     figures, nodes = _figures(attribution, parameters), parts.nodes
-    if selection is not None:
-        chosen, kept = selection.choose(attribution.hierarchy, figures, file.modules), attribution.hierarchy.kept
+    if wanted is not None:
+        chosen, kept = wanted.choose(attribution.hierarchy, figures, file.modules), attribution.hierarchy.kept
         figures[None].prune(chosen)
         own = {key: each for key, each in attribution.nodes.items() if each and figures[kept(each[0].call)] in chosen}
         attribution = replace(attribution, nodes=own)

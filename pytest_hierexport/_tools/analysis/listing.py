@@ -11,7 +11,7 @@ from pytest_hierexport._calls.names import encode_operator
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.graph import inventory_proto, operators
 from pytest_hierexport._tools.analysis.figures import instances
-from pytest_hierexport._tools.analysis.selection import Selection
+from pytest_hierexport._tools.analysis.filtering import ModuleFilter
 from pytest_hierexport._tools.tagged_file import TaggedFile
 
 DEEPEST = 200
@@ -53,7 +53,7 @@ def untagged_nodes(file: TaggedFile) -> Iterator[UntaggedNode]:
             yield UntaggedNode(key, operator)
 
 
-def listed_parts(file: TaggedFile, selection: Selection) -> Iterator[ListedPart]:
+def listed_parts(file: TaggedFile, wanted: ModuleFilter) -> Iterator[ListedPart]:
     """Yield every tagged node and initializer whose primary call is selected, in file order.
 
     Raises:
@@ -62,7 +62,7 @@ def listed_parts(file: TaggedFile, selection: Selection) -> Iterator[ListedPart]
     attribution, hierarchy = file.attribution, file.attribution.hierarchy
     check_height(hierarchy.height)
     of_call = instances(hierarchy)
-    chosen = selection.choose(hierarchy, of_call, file.modules)
+    chosen = wanted.choose(hierarchy, of_call, file.modules)
     tag = cache(hierarchy.tag)
     parts = inventory_proto(file.proto)
     nodes = ((key, encode_operator(node.domain, node.op_type), attribution.nodes.get(key)) for key, node in parts.nodes)

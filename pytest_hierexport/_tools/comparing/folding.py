@@ -25,20 +25,20 @@ _Parts: TypeAlias = "tuple[str, ...]"
 
 
 @dataclass(frozen=True)
-class Finding:
+class ShownChange:
     """A difference: its sign, names from the files, and a text about it."""
 
     sign: str
     name: str
     operator: str = ""
     tag: str = ""
-    """Of a node; findings about others have neither operator nor tag."""
+    """Of a node; changes about others have neither operator nor tag."""
     text: str = ""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One finding, or several equal ones."""
+    """One change, or several equal ones."""
 
     sign: str
     name: str
@@ -46,16 +46,16 @@ class Line:
     count: int
 
 
-def fold(findings: Iterable[Finding]) -> list[Line]:
-    """Return a line for each group of equal findings, in the order of the first ones, whose text it has."""
-    groups: dict[object, list[Finding]] = {}
-    for each in findings:
+def fold(changes: Iterable[ShownChange]) -> list[Line]:
+    """Return a line for each group of equal changes, in the order of the first ones, whose text it has."""
+    groups: dict[object, list[ShownChange]] = {}
+    for each in changes:
         about = (each.operator or each.name, each.tag, each.text)
         groups.setdefault((each.sign, *(_NUMBER.sub("", part) for part in about)), []).append(each)
     return [_line(group) for group in groups.values()]
 
 
-def _line(group: Sequence[Finding]) -> Line:
+def _line(group: Sequence[ShownChange]) -> Line:
     first, tags = group[0], some([each.tag for each in group if each.tag])
     names = " ".join(filter(None, (some([each.name for each in group]), first.operator)))
     return Line(first.sign, names, "; ".join(filter(None, (tags, first.text))), len(group))

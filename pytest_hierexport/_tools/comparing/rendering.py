@@ -10,7 +10,7 @@ from typing import Any
 from pytest_hierexport._snapshot.diff import changed_counts
 from pytest_hierexport._text import inline_code
 from pytest_hierexport._tools.comparing.comparison import Comparison, NodeChange, Renamed, TensorChange
-from pytest_hierexport._tools.comparing.folding import Finding, Line, fold, some
+from pytest_hierexport._tools.comparing.folding import Line, ShownChange, fold, some
 from pytest_hierexport._tools.comparing.modules import Instance
 
 _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
@@ -48,52 +48,52 @@ def _count(lines: Sequence[Line]) -> int:
 
 def _sections(comparison: Comparison) -> Iterator[tuple[str, list[Line]]]:
     """Yield each section that is not empty, with its title."""
-    sections: dict[str, Iterable[Finding]] = {
+    sections: dict[str, Iterable[ShownChange]] = {
         "modules": _modules(comparison),
-        "model": (Finding("~", text) for text in comparison.model),
+        "model": (ShownChange("~", text) for text in comparison.model),
         "nodes": map(_of_node, comparison.nodes),
         "initializers": map(_of_tensor, comparison.initializers),
         "renamed values": map(_of_name, comparison.values),
         "renamed nodes": map(_of_name, comparison.node_names),
     }
-    yield from ((title, lines) for title, findings in sections.items() if (lines := fold(findings)))
+    yield from ((title, lines) for title, changes in sections.items() if (lines := fold(changes)))
 
 
-def _of_node(change: NodeChange) -> Finding:
-    return Finding(
+def _of_node(change: NodeChange) -> ShownChange:
+    return ShownChange(
         _SIGNS[change.kind], change.node, change.operator, change.tag or "untagged", "; ".join(change.changes)
     )
 
 
-def _of_tensor(change: TensorChange) -> Finding:
-    return Finding(_SIGNS[change.kind], change.name, text=change.change)
+def _of_tensor(change: TensorChange) -> ShownChange:
+    return ShownChange(_SIGNS[change.kind], change.name, text=change.change)
 
 
-def _of_name(renamed: Renamed) -> Finding:
-    return Finding("=", f"{renamed.before} → {renamed.after}")
+def _of_name(renamed: Renamed) -> ShownChange:
+    return ShownChange("=", f"{renamed.before} → {renamed.after}")
 
 
-def _modules(comparison: Comparison) -> Iterator[Finding]:
+def _modules(comparison: Comparison) -> Iterator[ShownChange]:
     modules = comparison.modules
     for sign, instances in (("-", modules.removed), ("+", modules.added)):
         for instance in instances:
             count = sum(1 for _ in instance.below()) - 1
             below = f" with {count:,} module{'' if count == 1 else 's'} below" if count else ""
-            yield Finding(sign, f"{instance.tag} ({instance.cls}){below}", text=_counts(instance.all_operators()))
+            yield ShownChange(sign, f"{instance.tag} ({instance.cls}){below}", text=_counts(instance.all_operators()))
     for old, new in modules.moved:
         text = f"moved from {old.path or 'the root'} to {new.path or 'the root'}"
-        yield Finding(">", f"{old.tag} → {new.tag}", text=text)
+        yield ShownChange(">", f"{old.tag} → {new.tag}", text=text)
     for (cls, other), pairs in _by_class(modules.renamed).items():
         equal = all(old.operators == new.operators for old, new in pairs)
         operators = f"operators {'equal' if equal else 'changed'}"
         text = f"{_times(len(pairs))}, {operators}: {some([new.tag for _, new in pairs])}"
-        yield Finding("=", f"renamed {cls} → {other}", text=text)
+        yield ShownChange("=", f"renamed {cls} → {other}", text=text)
     for text, tags in _by_text(modules.changed).items():
-        yield Finding("~", some(tags), text=text)
+        yield ShownChange("~", some(tags), text=text)
     for instance, follower in modules.reordered:
-        yield Finding(">", instance.tag, text=f"now before {follower.tag}")
+        yield ShownChange(">", instance.tag, text=f"now before {follower.tag}")
     if comparison.untagged[0] != comparison.untagged[1]:
-        yield Finding("~", "(untagged)", text=changed_counts(*comparison.untagged))
+        yield ShownChange("~", "(untagged)", text=changed_counts(*comparison.untagged))
 
 
 def _by_class(pairs: Sequence[tuple[Instance, Instance]]) -> dict[tuple[str, str], list[tuple[Instance, Instance]]]:

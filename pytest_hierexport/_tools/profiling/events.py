@@ -3,8 +3,8 @@
 ONNX Runtime writes an event when a node or the run of a graph ends, so the events are in postorder. The event of a node
 with subgraphs follows the events of the subgraphs' runs:
 
-    MatMul                                  Run: MatMul
-    Sin                                          If: [[Sin, Relu]]
+    MatMul                                  ModelRun: MatMul
+    Sin                                               If: [[Sin, Relu]]
     Relu
     SequentialExecutor::Execute  (the branch)
     If                           (its time contains the branch's)
@@ -49,7 +49,7 @@ class Kernel:
 
 
 @dataclass(frozen=True)
-class Run:
+class ModelRun:
     """One run of the model."""
 
     start: int
@@ -82,9 +82,9 @@ _Open = list[Kernel | _GraphRun]
 """The kernels and graph runs that have ended; the graph run or kernel that contains them has not ended yet."""
 
 
-def read_runs(events: Iterable[Mapping[str, Any]]) -> list[Run]:
+def read_runs(events: Iterable[Mapping[str, Any]]) -> list[ModelRun]:
     """Return the runs of the model in a profile, in order."""
-    runs: list[Run] = []
+    runs: list[ModelRun] = []
     open_: _Open = []
     for event in events:
         name, category = str(event.get("name", "")), event.get("cat")
@@ -95,7 +95,9 @@ def read_runs(events: Iterable[Mapping[str, Any]]) -> list[Run]:
             open_.append(_GraphRun(event["ts"], tuple(_pop_since(open_, event["ts"], Kernel))))
         elif category == "Session" and name == _MODEL_RUN:
             graphs = _pop_since(open_, event["ts"], _GraphRun)
-            runs.append(Run(event["ts"], event["dur"], tuple(kernel for graph in graphs for kernel in graph.kernels)))
+            runs.append(
+                ModelRun(event["ts"], event["dur"], tuple(kernel for graph in graphs for kernel in graph.kernels))
+            )
             open_.clear()
     return runs
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy
 from pytest_hierexport._calls.names import encode_operator
-from pytest_hierexport._tools.profiling.events import Run
+from pytest_hierexport._tools.profiling.events import ModelRun
 from pytest_hierexport._tools.profiling.figures import CallProfile, ClassProfile, KernelSlice, NodeProfile
 from pytest_hierexport._tools.profiling.joining import Joined
 
@@ -135,12 +135,12 @@ def _part(time: float, run_time: float) -> float:
     return time / run_time if run_time else 0.0
 
 
-def median_run(runs: Sequence[Run]) -> int:
+def median_run(runs: Sequence[ModelRun]) -> int:
     """Return the position of the run with the median length."""
     return sorted(range(len(runs)), key=lambda i: runs[i].duration)[len(runs) // 2]
 
 
-def timeline(run: Run, joined: Iterable[Joined]) -> tuple[KernelSlice, ...]:
+def timeline(run: ModelRun, joined: Iterable[Joined]) -> tuple[KernelSlice, ...]:
     """Return the kernels of a run in order, each followed by the kernels of its subgraphs."""
     level = {id(kernel): 0 for kernel in run.kernels}
     slices = []

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_hierexport._errors import UsageError, in_words
 from pytest_hierexport._onnx.graph import cannot_run, inventory_proto
 from pytest_hierexport._onnx.loading import import_runtime, ort_value, runtime_errors
-from pytest_hierexport._tools.profiling.events import Run, read_runs
+from pytest_hierexport._tools.profiling.events import ModelRun, read_runs
 from pytest_hierexport._tools.profiling.feeds import Array
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class RunOptions:
 class Measured:
     """The runs that one session measured, and the graph that it ran."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[ModelRun, ...]
     """The measured runs, without the runs for warm-up."""
     optimized: Path | None
     """The file with the graph that ran; None if ONNX Runtime cannot write it."""
@@ -98,7 +98,9 @@ def measure(
     return Measured(runs, None if reason else folder / _OPTIMIZED, reason)
 
 
-def _run(session: onnxruntime.InferenceSession, feeds: Mapping[str, Array], options: RunOptions) -> tuple[Run, ...]:
+def _run(
+    session: onnxruntime.InferenceSession, feeds: Mapping[str, Array], options: RunOptions
+) -> tuple[ModelRun, ...]:
     inputs = {name: ort_value(array) for name, array in feeds.items()}
     count = options.warmup + options.runs
     try:

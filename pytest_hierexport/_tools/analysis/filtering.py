@@ -23,7 +23,7 @@ _Instance = TypeVar("_Instance")
 
 
 @dataclass(frozen=True)
-class Selection:
+class ModuleFilter:
     """Patterns for module instances; None matches all."""
 
     tag: str | None = None
