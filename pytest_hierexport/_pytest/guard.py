@@ -24,6 +24,7 @@ import pytest
 
 from pytest_hierexport._pytest.crashes import Crash
 from pytest_hierexport._pytest.summary import mark_crash
+from pytest_hierexport._pytest.terminal import print_summary
 from pytest_hierexport._pytest.time_limit import SIGNAL
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class GuardPlugin:
         self.summary.finish()
         reporter.write_line("")
         reporter.summary_failures()
-        self.summary.print(reporter)
+        print_summary(self.summary, reporter)
         reporter.short_test_summary()
         reporter.write_line(
             "hierexport: the run ends here, since its process hangs; under -n 1 it would go on", red=True

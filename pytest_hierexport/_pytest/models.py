@@ -21,6 +21,7 @@ from pytest_hierexport._pytest.session_cache import warnings
 from pytest_hierexport._pytest.snapshots import unused_ignored
 from pytest_hierexport._pytest.suite import case_of
 from pytest_hierexport._pytest.summary import Summary, mark
+from pytest_hierexport._pytest.terminal import print_summary
 from pytest_hierexport._pytest.workers import is_worker
 from pytest_hierexport._report.results import SNAPSHOT
 from pytest_hierexport._rules.child import end_all
@@ -149,7 +150,7 @@ class ModelsPlugin:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the table of models and rules, and the cache's warnings."""
         if not is_worker(self.plan.config):
-            self.summary.print(terminalreporter)
+            print_summary(self.summary, terminalreporter)
             for warning in warnings(self.run.folder):
                 terminalreporter.write_line(one_line(f"hierexport: {warning}"), yellow=True)
 

@@ -1,4 +1,4 @@
-"""Collects the checks of a run from all its processes; writes the reports and prints the table at its end."""
+"""Collects the checks of a run from all its processes, and writes the reports at its end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import HierexportError
-from pytest_hierexport._files.ownership import LIST
 from pytest_hierexport._files.versions import commit, installed_versions
 from pytest_hierexport._pytest.ids import snapshot_file
 from pytest_hierexport._pytest.locating import line_of_case
@@ -28,13 +27,10 @@ from pytest_hierexport._report.results import (
     Results,
     RuleText,
     Status,
-    slowest_stages,
-    warnings_of,
 )
-from pytest_hierexport._text import first_names, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     import pytest
 
@@ -119,11 +115,11 @@ class Summary:
         from pytest_hierexport._report import as_markdown, rendered
 
         try:
-            self.orphans = settle(plan, self._results())
+            self.orphans = settle(plan, self.results())
         except OSError as error:
             self.warnings.append(f"the list of snapshots was not written: {error}")
         self._store_durations()
-        results, chosen = self._results().without_deselected(self.collected), plan.settings.chosen
+        results, chosen = self.results().without_deselected(self.collected), plan.settings.chosen
         if chosen.report:
             reported = self._with_modules(results)
             for path in chosen.report:
@@ -153,74 +149,11 @@ class Summary:
         else:
             self.written.append(path)
 
-    def print(self, reporter: pytest.TerminalReporter) -> None:
-        """Print the table, the warnings, and the annotations of a pull request."""
-        if not self.checks and not self.interrupted:
-            return
-        reporter.write_sep("=", "hierexport")
-        for line, markup in self._lines(self._results().without_deselected(self.collected)):
-            reporter.write_line(one_line(line), **markup)
-
-    def _lines(self, results: Results) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield each line with its markup."""
-        from pytest_hierexport._report import as_lines, error_commands
-
-        for line in as_lines(results):
-            yield line, {}
-        for line in warnings_of(results):
-            yield line, {"red": True, "bold": True}
-        for line in self._orphans_to_do():
-            yield f"  to do  {line}", {"red": self.fails}
-        snapshots = (model.checks.get(SNAPSHOT) for model in results.models)
-        for reason in sorted({check.message for check in snapshots if check and check.status is Status.SKIPPED}):
-            yield reason, {}
-        yield from ((line, {}) for line in self._slowest(results))
-        if self.orphans.removed:
-            yield f"removed snapshots of models that are no longer selected: {', '.join(self.orphans.removed)}", {}
-        for path in self.written:
-            yield f"written: {path}", {}
-        for line in (*self._expired(), *(f"warning: {warning}" for warning in self.warnings)):
-            yield line, {"yellow": True}
-        if os.environ.get("GITHUB_ACTIONS") == "true":
-            for line in error_commands(results):
-                yield line, {}
-
-    def _expired(self) -> Iterator[str]:
-        """Yield a line per known failure that has expired although its rule holds."""
-        for case in self.run.plan.cases:
-            for known in case.known_failures:
-                check = self.checks.get(case.name, {}).get(known.rule)
-                if known.expired and check is not None and check.status is Status.PASSED:
-                    yield (
-                        f"{case.name}: the known failure of {known.rule} expired on {known.until}, and the rule "
-                        f"holds: remove it from {case.manifest}"
-                    )
-
-    def _slowest(self, results: Results) -> list[str]:
-        """Return the slowest stages, where pytest's `--durations` asks for the slowest tests."""
-        option = self.run.plan.config.option
-        if option.durations is None:
-            return []
-        least = option.durations_min if option.durations_min is not None else 0.005
-        lines = slowest_stages(results, option.durations, 0.0 if option.verbose >= 2 else least)
-        return ["slowest stages of models:", *lines] if lines else []
-
-    def _orphans_to_do(self) -> Iterator[str]:
-        plan = self.run.plan
-        if self.orphans.listed:
-            yield f"where they are gone for good, remove their snapshots: {plan.update_command()}"
-        if self.orphans.unlisted:
-            names = first_names([_relative(file, plan.config.rootpath) for file in self.orphans.unlisted])
-            yield (
-                f"an update keeps {names}, because {LIST} does not name the selection: delete what no configuration "
-                "selects, and update the rest with the configuration that selects it"
-            )
-
-    def _results(self) -> Results:
+    def results(self) -> Results:
         """Return the results so far."""
         plan = self.run.plan
         rules = tuple(RuleText(rule.id, rule.promise, rule.cardinal) for rule in plan.rules)
-        orphans = tuple(_relative(file, plan.config.rootpath) for file in self.orphans.files)
+        orphans = tuple(relative(file, plan.config.rootpath) for file in self.orphans.files)
         shard = plan.settings.chosen.shard
         return Results(
             rules,
@@ -253,8 +186,8 @@ class Summary:
         return Model(
             name=case.name,
             source=case.source,
-            anchor=_relative(anchor, root),
-            file=_relative(shown, Path(os.environ.get("GITHUB_WORKSPACE", root))),
+            anchor=relative(anchor, root),
+            file=relative(shown, Path(os.environ.get("GITHUB_WORKSPACE", root))),
             line=line_of_case(case, shown),
             checks=checks,
             committed=self._committed(case) if outcome else "",
@@ -277,7 +210,7 @@ def _rounded(stages: Mapping[str, float]) -> dict[str, float]:
     return {stage: round(seconds, 3) for stage, seconds in stages.items()}
 
 
-def _relative(path: Path, root: Path) -> str:
+def relative(path: Path, root: Path) -> str:
     """Return a path from a folder, with `/` on every system."""
     return Path(os.path.relpath(path, root)).as_posix()
 
