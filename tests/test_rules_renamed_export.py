@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pytest
 import torch
 from torch import nn
 
 from pytest_hierexport._cases import Case
 from pytest_hierexport._cases.exporting import export_case
 from pytest_hierexport._rules.base import ExportedCase, Violation
+from pytest_hierexport._rules.decisions.source import exporter_sources
 from pytest_hierexport._rules.renamed_export import renaming_violations
-
-if TYPE_CHECKING:
-    import pytest
 
 REGISTRY: dict[str, float] = {}
 
@@ -119,7 +117,8 @@ def violations(folder: Path, model: nn.Module, exporter: str = "dynamo") -> list
     case = Case("model", lambda: (model, (torch.ones(1, 2),)), "tests", exporter=exporter, randomise=False)
     example = case.load()
     export_case(case, example, folder / "model.onnx")
-    return list(renaming_violations(ExportedCase(case, folder / "model.onnx", example, exporter)))
+    exported = ExportedCase(case, folder / "model.onnx", example, exporter)
+    return list(renaming_violations(exported, exporter_sources(exported)))
 
 
 def found(folder: Path, model: nn.Module) -> list[tuple[str, str]]:
@@ -186,7 +185,8 @@ def to_block(call):
 def test_calls_are_shown_whose_tags_are_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "decides_by_name.py").write_text(DECIDES_BY_NAME)
     monkeypatch.syspath_prepend(tmp_path)
-    violation, *_ = violations(tmp_path, Plain(), "decides_by_name:export")
+    found = violations(tmp_path, Plain(), "decides_by_name:export")
+    violation = next(each for each in found if each.where.startswith("node "))
     assert violation.expected == "call 'block', /Plain/Block (traced)"
     assert violation.found.startswith("call 'block.projection', /Plain/Block (traced), after all classes")
 
@@ -224,3 +224,37 @@ def test_line_that_asks_for_a_name_is_shown(tmp_path: Path, monkeypatch: pytest.
     again.export_again(again.path)
     violation, *_ = renaming_violations(again, [tmp_path / "asks_by_name.py"])
     assert (violation.where, violation.found) == ("asks_by_name.py:8", "'block' is asked for in `print(model.block)`")
+
+
+OWN = """
+from pytest_hierexport import export as plain
+
+def export(model, args, kwargs, path, {parameters}):
+    {first}
+    plain(model, args, kwargs, path, opset=opset, dynamic_shapes=dynamic_shapes)
+    if {condition} and hasattr(model, "block"):
+        print("a block")
+"""
+
+
+@pytest.mark.parametrize(
+    ("condition", "parameters", "first", "found"),
+    [
+        ("opset == 17", "*, opset=None, dynamic_shapes=None", "", True),
+        ("dynamic_shapes", "*, opset=None, dynamic_shapes=None", "", True),
+        ("opset == 17", "**options", "opset, dynamic_shapes = map(options.get, ('opset', 'dynamic_shapes'))", True),
+        ("opset", "opset=None", "dynamic_shapes = None", True),
+        ("opset", "*, opset=None, dynamic_shapes=None", "assert opset is None", False),
+        ("opset == 16", "*, opset=None, dynamic_shapes=None", "", False),
+        ("opset", "", "opset = dynamic_shapes = None", False),
+    ],
+)
+def test_code_for_options_that_the_case_leaves_out_is_watched(
+    condition: str, parameters: str, first: str, *, found: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"own_{tmp_path.name.replace('-', '_')}"
+    source = OWN.format(condition=condition, parameters=parameters, first=first)
+    (tmp_path / f"{name}.py").write_text(source, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    places = [violation.where for violation in violations(tmp_path, Plain(), f"{name}:export")]
+    assert places == [f"{name}.py:7"] * found

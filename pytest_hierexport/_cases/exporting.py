@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pytest_hierexport._export.result import Export
 
 _DEFAULTS = ExportOptions()
+_OLD_OPSET = 17
+"""An opset below those that torch's exporters write by themselves."""
 
 
 def export_case(case: Case, example: Example, path: Path, options: ExportOptions = _DEFAULTS) -> Export:
@@ -124,6 +126,38 @@ def own_function(name: str) -> Callable[..., object]:
     if not callable(found):
         raise UsageError(f"{name} to be a function", found=f"a {type(found).__name__}", do="name a function")
     return found  # type: ignore[no-any-return]  # any callable
+
+
+def untried_options(case: Case, example: Example) -> dict[str, Any]:
+    """Return values for the options that a function of the project takes and the case does not state.
+
+    Raises:
+        UsageError: There is no such function.
+    """
+    function = own_function(case.exporter)
+    stated = {"opset": case.opset, "dynamic_shapes": example.dynamic_shapes}
+    values = {"opset": _OLD_OPSET, "dynamic_shapes": _any_batch(example)}
+    return {name: values[name] for name, value in stated.items() if value is None and _takes(function, name)}
+
+
+def _any_batch(example: Example) -> dict[str, Any]:
+    """Return shapes whose first dimensions are dynamic, by the names of the inputs."""
+    from torch import Tensor
+    from torch.export import Dim
+    from torch.utils._pytree import tree_map
+
+    given = inspect.signature(example.model.forward).bind(*example.args, **example.kwargs).arguments
+    dimensions = {0: Dim.AUTO}
+    shapes: dict[str, Any] = tree_map(lambda x: dimensions if isinstance(x, Tensor) and x.ndim else None, dict(given))
+    return shapes
+
+
+def _takes(function: Callable[..., object], option: str) -> bool:
+    try:
+        inspect.signature(function).bind(*("model", "args", "kwargs", "path"), **{option: None})
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _check_signature(name: str, function: Callable[..., object], options: Mapping[str, Any]) -> None:

@@ -24,12 +24,8 @@ def check(exported: ExportedCase) -> Iterator[Violation]:
         if attribution is not None:
             read[place] = attribution
     if not read:
-        yield Violation(
-            exported.path.name,
-            "tags in the file",
-            "none",
-            "export with tags, or assert this rule of a tagged file",
-        )
+        do = "export with tags, or assert this rule of a tagged file"
+        yield Violation(exported.path.name, "tags in the file", "none", do)
         return
     yield from at_most(_untagged(exported, read))
     yield from at_most(_derived(exported, next(iter(read.values()))))

@@ -2,17 +2,134 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from math import inf
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+import onnx
+import onnx.inliner
+import onnx_ir as ir
+import torch
+
+from pytest_hierexport._cases import Example
 from pytest_hierexport._errors import UsageError
+from pytest_hierexport._onnx.storage import load_proto
+from pytest_hierexport._proof.candidates import coarsest, dtype_name
+from pytest_hierexport._proof.choices import following_choices, has_choices
+from pytest_hierexport._proof.eager import Mode, ModelError, in_each, run_model
+from pytest_hierexport._proof.feeds import feeds_of
+from pytest_hierexport._proof.session import Fetched, run_graph
+from pytest_hierexport._proof.tensors import array_of, flattened
+from pytest_hierexport._proof.tolerance import Array, distances, is_floating, tolerance_of
 from pytest_hierexport._rules.base import ExportedCase, Violation, limited
-from pytest_hierexport._rules.output_diff import differences
+
+_DO = (
+    "run the plain exporter's file too: if its numbers are the same, report it there; "
+    "state `tolerances` for this case where rounding explains the difference"
+)
+_ALL = "the outputs"
+_MODES = (Mode.PLAIN, Mode.EXPORTING, Mode.TRACING)
+"""A model may return something else while it is captured; the values that its users get come first."""
 
 
 @limited
 def check(exported: ExportedCase) -> Iterator[Violation]:
     example = exported.example  # where it cannot be made again, that is no violation
     try:
-        yield from differences(example, exported.path, exported.case.tolerances)
+        yield from _differing(example, exported.path, exported.case.tolerances)
     except UsageError as error:
         yield Violation(exported.path.name, error.expected, error.found, error.do)
+
+
+def _differing(example: Example, path: Path, tolerances: Mapping[str, float]) -> Iterator[Violation]:
+    """Run the model, and the graph as ONNX Runtime runs it for its users, on the inputs; yield the outputs that differ.
+
+    Where something does, the model runs as it is captured, and last with the graph's choices.
+
+    Args:
+        example: The model and its inputs.
+        path: The exported file.
+        tolerances: Relative tolerances by dtype, before the dtypes' own.
+
+    Raises:
+        UsageError: The graph or the model does not run on these inputs.
+    """
+    proto = load_proto(path)
+    feeds = feeds_of(example, proto)
+    run = partial(run_graph, proto, feeds, folder=path.parent, optimized=True)
+    outputs = _outputs(proto, run)
+    tried: dict[Mode, list[Violation]] = {}
+    for mode, returned in in_each(_MODES, partial(run_model, example)):
+        tried[mode] = list(_differences(proto.graph, outputs, returned, tolerances))
+        if not tried[mode]:
+            return
+    found = list(tried.values())
+    inlined = onnx.inliner.inline_local_functions(proto) if proto.functions else proto
+    if has_choices(inlined):
+        best = min(tried, key=lambda mode: _count(tried[mode]))
+        run = partial(run_graph, inlined, feeds, folder=path.parent, optimized=True)
+        with suppress(ModelError), following_choices(inlined, feeds, run):
+            outputs = _outputs(inlined, run)
+            found.append(list(_differences(inlined.graph, outputs, run_model(example, best), tolerances)))
+    yield from min(found, key=_count)
+
+
+def _count(found: Sequence[Violation]) -> float:
+    """Return how many outputs differ: all, where there are more or fewer than the model's."""
+    return inf if any(violation.where == _ALL for violation in found) else len(found)
+
+
+def _outputs(proto: onnx.ModelProto, run: Callable[[Sequence[str]], Iterable[Fetched]]) -> dict[str, Array]:
+    # Each once: a list of outputs may repeat a value.
+    names = dict.fromkeys(output.name for output in proto.graph.output)
+    return {value.name: value.arrays[0] for value in run(list(names))}
+
+
+def _differences(
+    graph: onnx.GraphProto, found: Mapping[str, Array], returned: Any, tolerances: Mapping[str, float]
+) -> Iterator[Violation]:
+    """Yield the differences between the graph's outputs and what the model returned."""
+    names = [output.name for output in graph.output]
+    expected = _returned(returned, len(names))
+    if len(expected) != len(names):
+        said = f"{len(expected)}, one for each tensor that the model returns"
+        yield Violation(_ALL, said, f"{len(names)}", _DO)
+        return
+    inherited = coarsest(
+        ir.serde.deserialize_graph(graph), lambda value, _: tolerance_of(dtype_name(value), tolerances)
+    )
+    for name, (place, wanted) in zip(names, expected.items(), strict=True):
+        tolerance = max(inherited.get(name, 0.0), tolerance_of(wanted.dtype.name, tolerances))
+        if different := _different(wanted, found[name], tolerance):
+            yield Violation(f"output {name} (the model's {place})", *different, _DO)
+
+
+def _returned(output: Any, count: int) -> dict[str, Array]:
+    """Return the tensors by their places; the numbers too, where the graph has an output for each of them."""
+    leaves = {f"output{place}": part for place, part in flattened(output)}
+    tensors = {place: leaf for place, leaf in leaves.items() if isinstance(leaf, torch.Tensor)}
+    counted = leaves if len(tensors) != count == len(leaves) else tensors
+    return {place: array_of(torch.as_tensor(leaf)) for place, leaf in counted.items()}
+
+
+def _different(wanted: Array, found: Array, tolerance: float) -> tuple[str, str] | None:
+    """Return what was expected and what was found, where they differ."""
+    kinds = [f"{array.dtype.name}{list(array.shape)}" for array in (wanted, found)]
+    if kinds[0] != kinds[1]:
+        return kinds[0], kinds[1]
+    floating = is_floating(wanted.dtype.name)
+    one, other = (array.astype(np.float64) if floating else array for array in (wanted, found))
+    apart = distances(one, other) > tolerance if floating else one != other
+    if not apart.any():
+        return None
+    place = tuple(int(i) for i in np.unravel_index(int(np.argmax(apart)), apart.shape))
+    limit = f" to within {tolerance:g} of its magnitude" if floating else ""
+    where = f"at {list(place)}, " if place else ""
+    return (
+        f"{one[place]} {where}as in the model{limit}",
+        f"{other[place]}; {int(apart.sum())} of {apart.size} elements differ",
+    )

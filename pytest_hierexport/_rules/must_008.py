@@ -169,14 +169,12 @@ def _second_process() -> ChildProcess:
 def _task(exported: ExportedCase) -> bytes:
     """Pickle the case; where its factory cannot be pickled, the model and inputs themselves."""
     case, exporter = exported._as_exported
-    try:
-        return pickle.dumps((case, exporter))
-    except Exception:  # noqa: BLE001  # what cannot be pickled says so in many ways
-        case = replace(case, factory=partial(_given, exported.example))
-    try:
-        return pickle.dumps((case, exporter))
-    except Exception as error:
-        raise _not_elsewhere(exported, f"{type(error).__name__}: {error}") from error
+    for each in (case, replace(case, factory=partial(_given, exported.example))):
+        try:
+            return pickle.dumps((each, exporter))
+        except Exception as error:  # noqa: BLE001  # what cannot be pickled says so in many ways
+            why = f"{type(error).__name__}: {error}"
+    raise _not_elsewhere(exported, why)
 
 
 def _given(example: Example) -> Example:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pytest_hierexport._calls.attribution import Origin, Origins
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
+from pytest_hierexport._cases.exporting import untried_options
 from pytest_hierexport._errors import HierexportError, raise_if_disk_full
 from pytest_hierexport._files.temporary import temporary_folder
 from pytest_hierexport._onnx.codec import entries_of
@@ -44,8 +46,37 @@ def renaming_violations(exported: ExportedCase, files: Sequence[Path] = ()) -> I
         is_final, violations = _compared(exported, each, printed=printed)
         if is_final:
             break
-    yield from watch.violations if watch else ()
+    if watch:
+        _watch_options(exported, watch)
+        yield from watch.violations
     yield from violations
+
+
+def _watch_options(exported: ExportedCase, watch: Watch) -> None:
+    """Watch the exporter with the options that it takes and the case leaves out, for which it may have code of its own.
+
+    Nothing is compared: with other options it gives another graph, or none.
+    """
+    case, example = replace(exported.case, exporter=exported.exporter_name), exported.example
+    try:
+        if options := untried_options(case, example):
+            example = replace(example, dynamic_shapes=options.pop("dynamic_shapes", example.dynamic_shapes))
+            other = ExportedCase(replace(case, **options), exported.path, example, case.exporter)
+            with temporary_folder() as folder:
+                _export_renamed(other, folder, watch)
+    except HierexportError as error:
+        raise_if_disk_full(error)
+
+
+def _export_renamed(
+    exported: ExportedCase, folder: str, watch: Watch | None, *, printed: bool = True
+) -> tuple[ExportedCase, Renaming]:
+    """Return the export under other names, and these."""
+    with (
+        renamed(exported.example.model, printed=printed, note=watch.asked if watch else None) as renaming,
+        watch.watching(renaming.names) if watch else nullcontext(),
+    ):
+        return exported.export_again(Path(folder) / exported.path.name), renaming
 
 
 def _compared(exported: ExportedCase, watch: Watch | None, *, printed: bool) -> tuple[bool, list[Violation]]:
@@ -53,14 +84,9 @@ def _compared(exported: ExportedCase, watch: Watch | None, *, printed: bool) -> 
 
     It is where the graph is the same under other names, and where the model cannot be given any.
     """
-    note = None if watch is None else watch.asked
     with temporary_folder() as folder:
         try:
-            with (
-                renamed(exported.example.model, printed=printed, note=note) as renaming,
-                nullcontext() if watch is None else watch.watching(renaming.names),
-            ):
-                again = exported.export_again(Path(folder) / exported.path.name)
+            again, renaming = _export_renamed(exported, folder, watch, printed=printed)
         except CannotRenameError as error:
             return True, [Violation("the model under other names", error.expected, error.found, error.do)]
         except HierexportError as error:
