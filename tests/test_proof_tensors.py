@@ -94,3 +94,11 @@ def test_numbers_of_numpy_are_those_of_the_tensor() -> None:
     assert shown is not None
     assert shown.numbers is not None
     assert np.array_equal(shown.numbers, [1.5, -2.0])
+
+
+def test_quantized_tensor_has_the_values_of_its_integers() -> None:
+    quantized = torch.quantize_per_tensor(torch.tensor([-1.0, 0.5, 2.0]), 0.5, 10, torch.quint8)
+    found, integers = fingerprint_of(quantized), fingerprint_of(torch.tensor([8, 11, 14], dtype=torch.uint8))
+    assert found is not None
+    assert integers is not None
+    assert (found.key, found.quantized, integers.quantized) == (integers.key, True, False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -36,7 +37,8 @@ class World:
         if name not in self.known:
             constant = name.startswith("zero")
             array = np.zeros(len(self.known) + 2) if constant else np.random.default_rng(len(self.known)).random(2)
-            self.known[name] = self.values.add(fingerprint(array))
+            found = replace(fingerprint(array), quantized=name.startswith("quantized"))
+            self.known[name] = self.values.add(found)
         return self.known[name]
 
     def call(self, name: str, inputs: str, outputs: str, effects: str = "") -> EagerCall:
@@ -93,6 +95,24 @@ CALLS = {"a": ("x", "y"), "b": ("y", "z"), "/": ("x", "z")}
 def test_nodes_from_inputs_to_outputs_prove_call() -> None:
     for call in ("a", "b", ""):
         assert verdict(call, CHAIN, {"y": "a", "z": "b"}, CALLS) == Verdict(VerdictKind.PROVEN)
+
+
+def test_quantized_value_that_the_graph_rounds_otherwise_gives_no_verdict() -> None:
+    text = "g (float[2] x) => (float[2] z) { quantized = Relu(x) y = Neg(quantized) z = Abs(y) }"
+    calls = {"a": ("x", "quantized"), "b": ("quantized", "y"), "/": ("x", "z")}
+    given = (text, {"quantized": "a", "y": "b", "z": "/"}, calls)
+    assert [judge(runs_of(*given, vanished=["quantized"]), call) for call in ("a", "b")] == [None, None]
+    assert verdict("", *given, vanished=["quantized"]).kind is VerdictKind.PROVEN
+    assert {verdict(call, *given).kind for call in calls if call != "/"} == {VerdictKind.PROVEN}
+
+
+def test_other_values_prove_calls_where_the_graph_rounds_otherwise() -> None:
+    text = "g (float[2] x) => (float[2] z) { y = Relu(x) quantized = Abs(y) z = Neg(quantized) }"
+    calls = {"a": ("x", "y"), "b": ("y", "quantized"), "/": ("x", "z")}
+    tags = {"y": "a", "quantized": "b", "z": "/"}
+    assert verdict("a", text, tags, calls, vanished=["quantized"]).kind is VerdictKind.PROVEN
+    wrong = verdict("a", text, {**tags, "y": "b"}, calls, vanished=["quantized"])
+    assert wrong.kind is VerdictKind.UNPROVEN
 
 
 def test_call_owns_nodes_of_calls_below_it() -> None:

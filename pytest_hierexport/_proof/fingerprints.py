@@ -39,6 +39,8 @@ class Fingerprint:
     """Of the floating numbers, each `step_of(size)`-th as it is."""
     power: float = 0.0
     """The sum of the squares of the floating numbers, the same for every arrangement of them."""
+    quantized: bool = False
+    """Whether these are the integers of a quantized tensor."""
 
     def digest(self) -> bytes:
         """Return bytes that are equal only for fingerprints whose numbers are all equal."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -80,14 +81,16 @@ def _slots(cls: type) -> Iterator[str]:
 
 def has_elements(tensor: torch.Tensor) -> bool:
     """Whether a tensor has strided elements to read; none has under `torch.vmap`, or in a model without weights."""
-    lacks = tensor.layout is not torch.strided or tensor.is_meta or tensor.is_quantized or tensor.is_nested
+    lacks = tensor.layout is not torch.strided or tensor.is_meta or tensor.is_nested
     return (
         not lacks and not isinstance(tensor, FakeTensor) and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
     )
 
 
 def array_of(tensor: torch.Tensor) -> Array:
-    """Return a tensor's elements as in ONNX: those of a complex tensor with a last dimension of two."""
+    """Return a tensor's elements as in ONNX: a complex tensor has a last dimension of two, a quantized one integers."""
+    if tensor.is_quantized:
+        tensor = tensor.int_repr()
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor.resolve_conj())
     tensor = tensor.detach().cpu().resolve_neg().contiguous()
@@ -102,7 +105,9 @@ def array_of(tensor: torch.Tensor) -> Array:
 
 def fingerprint_of(tensor: torch.Tensor, precision: str = "") -> Fingerprint | None:
     """Return a tensor's fingerprint; None where it has no elements."""
-    return fingerprint(array_of(tensor), precision) if has_elements(tensor) else None
+    if not has_elements(tensor):
+        return None
+    return replace(fingerprint(array_of(tensor), precision), quantized=tensor.is_quantized)
 
 
 def fingerprints_of_number(number: Number, precision: str = "") -> list[Fingerprint]:

@@ -66,6 +66,8 @@ class Values:
     coarseness: float = 1
     precision: str = ""
     bounds: Mapping[int, float] = field(default_factory=dict)
+    quantized: set[int] = field(default_factory=set)
+    """The values that are integers of quantized tensors."""
     _numbers: dict[bytes, int] = field(default_factory=dict)
     _values: list[_Value] = field(default_factory=list)
     _equal: dict[object, list[_Value]] = field(default_factory=lambda: defaultdict(list))
@@ -89,6 +91,8 @@ class Values:
             self._values.append(value)
             self._equal[found.key].append(value)
             self._shapes.add((found.dtype, found.shape))
+            if found.quantized:
+                self.quantized.add(number)
         return number
 
     def find(self, found: Fingerprint, inherited: float = 0) -> frozenset[int]:

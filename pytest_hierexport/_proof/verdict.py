@@ -71,6 +71,8 @@ def judge(runs: BothRuns, call: str) -> Verdict | None:
 
     The model's own call then must have returned the graph's outputs as numbers: the proof of what gives nothing to
     compare would pass with any tags.
+
+    The verdict is also None where another call lost a tensor to rounding: see :func:`_is_lost_to_rounding`.
     """
     seen = runs.calls[call]
     if not seen.returned:
@@ -81,6 +83,8 @@ def judge(runs: BothRuns, call: str) -> Verdict | None:
     missing = next((number for number in outputs if call == ROOT and not _is_graph_output(runs, number)), None)
     if missing is not None:
         return Verdict(VerdictKind.UNPROVEN, OTHER_OUTPUTS, f"output{seen.returned[missing]}", runs.tag(ROOT))
+    if call != ROOT and _is_lost_to_rounding(runs, seen):
+        return None
     present = [number for number in outputs if number in runs.names]
     nodes = runs.graph.members.get(call, [])
     # A value may lie within rounding of one that the file stores: a mean of equal rows (maskformer).
@@ -92,6 +96,16 @@ def judge(runs: BothRuns, call: str) -> Verdict | None:
         return Verdict(VerdictKind.FOLDED)
     place = f"output{seen.returned[vanished]}"
     return Verdict(VerdictKind.DISSOLVED, f"no value of the graph equals {place}", place, runs.tag(call))
+
+
+def _is_lost_to_rounding(runs: BothRuns, seen: EagerCall) -> bool:
+    """Whether the graph lacks a quantized value of the model, and a tensor that the call was given or returned.
+
+    torch multiplies integers, the graph the floating numbers that they stand for. Of the sums, which are rounded to
+    integers again, a few may lie on the other side of a half; what is computed from them then differs.
+    """
+    tensors = (seen.inputs.keys() - seen.settings) | seen.returned.keys()
+    return not runs.names.keys() >= runs.values.quantized and not runs.names.keys() >= tensors
 
 
 def _is_graph_output(runs: BothRuns, number: int) -> bool:
