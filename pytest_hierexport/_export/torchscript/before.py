@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import zip_longest
+from itertools import chain, zip_longest
 
 import onnx_ir as ir
 
@@ -108,21 +108,23 @@ class _Graft:
                 added += [*self._additions(producer.inputs, calls), producer]
         return added
 
-    def _place_additions(self, block: Block, holder: Calls, consumers: dict[int | None, set[Calls]]) -> None:
+    def _place_additions(self, block: Block, holder: Calls, consumers: dict[int | None, list[Calls]]) -> None:
         """Give each operation without a call to the call of its consumers, if they have one in common.
 
-        torch inserts such operations to prepare the input of another one.
+        torch inserts such operations to prepare the input of another one. Of equal constants it keeps one, before the
+        first call, if it freezes the trace (quantized models): the calls of all consumers own that.
         """
         for value in block.outputs:
-            consumers.setdefault(value, set()).add(holder)
+            consumers.setdefault(value, []).append(holder)
         for operation in reversed(block.operations):
             if not self.origins.get(operation.key):
-                calls = {origins[:1] for value in operation.outputs for origins in consumers.get(value, ())}
-                if len(calls) == 1:
-                    self.origins[operation.key] = calls.pop()
+                found = (origins[:1] for value in operation.outputs for origins in reversed(consumers.get(value, [])))
+                calls = dict.fromkeys(found)
+                if len(calls) == 1 or not operation.inputs:
+                    self.origins[operation.key] = tuple(chain.from_iterable(calls))
             origins = self.origins.get(operation.key, ())
             for value in operation.inputs:
-                consumers.setdefault(value, set()).add(origins)
+                consumers.setdefault(value, []).append(origins)
             for inner in operation.blocks:
                 self._place_additions(inner, origins, consumers)
 

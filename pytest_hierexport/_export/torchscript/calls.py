@@ -19,7 +19,7 @@ from pytest_hierexport._export.faults import calls_on
 from pytest_hierexport._export.state import replaced
 from pytest_hierexport._export.torchscript.graph import Graph, numbers
 from pytest_hierexport._export.torchscript.survey import number_of
-from pytest_hierexport._export.torchscript.trace import Origins, Trace
+from pytest_hierexport._export.torchscript.trace import Origins, Trace, marks_defined
 
 _FUNCTION = "prim::PythonOp"
 _INPUTS = "prim::Param"
@@ -59,9 +59,11 @@ class Conversion:
     def following(self) -> Iterator[None]:
         """Follow the conversion that runs while the context lasts."""
         with contextlib.ExitStack() as stack:
+            stack.enter_context(marks_defined())
             for holder, name, wrap in (
                 (torch._C, "_jit_pass_onnx_function_substitution", self.trace.beginning),
                 (torch._C, "_jit_pass_cse", self.trace.merging),
+                (torch._C, "_freeze_module", self.trace.freezing),
                 (torch._C, "_jit_pass_onnx_preprocess_caffe2", self.trace.sweeping),
                 (torch._C, "_jit_pass_onnx", self._converting),
                 (utils, "_run_symbolic_function", self._converting_node),
@@ -152,7 +154,7 @@ def _with_frame(original: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function of torch in one with a frame: most are builtins, whose errors would read as ours."""
 
     @calls_on
-    def call(*args: Any) -> Any:
-        return original(*args)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return original(*args, **kwargs)
 
     return call

@@ -22,6 +22,7 @@ from pytest_hierexport._export.capture import CannotCaptureError, Capture, Reque
 from pytest_hierexport._export.dynamo.capturer import quiet
 from pytest_hierexport._export.modules import Instances, lacks_weights
 from pytest_hierexport._export.recorder import CallRecorder
+from pytest_hierexport._export.state import replaced
 from pytest_hierexport._export.torchscript.adapter import Adapter
 from pytest_hierexport._export.torchscript.before import before
 from pytest_hierexport._export.torchscript.calls import Conversion
@@ -117,7 +118,9 @@ def _export(request: Request, adapter: Adapter, names: Sequence[str] | None) -> 
         except (AttributeError, LookupError, TypeError, ValueError):
             # They are the user's, of any form; dynamo's message, where it was asked too, names the place.
             raise CannotCaptureError("dynamic_shapes are not nested like the inputs") from None
-    with temporary_folder() as folder:
+    # torch names the inputs of a quantized model by the signature of `forward`; the adapter's has no names.
+    named = replaced(torch.jit._trace, "get_callable_argument_names", lambda _: adapter.parameter_names)
+    with temporary_folder() as folder, named:
         path = Path(folder) / "model.onnx"
         torch.onnx.export(
             adapter,
@@ -138,6 +141,11 @@ def _export(request: Request, adapter: Adapter, names: Sequence[str] | None) -> 
 def _tensors(adapter: Adapter, after: ir.Model) -> dict[str, ir.TensorProtocol]:
     """Return the parameters and buffers of the model and the initializers of the final graph, by name."""
     state = adapter.state_dict(keep_vars=True)
-    tensors: dict[str, ir.TensorProtocol] = {name: TorchTensor(tensor, name=name) for name, tensor in state.items()}
+    tensors: dict[str, ir.TensorProtocol] = {
+        name: TorchTensor(tensor, name=name)
+        for name, tensor in state.items()
+        # Weights that are quantized, or packed with their scales in one object, are constants of torch's graph.
+        if isinstance(tensor, torch.Tensor) and not tensor.is_quantized
+    }
     final = after.graph.initializers.items()
     return tensors | {name: value.const_value for name, value in final if value.const_value is not None}

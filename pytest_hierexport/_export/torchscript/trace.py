@@ -3,19 +3,21 @@
 torch's own scopes do not distinguish the runs of a module, and lack direct calls of `forward`. So a mark is inserted
 into the trace where a call begins and where it ends:
 
-    prim::Enter[hierexport=0]   # the root begins
-    %3 = aten::relu(%1)         # the root's
-    prim::Enter[hierexport=1]   # a call of `layer` begins
-    %4 = aten::linear(%3, %2)   # layer's
-    prim::Enter[hierexport=2]   # it ends: the root's again
+    hierexport::mark[position=0]    # the root begins
+    %3 = aten::relu(%1)             # the root's
+    hierexport::mark[position=1]    # a call of `layer` begins
+    %4 = aten::linear(%3, %2)       # layer's
+    hierexport::mark[position=2]    # it ends: the root's again
 
-A node belongs to the call of the nearest mark before it, also a node that a pass of torch inserts later. The marks are
-removed before the trace is converted to ONNX, so the ONNX graph is the one that torch gives without them.
+A node belongs to the call of the nearest mark before it, also a node that a pass of torch inserts later. A constant
+that torch moved before all marks belongs to the calls of its consumers. The marks are removed before the trace is
+converted to ONNX, so the ONNX graph is the one that torch gives without them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,11 +29,24 @@ from pytest_hierexport._export.torchscript.survey import CONSTANT, Survey, dupli
 Origins = tuple[str, ...]
 """The call of a node, then the calls whose duplicates of the node torch removed."""
 
-# torch's operator for the begin of a `with` block: it is not removed, though it has no output, and torch's passes for
-# ONNX ignore it.
-_MARK = "prim::Enter"
-_MARKED = "hierexport"
+_NAMESPACE = "hierexport"
+_MARK = f"{_NAMESPACE}::mark"
+_POSITION = "position"
 """The attribute of a mark with its position in the list of marks."""
+
+
+@contextmanager
+def marks_defined() -> Iterator[None]:
+    """Define the operator of the marks, which does nothing, while the context lasts.
+
+    torch runs the trace of a quantized model before it converts it, and the marks with it.
+    """
+    with torch.library._scoped_library(_NAMESPACE, "FRAGMENT") as library:
+        for overload, parameters in (("mark", ""), ("mark.of", "Tensor unused")):
+            # Dead code elimination keeps an operation without outputs only if it may have side effects.
+            library.define(f"{overload}({parameters}) -> ()", alias_analysis="CONSERVATIVE")
+            library.impl(overload, lambda *_: None, "CompositeImplicitAutograd")
+        yield
 
 
 @dataclass
@@ -52,6 +67,9 @@ class Trace:
         """Mark where a call begins."""
         state = torch._C._get_tracing_state()
         if state is not None:
+            if call.parent is None:
+                # torch traces a quantized model twice and compares the two graphs, the positions of the marks included.
+                self._marks.clear()
             state.graph().insertNode(self._new_mark(state.graph(), (call.name,)))
 
     def left(self, call: Call, output: Any) -> None:  # noqa: ARG002
@@ -59,38 +77,42 @@ class Trace:
         state = torch._C._get_tracing_state()
         if state is not None:
             graph = state.graph()
-            mark = graph.insertNode(self._new_mark(graph, (call.parent or ROOT,)))
+            graph.insertNode(self._new_mark(graph, (call.parent or ROOT,)))
             if call.parent is None:
-                self._consume_unused(mark, graph)
+                self._consume_unused(graph)
 
     def _new_mark(self, graph: Any, origins: Origins) -> Any:
         mark = graph.create(_MARK, [], 0)
-        mark.i_(_MARKED, len(self._marks))
+        mark.i_(_POSITION, len(self._marks))
         self._marks.append(origins)
         return mark
 
-    def _consume_unused(self, mark: Any, graph: Any) -> None:
-        """Make a mark consume the unused values of calls below the root, so that torch does not remove them yet.
+    def _consume_unused(self, graph: Any) -> None:
+        """Make marks consume the unused values of calls below the root, so that torch does not remove them yet.
 
         Such a value may be a duplicate of a used one, which both calls own then.
         """
         current: Origins = (ROOT,)
+        unused: list[Any] = []
         for node in nodes_of(graph):
             if not node.outputsSize():
-                current = self._marks[node.i(_MARKED)] if _is_mark(node) else current
+                current = self._marks[node.i(_POSITION)] if _is_mark(node) else current
             elif current != (ROOT,) and not node.hasUses() and node.kind() != CONSTANT:
                 for value in node.outputs():
                     kind = value.type()
                     # A tensor without dimensions is a size, not the result of a call.
                     if isinstance(kind, torch._C.TensorType) and kind.dim() != 0:
-                        mark.addInput(value)
+                        unused.append(value)
+        for value in unused:
+            graph.insertNode(self._new_mark(graph, (ROOT,))).addInput(value)
 
     # the wrappers of torch's passes
 
     def beginning(self, original: Callable[..., None]) -> Callable[..., None]:
-        """Before the first pass, remove unused nodes; the call of a removed duplicate co-owns the node that is kept."""
+        """After the first pass, remove unused nodes; the call of a removed duplicate co-owns the node that is kept."""
 
         def run(graph: Any) -> None:
+            original(graph)
             marks = list(filter(_is_mark, graph.findAllNodes(_MARK, recurse=True)))
             unused = any(len(value.uses()) == 1 for mark in marks for value in mark.inputs())
             groups = duplicates(graph) if unused else []
@@ -108,7 +130,6 @@ class Trace:
                     if survivor is not None and number not in after.outputs
                 ]
                 self._join(graph, after, origins, pairs)
-            original(graph)
 
         return run
 
@@ -124,6 +145,16 @@ class Trace:
             if pairs:
                 self._join(graph, after, origins, pairs)
             return changed
+
+        return run
+
+    def freezing(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Merge duplicates before torch freezes the trace of a quantized model, which merges them unobserved."""
+
+        def run(module: Any, **options: Any) -> Any:
+            graph = module._get_method("forward").graph
+            torch._C._jit_pass_cse(graph)
+            return original(module, **options)
 
         return run
 
@@ -153,9 +184,9 @@ class Trace:
     def _read(self, survey: Survey) -> dict[int, Origins]:
         """Return the calls of each node."""
         marks = {node for _, node in survey.silent if _is_mark(node)}
-        starts = {position: self._marks[node.i(_MARKED)] for position, node in survey.silent if node in marks}
+        starts = {position: self._marks[node.i(_POSITION)] for position, node in survey.silent if node in marks}
         origins: dict[int, Origins] = {}
-        current: Origins = (ROOT,)
+        current: Origins = ()
         for position, number in enumerate(survey.outputs):
             current = starts.get(position, current)
             origins[number] = current
@@ -171,7 +202,7 @@ class Trace:
 
     def _mark_all(self, graph: Any, origins: Mapping[int, Origins]) -> None:
         """Insert a mark before every node whose calls differ from those of the node before it."""
-        current: Origins = (ROOT,)
+        current: Origins = ()
         for node in list(nodes_of(graph)):
             if node.outputsSize() and origins.get(number_of(node), current) != current:
                 current = origins[number_of(node)]
@@ -179,4 +210,4 @@ class Trace:
 
 
 def _is_mark(node: Any) -> bool:
-    return bool(node.kind() == _MARK and node.hasAttribute(_MARKED))
+    return bool(node.kind() == _MARK and node.hasAttribute(_POSITION))
