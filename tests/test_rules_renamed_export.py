@@ -133,6 +133,16 @@ def test_model_that_assigns_to_its_buffer_shows_no_difference(tmp_path: Path) ->
     assert not violations(tmp_path, Counts())
 
 
+def test_modules_of_torch_fx_show_no_difference(tmp_path: Path) -> None:
+    made = torch.fx.GraphModule(Plain(), torch.fx.Tracer().trace(Plain()))
+    assert type(made).__name__ != type(made).__qualname__.rpartition(".")[2]
+    assert not violations(tmp_path, made)
+
+
+def test_class_with_a_dot_in_its_name_shows_no_difference(tmp_path: Path) -> None:
+    assert not violations(tmp_path, type("Plain.v2", (Plain,), {})())
+
+
 def test_modules_in_compiled_branches_show_no_difference(tmp_path: Path) -> None:
     assert not found(tmp_path, Chooses())
 

@@ -44,9 +44,8 @@ def _untagged(exported: ExportedCase, read: dict[str, Attribution]) -> Iterator[
 
 
 def _derived(exported: ExportedCase, attribution: Attribution) -> Iterator[Violation]:
-    guessed = [
-        key for key, origins in attribution.nodes.items() if any(o.evidence is Evidence.DERIVED for o in origins)
-    ]
+    nodes = attribution.nodes.items()
+    guessed = [key for key, origins in nodes if any(origin.evidence is Evidence.DERIVED for origin in origins)]
     allowed = exported.case.allow_derived
     if len(guessed) <= allowed:
         return

@@ -50,10 +50,9 @@ def check(exported: ExportedCase) -> Iterator[Violation]:
 
 
 def _in_interface(graph: onnx.GraphProto, beside: Sidecar) -> Iterator[Difference]:
-    inputs = [value.name for value in graph_inputs(graph)]
-    outputs = [value.name for value in graph.output]
-    for kind, said, found in (("inputs", beside.inputs, inputs), ("outputs", beside.outputs, outputs)):
-        if list(said) != found:
+    sides = (("inputs", beside.inputs, graph_inputs(graph)), ("outputs", beside.outputs, graph.output))
+    for kind, said, values in sides:
+        if list(said) != (found := [value.name for value in values]):
             yield Difference(f"the graph's {kind}", ", ".join(said), ", ".join(found))
 
 

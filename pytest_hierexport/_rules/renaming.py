@@ -151,9 +151,7 @@ class _Plan:
             cls, named = type(module), written_class(module)
             if cls in self._generated or is_torch_nn(qualified(named)):
                 continue
-            new = self._names.of_class(named.__name__)
-            qualname = named.__qualname__.removesuffix(named.__name__) + new
-            self._generated[cls] = _subclass(cls, named.__module__, qualname, printed=printed)
+            self._generated[cls] = _subclass(cls, named, self._names.of_class(named.__name__), printed=printed)
             self._registries[cls] = _renamed_registries(module)
         self.names = Names(self._names.words, {id(new): old for old, new in self._generated.items()})
 
@@ -210,11 +208,15 @@ def _finds_by_registry(module: nn.Module) -> bool:
         vars(module)["_modules"] = held
 
 
-def _subclass(cls: type, home: str, qualname: str, *, printed: bool) -> type:
-    names = {"__module__": home, "__qualname__": qualname}
+def _subclass(cls: type, named: type, new: str, *, printed: bool) -> type:
+    """Return a subclass with a new name in place of that of a class, which is the one that tags show."""
+    # A class that was renamed without its `__qualname__`, as torch.fx does, has no scope.
+    old, name = named.__qualname__, named.__name__
+    scope = old.removesuffix(name) if f".{old}".endswith(f".{name}") else ""
+    names = {"__module__": named.__module__, "__qualname__": f"{scope}{new}"}
     metaclass = type(cls) if printed else type(type(cls).__name__, (type(cls),), {"__repr__": lambda _: repr(cls)})
     try:
-        return new_class(qualname.rpartition(".")[2], (cls,), {"metaclass": metaclass}, lambda held: held.update(names))
+        return new_class(new, (cls,), {"metaclass": metaclass}, lambda held: held.update(names))
     except Exception as error:  # a class may forbid subclasses in any way it likes
         raise CannotRenameError(
             "every class of the model to have subclasses, for it is renamed through one",
