@@ -127,7 +127,7 @@ def test_source_of_a_project_exporter_is_read(own: Project) -> None:
 @pytest.mark.parametrize(
     ("function", "found"),
     [
-        ("untagged", "*ONNX model with tags*"),
+        ("untagged", "  expected  own:untagged to write an ONNX model with tags"),
         ("nothing", "*no such file after it returned*"),
         ("raising", "*RuntimeError: no room*"),
         ("wrapping", "  found     TypeError: linear(): * (my_model.py, line 10)"),

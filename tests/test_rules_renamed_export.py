@@ -65,6 +65,15 @@ class FindsPartsByName(Plain):
         return x
 
 
+class NeedsItsName(Plain):
+    """A model that runs under its own names alone."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if "block" not in dict(self.named_children()):
+            raise RuntimeError("no block")
+        return super().forward(x)
+
+
 class SumsByName(Plain):
     """A model with an attribute of an operator that depends on a name."""
 
@@ -131,6 +140,13 @@ def test_model_without_names_shows_no_difference(tmp_path: Path) -> None:
 
 def test_model_that_assigns_to_its_buffer_shows_no_difference(tmp_path: Path) -> None:
     assert not violations(tmp_path, Counts())
+
+
+def test_model_that_fails_under_other_names_says_how(tmp_path: Path) -> None:
+    (violation,) = violations(tmp_path, NeedsItsName())
+    assert violation.expected == "the same export"
+    assert violation.found.startswith("none after all classes, modules and parameters were renamed: expected ")
+    assert "no block" in violation.found
 
 
 def test_modules_of_torch_fx_show_no_difference(tmp_path: Path) -> None:

@@ -12,11 +12,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_hierexport._errors import ExportError, HierexportError, UsageError, first_told, gist, refuse_coroutine
+from pytest_hierexport._errors import (
+    ExportError,
+    HierexportError,
+    TagError,
+    UsageError,
+    first_told,
+    gist,
+    refuse_coroutine,
+)
 from pytest_hierexport._export.choices import ExportOptions, is_own
 from pytest_hierexport._stages import stage
 
 if TYPE_CHECKING:
+    from pytest_hierexport._calls.attribution import Attribution
     from pytest_hierexport._cases import Case, Example
     from pytest_hierexport._export.result import Export
 
@@ -74,8 +83,22 @@ def _by_own(case: Case, example: Example, path: Path) -> Export:
             returned = function(model, example.args, dict(example.kwargs), made, **options)
             refuse_coroutine(returned, case.exporter)
         check_written(made, case.exporter, "write the tagged model to the given path")
-        proto, attribution = storage.load_proto(made), storage.read(made)
+        proto, attribution = storage.load_proto(made), _tags_of(made, case.exporter)
     return Export(as_ir(proto), attribution, (), case.exporter, (WAS_TRAINING,) if trained else (), path=path)
+
+
+def _tags_of(path: Path, exporter: str) -> Attribution:
+    """Return the tags that a function of the project wrote."""
+    from pytest_hierexport._onnx import storage
+
+    try:
+        return storage.read(path)
+    except TagError as error:
+        raise TagError(
+            f"{exporter} to write {error.expected}",
+            found=error.found.replace(str(path), path.name),
+            do=f"{error.do}; pytest_hierexport.save() writes a model with its tags",
+        ) from error
 
 
 @contextmanager

@@ -134,7 +134,8 @@ class _Call:
         if not present:
             return Verdict(VerdictKind.PASS_THROUGH)
         if all(self.runs.values[number].constant for number in present):
-            return Verdict(VerdictKind.AMBIGUOUS, "every tensor that it returns is constant-valued")
+            reason = "every tensor that it returned and that is in the graph is constant-valued"
+            return Verdict(VerdictKind.AMBIGUOUS, reason)
         value = next(self._not_told_apart(), None)
         if value is not None:
             reason = "rounding moves a value by as much as it differs from one that the call has nothing to do with"

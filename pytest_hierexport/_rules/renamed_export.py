@@ -91,7 +91,7 @@ def _compared(exported: ExportedCase, watch: Watch | None, *, printed: bool) -> 
             return True, [Violation("the model under other names", error.expected, error.found, error.do)]
         except HierexportError as error:
             raise_if_disk_full(error)
-            found = f"{error.expected} was expected, {error.found} was found, {_RENAMED}"
+            found = f"none {_RENAMED}: expected {error.expected}; found {error.found}"
             return False, [Violation("the model under other names", "the same export", found, _DO)]
         old, new = inventory_proto(exported.proto), inventory_proto(again.proto)
         nodes, tensors = (
