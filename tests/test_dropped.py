@@ -400,3 +400,14 @@ def test_uninitialised_memory_has_the_same_contents_in_every_run() -> None:
         contents.add(contents_of(graph, {empty})[empty])
     assert len(contents) == 1
     assert not torch.are_deterministic_algorithms_enabled()
+
+
+class Spectrum(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.fft.rfft(x).conj()
+
+
+def test_conjugate_numbers_of_a_dropped_call_are_compared() -> None:
+    model = Model(lambda m, x: (m.dead(x), torch.fft.irfft(m.live(x), n=8))[1], dead=Spectrum(), live=Spectrum())
+    exported = proven(model)
+    assert owned(exported, "dead") == owned(exported, "live")
