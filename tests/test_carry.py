@@ -611,3 +611,12 @@ def test_constants_that_were_folded_were_not_merged() -> None:
         kept = Neg(w) more = Abs(kept) y = Add(x, more) z = Mul(x, part) }}"""
     found = carried(before, after, kept="a", more="a", y="a", lost="b", part="b", z="b")
     assert found["kept"] == found["more"] == [("a", "traced")]
+
+
+def test_inverse_pair_on_an_input_goes_into_its_consumers() -> None:
+    swap = "Transpose<perm = [1, 0]>"
+    before = f"g (float[2, 3] x) => (float[2, 3] y) {{ t = {swap}(x) u = {swap}(t) y = Exp(u) }}"
+    after = "g (float[2, 3] x) => (float[2, 3] y) { y = Exp(x) }"
+    assert sorted(carried(before, after, t="a", u="b", y="b")["y"]) == [("a", "fused"), ("b", "fused")]
+    assert carried(before, after, t="a", u="b", y="c")["y"] == [("c", "traced")]
+    assert carried(before, after, t="a", u="a", y="a")["y"] == [("a", "traced")]
