@@ -217,6 +217,26 @@ def test_call_whose_cancelled_transpose_read_the_input_is_dissolved() -> None:
     assert not proof.loose
 
 
+class Exported(nn.Module):
+    """Pools by a module, and in an export to ONNX by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool, self.act = nn.AvgPool1d(2), nn.Tanh()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        pooled = x.unflatten(-1, (2, 2)).mean(-1) if torch.onnx.is_in_onnx_export() else self.pool(x)
+        out: torch.Tensor = self.act(pooled)
+        return out
+
+
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+def test_model_that_computes_otherwise_in_an_export_is_proven(exporter: str) -> None:
+    example = Example(Exported().eval(), (torch.randn(2, 3, 4),), {})
+    exported = export(example.model, example.args, exporter=exporter)
+    assert prove(example, exported.model, exported.attribution).counts()["proven"] == 2
+
+
 class Measured(nn.Module):
     """Sizes that one call measures for a view of another, which changes no shape."""
 
