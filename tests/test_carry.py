@@ -601,3 +601,22 @@ def test_merge_behind_a_dropped_operation_has_both_owners() -> None:
         "t": [("a", "traced"), ("c", "merged")],
         "y": [("d", "traced")],
     }
+
+
+def test_constants_that_were_folded_were_not_merged() -> None:
+    weight = "float[2] w = {1.0, 2.0}"
+    before = f"""g (float[2] x) => (float[2] y, float[2] z) <{weight}> {{
+        kept = Neg(w) more = Abs(kept) y = Add(x, more) lost = Neg(w) part = Abs(lost) z = Mul(x, part) }}"""
+    after = f"""g (float[2] x) => (float[2] y, float[2] z) <{weight}, float[2] part = {{1.0, 2.0}}> {{
+        kept = Neg(w) more = Abs(kept) y = Add(x, more) z = Mul(x, part) }}"""
+    found = carried(before, after, kept="a", more="a", y="a", lost="b", part="b", z="b")
+    assert found["kept"] == found["more"] == [("a", "traced")]
+
+
+def test_inverse_pair_on_an_input_goes_into_its_consumers() -> None:
+    swap = "Transpose<perm = [1, 0]>"
+    before = f"g (float[2, 3] x) => (float[2, 3] y) {{ t = {swap}(x) u = {swap}(t) y = Exp(u) }}"
+    after = "g (float[2, 3] x) => (float[2, 3] y) { y = Exp(x) }"
+    assert sorted(carried(before, after, t="a", u="b", y="b")["y"]) == [("a", "fused"), ("b", "fused")]
+    assert carried(before, after, t="a", u="b", y="c")["y"] == [("c", "traced")]
+    assert carried(before, after, t="a", u="a", y="a")["y"] == [("a", "traced")]

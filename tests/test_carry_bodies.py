@@ -87,3 +87,13 @@ def test_random_numbers_of_two_calls_of_a_function_differ() -> None:
     nodes = {node: (Origin(calls[(node.parent or node).key], Evidence.TRACED),) for node in before.nodes}
     found = carry_flat(Known(CALLS, before, nodes, {}), flat_copy(after))
     assert found.nodes["y"] == (Origin("a", Evidence.TRACED),)
+
+
+def test_constant_folded_outside_a_branch_is_not_merged_into_it() -> None:
+    branches = """<then_branch = t () => (float[2] p) { inside = Neg(k) p = Add(x, inside) },
+        else_branch = e () => (float[2] q) { q = Abs(x) }>"""
+    head = "g (float[2] x, bool go) => (float[2] y, float[2] z) <float[2] k = {1.0, 2.0}"
+    before = f"{head}> {{ outside = Neg(k) z = Mul(x, outside) y = If(go) {branches} }}"
+    after = f"{head}, float[2] folded = {{-1.0, -2.0}}> {{ z = Mul(x, folded) y = If(go) {branches} }}"
+    found = carried(before, after, inside="a", p="a", q="a", y="a", outside="b", z="b")
+    assert found["y/then_branch/inside"] == [("a", "traced")]

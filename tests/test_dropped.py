@@ -291,6 +291,22 @@ def test_write_to_a_view_is_owned_by_its_call(write: Callable[[nn.Module, torch.
     assert set(owned(exported, "last")) <= {"MatMul", "Add"}
 
 
+class Rows(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.exp().transpose(1, 2).reshape(12, 4)[:10]
+
+
+def test_view_of_a_reshape_belongs_to_its_taker() -> None:
+    def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
+        rows: torch.Tensor = m.rows(x)
+        rows += 1
+        out: torch.Tensor = m.linear(rows.transpose(0, 1))
+        return out
+
+    exported = proven(Model(forward, rows=Rows(), linear=nn.Linear(10, 2)))
+    assert owned(exported, "linear") == ["Gemm"]
+
+
 class WritesToRow(nn.Module):
     """Lets another module write to a part of its input, then reads all of it."""
 
@@ -400,3 +416,15 @@ def test_uninitialised_memory_has_the_same_contents_in_every_run() -> None:
         contents.add(contents_of(graph, {empty})[empty])
     assert len(contents) == 1
     assert not torch.are_deterministic_algorithms_enabled()
+
+
+class Spectrum(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        spectrum: torch.Tensor = torch.fft.rfft(x)
+        return spectrum.conj()
+
+
+def test_conjugate_numbers_of_a_dropped_call_are_compared() -> None:
+    model = Model(lambda m, x: (m.dead(x), torch.fft.irfft(m.live(x), n=8))[1], dead=Spectrum(), live=Spectrum())
+    exported = proven(model)
+    assert owned(exported, "dead") == owned(exported, "live")

@@ -6,6 +6,7 @@ import copy
 import functools
 import logging
 import threading
+import types
 import weakref
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -289,6 +290,31 @@ class TestStrict:
         assert calls_by_operator(result, "Softmax") == ["a", "a@1", "b"]
         assert list(result.attribution.hierarchy) == ["", "a", "a.lin", "a@1", "a.lin@1", "b", "b.lin"]
 
+    def test_runs_by_several_expressions_stay_apart(self) -> None:
+        class Steps(nn.Module):
+            """Reaches its child by an attribute of a method that the instance holds, and then by its own."""
+
+            def __init__(self) -> None:
+                super().__init__()
+                self.gate = nn.Softmax(-1)
+                self.step = types.MethodType(lambda module, x: module.gate(x) + 1, self)
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                return self.step(x)  # type: ignore[no-any-return]
+
+        class Thrice(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.steps = Steps()
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                x = self.steps(x) * TestStrict.untraceable(x)
+                for _ in range(2):
+                    x = self.steps(x)
+                return x
+
+        assert calls_by_operator(exported(Thrice()), "Softmax") == ["steps.gate", "steps.gate@1", "steps.gate@2"]
+
     def test_calls_of_a_failed_attempt_are_forgotten(self) -> None:
         def run(m: Any, x: torch.Tensor) -> torch.Tensor:
             module = m.a if torch.compiler.is_dynamo_compiling() else m.b
@@ -535,7 +561,7 @@ class TestModel:
 
             def __init__(self) -> None:
                 super().__init__()
-                self.gate = Gate()
+                self.gate = nn.Softmax(-1)
                 self.register_buffer("cache", torch.zeros(8, 4))
 
             def forward(self, x: torch.Tensor) -> torch.Tensor:

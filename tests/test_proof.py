@@ -193,6 +193,50 @@ def test_calls_with_cancelled_transposes_are_dissolved() -> None:
     assert {name for name, found in proof.verdicts.items() if found.kind is VerdictKind.DISSOLVED} == {"0", "1"}
 
 
+class TransposedInput(nn.Module):
+    """Gives its input transposed to a layer, which transposes it back before it reads it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = ChannelsLast()
+        self.layer.norm = nn.LayerNorm(3)
+        self.layer.linear = nn.Linear(3, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x.transpose(1, 2)).relu()  # type: ignore[no-any-return]
+
+
+def test_call_whose_cancelled_transpose_read_the_input_is_dissolved() -> None:
+    example = Example(TransposedInput().eval(), (torch.randn(2, 4, 3),), {})
+    exported = export(example.model, example.args)
+    proof = prove(example, exported.model, exported.attribution)
+    assert {name: found.kind.value for name, found in proof.verdicts.items() if name in {"", "layer"}} == {
+        "": "proven",
+        "layer": "dissolved",
+    }
+    assert not proof.loose
+
+
+class Exported(nn.Module):
+    """Pools by a module, and in an export to ONNX by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool, self.act = nn.AvgPool1d(2), nn.Tanh()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        pooled = x.unflatten(-1, (2, 2)).mean(-1) if torch.onnx.is_in_onnx_export() else self.pool(x)
+        out: torch.Tensor = self.act(pooled)
+        return out
+
+
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+def test_model_that_computes_otherwise_in_an_export_is_proven(exporter: str) -> None:
+    example = Example(Exported().eval(), (torch.randn(2, 3, 4),), {})
+    exported = export(example.model, example.args, exporter=exporter)
+    assert prove(example, exported.model, exported.attribution).counts()["proven"] == 2
+
+
 class Measured(nn.Module):
     """Sizes that one call measures for a view of another, which changes no shape."""
 

@@ -56,6 +56,12 @@ def test_value_of_foreign_shape_is_not_computed(monkeypatch: pytest.MonkeyPatch)
     assert shown["y"] == (frozenset(),)
 
 
+def test_wrongly_stated_shape_hides_no_value() -> None:
+    text = "g (float[3] x) => (float[0] u) <float[0] y, float[0] z> { y = Neg(x) z = Exp(y) u = Neg(z) }"
+    shown = found_in(text, -X, np.exp(-X), -np.exp(-X))
+    assert [shown[name] for name in "yzu"] == [(frozenset([number]),) for number in range(3)]
+
+
 @pytest.mark.parametrize(("low", "found"), [(1, frozenset()), (10, frozenset([0]))])
 def test_result_of_coarse_value_is_compared_coarsely(low: int, found: frozenset[int]) -> None:
     text = f"g (float[3] x) => (float[3] u) {{ y = Cast<to={low}>(x) z = Cast<to=1>(y) u = Add(z, z) }}"

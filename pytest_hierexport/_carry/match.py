@@ -146,11 +146,21 @@ class _Matcher:
         """Of several nodes that may have replaced a removed one, keep those that its consumers' survivors consume.
 
         jetmoe needs it: its experts compute equal indices, each for itself.
+
+        A removed constant of which the survivors consume none was folded instead: torchvision's detectors compute some
+        of their sizes once more in the branches of their NMS.
         """
+        folded: set[Node] = set()
         for node in sorted(self.merged, key=self.before.order.__getitem__, reverse=True):
-            survivors = {new for consumer in self.before.consumers_of(node) for new in self._became(consumer)}
+            consumers = self.before.consumers_of(node)
+            survivors = {new for consumer in consumers for new in self._became(consumer)}
             feeding = [each for each in self.merged[node] if not survivors.isdisjoint(self.after.consumers_of(each))]
-            self.merged[node] = feeding or self.merged[node]
+            is_constant = not any(output.varying for output in node.outputs)
+            if is_constant and not feeding and (survivors or not folded.isdisjoint(consumers)):
+                folded.add(node)
+                del self.merged[node]
+            else:
+                self.merged[node] = feeding or self.merged[node]
 
     def _by_name(self) -> dict[Node, Node]:
         """Return the nodes after whose operator and first output's name are those of a node before.

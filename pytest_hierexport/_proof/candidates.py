@@ -1,7 +1,8 @@
 """Finds the values of the eager run that each value of the graph may be.
 
 In go the graph, the elements of its inputs and the numbered values of the eager run; out come the candidates of every
-value of the graph by its name. Only values that have the dtype and shape of a value of the eager run are computed.
+value of the graph by its name. Only values that have the dtype and shape of a value of the eager run are computed,
+unless a shape that the file states proves wrong.
 
 A value inherits the largest tolerance of what it is computed from: models with a layer in another precision need it.
 
@@ -12,8 +13,9 @@ A value inherits the largest tolerance of what it is computed from: models with 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,33 +58,64 @@ def find_candidates(
         UsageError: The graph does not run on these inputs.
     """
     outputs = [value for node in graph.model.graph for value in node.outputs]
-    foreign = {name_of(value) for value in outputs if not value.name or not _may_equal(value, values)} - rearranged
-    wanted = [name for name in map(name_of, outputs) if name not in foreign]
-    computed = run_graph(proto, feeds, wanted, folder)
+    unnamed = frozenset(name_of(value) for value in outputs if not value.name)
+    # The graph's own results show whether the stated shapes are right.
+    other = frozenset(name_of(value) for value in outputs if not _may_equal(value, values)) - graph.outputs
+    search = _Search(graph, proto, feeds, values, folder, rearranged)
+    found = search.run(unnamed | (other - rearranged))
+    # TorchScript states the shape of the branch that is not taken (torchvision's detectors, where NMS finds no box).
+    return found if search.as_stated else search.run(unnamed)
 
-    def find(name: str, array: Array, inherited: float = 0) -> frozenset[int]:
-        if name in rearranged:
-            return values.find_rearranged(array, inherited)
-        return values.find(values.fingerprint(array), inherited)
 
-    given = {**feeds, **dict(_constants(graph, values, rearranged))}
-    found: dict[str, Candidates] = {name: (find(name, array),) for name, array in given.items()}
-    found.update(dict.fromkeys(foreign, (frozenset(),)))
+@dataclass
+class _Search:
+    """Computes the values of a graph and looks each up among those of the eager run."""
 
-    def tolerance(value: ir.Value, inherited: float) -> float:
-        """Find the candidates of a value; return its tolerance as an input of others."""
-        stated = values.tolerance(dtype_name(value))
-        if name_of(value) in foreign:
-            return stated
-        arrays = next(computed).arrays
-        parts = list(map(values.fingerprint, arrays))
-        candidates = found[name_of(value)] = tuple(find(name_of(value), array, inherited) for array in arrays)
-        distances = (values.distance(*pair) for pair in zip(parts, candidates, strict=True))
-        grown = min(_GROWTH * max(distances, default=0.0), COARSEST)
-        return max(stated, grown, *(values.tolerance(part.dtype) for part in parts))
+    graph: Graph
+    proto: onnx.ModelProto
+    feeds: Mapping[str, Array]
+    values: Values
+    folder: Path | None
+    rearranged: AbstractSet[str]
+    as_stated: bool = True
+    """Whether every value that was computed has the shape that the file states for it."""
 
-    coarsest(graph.model.graph, tolerance)
-    return found
+    def run(self, foreign: AbstractSet[str]) -> dict[str, Candidates]:
+        """Return the candidates of each value; none of those in `foreign`, which are not computed."""
+        graph, values = self.graph, self.values
+        wanted = [name for node in graph.model.graph for value in node.outputs if (name := name_of(value))]
+        computed = run_graph(self.proto, self.feeds, [name for name in wanted if name not in foreign], self.folder)
+        given = {**self.feeds, **dict(_constants(graph, values, self.rearranged))}
+        found: dict[str, Candidates] = {name: (self._find(name, array),) for name, array in given.items()}
+        found.update(dict.fromkeys(foreign, (frozenset(),)))
+
+        def tolerance(value: ir.Value, inherited: float) -> float:
+            """Find the candidates of a value; return its tolerance as an input of others."""
+            stated = values.tolerance(dtype_name(value))
+            name = name_of(value)
+            if name in foreign:
+                return stated
+            arrays = next(computed).arrays
+            self.as_stated &= _has_stated_shape(value, arrays)
+            parts = list(map(values.fingerprint, arrays))
+            candidates = found[name] = tuple(self._find(name, array, inherited) for array in arrays)
+            distances = (values.distance(*pair) for pair in zip(parts, candidates, strict=True))
+            grown = min(_GROWTH * max(distances, default=0.0), COARSEST)
+            return max(stated, grown, *(values.tolerance(part.dtype) for part in parts))
+
+        coarsest(graph.model.graph, tolerance)
+        return found
+
+    def _find(self, name: str, array: Array, inherited: float = 0) -> frozenset[int]:
+        if name in self.rearranged:
+            return self.values.find_rearranged(array, inherited)
+        return self.values.find(self.values.fingerprint(array), inherited)
+
+
+def _has_stated_shape(value: ir.Value, arrays: Sequence[Array]) -> bool:
+    """Whether a value has the shape that the file states, where it states one."""
+    shape = value.shape if isinstance(value.type, ir.TensorType) else None
+    return shape is None or not shape.is_static() or all(array.shape == tuple(shape.numpy()) for array in arrays)
 
 
 def _may_equal(value: ir.Value, values: Values) -> bool:

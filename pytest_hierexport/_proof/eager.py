@@ -50,9 +50,11 @@ class Mode(Enum):
     """The way in which a model runs, as torch reports it to the model: some compute other values while captured."""
 
     EXPORTING = "exporting"
-    """As `torch.export` captures it."""
+    """As `torch.export` captures it for ONNX."""
     TRACING = "tracing"
-    """As TorchScript traces it."""
+    """As TorchScript traces it for ONNX."""
+    PROGRAM = "program"
+    """As `torch.export` captures it by itself, before its program is exported to ONNX."""
     PLAIN = "plain"
     """As its users run it."""
 
@@ -162,7 +164,9 @@ def _copied(inputs: Any) -> Any:
 @contextmanager
 def _reported(mode: Mode) -> Iterator[None]:
     """Report the mode to a model that asks torch for it, and run compiled functions as plain Python."""
-    is_exporting = mode is Mode.EXPORTING
+    is_exporting = mode in {Mode.EXPORTING, Mode.PROGRAM}
+    # segmentation_models_pytorch's PSPNet pools by another function then; PyG and kornia ask, too.
+    is_for_onnx = mode in {Mode.EXPORTING, Mode.TRACING}
     regions = importlib.import_module("torch._higher_order_ops.invoke_subgraph")  # its package hides the module
     with (
         torch.compiler.set_stance("force_eager"),
@@ -171,5 +175,6 @@ def _reported(mode: Mode) -> Iterator[None]:
         replaced(torch.compiler, "_is_compiling_flag", is_exporting),
         replaced(torch.compiler, "_is_exporting_flag", is_exporting),
         replaced(torch.jit, "is_tracing", lambda: mode is Mode.TRACING),
+        replaced(torch.onnx, "is_in_onnx_export", lambda: is_for_onnx),
     ):
         yield

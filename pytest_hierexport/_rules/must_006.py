@@ -32,7 +32,7 @@ _DO = (
     "state `tolerances` for this case where rounding explains the difference"
 )
 _ALL = "the outputs"
-_MODES = (Mode.PLAIN, Mode.EXPORTING, Mode.TRACING)
+_MODES = (Mode.PLAIN, Mode.EXPORTING, Mode.TRACING, Mode.PROGRAM)
 """A model may return something else while it is captured; the values that its users get come first."""
 
 

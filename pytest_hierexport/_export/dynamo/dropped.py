@@ -142,7 +142,13 @@ def _is_view(node: torch.fx.Node) -> bool:
     """Whether a node gives a view of the memory of an input."""
     schema = getattr(node.target, "_schema", None)
     aliases = [argument.alias_info for argument in schema.arguments if argument.alias_info] if schema else []
-    return bool(aliases) and not any(alias.is_write for alias in aliases)
+    if aliases:
+        return not any(alias.is_write for alias in aliases)
+    # The last part of a `reshape` is a view of which its schema says nothing (neuralforecast's DilatedRNN).
+    value, inputs = node.meta.get("val"), [source.meta.get("val") for source in node.all_input_nodes]
+    strided = [each for each in (value, *inputs) if isinstance(each, torch.Tensor) and each.layout is torch.strided]
+    is_alias_of: Any = torch._C._is_alias_of  # type: ignore[attr-defined]  # torch's stubs lack it
+    return bool(strided) and strided[0] is value and any(is_alias_of(value, source) for source in strided[1:])
 
 
 def _survivor(

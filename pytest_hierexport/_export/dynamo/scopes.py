@@ -36,7 +36,7 @@ from torch.fx import traceback
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from pytest_hierexport._calls.hierarchy import ROOT, Call
-from pytest_hierexport._calls.names import join_path
+from pytest_hierexport._calls.names import call_name, join_path
 from pytest_hierexport._export.modules import class_of
 from pytest_hierexport._export.recorder import CallRecorder, Tracer
 
@@ -214,12 +214,15 @@ class Scopes(Tracer):
 
     def _add_unrecorded(self, key: str, path: str, cls: str, parent: str | None) -> None:
         """Add a call that no recorder observed: of an ExportedProgram, or of a model that dynamo traced whole."""
-        name, module = _encoded(path), _module(key, self.recorder)
+        name, module, index = _encoded(path), _module(key, self.recorder), _index(key, path)
         if self.recorder is not None and module is not None:
             # dynamo gives the class that parametrisation made, and no path of a child that has a number as its name.
             cls, paths = class_of(module), self.recorder.instances.paths(module)
             name = name if name in paths else paths[0]
-        call = Call(name, _index(key, path), cls, parent)
+            # It counts the runs of a module for each expression that gives it: PyG's AttentiveFP has one by
+            # `self.propagate.__self__.aggr_module`, then by `self.aggr_module`.
+            index = next(i for i in itertools.count(index) if call_name(name, i) not in self.calls)
+        call = Call(name, index, cls, parent)
         self._learn(call, key, path)
         self.calls.setdefault(call.name, call)
 

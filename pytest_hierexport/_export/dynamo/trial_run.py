@@ -247,5 +247,6 @@ def _is_distinctive(value: torch.Tensor) -> bool:
 
 
 def _content(value: torch.Tensor) -> Hashable:
-    numbers = value.detach().contiguous().flatten().view(torch.uint8).numpy()
+    # The bytes of a conjugate or negative view are those of its base (neuralforecast's Autoformer).
+    numbers = value.detach().resolve_conj().resolve_neg().contiguous().flatten().view(torch.uint8).numpy()
     return value.dtype, tuple(value.shape), hashlib.sha256(numbers.tobytes()).digest()

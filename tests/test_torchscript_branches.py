@@ -1,0 +1,45 @@
+"""Models that TorchScript exports with branches of scripted functions, as torchvision's detectors have them."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from pytest_hierexport import Example, export, prove
+
+
+@torch.jit.script_if_tracing  # type: ignore[untyped-decorator]
+def first(rows: torch.Tensor, count: int) -> torch.Tensor:
+    if rows.numel() == 0:
+        return torch.zeros([0])
+    return rows[0:count] * 2
+
+
+class Positive(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = first(x[x[:, 0] > 0], 2)
+        return found
+
+
+class AllButLast(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[:, : x.shape[1] - 1]
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two, self.last = Positive(), Positive(), AllButLast()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.last(self.one(x) + self.two(x * 2))
+        return found
+
+
+def test_branches_of_two_calls_are_proven() -> None:
+    # torch states the shape of the branch that is not taken, and folds in the main graph what both branches compute.
+    example = Example(Net(), (torch.rand(4, 3),))
+    made = export(example.model, example.args, exporter="torchscript")
+    inside = {key: {o.call for o in found} for key, found in made.attribution.nodes.items() if "_branch/" in key}
+    assert set(map(frozenset, inside.values())) == {frozenset(["one"]), frozenset(["two"])}
+    assert prove(example, made.model, made.attribution).counts()["proven"] == 4
