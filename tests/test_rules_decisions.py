@@ -115,6 +115,7 @@ class TestDecisions:
             "functools.partial(operator.eq, 'pool.0.head')(x)",
             "list(filter('pool.0.head'.__eq__, [x]))",
             "operator.methodcaller('startswith', 'pool')(x)",
+            "sorted([x], key=operator.methodcaller('startswith', 'pool'))",
             "[by for by in [operator.methodcaller('split', '.head', maxsplit=1)] if list(map(by, [x]))]",
             "str.startswith(x, 'pool')",
             "f'{x}.head' == 'pool.0.head.head'",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -122,8 +124,11 @@ class Final(Plain):
         raise TypeError("this class is final")
 
 
-def violations(folder: Path, model: nn.Module, exporter: str = "dynamo") -> list[Violation]:
-    case = Case("model", lambda: (model, (torch.ones(1, 2),)), "tests", exporter=exporter, randomise=False)
+ROW = torch.ones(1, 2)
+
+
+def violations(folder: Path, model: nn.Module, exporter: str = "dynamo", given: object = ROW) -> list[Violation]:
+    case = Case("model", lambda: (model, (given,)), "tests", exporter=exporter, randomise=False)
     example = case.load()
     export_case(case, example, folder / "model.onnx")
     exported = ExportedCase(case, folder / "model.onnx", example, exporter)
@@ -263,6 +268,20 @@ def export(model, args, kwargs, path, {parameters}):
 """
 
 
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Give a function that writes an exporter of the project's own, and returns its name."""
+
+    def written(condition: str, parameters: str, first: str = "", end: str = "") -> str:
+        name = f"own_{tmp_path.name.replace('-', '_')}"
+        source = OWN.format(condition=condition, parameters=parameters, first=first) + end
+        (tmp_path / f"{name}.py").write_text(source, encoding="utf-8")
+        monkeypatch.syspath_prepend(tmp_path)
+        return name
+
+    return written
+
+
 @pytest.mark.parametrize(
     ("condition", "parameters", "first", "found"),
     [
@@ -273,14 +292,58 @@ def export(model, args, kwargs, path, {parameters}):
         ("opset", "*, opset=None, dynamic_shapes=None", "assert opset is None", False),
         ("opset == 16", "*, opset=None, dynamic_shapes=None", "", False),
         ("opset", "", "opset = dynamic_shapes = None", False),
+        ("opset", "*, opset=None, dynamic_shapes=None", "assert dynamic_shapes is None", True),
+        ("dynamic_shapes", "*, opset=None, dynamic_shapes=None", "assert opset is None", True),
+        ("opset", "*, opset=None, dynamic_shapes=None", "__import__('warnings').warn('no warning of the user')", True),
     ],
 )
 def test_code_for_options_that_the_case_leaves_out_is_watched(
-    condition: str, parameters: str, first: str, *, found: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    condition: str, parameters: str, first: str, *, found: bool, tmp_path: Path, own: Callable[..., str]
 ) -> None:
-    name = f"own_{tmp_path.name.replace('-', '_')}"
-    source = OWN.format(condition=condition, parameters=parameters, first=first)
-    (tmp_path / f"{name}.py").write_text(source, encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
+    name = own(condition, parameters, f"{first} if opset or dynamic_shapes else None" if "import" in first else first)
     places = [violation.where for violation in violations(tmp_path, Plain(), f"{name}:export")]
     assert places == [f"{name}.py:7"] * found
+
+
+@dataclass
+class Pair:
+    """Inputs of a class that takes tensors alone."""
+
+    x: torch.Tensor
+
+    def __post_init__(self) -> None:
+        assert isinstance(self.x, torch.Tensor)
+
+
+torch.export.register_dataclass(Pair)
+
+
+class TakesPair(Plain):
+    """A model whose input has no form for shapes."""
+
+    def forward(self, pair: Pair) -> torch.Tensor:  # type: ignore[override]
+        return super().forward(pair.x)
+
+
+def test_inputs_of_a_class_of_tensors_leave_out_dynamic_shapes(tmp_path: Path, own: Callable[..., str]) -> None:
+    name = own("opset", "*, opset=None, dynamic_shapes=None")
+    assert [violation.where for violation in violations(tmp_path, TakesPair(), f"{name}:export", Pair(ROW))] == [
+        f"{name}.py:7"
+    ]
+
+
+def test_model_that_prints_its_class_is_watched_with_options(tmp_path: Path, own: Callable[..., str]) -> None:
+    name = own("opset", "*, opset=None, dynamic_shapes=None")
+    found = violations(tmp_path, FindsItselfByWhatItPrints(), f"{name}:export")
+    assert [violation.where for violation in found] == [f"{name}.py:7"]
+
+
+PARTIAL = "import functools\nmade = functools.partial(export, opset=None)\n"
+CALLABLE = "class Made:\n    def __call__(self, *args, **options):\n        export(*args, **options)\n\nmade = Made()\n"
+
+
+@pytest.mark.parametrize("end", [PARTIAL, CALLABLE], ids=["partial", "object"])
+def test_source_of_a_callable_object_is_watched(end: str, tmp_path: Path, own: Callable[..., str]) -> None:
+    name = own("True", "*, opset=None, dynamic_shapes=None", end=end)
+    found = violations(tmp_path, Plain(), f"{name}:made")
+    assert [violation.where for violation in found] == [f"{name}.py:7"]

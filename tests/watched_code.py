@@ -1,7 +1,7 @@
 """Functions that must give the same while they are instrumented and watched; each is a trap of its own."""
 
 # The code is odd on purpose.
-# ruff: noqa: C408, E721, FURB171, PLR0133
+# ruff: noqa: A001, C408, E721, FURB171, PLR0133
 # mypy: ignore-errors
 
 from __future__ import annotations
@@ -38,6 +38,13 @@ class Key(enum.Enum):
 def keywords_of_any_name() -> Any:
     holder = Forwarding()
     return f"{1} {2} {3} {4}", {}.get("a", 1), dict(key=Key)["key"] is Key, dict(key=holder.kind)["key"] is Key
+
+
+def function_of_its_own_called_map() -> Any:
+    def map(kinds: Any, values: list[str]) -> list[Any]:
+        return [kind(value) for kind in [kinds] for value in values if [*kinds]]
+
+    return map(Key, ["first"])
 
 
 def method_named_beforehand() -> Any:
@@ -173,6 +180,7 @@ TRAPS = [
     functions_as_values,
     overridden_method_of_text,
     keywords_of_any_name,
+    function_of_its_own_called_map,
     method_named_beforehand,
     mapping_that_is_not_iterated,
     attribute_by_name,

@@ -21,7 +21,7 @@ from traceback import walk_stack
 from types import CodeType, FrameType
 from typing import Any
 
-from pytest_hierexport._files.paths import of_standard_library, text_digest
+from pytest_hierexport._files.paths import AROUND_TESTS, of_standard_library, text_digest
 
 ALL = ""
 """Stands for the names of all variables."""
@@ -33,7 +33,7 @@ execnet runs xdist's part in a worker under a name of its own, `__channelexec__`
 """
 _OF_WORKERS = "PYTEST_XDIST_"
 """How the names begin by which xdist tells a worker which one it is: plugins of pytest ask for them."""
-_OURS = ("pytest_hierexport._pytest.", "pytest_hierexport._files.")
+_OURS = tuple(f"pytest_hierexport.{room}." for room in (*AROUND_TESTS, "_files"))
 
 
 def variable_digest(name: str, values: Mapping[str, str]) -> str:

@@ -32,7 +32,7 @@ from pytest_hierexport._cache.inputs import Inputs, Signature, signature
 from pytest_hierexport._cache.loading import watch_loading
 from pytest_hierexport._cache.programs import asks_for_a_version, is_own_program, looks_for_a_library, program_of
 from pytest_hierexport._cache.searches import FOLDER, nearest_importer, watch_searches
-from pytest_hierexport._files.paths import PACKAGE, absolute, of_standard_library, package_folders
+from pytest_hierexport._files.paths import AROUND_TESTS, PACKAGE, absolute, of_standard_library, package_folders
 from pytest_hierexport._files.temporary import RUN_FOLDER
 from pytest_hierexport._files.unrecorded import paused, unrecorded
 
@@ -49,9 +49,9 @@ _NATIVE = "*.safetensors"
 _CACHE_TAG = f".{sys.implementation.cache_tag}"
 _BACKPORT = Path(sysconfig.get_paths()["purelib"], "importlib_metadata", "__init__.py")
 _OURS = f"{PACKAGE}{os.sep}"
-_PLUGIN = PACKAGE / "_pytest" / "__init__.py"
-_FINDERS = tuple(
-    f"{absolute(file).parent}{os.sep}" for file in (importlib.__file__, _BACKPORT, _pytest.__file__, _PLUGIN, __file__)
+_FINDERS = (
+    *(f"{absolute(file).parent}{os.sep}" for file in (importlib.__file__, _BACKPORT, _pytest.__file__)),
+    *(f"{PACKAGE / room}{os.sep}" for room in AROUND_TESTS),
 )
 """The packages that list folders to find what is recorded when it is used: modules, tests, run folders."""
 _RESOURCES = str(absolute(importlib.__file__).with_name("resources"))

@@ -7,8 +7,9 @@ import logging
 import pkgutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -151,41 +152,71 @@ def own_function(name: str) -> Callable[..., object]:
     return found  # type: ignore[no-any-return]  # any callable
 
 
-def untried_options(case: Case, example: Example) -> dict[str, Any]:
-    """Return values for the options that a function of the project takes and the case does not state.
+def own_source(name: str) -> Path | None:
+    """Return the file in which a function of the project is written, or the class of a callable object.
 
     Raises:
         UsageError: There is no such function.
     """
-    function = own_function(case.exporter)
-    stated = {"opset": case.opset, "dynamic_shapes": example.dynamic_shapes}
-    values = {"opset": _OLD_OPSET, "dynamic_shapes": _any_batch(example)}
-    return {name: values[name] for name, value in stated.items() if value is None and _takes(function, name)}
+    function = inspect.unwrap(own_function(name))
+    while isinstance(function, partial):
+        function = inspect.unwrap(function.func)
+    for each in (function, type(function)):
+        # What is written in another language has no source.
+        with suppress(TypeError):
+            path = inspect.getsourcefile(each)
+            return None if path is None else Path(path)
+    return None
 
 
-def _any_batch(example: Example) -> dict[str, Any]:
-    """Return shapes whose first dimensions are dynamic, by the names of the inputs."""
+def with_other_options(case: Case, example: Example) -> Iterator[tuple[Case, Example]]:
+    """Yield a case with options that its exporter, a function of the project, takes and the case does not state.
+
+    The first has all of them. Others follow with each alone, for one may keep the function from its code for another.
+    """
+    try:
+        function = own_function(case.exporter)
+    except UsageError:
+        return
+    opset = _OLD_OPSET if case.opset is None and _takes(function, "opset") else None
+    takes_shapes = example.dynamic_shapes is None and _takes(function, "dynamic_shapes")
+    shapes = _any_batch(example) if takes_shapes else None
+    tries = [(opset, shapes)] if opset is None or shapes is None else [(opset, shapes), (opset, None), (None, shapes)]
+    for each, dynamic in tries:
+        if each is not None or dynamic is not None:
+            stated = replace(example, dynamic_shapes=dynamic or example.dynamic_shapes)
+            yield replace(case, opset=each or case.opset), stated
+
+
+def _any_batch(example: Example) -> dict[str, Any] | None:
+    """Return shapes with dynamic first dimensions, by the names of the inputs; None where they have no such form."""
     from torch import Tensor
     from torch.export import Dim
     from torch.utils._pytree import tree_map
 
-    given = inspect.signature(example.model.forward).bind(*example.args, **example.kwargs).arguments
     dimensions = {0: Dim.AUTO}
-    shapes: dict[str, Any] = tree_map(lambda x: dimensions if isinstance(x, Tensor) and x.ndim else None, dict(given))
-    return shapes
+    try:
+        given = inspect.signature(example.model.forward).bind(*example.args, **example.kwargs).arguments
+        shapes: Any = tree_map(lambda x: dimensions if isinstance(x, Tensor) and x.ndim else None, dict(given))
+    except Exception:  # noqa: BLE001  # a class of inputs may take tensors alone, and a forward may have no signature
+        return None
+    return shapes  # type: ignore[no-any-return]  # of the form of the inputs
 
 
 def _takes(function: Callable[..., object], option: str) -> bool:
-    try:
-        inspect.signature(function).bind(*("model", "args", "kwargs", "path"), **{option: None})
-    except (TypeError, ValueError):
-        return False
-    return True
+    with suppress(TypeError, ValueError):
+        _bind(function, {option: None})
+        return True
+    return False
+
+
+def _bind(function: Callable[..., object], options: Mapping[str, Any]) -> None:
+    inspect.signature(function).bind(*("model", "args", "kwargs", "path"), **options)
 
 
 def _check_signature(name: str, function: Callable[..., object], options: Mapping[str, Any]) -> None:
     try:
-        inspect.signature(function).bind(*("model", "args", "kwargs", "path"), **options)
+        _bind(function, options)
     except TypeError as error:
         taken = ", ".join(["model, args, kwargs, path", *(f"{option}=" for option in options)])
         raise UsageError(

@@ -22,6 +22,8 @@ def absolute(path: str | os.PathLike[str]) -> Path:
 
 PACKAGE = Path(__file__).parents[1]
 """The folder of this package."""
+AROUND_TESTS = ("_pytest", "_cache")
+"""The rooms whose code runs around the tests of models, and records what these read."""
 _LIBRARY = f"{absolute(os.__file__).parent}{os.sep}"
 
 

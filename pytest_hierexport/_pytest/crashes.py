@@ -21,7 +21,7 @@ from pathlib import Path
 
 from pytest_hierexport._errors import shown_source
 from pytest_hierexport._files.atomic import write_atomically
-from pytest_hierexport._files.paths import PACKAGE, text_digest
+from pytest_hierexport._files.paths import AROUND_TESTS, PACKAGE, text_digest
 
 _LIKELY = {
     "SIGABRT": "native code gave up",
@@ -33,8 +33,7 @@ _LIBRARY = Path(sysconfig.get_paths()["stdlib"])
 _SITE = frozenset({"site-packages", "dist-packages"})
 _MACHINERY = frozenset({"torch", "onnxscript", "onnx_ir", "onnx", "onnxruntime"})
 _RUNNER = frozenset({"_pytest", "pluggy"})
-_OURS = frozenset({PACKAGE / "_pytest", PACKAGE / "_cache"})
-"""The folders of the code that runs a model's tests, and of that which records what they read."""
+_OURS = frozenset(PACKAGE / room for room in AROUND_TESTS)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pytest_hierexport._calls.attribution import Origin, Origins
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
-from pytest_hierexport._cases.exporting import untried_options
+from pytest_hierexport._cases.exporting import with_other_options
 from pytest_hierexport._errors import HierexportError, raise_if_disk_full
 from pytest_hierexport._files.temporary import temporary_folder
 from pytest_hierexport._onnx.codec import entries_of
@@ -47,25 +48,26 @@ def renaming_violations(exported: ExportedCase, files: Sequence[Path] = ()) -> I
         if is_final:
             break
     if watch:
-        _watch_options(exported, watch)
+        _watch_options(exported, watch, printed=printed)
         yield from watch.violations
     yield from violations
 
 
-def _watch_options(exported: ExportedCase, watch: Watch) -> None:
+def _watch_options(exported: ExportedCase, watch: Watch, *, printed: bool) -> None:
     """Watch the exporter with the options that it takes and the case leaves out, for which it may have code of its own.
 
     Nothing is compared: with other options it gives another graph, or none.
     """
-    case, example = replace(exported.case, exporter=exported.exporter_name), exported.example
-    try:
-        if options := untried_options(case, example):
-            example = replace(example, dynamic_shapes=options.pop("dynamic_shapes", example.dynamic_shapes))
-            other = ExportedCase(replace(case, **options), exported.path, example, case.exporter)
-            with temporary_folder() as folder:
-                _export_renamed(other, folder, watch)
-    except HierexportError as error:
-        raise_if_disk_full(error)
+    case = replace(exported.case, exporter=exported.exporter_name)
+    for other, example in with_other_options(case, exported.example):
+        again = ExportedCase(other, exported.path, example, case.exporter)
+        try:
+            with temporary_folder() as folder, warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                _export_renamed(again, folder, watch, printed=printed)
+            break
+        except HierexportError as error:
+            raise_if_disk_full(error)
 
 
 def _export_renamed(

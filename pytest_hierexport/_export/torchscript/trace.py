@@ -152,8 +152,8 @@ class Trace:
         """Merge duplicates before torch freezes the trace of a quantized model, which merges them unobserved."""
 
         def run(module: Any, **options: Any) -> Any:
-            graph = module._get_method("forward").graph
-            torch._C._jit_pass_cse(graph)
+            # This pass is the wrapped one, which joins the calls of duplicates.
+            torch._C._jit_pass_cse(module._get_method("forward").graph)
             return original(module, **options)
 
         return run

@@ -179,9 +179,11 @@ class _Rewriter(ast.NodeTransformer):
         # Without its name in the function, `super` does not find its class.
         node.func = node.func if called == "super" else _call(node.func, "called", site, node.func)
         if called in {"map", "filter"} and node.args and not isinstance(node.args[0], ast.Starred):
-            node.args[0] = _call(node, "called", site, node.args[0])
+            # A function of the exporter's own may have such a name, and be given a class.
+            method = "called" if isinstance(node.args[0], ast.Attribute) else "passed"
+            node.args[0] = _call(node, method, site, node.args[0])
         for keyword in node.keywords:
-            if keyword.arg == "key" and isinstance(keyword.value, ast.Attribute):
+            if keyword.arg == "key" and isinstance(keyword.value, (ast.Attribute, ast.Call)):
                 keyword.value = _call(node, "passed", site, keyword.value)
         return node
 

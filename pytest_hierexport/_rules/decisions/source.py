@@ -6,12 +6,11 @@ that are installed below that folder, and this one, are not the project's.
 
 from __future__ import annotations
 
-import inspect
 import sys
 from functools import cache
 from pathlib import Path
 
-from pytest_hierexport._cases.exporting import own_function
+from pytest_hierexport._cases.exporting import own_source
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._export.choices import is_own
 from pytest_hierexport._rules.base import ExportedCase
@@ -30,14 +29,11 @@ def exporter_sources(exported: ExportedCase) -> tuple[Path, ...]:
         return source_files(exported.exporter_source)
     if not is_own(exported.exporter_name):
         return ()
-    try:
-        path = inspect.getsourcefile(inspect.unwrap(own_function(exported.exporter_name)))
-    except TypeError:
-        path = None
+    path = own_source(exported.exporter_name)
     if path is None:
         expected = f"the source of the exporter {exported.exporter_name}"
         raise UsageError(expected, found="none", do="name a function written in Python")
-    return source_files(Path(path))
+    return source_files(path)
 
 
 def source_files(start: Path) -> tuple[Path, ...]:
