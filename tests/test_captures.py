@@ -21,7 +21,7 @@ from pytest_hierexport._cases.weights import randomise
 from pytest_hierexport._errors import ExportError, NoVerdictError
 from pytest_hierexport._export.captures import CAPTURES
 from pytest_hierexport._export.choices import EXPORTERS
-from pytest_hierexport._export.dynamo.capturer import Watch
+from pytest_hierexport._export.dynamo.capturer import Recording
 from pytest_hierexport._export.dynamo.scopes import STACK
 from pytest_hierexport._proof import prove
 from pytest_hierexport._rules import must_005
@@ -245,6 +245,6 @@ def test_pass_may_replace_an_operation_by_a_number() -> None:
     check = graph.call_function(torch.ops.aten.gt.Scalar, (x, 0))
     check.meta[STACK] = {"": ("", "m.Root")}
     graph.output((x, check))
-    with Watch(nn.Identity()).watching():
+    with Recording(nn.Identity()).running():
         check.replace_all_uses_with(True)  # type: ignore[arg-type]  # torch's own passes do so
     assert list(graph.nodes)[-1].args == ((x, True),)

@@ -43,7 +43,7 @@ class Match:
     """Nodes before, each with the node after that computes the same and stands for it alone."""
     merged: Mapping[Node, Sequence[Node]]
     """Nodes before that were removed as duplicates, each with the nodes after that replaced it."""
-    named: Mapping[Node, Node]
+    namesakes: Mapping[Node, Node]
     """Nodes after that are known by their name alone, each with its node before."""
     unpaired: Sequence[Node]
     """Nodes after that compute the same as nodes before, all of which have other twins."""
@@ -56,7 +56,7 @@ class Match:
     @cached_property
     def matched(self) -> frozenset[Node]:
         """The nodes after that compute the same as nodes before, or are known by their name."""
-        return frozenset((*self.twins.values(), *self.unpaired, *self.named))
+        return frozenset((*self.twins.values(), *self.unpaired, *self.namesakes))
 
     @cached_property
     def survivors(self) -> Mapping[Node, Sequence[Node]]:
@@ -187,7 +187,7 @@ def attribute_matched(match: Match, origins: OriginsOf) -> None:
     for node, replacements in match.merged.items():
         for replacement in replacements:
             origins[replacement] += weakened(Evidence.MERGED, match.known.nodes[node])
-    for new, old in match.named.items():
+    for new, old in match.namesakes.items():
         origins[new] += match.known.nodes[old]
     for node in match.unpaired:
         if any(output.varying for output in node.outputs):

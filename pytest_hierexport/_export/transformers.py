@@ -19,7 +19,7 @@ import torch
 
 from pytest_hierexport._errors import ExportError
 from pytest_hierexport._export.capture import CannotCaptureError, Capture, Request
-from pytest_hierexport._export.dynamo.capturer import Watch, quiet
+from pytest_hierexport._export.dynamo.capturer import Recording, quiet
 from pytest_hierexport._export.faults import calls_on
 from pytest_hierexport._export.state import pytrees_as_found, replaced
 
@@ -52,13 +52,13 @@ def capture(request: Request) -> Capture:
         dynamic=options.dynamic_shapes is not None,
         dynamic_shapes=options.dynamic_shapes,
     )
-    watch = Watch(request.model)
+    recording = Recording(request.model)
     # The exporter does not turn off torch's progress messages, which go to standard output.
     with (
         quiet(),
         redirect_stdout(io.StringIO()),
         torch.no_grad(),
-        watch.watching(),
+        recording.running(),
         _tolerating_failed_inputs(),
         pytrees_as_found(),
     ):
@@ -68,7 +68,7 @@ def capture(request: Request) -> Capture:
     for values, names in ((graph.graph.inputs, options.input_names), (graph.graph.outputs, options.output_names)):
         for value, name in zip(values, names or (), strict=False):
             value.name = name
-    return watch.capture(graph)
+    return recording.capture(graph)
 
 
 def _exporters() -> Any:

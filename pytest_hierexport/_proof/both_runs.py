@@ -108,7 +108,7 @@ class BothRuns:
         return {number: value for value in computed for number in self.numbers(value)}
 
     @cached_property
-    def folded(self) -> frozenset[int]:
+    def stored(self) -> frozenset[int]:
         """The values of the eager run that the file stores as constants."""
         return frozenset(number for value in self.graph.constants for number in self.numbers_in_any_form(value))
 

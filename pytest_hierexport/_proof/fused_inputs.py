@@ -31,7 +31,7 @@ def _lost(
     if call not in runs.calls or not partners:
         return
     seen = runs.calls[call]
-    kept = seen.settings | runs.folded | runs.reads(call)
+    kept = seen.settings | runs.stored | runs.reads(call)
     for number in (number for number in seen.inputs if number not in kept):
         for giver in _givers(runs, call, number, partners):
             # D-FINE: where several calls were fused into one node, the giver may have lost its own input to it.

@@ -25,7 +25,7 @@ def lost_outputs(runs: BothRuns, call: str, node: Node, value: str) -> Iterator[
     if call not in runs.calls or not any(runs.computes_with(partner, value) for partner in partners):
         return
     seen = runs.calls[call]
-    kept = seen.inputs.keys() | runs.names.keys() | runs.folded
+    kept = seen.inputs.keys() | runs.names.keys() | runs.stored
     for number in (number for number in seen.returned if number not in kept):
         yield from ((number, partner) for partner in partners if _takes(runs, partner, call, number))
 

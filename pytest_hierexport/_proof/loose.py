@@ -58,7 +58,7 @@ def _ends_in(runs: BothRuns, call: str, node: Node) -> bool:
     computed = (number for value in node.outputs for number in runs.numbers_in_any_form(value))
     if seen is None or not (seen.returned.keys() | seen.effects - seen.inputs.keys()).isdisjoint(computed):
         return True
-    kept = runs.names.keys() | runs.folded
+    kept = runs.names.keys() | runs.stored
     if seen.returned.keys() <= kept:
         return False
     alone = len(runs.graph.members.get(call, ())) == 1

@@ -88,10 +88,10 @@ def judge(runs: BothRuns, call: str) -> Verdict | None:
     present = [number for number in outputs if number in runs.names]
     nodes = runs.graph.members.get(call, [])
     # A value may lie within rounding of one that the file stores: a mean of equal rows (maskformer).
-    is_folded = not nodes and runs.folded.issuperset(outputs)
+    is_folded = not nodes and runs.stored.issuperset(outputs)
     if (present and not is_folded) or not outputs:
         return _Call(runs, call, seen, nodes).judge(present)
-    vanished = next((number for number in outputs if number not in runs.folded), None)
+    vanished = next((number for number in outputs if number not in runs.stored), None)
     if vanished is None:
         return Verdict(VerdictKind.FOLDED)
     place = f"output{seen.returned[vanished]}"
@@ -164,7 +164,7 @@ class _Call:
         outputs = (value for i in self.nodes for value in self.runs.graph.nodes[i].outputs)
         produced = {number for value in outputs for number in self.runs.numbers_in_any_form(value)}
         for number in present:
-            if number not in produced and number not in self.runs.folded:
+            if number not in produced and number not in self.runs.stored:
                 value = self.runs.names[number]
                 yield self._unproven("the call returned a value that none of its nodes produces", value)
 

@@ -42,8 +42,8 @@ def capture(request: Request) -> Capture:
     Raises:
         Exception: Any error of torch; the model is left as it was.
     """
-    watch, options = Watch(request.model), request.options
-    with quiet(), torch.no_grad(), watch.watching():
+    recording, options = Recording(request.model), request.options
+    with quiet(), torch.no_grad(), recording.running():
         program = torch.onnx.export(
             request.model,
             _positional(request.args, request.kwargs),
@@ -58,7 +58,7 @@ def capture(request: Request) -> Capture:
         )
     if program is None:
         raise HierexportError("a program from torch's exporter", found="none", do="report the versions in use")
-    return watch.capture(program.model)
+    return recording.capture(program.model)
 
 
 def _positional(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -66,7 +66,7 @@ def _positional(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, 
     return (*args, {}) if args and isinstance(args[-1], dict) and not kwargs else args
 
 
-class Watch:
+class Recording:
     """Records the calls while torch exports a model, and copies the graph before optimization."""
 
     def __init__(self, model: torch.nn.Module | torch.export.ExportedProgram) -> None:
@@ -78,8 +78,8 @@ class Watch:
         self._failed: list[Exception] = []  # the errors of torch's attempts to run the model
 
     @contextlib.contextmanager
-    def watching(self) -> Iterator[None]:
-        """Watch the export that runs while the context lasts."""
+    def running(self) -> Iterator[None]:
+        """Record the export that runs while the context lasts."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(shortcuts())
             stack.enter_context(without_fakes(self._copy_graph))
