@@ -96,6 +96,7 @@ def test_numbers_of_numpy_are_those_of_the_tensor() -> None:
     assert np.array_equal(shown.numbers, [1.5, -2.0])
 
 
+@pytest.mark.filterwarnings("ignore:(?s).*quantized tensor creation functions")
 def test_quantized_tensor_has_the_values_of_its_integers() -> None:
     quantized = torch.quantize_per_tensor(torch.tensor([-1.0, 0.5, 2.0]), 0.5, 10, torch.quint8)
     found, integers = fingerprint_of(quantized), fingerprint_of(torch.tensor([8, 11, 14], dtype=torch.uint8))
