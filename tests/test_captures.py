@@ -22,7 +22,7 @@ from pytest_hierexport._errors import ExportError, NoVerdictError
 from pytest_hierexport._export.captures import CAPTURES
 from pytest_hierexport._export.choices import EXPORTERS
 from pytest_hierexport._export.dynamo.capturer import Recording
-from pytest_hierexport._export.dynamo.scopes import STACK
+from pytest_hierexport._export.dynamo.scopes import STACK, dotted
 from pytest_hierexport._proof import prove
 from pytest_hierexport._rules import must_005
 from pytest_hierexport._rules.base import ExportedCase
@@ -248,3 +248,16 @@ def test_pass_may_replace_an_operation_by_a_number() -> None:
     with Recording(nn.Identity()).running():
         check.replace_all_uses_with(True)  # type: ignore[arg-type]  # torch's own passes do so
     assert list(graph.nodes)[-1].args == ((x, True),)
+
+
+@pytest.mark.parametrize(
+    ("path", "dots"),
+    [
+        ("L['self'].encoder.act", "encoder.act"),
+        ("getattr(getattr(L['self'].layers, '0').parts, 'my-part').lin", "layers.0.parts.my-part.lin"),
+        ("encoder.layers.0", "encoder.layers.0"),
+        ("", ""),
+    ],
+)
+def test_path_that_dynamo_gives_as_an_expression_has_dots(path: str, dots: str) -> None:
+    assert dotted(path) == dots

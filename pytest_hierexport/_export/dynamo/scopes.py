@@ -27,6 +27,7 @@ give the calls.
 
 from __future__ import annotations
 
+import ast
 import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -203,7 +204,7 @@ class Scopes(Tracer):
         root_path = stack[root][0]
         entries: dict[str, tuple[str, str, str]] = {}
         for key, (path, cls) in itertools.dropwhile(lambda entry: entry[0] != root, stack.items()):
-            name, below = _below(root, key), _below(root_path, path)
+            name, below = _below(root, key), _below(root_path, dotted(path))
             if _is_of_dynamo(key):
                 below = _below(_DYNAMO_ROOT, below)
             if not below and not _index(name, below):
@@ -261,6 +262,22 @@ def _start(stack: Stack, root: str) -> str:
 
 def _below(root: str, path: str) -> str:
     return path[len(root) :].removeprefix(".") if path.startswith(root) else path
+
+
+def dotted(path: str) -> str:
+    """Return the path of a module that dynamo gave as an expression, as in torch 2.9; another path as it is.
+
+    `getattr(L['self'].layers, '0').lin` is `layers.0.lin`.
+    """
+    parts: list[str] = []
+    at = ast.parse(path, mode="eval").body if path.startswith(("L[", "getattr(")) else None
+    while isinstance(at, (ast.Attribute, ast.Call)):
+        if isinstance(at, ast.Attribute):
+            part, at = at.attr, at.value
+        else:
+            part, at = ast.literal_eval(at.args[1]), at.args[0]
+        parts.append(part)
+    return ".".join(reversed(parts)) or path
 
 
 def _encoded(path: str) -> str:
