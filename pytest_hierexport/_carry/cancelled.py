@@ -12,7 +12,7 @@ inverse pair): a consumer in `head` now takes a value that `layer` computed but 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 
 from pytest_hierexport._calls.attribution import Evidence, Origin
@@ -45,7 +45,7 @@ def attribute_cancelled(match: Match, origins: OriginsOf) -> None:
         if source not in match.before.producer and not inside:
             # Nothing computes an input of the graph: what one call did to it, and the consumers' call undid, went into
             # the consumers. neuralforecast's PatchTST transposes what its caller transposed.
-            for node in _consumers_now(match, value):
+            for node in match.consumers_now(value):
                 if _any_below(hierarchy, origins[node], calls):
                     origins[node] = weakened(Evidence.FUSED, [*origins[node], *cancelled])
         for node in _producers_now(match, source):
@@ -72,9 +72,3 @@ def _producers_now(match: Match, value: Value) -> list[Node]:
     equal = match.numbering.by_number_after.get(match.numbering.before[value], [])
     values = equal if named is None else [named]
     return [match.after.producer[each] for each in values if each in match.after.producer]
-
-
-def _consumers_now(match: Match, value: Value) -> Iterator[Node]:
-    """Yield the nodes after that stand for the consumers of a value before."""
-    for node in match.before.consumers.get(value, ()):
-        yield from match.survivors.get(node, ())

@@ -8,7 +8,7 @@ producers, and of these into those that its own consumers take now.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -68,10 +68,14 @@ class Match:
         """The nodes before by their expression."""
         return _by_expression(self.numbering.expressions_before)
 
+    def consumers_now(self, value: Value) -> Iterator[Node]:
+        """Yield the nodes after that stand for the consumers of a value before."""
+        for node in self.before.consumers.get(value, ()):
+            yield from self.survivors.get(node, ())
+
     def consumer_names(self, value: Value) -> set[str]:
         """Return the output names of the nodes that consume a value before, and of those that replaced them."""
-        survivors = (node for each in self.before.consumers.get(value, ()) for node in self.survivors.get(each, ()))
-        return self.before.names_of_consumers(value).union(*(node.output_names for node in survivors))
+        return self.before.names_of_consumers(value).union(*(node.output_names for node in self.consumers_now(value)))
 
     def is_known(self, value: Value) -> bool:
         """Whether a value after equals one before."""

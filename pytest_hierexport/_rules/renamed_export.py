@@ -71,7 +71,7 @@ def _watch_options(exported: ExportedCase, watch: Watch, *, printed: bool) -> No
 
 
 def _export_renamed(
-    exported: ExportedCase, folder: str, watch: Watch | None, *, printed: bool = True
+    exported: ExportedCase, folder: str, watch: Watch | None, *, printed: bool
 ) -> tuple[ExportedCase, Renaming]:
     """Return the export under other names, and these."""
     with (
