@@ -340,6 +340,17 @@ def test_input_passed_through_a_dropped_call_has_no_owner() -> None:
     proven(Model(forward, linear=nn.Linear(8, 8), back=TurnedBack()))
 
 
+def test_dropped_call_owns_nothing_if_its_result_is_lost() -> None:
+    def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
+        m.norm(x)
+        out: torch.Tensor = m.other(m.back(x))
+        return out
+
+    exported = proven(Model(forward, norm=nn.RMSNorm(8), other=nn.RMSNorm(8), back=TurnedBack()))
+    assert "Pow" in owned(exported, "other")
+    assert not owned(exported, "norm")
+
+
 def test_list_node_is_owned_by_calls_that_lost_a_part() -> None:
     def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
         m.norm(x)

@@ -52,7 +52,7 @@ def noting_dropped(original: Callable[..., bool]) -> Callable[..., bool]:
         if dropped:
             computing = _computing(live)
             _return_views(graph, live, computing)
-            _note(graph, _of_calls(dropped, computing), live)
+            _note(graph, filter(_is_result, _of_calls(dropped, computing)), live)
         return original(graph, *args, **kwargs)
 
     return eliminate_dead_code
@@ -130,6 +130,16 @@ def _of_calls(dropped: Iterable[torch.fx.Node], computing: Container[Any]) -> It
         operation = node.meta.get(_OPERATION)
         if operation is None or operation not in computing or not _is_view(node):
             yield node
+
+
+def _is_result(node: torch.fx.Node) -> bool:
+    """Whether a node's value leaves its call: no node uses it, or one outside the call.
+
+    Other values of a call matter only as what a result was computed from (:func:`_pairs`). Alone they may equal those
+    of a call on the same input that has other weights.
+    """
+    own = stacks(node)[0].keys()
+    return not node.users or any(not own <= stacks(user)[0].keys() for user in node.users)
 
 
 def _computing(live: set[torch.fx.Node]) -> set[Any]:
