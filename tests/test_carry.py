@@ -620,3 +620,14 @@ def test_inverse_pair_on_an_input_goes_into_its_consumers() -> None:
     assert sorted(carried(before, after, t="a", u="b", y="b")["y"]) == [("a", "fused"), ("b", "fused")]
     assert carried(before, after, t="a", u="b", y="c")["y"] == [("c", "traced")]
     assert carried(before, after, t="a", u="a", y="a")["y"] == [("a", "traced")]
+
+
+def test_constant_that_was_folded_first_is_merged_with_later_ones() -> None:
+    before = """g (float[2] x, float[2] z) => (float[4] y) {
+        k = CastLike(x, x) n = Sub(k, k) u = Concat<axis = 0>(n, z) p = Exp(u)
+        c = Constant<value_floats = [0.0, 0.0]>() v = Concat<axis = 0>(c, z) q = Log(v) y = Add(p, q) }"""
+    after = """g (float[2] x, float[2] z) => (float[4] y) <float[2] n = {0.0, 0.0}> {
+        u = Concat<axis = 0>(n, z) p = Exp(u) q = Log(u) y = Add(p, q) }"""
+    found = carried(before, after, k="a", n="a", u="a", p="a", c="b", v="b", q="b")
+    assert found["u"] == [("a", "traced"), ("b", "merged")]
+    assert found["q"] == [("b", "traced")]

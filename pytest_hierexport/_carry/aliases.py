@@ -34,12 +34,17 @@ def number_values(before: Flat, after: Flat) -> Numbering:
     aliases: dict[Value, Value] = {}
     while True:
         numbering = Round(before, after, dict(aliases), constants).run()
+        order = {value: i for i, value in enumerate(numbering.before)}
         learned: dict[Value, Value] = {}
         for value, other in chain(_of_equal_expressions(numbering), _dropped(before, after, numbering)):
-            first = numbering.known[numbering.before[other]]
-            for equal in (value, *numbering.equal(value)):
-                if equal not in aliases and equal is not first:
-                    learned.setdefault(equal, first)
+            source, equals = numbering.known[numbering.before[other]], [value, *numbering.equal(value)]
+            first = next(iter(numbering.equal(value)), source)
+            if order[first] < order[source]:
+                # The first one stands for all others: a folded constant may equal a later one (CoLT5).
+                source, equals = first, numbering.equal(source)
+            for equal in equals:
+                if equal not in aliases and equal is not source:
+                    learned.setdefault(equal, source)
         if not learned:
             return numbering
         aliases.update(learned)
