@@ -1,94 +1,16 @@
 """Every model type that transformers has: does one of the captures export it, and are its tags proven?
 
-    python -m benchmarks.model_types --log types.jsonl [--types bert,gpt2] [--first 10] [--jobs 2] [--timeout 600]
+    python -m benchmarks.model_types --log types.jsonl [--only bert,gpt2] [--first 10] [--jobs 2] [--timeout 600]
 
-Each type is built small from its configuration class (`benchmarks/tiny_types.py`) and exported in a process of its
-own; the proof then judges every module call. A type that this builder finds no model or no inputs for is counted
-apart: nothing was asked of an exporter there. With `--log` every outcome is kept as a line of JSON, and a later run
-goes on where that one stopped.
+Each type is built small from its configuration class (`benchmarks/tiny_types.py`). `benchmarks/outcomes.py` asks and
+counts.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import subprocess
 import sys
-import time
-import warnings
-from collections import Counter
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
-from functools import partial
-from pathlib import Path
 
-ONE = "--one"
-EXPORTED, NOT_EXPORTED, NOT_BUILT = "exported", "not exported", "not built"
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of one type."""
-
-    model_type: str
-    result: str
-    """`exported`, `not exported` or `not built`."""
-    exporter: str = ""
-    seconds: float = 0.0
-    verdicts: dict[str, int] = field(default_factory=dict)
-    unproven: dict[str, str] = field(default_factory=dict)
-    """The reason, value and tag of each unproven call, by its name."""
-    nodes: int = 0
-    untagged: int = 0
-    derived: int = 0
-    contaminated: int = 0
-    error: str = ""
-
-    @property
-    def exact(self) -> bool:
-        """Whether nothing at all is to be said against the tags."""
-        return not (self.error or self.unproven or self.untagged or self.derived or self.contaminated)
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Ask every type, print what became of it, then the totals; 1 where something is to be said against one."""
-    if arguments[:1] == [ONE]:
-        print(json.dumps(asdict(_one(arguments[1]))))
-        return 0
-    options = _options(arguments)
-    known = _read(options.log)
-    names = options.types.split(",") if options.types else all_types()
-    wanted = [name for name in names[: options.first] if name not in known]
-    outcomes = [outcome for name, outcome in known.items() if name in names]
-    with ThreadPoolExecutor(options.jobs) as pool:
-        for outcome in pool.map(partial(_in_process, timeout=options.timeout), wanted):
-            outcomes.append(outcome)
-            _print_outcome(outcome)
-            if options.log:
-                with options.log.open("a", encoding="utf-8") as log:
-                    log.write(json.dumps(asdict(outcome)) + "\n")
-    _print_totals(outcomes)
-    asked = (outcome for outcome in outcomes if outcome.result != NOT_BUILT)
-    return 0 if all(outcome.exact for outcome in asked) else 1
-
-
-def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--types", default="", help="these types alone, separated by commas")
-    parser.add_argument("--first", type=int, help="only so many")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="types at a time")
-    parser.add_argument("--timeout", type=float, default=600, help="seconds after which a type counts as not exported")
-    parser.add_argument("--log", type=Path, help="keep every outcome in this file and go on from it")
-    return parser.parse_args(arguments)
-
-
-def _read(log: Path | None) -> dict[str, Outcome]:
-    if log is None or not log.exists():
-        return {}
-    outcomes = [Outcome(**json.loads(line)) for line in log.read_text(encoding="utf-8").splitlines()]
-    return {outcome.model_type: outcome for outcome in outcomes}
+from benchmarks.outcomes import Population
 
 
 def all_types() -> list[str]:
@@ -98,86 +20,11 @@ def all_types() -> list[str]:
     return sorted({config.model_type for config in transformers.MODEL_MAPPING if config.model_type})
 
 
-def _in_process(model_type: str, timeout: float) -> Outcome:
-    command = [sys.executable, "-m", "benchmarks.model_types", ONE, model_type]
-    started = time.perf_counter()
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=True)
-        return Outcome(**json.loads(done.stdout.splitlines()[-1]))
-    except subprocess.TimeoutExpired:
-        error = f"not done after {timeout:.0f} s"
-    except subprocess.CalledProcessError as failed:
-        error = f"exit {failed.returncode}: {(failed.stderr.strip().splitlines() or [''])[-1]}"
-    except (ValueError, IndexError):
-        error = "printed something else than what became of it"
-    return Outcome(model_type, NOT_EXPORTED, seconds=time.perf_counter() - started, error=error)
-
-
-def _one(model_type: str) -> Outcome:
-    warnings.simplefilter("ignore")
+def _build(model_type: str) -> object:
     from benchmarks.tiny_types import build
-    from pytest_hierexport import export
-    from pytest_hierexport._cases import Case
-    from pytest_hierexport._errors import HierexportError
-    from pytest_hierexport._proof import prove
 
-    started = time.perf_counter()
-    case = Case(model_type, partial(build, model_type), f"{ONE} {model_type}")
-    try:
-        example = case.load()
-    except HierexportError as error:
-        return Outcome(model_type, NOT_BUILT, error=str(error))
-    example.model.eval()
-    try:
-        exported = export(example.model, example.args, example.kwargs)
-    except HierexportError as error:
-        return Outcome(model_type, NOT_EXPORTED, seconds=time.perf_counter() - started, error=str(error))
-    seconds = time.perf_counter() - started
-    coverage = exported.attribution.coverage()
-    try:
-        proof = prove(example, exported.model, exported.attribution)
-    except HierexportError as error:
-        # What torch wrote down does not run: there is nothing to compare the model with.
-        return Outcome(model_type, EXPORTED, exported.exporter, seconds, error=f"not proven: {error}")
-    return Outcome(
-        model_type,
-        EXPORTED,
-        exported.exporter,
-        seconds,
-        proof.counts(),
-        {name: f"{verdict.reason}: {verdict.value} ({verdict.tag})" for name, verdict in proof.unproven.items()},
-        len(exported.attribution.nodes),
-        coverage["untagged"],
-        coverage["derived"],
-        len(proof.contaminated),
-    )
-
-
-def _print_outcome(outcome: Outcome) -> None:
-    counts = ", ".join(f"{count} {verdict}" for verdict, count in outcome.verdicts.items() if count)
-    print(f"{outcome.model_type}: {outcome.result} {outcome.exporter} {counts} {outcome.error}".rstrip(), flush=True)
-    if outcome.derived or outcome.untagged or outcome.contaminated:
-        print(f"  {outcome.derived} derived, {outcome.untagged} untagged, {outcome.contaminated} contaminated")
-    for name, reason in outcome.unproven.items():
-        print(f"  {name or 'root'}: {reason}")
-
-
-def _print_totals(outcomes: Sequence[Outcome]) -> None:
-    results = Counter(outcome.result for outcome in outcomes)
-    exported = [outcome for outcome in outcomes if outcome.result == EXPORTED]
-    verdicts = sum((Counter(outcome.verdicts) for outcome in exported), Counter[str]())
-    asked = results[EXPORTED] + results[NOT_EXPORTED]
-    nodes = sum(outcome.nodes for outcome in exported)
-    print(f"\n{asked} types asked, {results[NOT_BUILT]} without a model or inputs of this builder")
-    print(f"exported: {results[EXPORTED]} ({results[EXPORTED] / max(asked, 1):.1%})", end=" ")
-    print(dict(Counter(outcome.exporter for outcome in exported)))
-    counted = verdicts["proven"] + verdicts["unproven"] + verdicts["ambiguous"]
-    print(f"module calls: {sum(verdicts.values())}, {dict(verdicts)}")
-    print(f"proven, of those proven, unproven and ambiguous: {verdicts['proven'] / max(counted, 1):.3%}")
-    print(f"nodes: {nodes}, derived {sum(o.derived for o in exported)}, untagged {sum(o.untagged for o in exported)}")
-    print(f"exported and not to be run: {sum(bool(outcome.error) for outcome in exported)}")
-    print(f"types without anything to say against: {sum(outcome.exact for outcome in exported)}")
+    return build(model_type)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(Population("benchmarks.model_types", all_types, _build).main(sys.argv[1:]))
