@@ -1,7 +1,7 @@
 """Keeps the calls of fx nodes that dead code elimination (DCE) drops: copies them to kept nodes with equal values.
 
-torch drops unused nodes before it builds the ONNX graph. If a kept node of another call has the value of a dropped
-node, the value is in the graph, and both calls own it:
+torch drops unused nodes before it builds the ONNX graph. If a kept node of another call has the value that a dropped
+call returned, the value is in the graph, and both calls own it:
 
     before DCE                       after DCE                calls of the kept node
     a = linear(x)   # first
@@ -11,8 +11,8 @@ node, the value is in the graph, and both calls own it:
 Equal values are found by a trial run on random numbers (:mod:`trial_run
 <pytest_hierexport._export.dynamo.trial_run>`). Value numbering does not find them: in random model trees, a dropped
 node and its equal have dropouts or copies between them and their common inputs, or a transposed layout. The trial run
-takes place only if a kept node has the type, shape and sources of a dropped one: in 52 of 183 random model trees that
-drop nodes, 3 of 28 types of transformers and 1 of 19 zoo models.
+takes place only if a kept node has the type, shape and sources of a dropped result: in at most 52 of 183 random model
+trees that drop nodes, 3 of 28 types of transformers and 1 of 19 zoo models.
 """
 
 from __future__ import annotations
