@@ -13,9 +13,8 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib import import_module
-from operator import attrgetter
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import torch
@@ -53,9 +52,7 @@ def build(name: str) -> Example:
         ImportError: Its library is not installed.
     """
     row = models()[name]
-    model = _made(row)
-    model.eval()
-    return Example(model, tuple(map(_input, row["inputs"])))
+    return Example(_made(row), tuple(map(_input, row["inputs"])))
 
 
 def _made(stated: Any) -> Any:
@@ -64,10 +61,9 @@ def _made(stated: Any) -> Any:
         return tuple(map(_made, stated))
     if not isinstance(stated, Mapping) or "make" not in stated:
         return stated
-    module, _, path = stated["make"].partition(":")
-    function = attrgetter(path)(import_module(module))
+    make = resolve_name(stated["make"])
     options = {name: _made(each) for name, each in stated.get("options", {}).items()}
-    return function(*_made(stated.get("args", [])), **options, **dict.fromkeys(stated.get("none", ())))
+    return make(*_made(stated.get("args", [])), **options, **dict.fromkeys(stated.get("none", ())))
 
 
 def _input(stated: str) -> torch.Tensor:

@@ -86,7 +86,8 @@ class Outcome:
 
 
 def _options(arguments: Sequence[str], program: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(f"python -m {program}", description=sys.modules["__main__"].__doc__)
+    asks = str(sys.modules["__main__"].__doc__).partition("\n")[0]
+    parser = argparse.ArgumentParser(f"python -m {program}", description=asks)
     parser.add_argument("--only", default="", help="these models alone, separated by commas")
     parser.add_argument("--first", type=int, help="only so many")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="models at a time")

@@ -37,11 +37,11 @@ def number_values(before: Flat, after: Flat) -> Numbering:
         order = {value: i for i, value in enumerate(numbering.before)}
         learned: dict[Value, Value] = {}
         for value, other in chain(_of_equal_expressions(numbering), _dropped(before, after, numbering)):
-            source, equals = numbering.known[numbering.before[other]], [value, *numbering.equal(value)]
-            first = next(iter(numbering.equal(value)), source)
-            if order[first] < order[source]:
+            own, source = numbering.equal(value), numbering.known[numbering.before[other]]
+            equals = [value, *own]
+            if own and order[own[0]] < order[source]:
                 # The first one stands for all others: a folded constant may equal a later one (CoLT5).
-                source, equals = first, numbering.equal(source)
+                source, equals = own[0], numbering.equal(source)
             for equal in equals:
                 if equal not in aliases and equal is not source:
                     learned.setdefault(equal, source)
