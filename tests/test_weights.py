@@ -104,12 +104,26 @@ def test_tied_weights_stay_tied_and_are_drawn_once() -> None:
     assert torch.equal(first.weight, alone.weight)
 
 
-def test_matrix_spread_is_at_least_that_of_its_fan_in() -> None:
+def test_matrix_spread_lies_between_two_bounds_of_its_fan_in() -> None:
     wide = torch.nn.Embedding(500, 16)  # drawn with spread 1
     flat = torch.nn.Parameter(torch.full((500, 16), 0.02).copysign(torch.randn(500, 16)))
-    randomise(torch.nn.ModuleList([wide, torch.nn.ParameterList([flat])]))
-    assert wide.weight.std().item() == pytest.approx(1, rel=0.1)
+    between = torch.nn.Parameter(0.3 * torch.randn(500, 16))
+    randomise(torch.nn.ModuleList([wide, torch.nn.ParameterList([flat, between])]))
+    assert wide.weight.std().item() == pytest.approx(2**0.5 / 4, rel=0.1)
     assert flat.std().item() == pytest.approx(0.25, rel=0.1)
+    assert between.std().item() == pytest.approx(0.3, rel=0.1)
+
+
+def test_projections_initialised_by_their_fan_out_keep_the_scale() -> None:
+    blocks = []
+    for _ in range(10):
+        wide, narrow = torch.nn.Conv2d(16, 64, 1), torch.nn.Conv2d(64, 16, 1)
+        for conv in (wide, narrow):
+            torch.nn.init.kaiming_normal_(conv.weight, mode="fan_out")
+        blocks += [wide, torch.nn.BatchNorm2d(64), torch.nn.ReLU(), narrow, torch.nn.BatchNorm2d(16)]
+    model = torch.nn.Sequential(*blocks).eval()
+    randomise(model)
+    assert model(torch.randn(2, 16, 8, 8)).std() < 10
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])

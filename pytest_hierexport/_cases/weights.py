@@ -19,6 +19,8 @@ _SMALL = 0.05
 """The spread of values that were zero: small against activations of order one, large against rounding."""
 _NEGLIGIBLE = _SMALL / 10
 """Parameters nearer to zero than this make the output of their layer vanish."""
+_GAIN = 2
+"""How many times as large as its input's the variance of a layer's output may be, before a ReLU halves it."""
 _MATRIX = 2
 """From this rank on a parameter mixes features; below it, it scales or shifts them."""
 
@@ -28,8 +30,8 @@ def randomise(model: torch.nn.Module, seed: int = 0) -> None:
 
     Only the rank, the signs and the present values of a tensor decide:
 
-    - a parameter of rank two or more with values of both signs is drawn anew, with its mean and its spread, the spread
-      at least one over the root of its fan-in;
+    - a parameter of rank two or more with values of both signs is drawn anew, with its mean and its spread. The spread
+      is at least the root of one over its fan-in, and at most the root of two over its longest dimension but the first;
     - a buffer with different values gets a relative jitter, which keeps zeros and infinities: a table of frequencies or
       a mask keeps its meaning;
     - all other tensors get the jitter too, and their zeros (and parameters next to zero) become small values of either
@@ -91,5 +93,10 @@ def _one_sign(values: torch.Tensor) -> bool:
 
 
 def _spread(values: torch.Tensor) -> float:
-    fan_in = values[0].numel()
-    return max(values.std(correction=0).item(), 1 / math.sqrt(fan_in))
+    row = values[0]
+    # Initialised by its fan-out, as most convolutions before a norm are, a projection from 4 n to n features doubles
+    # what it is given. A norm in eval mode does not undo that: efficientnet_v2_s of torchvision grew until its sigmoids
+    # saturated, and rounding hid 69 of its calls. The longest dimension stands for the fan-in: of stacked matrices
+    # (experts, in, out) it is not known which of the other dimensions that is.
+    most = math.sqrt(_GAIN / max(row.shape))
+    return min(max(values.std(correction=0).item(), 1 / math.sqrt(row.numel())), most)
