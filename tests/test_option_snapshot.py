@@ -163,6 +163,7 @@ def test_an_update_with_a_failure_removes_none(two: Project) -> None:
         ["--hierexport-models=models.toml", "--snapshot-update", "--deselect=models.toml::high"],
         ["--hierexport-models=models.toml", "--snapshot-update", "-m", "hierexport and not slow"],
         ["--hierexport-models=models.toml::high", "--snapshot-update", "-m", "hierexport"],
+        ["--hierexport-models=new=models.toml::high", "--snapshot-update", "-m", "hierexport"],
         ["--hierexport-models=models.toml", "--snapshot-update", "-k", "snapshot", "-n2"],
         ["--hierexport-models=models.toml", "--snapshot-update", "--hierexport-shard=2/2"],
         ["--hierexport-models=models.toml", "--snapshot-update", "-m", "hierexport", "--lf"],
@@ -178,6 +179,7 @@ def test_an_update_with_a_failure_removes_none(two: Project) -> None:
         "deselected",
         "by marker",
         "one model of a manifest",
+        "one model of a manifest by a new name",
         "filtered on workers",
         "a shard without models",
         "what failed last",
@@ -190,6 +192,40 @@ def test_any_other_run_removes_none(two: Project, arguments: list[str]) -> None:
     two.write(".pytest_cache/v/cache/lastfailed", '{"models.toml::high::test_snapshot": true}')
     two.run(*arguments)
     assert "low.txt" in snapshots(two)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--hierexport-models=models.toml::high"], ["--hierexport-models=models.toml", "--hierexport-after=onnxruntime:all"]],
+    ids=["one model", "another step"],
+)
+def test_steps_of_a_manifest_make_no_complete_selection(two: Project, arguments: list[str]) -> None:
+    two.write("models.toml", TWO + "after = ['onnxruntime:basic']\n")
+    update = ("--snapshot-update", "-m", "hierexport", "--hierexport-rules=MUST-002")
+    assert two.run("--hierexport-models=models.toml", *update).ret == 0
+    held = snapshots(two)
+    assert held == {"low.txt", "high.txt", "high@onnxruntime%3Abasic.txt"}
+    assert two.run(*arguments, *update).ret == 0
+    assert snapshots(two) >= held
+
+
+def test_selection_without_the_models_of_a_hook_is_not_complete(project: Project) -> None:
+    project.write(
+        "conftest.py",
+        """
+        from my_model import build
+        from pytest_hierexport import Case
+
+        def pytest_hierexport_models(config):
+            return [Case("tower", build)]
+        """,
+    )
+    project.write("pytest.ini", "[pytest]\npythonpath = .\nhierexport_models = my_model.py::build\n")
+    update = ("--snapshot-update", "-m", "hierexport", "--hierexport-rules=MUST-002")
+    assert project.run(*update).ret == 0
+    assert snapshots(project) == {"build.txt", "tower.txt"}
+    assert project.run(MODELS, *update).ret == 0
+    assert snapshots(project) == {"build.txt", "tower.txt"}
 
 
 REQUIRE = "--hierexport-require-snapshots"

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from pytest_hierexport._cases.selectors import EVERYTHING
 from pytest_hierexport._files import ownership
+from pytest_hierexport._files.paths import absolute
 from pytest_hierexport._pytest.ids import file_name, snapshot_file
 from pytest_hierexport._pytest.options import is_updating
 from pytest_hierexport._report.results import SNAPSHOT, Results, Status
@@ -191,11 +192,15 @@ def _selections_of(plan: Plan, case: Case) -> list[Path | str]:
 def _whole(plan: Plan) -> list[Path | str]:
     """Return the selections of which a run selects every model."""
     settings, ini = plan.settings, plan.config.inipath
+    if settings.given.after:
+        return []  # The steps that a selection states are not run.
     overridden = any(text.startswith("hierexport_models") for text in plan.config.getoption("override_ini") or ())
-    stated = settings.stated.models
-    by_ini = settings.given.models is None or (stated and set(stated) <= set(settings.selectors))
-    # The source of a single model is `models.toml::name`.
-    stating = [case.manifest for case in plan.cases if not case.source.endswith(f"::{case.name}")]
+    stated, in_code = settings.stated.models, plan.config.hook.pytest_hierexport_models.get_hookimpls()
+    # Selectors on the command line leave out the models of a hook.
+    repeated = bool(stated and not in_code and set(stated) <= set(settings.selectors))
+    by_ini = ini is not None and not overridden and (settings.given.models is None or repeated)
+    # The source of a single model, or of the result of its step, is `models.toml::name`.
+    stating = [case.manifest for case in plan.cases if case.manifest == absolute(settings.base / case.source)]
     whole: list[Path | str] = [manifest for manifest in stating if manifest is not None]
-    whole += [ini] if ini is not None and by_ini and not overridden else []
+    whole += [ini] if ini is not None and by_ini else []
     return [*whole, EVERYTHING] if EVERYTHING in settings.selectors else whole
