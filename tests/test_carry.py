@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx_ir as ir
 import pytest
 
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
-from pytest_hierexport._carry import carry
+from pytest_hierexport._carry import carry, constants
 from pytest_hierexport._onnx.graph import walk
 
 HEAD = '<ir_version: 10, opset_import: ["": 20, "local": 1]>'
@@ -631,3 +632,43 @@ def test_constant_that_was_folded_first_is_merged_with_later_ones() -> None:
     found = carried(before, after, k="a", n="a", u="a", p="a", c="b", v="b", q="b")
     assert found["u"] == [("a", "traced"), ("b", "merged")]
     assert found["q"] == [("b", "traced")]
+
+
+def test_identities_that_did_not_change_keep_their_origins() -> None:
+    graph = "g (float[2] x) => (float[2] z) { a = Identity(x) b = Identity(a) z = Identity(b) }"
+    expected = {"a": [("a", "traced")], "b": [("b", "traced")], "z": [("c", "traced")]}
+    assert carried(graph, graph, a="a", b="b", z="c") == expected
+
+
+def test_texts_of_both_graphs_are_compared() -> None:
+    graph = 'g (string[2] x) => (string[2] y, string[2] s) <string[2] s = {"a", "b"}> { y = Identity(x) }'
+    other = graph.replace('"b"', '"c"')
+    assert carried(graph, other, y="a") == {"y": [("a", "traced")]}
+
+
+def test_cast_to_an_attribute_of_its_function_is_carried() -> None:
+    graph = """g (float[2] x) => (double[2] y) { y = local.f<to=11>(x) }
+        <domain: "local", opset_import: ["": 20]> f <to> (p) => (q) { q = Cast<to: int = @to>(p) }"""
+    assert carried(graph, graph, q="a") == {"y": [("", "traced")], "local::f:://q": [("a", "traced")]}
+
+
+def test_large_constant_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = """g (int64[2] x) => (float[2, 600] y) <int64[2] s = {600, 600}> {
+        c = ConstantOfShape(s) y = Gather(c, x) }"""
+    before = model(graph)
+    before.graph[0].outputs[0].shape = ir.Shape([600, 600])
+    monkeypatch.setattr(constants, "load_op", lambda *_: pytest.fail("it is computed"))
+    assert carry(before, known(before, c="a"), before.clone()).nodes["c"] == (Origin("a", Evidence.TRACED),)
+
+
+def test_renamed_initializer_keeps_its_owner() -> None:
+    def of(name: str) -> ir.Model:
+        made = model(f"g (float[2, 40] x) => (float[2, 40] y) {{ y = MatMul(x, {name}) }}")
+        weight = made.graph[0].inputs[1]
+        assert weight is not None
+        weight.const_value = ir.tensor(np.arange(1600, dtype=np.float32).reshape(40, 40), name=name)
+        made.graph.register_initializer(weight)
+        return made
+
+    owned = Attribution(CALLS, {"y": (Origin("b", Evidence.TRACED),)}, {"w": (Origin("a", Evidence.TRACED),)})
+    assert carry(of("w"), owned, of("other")).initializers == {"other": (Origin("a", Evidence.TRACED),)}

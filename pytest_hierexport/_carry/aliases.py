@@ -63,7 +63,7 @@ def _of_equal_expressions(numbering: Numbering) -> Iterator[Alias]:
 def _dropped(before: Flat, after: Flat, numbering: Numbering) -> Iterator[Alias]:
     """Yield the aliases that nodes after teach, each compared with the node before of the same name."""
     for node in after.nodes:
-        same_name = namesake(before, node)
+        same_name = before.producer_of(node.first_name)
         if same_name is None:
             continue
         # A value before has given its name to one that it is computed from: what lay between was dropped.
@@ -103,12 +103,6 @@ def _went_into_a_constant(before: Flat, changed: Iterable[tuple[Value | None, Va
     pairs = [(new, old) for new, old in changed if new and old]
     folded = {new for new, old in pairs if not new.varying and new.name == old.name and old in before.producer}
     return len({new.varying for new, _ in pairs if new not in folded}) > 1
-
-
-def namesake(before: Flat, node: Node) -> Node | None:
-    """Return the node before whose first output has the name of this node's first output."""
-    value = before.named.get(node.first_name) if node.first_name else None
-    return before.producer.get(value) if value is not None else None
 
 
 def _is_equal(numbering: Numbering, new: Value | None, old: Value | None) -> bool:

@@ -52,8 +52,7 @@ def contracted(before: Flat, after: Flat) -> tuple[Contracted, Contracted] | Non
 
 def _kept(before: Flat, cast: Node) -> Node | None:
     """Return the cast before that gave a value of the same name and type."""
-    value = before.named.get(cast.first_name) if cast.first_name else None
-    found = before.producer.get(value) if value is not None else None
+    found = before.producer_of(cast.first_name)
     same = found is not None and (found.operator, found.attributes) == (cast.operator, cast.attributes)
     return found if same else None
 
@@ -75,7 +74,9 @@ def _floating_casts(flat: Flat, other: Flat | None = None) -> dict[Node, Value]:
             if output.dtype is None:
                 floating[output] = any(map(is_floating, _of_same_type(node, i, flat.opsets)))
         if node.operator == ("", "Cast", "") and node.inputs[0] is not None:
-            to = ir.DataType(node.source.attributes["to"].as_int()).is_floating_point()
+            stated = node.source.attributes["to"]
+            dtype = node.outputs[0].dtype if stated.is_ref() else ir.DataType(stated.as_int())
+            to = dtype is not None and dtype.is_floating_point()
             floating[node.outputs[0]] = to
             if to and is_floating(node.inputs[0]):
                 casts[node] = casts.get(flat.producer.get(node.inputs[0]), node.inputs[0])  # type: ignore[arg-type]

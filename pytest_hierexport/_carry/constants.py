@@ -7,14 +7,15 @@ finds out. So value numbering needs their contents (higgs_audio_v2).
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from math import prod
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 from onnx.reference.ops import load_op
 
-from pytest_hierexport._carry.flat import Node
-from pytest_hierexport._carry.tensors import TENSOR, tensor_key
+from pytest_hierexport._carry.flat import Node, Value
+from pytest_hierexport._carry.tensors import SMALL, TENSOR, tensor_key
 from pytest_hierexport._onnx.operators import reads_elements
 
 _Contents = tuple[Hashable | None, ...]
@@ -44,7 +45,7 @@ class Constants:
 
 def _computed(node: Node, opset: int, given: tuple[Any, ...]) -> _Contents:
     unknown: _Contents = (None,) * len(node.outputs)
-    if not given or None in given or not node.pure:
+    if not given or None in given or not node.pure or any(map(_is_large, node.outputs)):
         return unknown
     partly = any(None in each for each in given)
     try:
@@ -52,6 +53,12 @@ def _computed(node: Node, opset: int, given: tuple[Any, ...]) -> _Contents:
     except Exception:  # noqa: BLE001 onnx's reference raises anything for what it cannot compute
         return unknown
     return first if len(first) == len(unknown) and all(other == first for other in others) else unknown
+
+
+def _is_large(value: Value) -> bool:
+    """Whether a value is stated to have more elements than a content is kept of."""
+    sizes = [size for size in value.shape or () if isinstance(size, int)]
+    return prod(sizes) > SMALL
 
 
 def _trial(node: Node, opset: int, given: tuple[Any, ...], unknown: _Type) -> _Contents:

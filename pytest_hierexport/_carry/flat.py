@@ -103,6 +103,16 @@ class Flat:
                 consumers.setdefault(value, []).append(node)
         return consumers
 
+    @cached_property
+    def initializer_keys(self) -> Mapping[Value, str]:
+        """The key of every initializer."""
+        return {value: key for key, value in self.initializers.items()}
+
+    def producer_of(self, name: str) -> Node | None:
+        """Return the node that computes the value of a name."""
+        value = self.named.get(name)
+        return None if value is None else self.producer.get(value)
+
     def consumers_of(self, node: Node) -> list[Node]:
         """Return the nodes that take an output of a node."""
         return [consumer for output in node.outputs for consumer in self.consumers.get(output, ())]
@@ -162,7 +172,11 @@ def same_tensor(a: Value, b: Value) -> bool:
         return True
     if is_absent(a.tensor) or is_absent(b.tensor):
         return True
-    return bool(a.tensor.dtype == b.tensor.dtype and a.tensor.tobytes() == b.tensor.tobytes())
+    if a.tensor.dtype != b.tensor.dtype:
+        return False
+    if a.tensor.dtype.name == "STRING":
+        return bool(a.tensor.string_data() == b.tensor.string_data())
+    return bool(a.tensor.tobytes() == b.tensor.tobytes())
 
 
 def same_type(a: Value, b: Value) -> bool:

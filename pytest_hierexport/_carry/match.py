@@ -14,7 +14,7 @@ from functools import cached_property
 
 from pytest_hierexport._calls.attribution import Evidence, Origin, Origins
 from pytest_hierexport._calls.hierarchy import Hierarchy
-from pytest_hierexport._carry.aliases import namesake, number_values
+from pytest_hierexport._carry.aliases import number_values
 from pytest_hierexport._carry.flat import Flat, Node, Value
 from pytest_hierexport._carry.numbering import Expression, Numbering
 
@@ -106,6 +106,12 @@ class _Matcher:
             candidates = [node for node in nodes if node.identity_input is None]
             if candidates and expression in before:
                 self._pair(before[expression], candidates)
+        # An Identity that kept its name and its input: a graph that did not change keeps its origins.
+        for node in (node for node in self.after.nodes if node.identity_input is not None):
+            same = self.before.producer_of(node.first_name)
+            if same is not None and self.numbering.expressions_before[same] == self.numbering.expressions_after[node]:
+                self.merged.pop(same, None)
+                self.twins[same] = node
         self._narrow()
         return Match(
             self.known, self.after, self.numbering, self.twins, self.merged, self._by_name(), tuple(self.unpaired)
@@ -178,7 +184,7 @@ class _Matcher:
         for node in self.after.nodes:
             if node in matched or (node.pure and any(output.varying for output in node.outputs)):
                 continue
-            same_name = namesake(self.before, node) or impure.get(node.key)
+            same_name = self.before.producer_of(node.first_name) or impure.get(node.key)
             if same_name is not None and same_name.operator == node.operator:
                 found[node] = same_name
         return found

@@ -16,7 +16,7 @@ more equal expressions: rounds follow until no alias is new.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -100,32 +100,31 @@ def _share_type(known: Value, value: Value) -> None:
         value.dtype = known.dtype if value.dtype is None else value.dtype
 
 
+def _by_sample(values: Iterable[Value]) -> dict[Hashable, list[Value]]:
+    """Return large tensors by a sample of their content, without those that have no readable numbers."""
+    found: dict[Hashable, list[Value]] = {}
+    for value in values:
+        large = value.tensor is not None and tensor_key(value.tensor) is None
+        if large and (sample := tensor_sample(value.tensor)) is not None:
+            found.setdefault(sample, []).append(value)
+    return found
+
+
 def _share_contents(before: Flat) -> None:
     """Give large tensors of equal content one leaf: an optimizer may keep one of them alone (levit)."""
-    candidates: dict[Hashable, list[Value]] = {}
-    for value in before.initializers.values():
-        if value.tensor is not None and tensor_key(value.tensor) is None:
-            candidates.setdefault(tensor_sample(value.tensor), []).append(value)
-    for sample, values in candidates.items():
-        if sample is not None and len(values) > 1:
-            for value in values:
-                value.leaf = ("content", sample, hashlib.sha256(value.tensor.tobytes()).digest())
+    for sample, values in _by_sample(before.initializers.values()).items():
+        for value in values if len(values) > 1 else ():
+            value.leaf = ("content", sample, hashlib.sha256(value.tensor.tobytes()).digest())
 
 
 def _share_renamed(before: Flat, after: Flat) -> None:
     """Give a large tensor that was renamed the leaf of the one before that has its content."""
-    renamed = [value for name, value in after.initializers.items() if name not in before.initializers]
-    renamed = [value for value in renamed if value.tensor is not None and tensor_key(value.tensor) is None]
-    if not renamed:
-        return
-    known: dict[Hashable, list[Value]] = {}
-    for value in before.initializers.values():
-        if value.tensor is not None and tensor_key(value.tensor) is None:
-            known.setdefault(tensor_sample(value.tensor), []).append(value)
-    for value in renamed:
-        sample = tensor_sample(value.tensor)
-        equal = known.get(sample, []) if sample is not None else []
-        value.leaf = next((each.leaf for each in equal if same_tensor(each, value)), value.leaf)
+    renamed = _by_sample(value for name, value in after.initializers.items() if name not in before.initializers)
+    known = _by_sample(before.initializers.values()) if renamed else {}
+    for sample, values in renamed.items():
+        for value in values:
+            equal = (each.leaf for each in known.get(sample, ()) if same_tensor(each, value))
+            value.leaf = next(equal, value.leaf)
 
 
 class Round:

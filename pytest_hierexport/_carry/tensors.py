@@ -10,14 +10,14 @@ import onnx_ir as ir
 from pytest_hierexport._onnx.absent import is_absent
 
 # A tensor up to this many bytes is known by its content, as in torch's own deduplication; above it by its name.
-_SMALL = 1024
+SMALL = 1024
 TENSOR = "tensor"
 """The first item of the key of a tensor."""
 
 
 def tensor_key(tensor: Any) -> Hashable | None:
     """Return the content of a small tensor; None for a large one, whose content takes too long to compare."""
-    if tensor is None or tensor.nbytes > _SMALL or tensor.dtype == ir.DataType.STRING or is_absent(tensor):
+    if tensor is None or tensor.nbytes > SMALL or tensor.dtype == ir.DataType.STRING or is_absent(tensor):
         return None
     return (TENSOR, tensor.dtype.value, tuple(tensor.shape), tensor.tobytes())
 
