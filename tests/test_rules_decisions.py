@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import enum
+import gc
 import importlib.util
 import pickle
 import sys
@@ -523,6 +524,15 @@ def f(model, wanted):
 
     def test_finds_what_the_exporter_spells(self, load: Callable[[str], ModuleType]) -> None:
         assert self.found(load(self.SOURCE.replace("{}", "'pooler'")), "") == ["exporter.py:10"]
+
+    def test_finds_it_where_the_heap_is_frozen(self, load: Callable[[str], ModuleType]) -> None:
+        module = load(self.SOURCE.replace("{}", "'pooler'"))
+        gc.freeze()
+        try:
+            assert self.found(module, "") == ["exporter.py:10"]
+            assert gc.get_freeze_count()
+        finally:
+            gc.unfreeze()
 
     def test_leaves_what_the_model_beside_it_spells(self, load: Callable[[str], ModuleType]) -> None:
         assert not self.found(load(self.SOURCE.replace("{}", "wanted")), "pooler")

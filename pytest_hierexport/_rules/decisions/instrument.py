@@ -65,7 +65,13 @@ def instrumented(codes: Mapping[Path, Code], without: Collection[CodeType] = ())
 
 def live_functions() -> list[FunctionType]:
     """Return all functions of this process."""
-    return [each for each in gc.get_objects() if type(each) is FunctionType]
+    frozen = gc.get_freeze_count()
+    gc.unfreeze()  # `get_objects` lists no frozen objects
+    try:
+        return [each for each in gc.get_objects() if type(each) is FunctionType]
+    finally:
+        if frozen:
+            gc.freeze()
 
 
 class Code:
