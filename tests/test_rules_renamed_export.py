@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from onnx import TensorProto, helper
 from torch import nn
 
 from pytest_hierexport._cases import Case
 from pytest_hierexport._cases.exporting import export_case
 from pytest_hierexport._rules.base import ExportedCase, Violation
 from pytest_hierexport._rules.decisions.source import exporter_sources
-from pytest_hierexport._rules.renamed_export import renaming_violations
+from pytest_hierexport._rules.renamed_export import _changed_attributes, _content, renaming_violations
 
 REGISTRY: dict[str, float] = {}
 
@@ -347,3 +348,11 @@ def test_source_of_a_callable_object_is_watched(end: str, tmp_path: Path, own: C
     name = own("True", "*, opset=None, dynamic_shapes=None", end=end)
     found = violations(tmp_path, Plain(), f"{name}:made")
     assert [violation.where for violation in found] == [f"{name}.py:7"]
+
+
+def test_constants_are_compared_wherever_their_elements_are_stored() -> None:
+    one, other = (helper.make_tensor("w", TensorProto.FLOAT, [2], values) for values in ([1, 2], [1, 3]))
+    nodes = [helper.make_node("Constant", [], ["c"], value=tensor) for tensor in (one, other)]
+    assert _changed_attributes(*nodes) == "value"
+    assert not _changed_attributes(nodes[0], nodes[0])
+    assert _content(one) != _content(other)
