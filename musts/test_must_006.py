@@ -261,3 +261,27 @@ def test_an_order_of_other_numbers_is_no_matter_of_rounding(tmp_path: Path) -> N
         tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor) * 0, tensor.name))
 
     assert breaks("MUST-006", damaged(whole, tmp_path / "damaged", lose_the_bias))
+
+
+class Several(torch.nn.Module):
+    """Returns a list of tensors."""
+
+    def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+        return [x * 2, x + 1]
+
+
+@pytest.mark.parametrize(
+    ("made", "wrong"),
+    [("SequenceConstruct(u, v)", 0), ("SequenceConstruct(u, u)", 1), ("SequenceEmpty()", 1)],
+    ids=["both", "one twice", "none"],
+)
+def test_every_tensor_of_a_sequence_is_compared(made: str, wrong: int, tmp_path: Path) -> None:
+    proto = onnx.parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["": 20]>
+        g (float[2] x) => (seq(float[2]) s) <float[2] one = {{1.0, 1.0}}> {{
+            u = Add(x, x) v = Add(x, one) s = {made} }}"""
+    )
+    onnx.save(proto, tmp_path / "model.onnx")
+    case = case_of(lambda: (Several(), (torch.full((2,), 3.0),)))
+    found = breaks("MUST-006", ExportedCase(case, tmp_path / "model.onnx", case.load(), "dynamo"))
+    assert len(found) == wrong

@@ -83,28 +83,29 @@ def _count(found: Sequence[Violation]) -> float:
     return inf if any(violation.where == _ALL for violation in found) else len(found)
 
 
-def _outputs(proto: onnx.ModelProto, run: Callable[[Sequence[str]], Iterable[Fetched]]) -> dict[str, Array]:
+def _outputs(proto: onnx.ModelProto, run: Callable[[Sequence[str]], Iterable[Fetched]]) -> list[tuple[str, Array]]:
+    """Return the tensors of the graph's outputs with the names of these; a sequence has any number of tensors."""
+    names = [output.name for output in proto.graph.output]
     # Each once: a list of outputs may repeat a value.
-    names = dict.fromkeys(output.name for output in proto.graph.output)
-    return {value.name: value.arrays[0] for value in run(list(names))}
+    found = {value.name: value.arrays for value in run(list(dict.fromkeys(names)))}
+    return [(name, array) for name in names for array in found[name]]
 
 
 def _differences(
-    graph: onnx.GraphProto, found: Mapping[str, Array], returned: Any, tolerances: Mapping[str, float]
+    graph: onnx.GraphProto, found: Sequence[tuple[str, Array]], returned: Any, tolerances: Mapping[str, float]
 ) -> Iterator[Violation]:
     """Yield the differences between the graph's outputs and what the model returned."""
-    names = [output.name for output in graph.output]
-    expected = _returned(returned, len(names))
-    if len(expected) != len(names):
+    expected = _returned(returned, len(found))
+    if len(expected) != len(found):
         said = f"{len(expected)}, one for each tensor that the model returns"
-        yield Violation(_ALL, said, f"{len(names)}", _DO)
+        yield Violation(_ALL, said, f"{len(found)}", _DO)
         return
     inherited = coarsest(
         ir.serde.deserialize_graph(graph), lambda value, _: tolerance_of(dtype_name(value), tolerances)
     )
-    for name, (place, wanted) in zip(names, expected.items(), strict=True):
+    for (name, array), (place, wanted) in zip(found, expected.items(), strict=True):
         tolerance = max(inherited.get(name, 0.0), tolerance_of(wanted.dtype.name, tolerances))
-        if different := _different(wanted, found[name], tolerance):
+        if different := _different(wanted, array, tolerance):
             yield Violation(f"output {name} (the model's {place})", *different, _DO)
 
 
