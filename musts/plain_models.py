@@ -8,7 +8,7 @@ import sys
 import torch
 from torch import nn
 
-__all__ = ["alone", "composed", "ending", "in_the_order_of_a_set", "reaching", "spelled_out"]
+__all__ = ["alone", "composed", "ending", "in_the_order_of_a_set", "reaching", "second_of_two", "spelled_out"]
 
 X = torch.ones(2, 4)
 
@@ -92,3 +92,15 @@ class Scaled(nn.Module):
 def in_the_order_of_a_set() -> object:
     """Return a model whose graph depends on the hash seed of its process."""
     return Scaled(), (torch.ones(2),)
+
+
+class Second(nn.Module):
+    """Uses the second of its inputs alone."""
+
+    def forward(self, unused: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x)
+
+
+def second_of_two() -> object:
+    """Return a model whose first input torch drops."""
+    return Second(), (X, torch.linspace(-1, 1, 3))

@@ -184,6 +184,10 @@ def test_model_that_plain_torchscript_exports_passes(tmp_path: Path) -> None:
     assert not breaks("MUST-005", of_torchscript(tmp_path, plain_models.spelled_out))
 
 
+def test_torchscript_with_an_unused_first_input_passes(tmp_path: Path) -> None:
+    assert not breaks("MUST-005", of_torchscript(tmp_path, plain_models.second_of_two))
+
+
 @pytest.fixture
 def process() -> Iterator[ChildProcess]:
     process = plain_process.__wrapped__()

@@ -23,7 +23,8 @@ import torch
 from pytest_hierexport._cases import Example
 from pytest_hierexport._errors import NoVerdictError, in_words, raise_if_disk_full
 from pytest_hierexport._export.dynamo.capturer import quiet, without_fakes
-from pytest_hierexport._export.state import as_found, pytrees_as_found
+from pytest_hierexport._export.state import ONE_AT_A_TIME, as_found, pytrees_as_found
+from pytest_hierexport._export.torchscript.adapter import Adapter
 from pytest_hierexport._files.temporary import temporary_folder, temporary_home
 from pytest_hierexport._onnx.absent import fill_absent
 from pytest_hierexport._onnx.difference import bare, differences
@@ -93,7 +94,7 @@ def _plain_proto(exported: ExportedCase, process: ChildProcess | None) -> onnx.M
     exporter = exported.exporter_name if exported.exporter_name in PEERS else "dynamo"
     options = {"opset": exported.case.opset, "dynamic_shapes": exported.example.dynamic_shapes}
     if exporter == "torchscript":
-        options |= {**_interface(exported.proto.graph), "folder": temporary_home()}
+        options |= {**_interface(exported.proto.graph, exported.example), "folder": temporary_home()}
     with temporary_folder() as folder:
         path = Path(folder) / "plain.onnx"
         if process is None or export_there(process, exporter, exported.example, options, path):
@@ -104,7 +105,7 @@ def _plain_proto(exported: ExportedCase, process: ChildProcess | None) -> onnx.M
 def _export_here(exporter: str, example: Example, options: dict[str, Any], path: Path) -> None:
     """Export in this process, and leave the model as it was."""
     try:
-        with as_found(example.model), quiet(), without_fakes(), pytrees_as_found():
+        with ONE_AT_A_TIME, as_found(example.model), quiet(), without_fakes(), pytrees_as_found():
             made = plain_export(exporter, example.model, example.args, example.kwargs, **options)
         if fill_absent(made):
             ir.save(made, path)
@@ -123,16 +124,19 @@ def _no_peer(exporter: str, why: str) -> NoVerdictError:
     )
 
 
-def _interface(graph: onnx.GraphProto) -> dict[str, Any]:
+def _interface(graph: onnx.GraphProto, example: Example) -> dict[str, Any]:
     """Return the names of inputs, outputs and dynamic axes, for an exporter that knows inputs by name alone."""
     inputs = graph_inputs(graph)
+    names = [value.name for value in inputs]
+    # torch drops an input that the model does not use, but takes a name for it.
+    places = Adapter(example.model, example.args, example.kwargs).places
     axes = {
         value.name: {axis: dim.dim_param for axis, dim in enumerate(value.type.tensor_type.shape.dim) if dim.dim_param}
         for value in inputs
     }
     return {
         "dynamic_shapes": {name: dims for name, dims in axes.items() if dims} or None,
-        "input_names": [value.name for value in inputs],
+        "input_names": list(places) if len(names) < len(places) else names,
         "output_names": [value.name for value in graph.output],
     }
 
