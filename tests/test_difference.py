@@ -67,3 +67,9 @@ def test_metadata_and_documentation_of_nodes_make_no_difference() -> None:
     tagged.graph.input[0].metadata_props.add(key="k", value="v")
     tagged.metadata_props.add(key="k", value="v")
     assert not diff(model("Add", "Neg"), tagged)
+
+
+def test_field_that_is_stated_empty_differs_from_none() -> None:
+    stated = model("Add")
+    stated.graph.node[0].domain = ""
+    assert diff(model("Add"), stated) == [Difference("node v0 (Add), domain", "None", "", "v0")]

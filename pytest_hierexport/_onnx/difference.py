@@ -81,7 +81,7 @@ def _repeated(kind: str, plain: Any, found: Any) -> Iterator[Difference]:
 
 def _fields(where: str, plain: Any, found: Any, leave_out: set[str]) -> Iterator[Difference]:
     for stated in plain.DESCRIPTOR.fields:
-        a, b = getattr(plain, stated.name), getattr(found, stated.name)
+        a, b = (_value(message, stated) for message in (plain, found))
         if stated.name in leave_out or a == b:
             continue
         if not stated.is_repeated:
@@ -90,6 +90,11 @@ def _fields(where: str, plain: Any, found: Any, leave_out: set[str]) -> Iterator
         place = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
         x, y = (_text(items[place]) if place < len(items) else "none" for items in (a, b))
         yield Difference(f"{where}, {stated.name}[{place}]", x, y)
+
+
+def _value(message: Any, stated: Any) -> Any:
+    """Return the value of a field; None where the message does not state one, though its default may be equal."""
+    return None if stated.has_presence and not message.HasField(stated.name) else getattr(message, stated.name)
 
 
 def _name(message: Any) -> str:
