@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
@@ -86,3 +87,8 @@ def test_it_needs_torch_alone() -> None:
         "sys.exit(any(name.startswith('pytest_hierexport') for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_more_inputs_than_the_model_takes_are_refused() -> None:
+    with pytest.raises(TypeError, match="takes 1 positional inputs; 2 are given"):
+        Adapter(torch.nn.Linear(2, 2), (torch.ones(2), torch.ones(2)), {})

@@ -451,14 +451,23 @@ class Stateful(nn.Module):
 class Cache:
     """Holds what a model has computed, in whatever it has."""
 
-    __slots__ = ("__dict__", "__weakref__", "first", "latest")
+    __slots__ = ("__dict__", "__runs", "__weakref__", "first", "latest")
 
     first: torch.Tensor
 
     def __init__(self) -> None:
+        self.__runs = 0
         self.latest: torch.Tensor | None = None
         self.layers: list[dict[str, torch.Tensor | None]] = [{"last": None}]
         self.order: deque[str] = deque()
+
+    def keep(self, latest: torch.Tensor) -> None:
+        self.__runs += 1
+        self.latest = self.layers[0]["last"] = latest
+
+    @property
+    def runs(self) -> int:
+        return self.__runs
 
 
 class Remembering(nn.Module):
@@ -476,7 +485,7 @@ class Remembering(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y: torch.Tensor = self.gate(x)
         self.counts.add_(1)
-        self.cache.latest = self.cache.layers[0]["last"] = y
+        self.cache.keep(y)
         self.cache.first, self.reference = y, weakref.ref(self.cache)
         self.cache.order.append("y")
         self.logger.warning("called")
@@ -549,7 +558,7 @@ class TestModel:
         export(model, (X,), exporter=exporter)
         assert torch.equal(model.counts, counts)
         assert (model.cache.layers, model.cache.latest) == ([{"last": last}], None)
-        assert not model.cache.order
+        assert (model.cache.runs, model.cache.order) == (0, deque())
         assert not hasattr(model.cache, "first")
         assert not hasattr(model, "reference")
         # What everybody has is not the model's.

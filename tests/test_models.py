@@ -88,3 +88,10 @@ def test_something_else_than_a_model_is_refused(wrong: Any) -> None:
         as_ir(wrong)
     with pytest.raises(UsageError, match="of an export, pass its `model`"), as_proto(wrong):
         pass
+
+
+def test_external_data_of_a_model_in_memory_is_found(tmp_path: Path) -> None:
+    ir.save(doubled(), tmp_path / "model.onnx", external_data="model.data", size_threshold_bytes=0)
+    with as_proto(ir.load(tmp_path / "model.onnx")) as (proto, folder):
+        (value,) = run_graph(proto, {"x": X}, ["y"], folder)
+    assert value.arrays[0].tolist() == [2, 2, 2]

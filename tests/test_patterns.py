@@ -100,3 +100,8 @@ def test_similar_names_of_a_large_model_take_few_comparisons(monkeypatch: pytest
     names = {f"/Net/Encoder/Layer.{i}/Attention.{j}/Query" for i in range(100) for j in range(100)}
     assert "/Net/Encoder/Layer.77/Attention.3/Query" in similar("/Net/Encoder/Layer.77/Attention.3/Qery", names)
     assert compared[0] < 1_000
+
+
+def test_index_of_many_digits_names_no_call() -> None:
+    with pytest.raises(UsageError):
+        matching_calls(HIERARCHY, f"encoder@{'1' * 5000}")

@@ -123,6 +123,17 @@ def test_external_data_is_read_from_the_models_folder(tmp_path: Path) -> None:
     assert fetched(proto, "y", folder=tmp_path) == {"y": [[[2, -4], [6, 8]]]}
 
 
+def test_reference_evaluator_reads_external_data_into_a_copy(tmp_path: Path) -> None:
+    made = parsed("g (bfloat16[2,2] x) => (bfloat16[2,2] y) { y = Gemm(x, w) }")
+    made.graph.initializer.append(numpy_helper.from_array(np.ones((2, 2), ml_dtypes.bfloat16), "w"))
+    onnx.save(made, tmp_path / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
+    proto = onnx.load(tmp_path / "m.onnx", load_external_data=False)
+    before = proto.SerializeToString()
+    (value,) = run_graph(proto, {"x": np.ones((2, 2), ml_dtypes.bfloat16)}, ["y"], tmp_path)
+    assert value.arrays[0].astype(int).tolist() == [[2, 2], [2, 2]]
+    assert proto.SerializeToString() == before
+
+
 @pytest.mark.parametrize(
     ("body", "x", "last"),
     [

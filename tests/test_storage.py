@@ -248,6 +248,18 @@ class TestWhatIsWritten:
         storage.attach_proto(proto, make_attribution())
         assert ir.to_proto(model).SerializeToString() == proto.SerializeToString()
 
+    def test_doc_string_of_an_untagged_node_stays(self, attached: Callable[..., Any]) -> None:
+        proto = make_proto()
+        proto.graph.node[0].doc_string = "of the user"
+        assert attached(proto, Attribution(HIERARCHY, {}), "both").graph.node[0].doc_string == "of the user"
+
+    def test_doc_strings_with_keys_in_another_order_go(self, attached: Callable[..., Any]) -> None:
+        proto = attached(make_proto(), make_attribution(), "both")
+        for _, node in inventory_proto(proto).nodes:
+            node.doc_string = json.dumps(json.loads(node.doc_string or "{}"), sort_keys=True)
+        without = attached(proto, make_attribution(), "none")
+        assert {node.doc_string for _, node in inventory_proto(without).nodes} <= {"", "{}"}
+
     def test_model_without_its_tags_is_the_model_before(self) -> None:
         proto = make_proto()
         storage.attach_proto(proto, make_attribution())
@@ -315,6 +327,11 @@ class TestReadingBack:
         attribution = Attribution(HIERARCHY, {}, {"w": traced("layer.0")})
         storage.attach_proto(proto, attribution)
         assert in_file(proto, "metadata") == in_file(proto, "doc_string") == attribution
+
+    def test_an_empty_graph_has_an_attribution_all_the_same(self) -> None:
+        proto = helper.make_model(helper.make_graph([], "g", [value("x")], [value("x")]), ir_version=10)
+        storage.attach_proto(proto, Attribution(HIERARCHY, {}))
+        assert in_file(proto, "metadata") == in_file(proto, "doc_string") == Attribution(HIERARCHY, {})
 
     def test_an_unknown_format_is_named(self, tmp_path: Path) -> None:
         path = tmp_path / "model.onnx"

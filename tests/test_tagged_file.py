@@ -112,6 +112,13 @@ class TestPlainFile:
         with pytest.raises(TagError, match="none in the bytes"):
             parse_tagged(scopes(written, "['m.Net', 'aten']"), "the bytes")
 
+    def test_scopes_of_merged_models_are_no_tags(self) -> None:
+        parts = [onnx.ModelProto.FromString(scopes("['', 'relu']", f"['m.{name}', 'aten']")) for name in "AB"]
+        one, other = (onnx.compose.add_prefix(proto, prefix) for proto, prefix in zip(parts, "ab", strict=True))
+        merged = onnx.compose.merge_models(one, other, [("ay", "bx")])
+        with pytest.raises(TagError):
+            parse_tagged(merged.SerializeToString(), "the bytes")
+
     def test_a_stack_without_the_model_at_its_root_is_untagged(self) -> None:
         with pytest.raises(TagError):
             parse_tagged(scopes("['unknown', 'relu']", "['', 'aten']"), "the bytes")

@@ -77,7 +77,7 @@ def module_entries(
                 operators=dict(sorted(Counter(operator for operator, _ in own).items())),
                 evidence=dict(sorted(Counter(evidence for _, evidence in own).items())),
                 co_owned=dict(sorted(co_owned.get(path, {}).items())),
-                parameters=_trainable(module) if module else 0,
+                parameters=trainable_elements(module) if module else 0,
                 bytes=held[path],
             )
         )
@@ -113,7 +113,8 @@ def _bytes(attribution: Attribution, sizes: Mapping[str, int]) -> Counter[str]:
     return held
 
 
-def _trainable(module: Module) -> int:
+def trainable_elements(module: Module) -> int:
+    """Count the elements of the trainable tensors that a module declares; a shared one counts where it is first."""
     return sum(element_count(p.shape) for p in module.parameters if p.trainable and p.shared is None)
 
 

@@ -14,6 +14,7 @@ A pattern is compared segment by segment, so `layer.1` never names `layer.10`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
@@ -24,6 +25,7 @@ from pytest_hierexport._errors import UsageError, proposal
 
 _CLASS = "class:"
 _ANY_DEPTH = "**"
+_INDEX = re.compile("[0-9]{1,18}")
 _MOST_NAMED = 20_000
 """Calls whose names may be offered in place of a wrong one: the tags of a deep file take quadratic memory."""
 
@@ -44,9 +46,7 @@ def matching_calls(hierarchy: Hierarchy, pattern: str, modules: Sequence[Module]
     elif pattern.startswith(_CLASS):
         found = _by_class(hierarchy, pattern.removeprefix(_CLASS))
     else:
-        found = (
-            _by_path(hierarchy, pattern) or _by_other_path(hierarchy, pattern, modules) or _by_class(hierarchy, pattern)
-        )
+        found = _by_path(hierarchy, pattern, modules) or _by_class(hierarchy, pattern)
     return _checked(hierarchy, pattern, found)
 
 
@@ -92,21 +92,16 @@ def calls_below(hierarchy: Hierarchy, calls: Iterable[str]) -> set[str]:
     return inside
 
 
-def _by_path(hierarchy: Hierarchy, pattern: str) -> list[str]:
+def _by_path(hierarchy: Hierarchy, pattern: str, modules: Sequence[Module]) -> list[str]:
+    """Return the calls under a path as wanted; if there are none, those of modules with such a path under another."""
     path, index = _split_index(pattern)
     fits = _path_matcher(path)
-    return [name for name, call in hierarchy.items() if _fits_index(index, call.index) and fits(call.path)]
-
-
-def _by_other_path(hierarchy: Hierarchy, pattern: str, modules: Sequence[Module]) -> list[str]:
-    """Return the calls of the modules that have a path as wanted and run under another one."""
-    path, index = _split_index(pattern)
-    fits = _path_matcher(path)
+    paths = {name: call.path for name, call in hierarchy.items() if _fits_index(index, call.index)}
+    if found := [name for name, own in paths.items() if fits(own)]:
+        return found
     first = {module.path: module.shared or module.path for module in modules}
     wanted = {instance for known, instance in first.items() if fits(known)}
-    return [
-        name for name, call in hierarchy.items() if _fits_index(index, call.index) and first.get(call.path) in wanted
-    ]
+    return [name for name, own in paths.items() if first.get(own) in wanted]
 
 
 def _path_matcher(pattern: str) -> Callable[[str], bool]:
@@ -154,7 +149,7 @@ def _fits_index(wanted: int | None, index: int) -> bool:
 
 def _split_index(text: str) -> tuple[str, int | None]:
     before, mark, digits = text.rpartition("@")
-    return (before, int(digits)) if mark and digits.isascii() and digits.isdecimal() else (text, None)
+    return (before, int(digits)) if mark and _INDEX.fullmatch(digits) else (text, None)
 
 
 def _walk(wanted: Sequence[str], state: _State, segments: Iterable[str]) -> _State:

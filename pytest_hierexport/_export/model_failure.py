@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
-from pytest_hierexport._calls.hierarchy import Call, Hierarchy
+from pytest_hierexport._calls.hierarchy import Hierarchy
 from pytest_hierexport._errors import ExportError, cause
 from pytest_hierexport._export.capture import Request
 from pytest_hierexport._export.faults import is_fault
 from pytest_hierexport._export.modules import Instances, kept_classes
 from pytest_hierexport._export.recorder import CallRecorder, failed_call
-
-
-class _NoObserver:
-    """Ignores the calls: only their names are wanted."""
-
-    def entered(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None: ...
-
-    def left(self, call: Call, output: Any) -> None: ...
 
 
 def failure_of_model(request: Request) -> ExportError | None:
@@ -38,7 +29,7 @@ def failure_of_model(request: Request) -> ExportError | None:
         args, kwargs = copy.deepcopy(inputs, {id(tensor): tensor.detach().clone() for tensor in tensors})
     except Exception:  # noqa: BLE001 an object of the user may raise anything
         return None
-    recorder = CallRecorder(Instances(request.model), observer=_NoObserver())
+    recorder = CallRecorder(Instances(request.model))
     try:
         with torch.compiler.set_stance("force_eager"), torch.no_grad(), recorder.listening():
             request.model(*args, **kwargs)

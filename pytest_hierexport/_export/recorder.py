@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from traceback import walk_tb
 from types import CodeType, FunctionType
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -34,8 +34,8 @@ def failed_call(error: BaseException) -> Call | None:
     return next((call for call in found if call is not None), None)
 
 
-class Observer(Protocol):
-    """Is told of each call."""
+class Observer:
+    """Is told of each call; this base class ignores them."""
 
     def entered(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Receive a call that begins, and its inputs."""
@@ -71,7 +71,7 @@ class CallRecorder:
     """Names each call of a model while it runs, from the call of its root on."""
 
     instances: Instances
-    observer: Observer
+    observer: Observer = field(default_factory=Observer)
     known: Hierarchy | None = None
     """The calls of an earlier recording. An instance that its caller has under several names gets the name that it had
     there; without `known` it gets its names in turn, one for each call."""

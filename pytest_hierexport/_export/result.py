@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._calls.attribution import Attribution
-from pytest_hierexport._calls.hierarchy import ROOT, Call, Module, element_count
+from pytest_hierexport._calls.entries import trainable_elements
+from pytest_hierexport._calls.hierarchy import ROOT, Call, Module
 from pytest_hierexport._display import Shown, Table
 from pytest_hierexport._onnx.codec import Tags
 from pytest_hierexport._text import one_line
@@ -55,8 +56,7 @@ class Export(Shown):
     def summary(self) -> str:
         """Return a few lines: what was exported, the nodes by evidence, parameters, notes and warnings."""
         coverage = ", ".join(f"{kind} {count}" for kind, count in self.attribution.coverage().items() if count)
-        tensors = [each for module in self.modules for each in module.parameters if each.shared is None]
-        trained = sum(element_count(each.shape) for each in tensors if each.trainable)
+        trained = sum(map(trainable_elements, self.modules))
         lines = [repr(self).strip("<>"), f"nodes: {coverage or 'none'}"]
         if self.modules:
             lines.append(f"modules: {len(self.modules)}, with {trained:,} trainable parameters")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import sys
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -144,7 +145,7 @@ def _records_of(candidate: Any) -> Iterator[_Record]:
         attributes = getattr(candidate, "__dict__", None)
         if isinstance(attributes, dict):
             yield _record_of_container(attributes)
-        if names := _slots(cls):
+        if names := copyreg._slotnames(cls):  # type: ignore[attr-defined]  # its stubs lack it; `copy` asks it
             yield _record_of_slots(candidate, names)
 
 
@@ -157,13 +158,6 @@ def _is_of_python_or_torch(cls: type) -> bool:
     """Whether a class belongs to Python or torch: a logger or a lock refers to state that is not the model's."""
     package = cls.__module__.partition(".")[0]
     return package == "torch" or package in sys.stdlib_module_names
-
-
-def _slots(cls: type) -> list[str]:
-    """Return the names of a class's slots, without those that Python itself fills."""
-    stated = (base.__dict__.get("__slots__", ()) for base in cls.__mro__)
-    names = (name for slots in stated for name in ((slots,) if isinstance(slots, str) else slots))
-    return [name for name in names if name not in ("__dict__", "__weakref__")]
 
 
 _LEAF_TYPES = (

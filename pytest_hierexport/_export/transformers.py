@@ -107,4 +107,6 @@ def _precompute(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 def _by_name(request: Request) -> dict[str, Any]:
     """Return all inputs by the names of `forward`'s parameters: the exporter takes keyword inputs only."""
     names = inspect.signature(request.model.forward).parameters  # type: ignore[union-attr]  # `serves` saw a module
+    if len(names) < len(request.args):
+        raise CannotCaptureError(f"`forward` takes {len(names)} inputs; {len(request.args)} are given")
     return {**dict(zip(names, request.args, strict=False)), **request.kwargs}

@@ -59,8 +59,8 @@ def entries_of(message: Any) -> dict[str, str]:
 
 
 def is_our_doc(text: str) -> bool:
-    """Whether this package wrote a node's doc string."""
-    return text.startswith('{"hierarchy_tags":')
+    """Whether a node's doc string holds tags: this package wrote it, and another program may have ordered it anew."""
+    return text.startswith("{") and '"hierarchy_tags"' in text and '"origins"' in text
 
 
 @dataclass(frozen=True, eq=False)

@@ -68,13 +68,11 @@ class _Form:
 
 
 def walk(model: ir.Model | onnx.ModelProto) -> Iterator[tuple[str, Any]]:
-    """Yield every node of the model, its subgraphs and functions, with its key, in file order."""
+    """Return every node of the model, its subgraphs and functions, with its key, in file order."""
     import onnx
 
-    parts: Inventory[Any, Any, Any] = (
-        inventory_proto(model) if isinstance(model, onnx.ModelProto) else inventory_ir(model)
-    )
-    yield from parts.nodes
+    inventory: Any = inventory_proto if isinstance(model, onnx.ModelProto) else inventory_ir
+    return iter(inventory(model).nodes)
 
 
 def operators(model: ir.Model | onnx.ModelProto) -> dict[str, str]:

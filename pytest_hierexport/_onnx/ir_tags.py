@@ -35,7 +35,7 @@ def write(model: ir.Model, attribution: Attribution, tags: codec.Tags, *, tensor
     for key, node in parts.nodes:
         texts = writer.texts(attribution.nodes.get(key, ()))
         _replace(node.metadata_props, texts.entries, codec.is_replaced_on_node)
-        if tags in codec.WITH_DOC_STRINGS or codec.is_our_doc(node.doc_string or ""):
+        if texts.doc_string or codec.is_our_doc(node.doc_string or ""):
             node.doc_string = texts.doc_string or None
     written: set[int] = set()
     for key, value in parts.initializers if tensors else ():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias, Union
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._files.temporary import temporary_folder
-from pytest_hierexport._onnx.absent import stored_bytes
+from pytest_hierexport._onnx.absent import is_absent, stored_bytes
 from pytest_hierexport._onnx.storage import load_proto
 
 if TYPE_CHECKING:
@@ -55,6 +55,17 @@ def _message(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
+def _tensors(model: ir.Model) -> Iterator[ir.TensorProtocol | None]:
+    return (value.const_value for graph in model.graphs() for value in graph.initializers.values())
+
+
+def _is_outside(model: ir.Model) -> bool:
+    """Whether a tensor of a model lies in a file, whose folder a message does not say."""
+    import onnx_ir as ir
+
+    return any(isinstance(tensor, ir.ExternalTensor) and not is_absent(tensor) for tensor in _tensors(model))
+
+
 @contextmanager
 def as_proto(model: Model) -> Iterator[tuple[onnx.ModelProto, Path | None]]:
     """Give a message that the caller may change, and the folder of its external data; None if the message has all data.
@@ -70,7 +81,7 @@ def as_proto(model: Model) -> Iterator[tuple[onnx.ModelProto, Path | None]]:
         copied = type(_message(model))()
         copied.CopyFrom(model)
         yield copied, None
-    elif sum(stored_bytes(value.const_value) for value in model.graph.initializers.values()) < _LARGE:
+    elif not _is_outside(model) and sum(map(stored_bytes, _tensors(model))) < _LARGE:
         yield ir.to_proto(model), None
     else:
         with temporary_folder() as folder:

@@ -102,7 +102,7 @@ class TaggedProto:
             tensors = {key: _by_metadata(reader, tensor, key) for key, tensor in self.parts.initializers}
         else:
             nodes, tensors = self._by_doc_strings(reader), reader.initializers(model)
-        if not any(nodes.values()) and (nodes or not tensors):
+        if nodes and not any(nodes.values()):
             return None
         return Attribution(reader.hierarchy, nodes, tensors)
 

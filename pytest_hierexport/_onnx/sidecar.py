@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._calls.attribution import Attribution, Origins
+from pytest_hierexport._calls.entries import trainable_elements
 from pytest_hierexport._calls.hierarchy import Hierarchy, Module, Parameter, element_count
 from pytest_hierexport._errors import TagError
 from pytest_hierexport._files.paths import sha256
@@ -116,7 +117,7 @@ def _module_to_json(module: Module) -> dict[str, Any]:
             | ({} if p.shared is None else {"shared": p.shared})
             for p in module.parameters
         ],
-        "count": sum(element_count(p.shape) for p in module.parameters if p.trainable and p.shared is None),
+        "count": trainable_elements(module),
     } | ({} if module.shared is None else {"shared": module.shared})
 
 

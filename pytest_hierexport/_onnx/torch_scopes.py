@@ -39,6 +39,8 @@ Stack = tuple[tuple[str, str], ...]
 def read_scopes(tagged: TaggedProto) -> Attribution | None:
     """Return the attribution by torch's scopes; None if no node has scopes."""
     stacks = {key: _stack(node) for key, node in tagged.parts.nodes}
+    if len({stack[0] for stack in stacks.values() if stack and stack[0][0] == ROOT}) > 1:
+        return None  # models that were merged: none of their roots called the others
     calls = _Calls()
     nodes = {key: calls.origins(stack) for key, stack in stacks.items()}
     if not any(nodes.values()):

@@ -21,6 +21,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from pytest_hierexport._calls.hierarchy import Call
 from pytest_hierexport._export.modules import Instances
+from pytest_hierexport._export.recorder import Observer
 from pytest_hierexport._export.state import replaced
 from pytest_hierexport._proof.fingerprints import Fingerprint
 from pytest_hierexport._proof.shared import Shared, shared_with
@@ -58,7 +59,7 @@ class EagerCall:
 
 
 @dataclass
-class CallValues:
+class CallValues(Observer):
     """Takes the fingerprints while the model runs: a tensor may be changed in place right afterwards."""
 
     instances: Instances

@@ -60,21 +60,27 @@ def run_graph(
     Raises:
         UsageError: The graph does not run on these inputs.
     """
-    errors = runtime_errors()
+    errors, done = runtime_errors(), 0
+    with _told(proto.graph):
+        try:
+            for part in batches(wanted, _sizes(proto, feeds)):
+                with _outputs(proto, part):
+                    session = _session(proto, folder, optimized=optimized)
+                yield from _run(session, part, feeds)
+                done += len(part)
+        except (errors.NotImplemented, errors.InvalidGraph) as lacking:
+            yield from _run_reference(proto, feeds, wanted[done:], folder, lacking)
 
-    done = 0
+
+@contextmanager
+def _told(graph: onnx.GraphProto) -> Iterator[None]:
+    """Raise a UsageError for an error of ONNX Runtime."""
     try:
-        for part in batches(wanted, _sizes(proto, feeds)):
-            with _outputs(proto, part):
-                session = _session(proto, folder, optimized=optimized)
-            yield from _run(session, part, feeds)
-            done += len(part)
-    except (errors.NotImplemented, errors.InvalidGraph) as lacking:
-        yield from _run_reference(proto, feeds, wanted[done:], folder, lacking)
+        yield
     except Exception as error:
-        if type(error).__module__ != errors.__name__:
+        if type(error).__module__ != runtime_errors().__name__:
             raise
-        raise cannot_run("ONNX Runtime", error, proto.graph) from error
+        raise cannot_run("ONNX Runtime", error, graph) from error
 
 
 def run_each(
@@ -91,17 +97,11 @@ def run_each(
     Raises:
         UsageError: ONNX Runtime cannot run the graph on these inputs.
     """
-    errors = runtime_errors()
-
-    try:
+    with _told(proto.graph):
         with _outputs(proto, wanted):
             session = _session(proto, folder, optimized=False)
         for each in feeds:
             yield list(_run(session, wanted, each))
-    except Exception as error:
-        if type(error).__module__ != errors.__name__:
-            raise
-        raise cannot_run("ONNX Runtime", error, proto.graph) from error
 
 
 def _run(session: Any, names: Sequence[str], feeds: Mapping[str, Array]) -> Iterator[Fetched]:
@@ -193,6 +193,9 @@ def _run_reference(
     from onnx.reference import ReferenceEvaluator
 
     if folder is not None:
+        copied = type(proto)()
+        copied.CopyFrom(proto)
+        proto = copied
         onnx.load_external_data_for_model(proto, str(folder))
     try:
         with _outputs(proto, wanted):

@@ -10,7 +10,7 @@ import torch
 
 from pytest_hierexport._calls.hierarchy import Call
 from pytest_hierexport._export.modules import Instances
-from pytest_hierexport._export.recorder import CallRecorder
+from pytest_hierexport._export.recorder import CallRecorder, Observer
 from pytest_hierexport._export.state import ONE_AT_A_TIME
 from pytest_hierexport._proof.eager import Mode, ModelError, Runnable, run_model
 from pytest_hierexport._proof.tensors import array_of, fingerprint_of, has_elements, walk
@@ -54,13 +54,10 @@ def call_digests(example: Runnable) -> list[tuple[str, str]]:
 
 
 @dataclass
-class _Digests:
+class _Digests(Observer):
     """Digests what each call returns when it ends: a tensor may be changed in place right afterwards."""
 
     found: list[tuple[str, str]] = field(default_factory=list)
-
-    def entered(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """See a call begin: what it is given, another call returned."""
 
     def left(self, call: Call, output: Any) -> None:
         """Digest the output of a call."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import types
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -66,17 +67,12 @@ def _parts(holder: Any) -> Iterator[tuple[str, Any]]:
     else:
         # Attribute access may raise; stored attributes are read directly.
         stored: Mapping[str, Any] = getattr(holder, "__dict__", {})
-        slots = ((name, getattr(holder, name, None)) for name in _slots(type(holder)) if name not in stored)
+        names = copyreg._slotnames(type(holder))  # type: ignore[attr-defined]  # as in `_export/state.py`
+        slots = ((name, getattr(holder, name, None)) for name in names if name not in stored)
         for name, part in (*slots, *stored.items()):
             # Most numbers of an object are settings; they would make every small number an input of the call.
             if not isinstance(part, bool | int | float):
                 yield f".{name}", part
-
-
-def _slots(cls: type) -> Iterator[str]:
-    for base in cls.__mro__:
-        slots = base.__dict__.get("__slots__", ())
-        yield from (slots,) if isinstance(slots, str) else slots
 
 
 def has_elements(tensor: torch.Tensor) -> bool:

@@ -74,5 +74,8 @@ def _class_of(hierarchy: Hierarchy, tag: str, segment: str) -> str | None:
         return min(classes, key=is_torch_nn)
     from torch import nn
 
-    cls = getattr(nn, decode(name), None)
+    try:
+        cls = getattr(nn, decode(name), None)
+    except UnicodeDecodeError:
+        return None
     return f"{cls.__module__}.{cls.__qualname__}" if isinstance(cls, type) else None

@@ -39,7 +39,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from pytest_hierexport._calls.hierarchy import ROOT, Call
 from pytest_hierexport._calls.names import call_name, join_path
 from pytest_hierexport._export.modules import class_of
-from pytest_hierexport._export.recorder import CallRecorder, Tracer
+from pytest_hierexport._export.recorder import CallRecorder, Observer, Tracer
 
 Stack = Mapping[str, tuple[str, Any]]
 STACK = "nn_module_stack"
@@ -48,7 +48,7 @@ _DYNAMO_ROOT = "_export_root"
 """The path of the model in the graphs that dynamo makes of branches and loops; torch removes it from the others."""
 
 
-class Scopes(Tracer):
+class Scopes(Tracer, Observer):
     """Maps module stacks to calls. Observes the calls, and is the recorder's interface to torch's tracer."""
 
     def __init__(self) -> None:
@@ -155,9 +155,6 @@ class Scopes(Tracer):
     def _learn(self, call: Call, key: str, path: str) -> None:
         self._by_entry.setdefault((call.parent, key, path), call.name)
         self._by_entry.setdefault((None, key, path), call.name)
-
-    def left(self, call: Call, output: Any) -> None:
-        """Do nothing; the protocol requires the method."""
 
     def forget(self) -> None:
         """Forget the calls of an attempt of torch that failed: no call begins in the next one if dynamo makes it."""

@@ -8,6 +8,7 @@ model itself. `_rules/peer.py` has a second, independent version for the plain e
 from __future__ import annotations
 
 import copy
+import copyreg
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -42,9 +43,15 @@ class Adapter(torch.nn.Module):
             model: The model; it is not changed.
             args: Its positional inputs. A part that is not a tensor becomes a constant of the graph.
             kwargs: Its keyword inputs.
+
+        Raises:
+            TypeError: There are more positional inputs than the model takes.
         """
         super().__init__()
-        arguments = [*zip(_positional(model, len(args)), args, strict=True), *kwargs.items()]
+        names = _positional(model, len(args))
+        if len(names) < len(args):
+            raise TypeError(f"`forward` takes {len(names)} positional inputs; {len(args)} are given")
+        arguments = [*zip(names, args, strict=True), *kwargs.items()]
         labels = [".".join((name, *path)) for name, value in arguments for path in _paths(value)]
         leaves, tree = pytree.tree_flatten((tuple(args), dict(kwargs)))
         held = [(leaf, list(_tensors(leaf, label))) for leaf, label in zip(leaves, labels, strict=True)]
@@ -144,6 +151,5 @@ def _parts(holder: Any) -> Iterator[tuple[Any, Any]]:
     elif isinstance(holder, (list, tuple)):
         yield from zip(getattr(holder, "_fields", range(len(holder))), holder, strict=True)
     elif not callable(holder):
-        slots = (base.__dict__.get("__slots__", ()) for base in type(holder).__mro__)
-        names = [name for held in slots for name in ((held,) if isinstance(held, str) else held)]
+        names = copyreg._slotnames(type(holder))  # type: ignore[attr-defined]
         yield from ((name, getattr(holder, name, None)) for name in (*names, *getattr(holder, "__dict__", ())))

@@ -57,7 +57,10 @@ def capture(request: Request) -> Capture:
     if lacks_weights(request.model):
         raise CannotCaptureError("it runs the model, whose weights have no numbers; dynamo needs none")
     instances = Instances(request.model)
-    adapter = Adapter(request.model, request.args, request.kwargs)
+    try:
+        adapter = Adapter(request.model, request.args, request.kwargs)
+    except TypeError as error:
+        raise CannotCaptureError(str(error)) from error
     names = options.input_names or adapter.input_names or (adapter.places if options.dynamic_shapes else None)
     capture = in_parts(partial(_capture, request, adapter, instances, names))
     if names is None and len(capture.after.graph.inputs) < len(adapter.places):

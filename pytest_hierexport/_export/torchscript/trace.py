@@ -24,6 +24,7 @@ from typing import Any
 import torch
 
 from pytest_hierexport._calls.hierarchy import ROOT, Call
+from pytest_hierexport._export.recorder import Observer
 from pytest_hierexport._export.torchscript.survey import CONSTANT, Survey, duplicates, merged, nodes_of, number_of
 
 Origins = tuple[str, ...]
@@ -50,7 +51,7 @@ def marks_defined() -> Iterator[None]:
 
 
 @dataclass
-class Trace:
+class Trace(Observer):
     """Inserts marks while the model is traced, keeps them through torch's passes, and reads each node's calls.
 
     After a pass has removed duplicates, the marks are inserted anew.
