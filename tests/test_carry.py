@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 import onnx_ir as ir
 import pytest
@@ -10,6 +12,9 @@ from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._carry import carry, constants
 from pytest_hierexport._onnx.graph import walk
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 HEAD = '<ir_version: 10, opset_import: ["": 20, "local": 1]>'
 CALLS = Hierarchy([Call("", 0, "m.Root", None), *(Call(name, 0, f"m.{name.upper()}", "") for name in "abcd")])
@@ -661,14 +666,39 @@ def test_large_constant_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> None
     assert carry(before, known(before, c="a"), before.clone()).nodes["c"] == (Origin("a", Evidence.TRACED),)
 
 
-def test_renamed_initializer_keeps_its_owner() -> None:
-    def of(name: str) -> ir.Model:
-        made = model(f"g (float[2, 40] x) => (float[2, 40] y) {{ y = MatMul(x, {name}) }}")
-        weight = made.graph[0].inputs[1]
-        assert weight is not None
-        weight.const_value = ir.tensor(np.arange(1600, dtype=np.float32).reshape(40, 40), name=name)
-        made.graph.register_initializer(weight)
-        return made
+def holding(text: str, name: str, numbers: NDArray[Any]) -> ir.Model:
+    """Return a model whose main graph holds a large initializer, which its text cannot state."""
+    made = model(text)
+    value = next(each for node in made.graph for each in node.inputs if each is not None and each.name == name)
+    value.const_value = ir.tensor(numbers.astype(np.float32), name=name)
+    made.graph.register_initializer(value)
+    return made
 
+
+def test_renamed_initializer_keeps_its_owner() -> None:
+    before, after = (
+        holding(f"g (float[2, 40] x) => (float[2, 40] y) {{ y = MatMul(x, {name}) }}", name, np.eye(40))
+        for name in ("w", "other")
+    )
     owned = Attribution(CALLS, {"y": (Origin("b", Evidence.TRACED),)}, {"w": (Origin("a", Evidence.TRACED),)})
-    assert carry(of("w"), owned, of("other")).initializers == {"other": (Origin("a", Evidence.TRACED),)}
+    assert carry(before, owned, after).initializers == {"other": (Origin("a", Evidence.TRACED),)}
+
+
+def test_constant_of_two_calls_belongs_to_both() -> None:
+    numbers = np.arange(600)
+    before = holding(
+        "g (float[1, 600] x) => (float[1, 600] z) { u = Sin(w) y = Add(x, u) v = Sin(w) z = Add(y, v) }", "w", numbers
+    )
+    text = "g (float[1, 600] x) => (float[1, 600] z) { y = Add(x, u) z = Add(y, u) }"
+    result = carry(before, known(before, u="a", v="b"), holding(text, "u", np.sin(numbers)))
+    assert [origin.call for origin in result.initializers["u"]] == ["a", "b"]
+
+
+def test_constant_of_a_branch_belongs_to_its_consumers_there() -> None:
+    graph = """g (float[2] x, bool c) => (float[2] y) HELD { y = If(c) <
+        then_branch = t () => (float[2] u) { INSIDE u = Mul(x, k) },
+        else_branch = e () => (float[2] v) { v = Neg(x) }> }"""
+    before = model(graph.replace("HELD", "").replace("INSIDE", "k = Constant<value_float=3.0>()"))
+    after = model(graph.replace("HELD", "<float k = {3.0}>").replace("INSIDE", ""))
+    result = carry(before, known(before, u="a", v="b", k="a"), after)
+    assert [(origin.call, origin.evidence.value) for origin in result.initializers["k"]] == [("a", "folded")]

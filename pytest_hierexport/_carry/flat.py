@@ -117,6 +117,11 @@ class Flat:
         """Return the nodes that take an output of a node."""
         return [consumer for output in node.outputs for consumer in self.consumers.get(output, ())]
 
+    def own_consumers(self, value: Value) -> list[Node]:
+        """Return the nodes that take a value themselves; if none do, those that hold it in a body."""
+        consumers = self.consumers.get(value, [])
+        return [node for node in consumers if value in node.inputs] or consumers
+
     def names_of_consumers(self, value: Value) -> set[str]:
         """Return the output names of the nodes that consume a value; a function's nodes keep theirs when inlined."""
         return {name for consumer in self.consumers.get(value, ()) for name in consumer.output_names}

@@ -16,8 +16,8 @@ def attribute_leftover(match: Match, origins: OriginsOf) -> None:
     after = match.after
     for node in reversed(after.nodes):
         if not origins[node] and not any(output.varying for output in node.outputs):
-            of_consumers = (origin for consumer in after.consumers_of(node) for origin in origins[consumer])
-            origins[node] += weakened(Evidence.FOLDED, of_consumers)
+            consumers = (consumer for output in node.outputs for consumer in after.own_consumers(output))
+            origins[node] += weakened(Evidence.FOLDED, (origin for each in consumers for origin in origins[each]))
     _attribute_callers(match, origins)
     _attribute_bodies(match, origins)
     _attribute_added(match, origins)
@@ -92,7 +92,17 @@ def initializer_origins(match: Match, origins: OriginsOf, name: str, value: Valu
             return match.known.initializers[key]
     computed = match.before.named.get(value.name)
     if computed is not None and computed in match.before.producer:
-        folded = backward_slice(match.before, [computed], match.is_alive)
+        folded = backward_slice(match.before, _merged(match, computed), match.is_alive)
         return weakened(Evidence.FOLDED, (origin for node in folded for origin in match.known.nodes[node]))
-    consumers = match.after.consumers.get(value, ())
+    consumers = match.after.own_consumers(value)
     return weakened(Evidence.FOLDED, (origin for consumer in consumers for origin in origins[consumer]))
+
+
+def _merged(match: Match, computed: Value) -> list[Value]:
+    """Return a value before with the equal ones that are gone; small constants are shared freely, so only itself."""
+    producer = match.before.producer[computed]
+    if match.numbering.before[computed] in match.numbering.contents:
+        return [computed]
+    equal = match.duplicates[match.numbering.expressions_before[producer]]
+    values = [node.outputs[producer.outputs.index(computed)] for node in equal]
+    return [value for value in values if value is computed or value.name not in match.after.named]
