@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_hierexport._cases.factories import find_module, line_of
+from pytest_hierexport._cases.factories import file_of, find_module, line_of
 from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._files.unrecorded import unrecorded
 from pytest_hierexport._snapshot.lines import members
@@ -77,8 +77,8 @@ def _source(run: Run, case: Case, cls: str) -> str:
     """Return the file and line of a class; empty where its source is not found."""
     module, _, name = cls.rpartition(".")
     plan = run.plan
-    stated = find_module(module, plan.settings.base)
-    for file in (None if stated is None else stated.file, case.anchor):
+    stated = file_of(find_module(module, plan.settings.base))
+    for file in (stated, case.anchor):
         line = None if file is None or file.suffix != ".py" else _line(file, name)
         if file is not None and line is not None:
             return f"{os.path.relpath(file, plan.config.invocation_params.dir)} line {line}"
