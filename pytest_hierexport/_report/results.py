@@ -227,11 +227,8 @@ def warnings_of(results: Results) -> list[str]:
     names = first_names(results.unreported, _MANY_UNREPORTED)
     models = f"models that no shard reported: {names}" if names else ""
     ended = "interrupted: checks that did not run have no verdict" if results.interrupted else ""
-    return [*filter(None, (ended, shards, models)), *_fallbacks(results)]
-
-
-def _fallbacks(results: Results) -> list[str]:
-    return [_line(model.name, warning) for model in results.models for warning in model.warnings]
+    fallbacks = [_line(model.name, warning) for model in results.models for warning in model.warnings]
+    return [*filter(None, (ended, shards, models)), *fallbacks]
 
 
 def slowest_stages(results: Results, most: int, least: float) -> list[str]:
