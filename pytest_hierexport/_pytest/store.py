@@ -88,6 +88,7 @@ class ExportStore:
 
         Raises:
             DiskFullError: There is no room for it.
+            NoVerdictError: The case before a step could not be exported.
         """
         key = _key(case)
         if key not in self._outcomes:

@@ -76,7 +76,8 @@ class Model:
     source: str
     anchor: str
     file: str
-    """The file that defines the model, relative to the root; the anchor where there is none."""
+    """The file that defines the model, else its anchor, else the root: relative to `$GITHUB_WORKSPACE` where that is
+    set, else to the root."""
     line: int = 1
     checks: dict[str, Check] = field(default_factory=dict)
     inapplicable: tuple[str, ...] = ()
