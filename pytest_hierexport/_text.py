@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import count
 
 # The C0 and C1 controls; line separators and direction marks; invisible characters except the joiners that scripts
 # need; lone surrogates, which UTF-8 cannot encode. Ranges, because `str.isprintable` changes with Python's Unicode
@@ -43,6 +44,12 @@ def first_names(names: Sequence[str], most: int = 5) -> str:
 def counted(number: int, thing: str) -> str:
     """Return a number of things: `1 node`, `1,234 nodes`."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def numbered(name: str, mark: str) -> Iterator[str]:
+    """Yield a name, then the name with 2, 3, … after a mark."""
+    yield name
+    yield from (f"{name}{mark}{i}" for i in count(2))
 
 
 def aligned(parts: Sequence[tuple[str, str]]) -> list[str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from pytest_hierexport._cases.factories import (
+    file_of,
     find_module,
     functions_of,
     line_of,
@@ -91,9 +92,7 @@ def test_module_is_found_without_importing_its_packages(tmp_path: Path) -> None:
     package.mkdir()
     (package / "__init__.py").write_text("raise AssertionError\n")
     (package / "m.py").write_text("")
-    found = find_module("never_imported.m", tmp_path)
-    assert found is not None
-    assert found.file == package / "m.py"
+    assert file_of(find_module("never_imported.m", tmp_path)) == package / "m.py"
     assert find_module("never_imported.other", tmp_path) is None
     assert find_module("not a name", tmp_path) is None
 

@@ -27,7 +27,7 @@ ALL = ""
 """Stands for the names of all variables."""
 _RUNNERS = frozenset({"_hypothesis_globals", "_hypothesis_pytestplugin", "_pytest", "execnet", "hypothesis", "pluggy"})
 _RUNNERS |= {"__channelexec__", "pytest", "rich", "syrupy", "xdist"}
-"""The packages that run tests and show results: what they read decides about no verdict.
+"""The packages that run tests and show results: no verdict depends on what they read.
 
 execnet runs xdist's part in a worker under a name of its own, `__channelexec__`.
 """

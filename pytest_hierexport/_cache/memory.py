@@ -33,7 +33,7 @@ _OF_CLASSES = frozenset({"__abstractmethods__", "__annotations__", "__dict__", "
 
 def kept_by(module: ModuleType) -> dict[str, object]:
     """Return what a module keeps, by name, without what the import system keeps there."""
-    return {name: value for name, value in vars(module).items() if not _is_python_s(module, name, value)}
+    return {name: value for name, value in vars(module).items() if not _is_set_by_python(module, name, value)}
 
 
 def fingerprint(kept: Mapping[str, object], is_project: Callable[[str], bool]) -> int | None:
@@ -55,7 +55,7 @@ def fingerprint(kept: Mapping[str, object], is_project: Callable[[str], bool]) -
     return hash(tuple(found))
 
 
-def _is_python_s(module: ModuleType, name: str, value: object) -> bool:
+def _is_set_by_python(module: ModuleType, name: str, value: object) -> bool:
     """Whether the import system has set a name: a package gets a name for each of its modules that is imported."""
     if issubclass(type(value), ModuleType):
         return vars(value).get("__name__") == f"{module.__name__}.{name}"

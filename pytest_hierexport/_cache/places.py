@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import shutil
 from base64 import b64encode
@@ -38,7 +39,9 @@ class Transfer:
         """
         while chunk := source.read(CHUNK):
             self.moved += len(chunk)
-            if self.moved > self._largest or self.abandoned:
+            if self.abandoned:
+                raise OSError("it was abandoned")
+            if self.moved > self._largest:
                 raise OSError(f"it sent more than {self._largest} bytes")
             self._digest.update(chunk)
             target.write(chunk)
@@ -75,7 +78,7 @@ def place_at(url: str) -> Place:
         raise UsageError(
             "a folder or a URL for the cache", found=f"{without_login(url)} ({error})", do="install what serves the URL"
         ) from None
-    return _FileSystem(lambda: fsspec.core.url_to_fs(url))
+    return _FileSystem(functools.cache(lambda: fsspec.core.url_to_fs(url)))
 
 
 def without_login(url: str) -> str:
@@ -120,7 +123,6 @@ class _FileSystem:
 
     def __init__(self, opened: Callable[[], tuple[Any, str]]) -> None:
         self._opened = opened
-        self._known: tuple[Any, str] | None = None
 
     def get(self, name: str, into: BinaryIO, transfer: Transfer) -> None:
         system, path = self._located(name)
@@ -134,7 +136,5 @@ class _FileSystem:
             shutil.copyfileobj(content, file, CHUNK)
 
     def _located(self, name: str) -> tuple[Any, str]:
-        if self._known is None:
-            self._known = self._opened()
-        system, root = self._known
+        system, root = self._opened()
         return system, f"{root.rstrip('/')}/{name}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_hierexport._cases.factories import bring_in_reach, check_defined, find_module
+from pytest_hierexport._cases.factories import bring_in_reach, check_defined, file_of, find_module
 from pytest_hierexport._errors import UsageError, proposal
 from pytest_hierexport._export.choices import EXPORTERS, is_own
 
@@ -49,5 +49,5 @@ def check_function(name: str, root: Path, what: str) -> None:
             found=f"{name}, and no module {module} on sys.path or in {root}" if function else name,
             do="name an installed module, or add its folder to pytest's pythonpath",
         )
-    if found.file is not None:
-        check_defined(found.file, function, "a function")
+    if (file := file_of(found)) is not None:
+        check_defined(file, function, "a function")

@@ -11,7 +11,6 @@ import re
 import symtable
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.machinery import ModuleSpec
 from operator import attrgetter
@@ -32,21 +31,14 @@ _FILES = 16
 """The number of parsed files that are remembered: many models may be in one."""
 
 
-@dataclass(frozen=True)
-class FoundModule:
-    """A module that an import would find."""
-
-    file: Path | None
-    """None for a module without a Python file."""
-
-
-def find_module(name: str, root: Path) -> FoundModule | None:
+def find_module(name: str, root: Path) -> ModuleSpec | None:
     """Find a module on `sys.path`, then in `root`, without importing it or its parent packages."""
-    spec = _find(name, None) or _find(name, [str(root)])
-    if spec is None:
-        return None
-    file = absolute(spec.origin) if spec.has_location and spec.origin else None
-    return FoundModule(file)
+    return _find(name, None) or _find(name, [str(root)])
+
+
+def file_of(spec: ModuleSpec | None) -> Path | None:
+    """Return the Python file of a found module, None where it has none."""
+    return absolute(spec.origin) if spec and spec.has_location and spec.origin else None
 
 
 def _find(name: str, path: Sequence[str] | None) -> ModuleSpec | None:

@@ -189,7 +189,7 @@ def _file_factories(selector: str, root: Path) -> list[Case]:
 
 
 def _module_factory(selector: str, root: Path) -> Case:
-    from pytest_hierexport._cases.factories import check_defined, find_module, load_from_module
+    from pytest_hierexport._cases.factories import check_defined, file_of, find_module, load_from_module
 
     module, _, name = selector.partition(":")
     found = find_module(module, root)
@@ -199,9 +199,9 @@ def _module_factory(selector: str, root: Path) -> Case:
             found=f"{selector}, and no module {module} on sys.path or in {root}" if name else selector,
             do="name an installed module, add its folder to pytest's pythonpath, or write file.py::factory",
         )
-    if found.file is not None:
-        check_defined(found.file, name, "a factory named")
-    return Case(name.rpartition(".")[2], partial(load_from_module, module, name, root), selector, anchor=found.file)
+    if (file := file_of(found)) is not None:
+        check_defined(file, name, "a factory named")
+    return Case(name.rpartition(".")[2], partial(load_from_module, module, name, root), selector, anchor=file)
 
 
 def _checkpoint(selector: str, root: Path) -> Case:

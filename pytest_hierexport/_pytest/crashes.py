@@ -114,7 +114,7 @@ class HangFiles:
 
     @classmethod
     def of(cls, folder: Path, process: str) -> HangFiles:
-        """Return the files of a process by its name: that of a worker, or `main`."""
+        """Return the files of a process by its name: `worker gw0`, or `pytest`."""
         return cls(folder / f"{process}.json", folder / f"{process}.txt")
 
     def write(self, hang: Hang) -> None:

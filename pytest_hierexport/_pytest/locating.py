@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_hierexport._cases.factories import find_module, line_of
+from pytest_hierexport._cases.factories import file_of, find_module, line_of
 from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._files.unrecorded import unrecorded
 from pytest_hierexport._snapshot.lines import members
@@ -38,7 +38,7 @@ def line_of_case(case: Case, file: Path) -> int:
 
 @unrecorded()
 def places(run: Run, case: Case, difference: Difference) -> list[str]:
-    """Return a line per changed module, of the first ones: `layers.0: Layer, my_model.py line 19`."""
+    """Return a line for each of the first changed modules: `layers.0: Layer, my_model.py line 19`."""
     from pytest_hierexport._onnx.storage import read
 
     outcome = run.store.known_outcome(case)
@@ -77,8 +77,8 @@ def _source(run: Run, case: Case, cls: str) -> str:
     """Return the file and line of a class; empty where its source is not found."""
     module, _, name = cls.rpartition(".")
     plan = run.plan
-    stated = find_module(module, plan.settings.base)
-    for file in (None if stated is None else stated.file, case.anchor):
+    stated = file_of(find_module(module, plan.settings.base))
+    for file in (stated, case.anchor):
         line = None if file is None or file.suffix != ".py" else _line(file, name)
         if file is not None and line is not None:
             return f"{os.path.relpath(file, plan.config.invocation_params.dir)} line {line}"

@@ -12,10 +12,10 @@ _TRACE = "torch.__trace"
 
 
 def quiet_torch_trace(config: pytest.Config) -> None:
-    """Apply the level of every other logger to torch's trace, which pytest's handlers get at DEBUG.
+    """Drop records of torch's trace below the level of pytest's handler, or of the root logger where it has none.
 
-    A test that asks for DEBUG, by `log_level`, `caplog.set_level` or on the root logger, still gets the lines; the file
-    of `TORCH_TRACE` always does.
+    torch logs its trace at DEBUG, whatever levels are set. A test that asks for DEBUG, by `log_level`,
+    `caplog.set_level` or on the root logger, still gets the lines; the file of `TORCH_TRACE` always does.
     """
     plugin = config.pluginmanager.get_plugin("logging-plugin")
     for handler in vars(plugin).values() if plugin else ():

@@ -26,9 +26,10 @@ def properties(
         yield f"seconds {stage}", round(seconds, 3)
     if report.when == "call":
         outcome = run.store.known_outcome(case)
-        exported = outcome is not None and outcome.error is None
+        if outcome is not None and outcome.error is not None:
+            outcome = None
         yield "model", printable(case.name)
         yield "rule", check
-        yield "exporter", outcome.exporter if outcome is not None and exported else ""
-        yield "nodes", sum(outcome.coverage.values()) if outcome is not None and exported else 0
-        yield "stage", "check" if exported else "export"
+        yield "exporter", outcome.exporter if outcome else ""
+        yield "nodes", sum(outcome.coverage.values()) if outcome else 0
+        yield "stage", "check" if outcome else "export"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._cache import reads
-from pytest_hierexport._cases.factories import find_module
+from pytest_hierexport._cases.factories import file_of, find_module
 from pytest_hierexport._cases.steps import ONNXRUNTIME
 from pytest_hierexport._errors import CrashError, NoVerdictError, raise_if_disk_full
 from pytest_hierexport._export.choices import is_own
@@ -54,13 +54,13 @@ def _code_digest(name: str) -> str:
 
     That of a rule or an exporter may be edited in place under the same version.
     """
-    found = find_module(name, Path.cwd()) if name else None
-    if found is None or found.file is None:
+    file = file_of(find_module(name, Path.cwd())) if name else None
+    if file is None:
         return ""
-    if not reads.is_installed(found.file):
+    if not reads.is_installed(file):
         return _OF_PROJECT
-    folder = found.file.parent
-    return digest_of_all(folder, folder.rglob("*.py") if found.file.name == "__init__.py" else [found.file])
+    folder = file.parent
+    return digest_of_all(folder, folder.rglob("*.py") if file.name == "__init__.py" else [file])
 
 
 def _top(name: str) -> str:
@@ -88,6 +88,7 @@ class ExportStore:
 
         Raises:
             DiskFullError: There is no room for it.
+            NoVerdictError: The case before a step could not be exported.
         """
         key = _key(case)
         if key not in self._outcomes:

@@ -191,7 +191,7 @@ class Summary:
             line=line_of_case(case, shown),
             checks=checks,
             committed=self._committed(case) if outcome else "",
-            stages=_rounded(self.stages.get(case.name, {})),
+            stages={stage: round(seconds, 3) for stage, seconds in self.stages.get(case.name, {}).items()},
             inapplicable=tuple({rule.id for rule in plan.rules} - {rule.id for rule in plan.applicable(case)}),
             **({} if outcome is None else outcome.fields()),
         )
@@ -204,10 +204,6 @@ class Summary:
         with suppress(OSError, ValueError):
             return snapshot_file(self.run.plan.anchor(case), case.name).read_text(encoding="utf-8")
         return ""
-
-
-def _rounded(stages: Mapping[str, float]) -> dict[str, float]:
-    return {stage: round(seconds, 3) for stage, seconds in stages.items()}
 
 
 def relative(path: Path, root: Path) -> str:

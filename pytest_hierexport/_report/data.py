@@ -17,8 +17,6 @@ from pytest_hierexport._report.results import Check, Model, Part, Results, RuleT
 
 _FORMAT = 1
 _OF_MODEL = ("name", "source", "anchor", "file", "line", "exporter", "notes", "warnings", "coverage", "hierarchy")
-_IN_SOME = ("committed",)
-"""The texts of a model that are stated where they are not empty."""
 _NAMES_IN_SOME = ("deselected", "missing_shards", "unreported")
 """The lists of names of a run that are stated where they are not empty."""
 _OF_RUN = ("versions", "started", "ended")
@@ -47,7 +45,7 @@ def _model(results: Results, model: Model) -> str:
     checks = {column: _check(model, column) for column in results.columns}
     content = {
         **{key: getattr(model, key) for key in _OF_MODEL},
-        **{key: text for key in _IN_SOME if (text := getattr(model, key))},
+        **({"committed": model.committed} if model.committed else {}),
         "nodes": model.nodes,
         "stages": model.stages,
         "checks": checks,
@@ -126,7 +124,7 @@ def _read_model(content: Mapping[str, Any]) -> Model:
     inapplicable = tuple(check for check, status in verdicts.items() if status is Status.INAPPLICABLE)
     lists = {key: tuple(content[key]) for key in ("notes", "warnings")}
     modules = tuple(map(entry_from_json, content.get("modules", ())))
-    stated = {**{key: content[key] for key in (*_OF_MODEL, *_IN_SOME) if key in content}, **lists}
+    stated = {**{key: content[key] for key in (*_OF_MODEL, "committed") if key in content}, **lists}
     stages = content.get("stages", {})  # reports of before there were stages are still compared
     return Model(**stated, checks=checks, inapplicable=inapplicable, modules=modules, stages=stages)
 

@@ -76,7 +76,8 @@ class Model:
     source: str
     anchor: str
     file: str
-    """The file that defines the model, relative to the root; the anchor where there is none."""
+    """The file that defines the model, else its anchor, else the root: relative to `$GITHUB_WORKSPACE` where that is
+    set, else to the root."""
     line: int = 1
     checks: dict[str, Check] = field(default_factory=dict)
     inapplicable: tuple[str, ...] = ()
@@ -227,11 +228,8 @@ def warnings_of(results: Results) -> list[str]:
     names = first_names(results.unreported, _MANY_UNREPORTED)
     models = f"models that no shard reported: {names}" if names else ""
     ended = "interrupted: checks that did not run have no verdict" if results.interrupted else ""
-    return [*filter(None, (ended, shards, models)), *_fallbacks(results)]
-
-
-def _fallbacks(results: Results) -> list[str]:
-    return [_line(model.name, warning) for model in results.models for warning in model.warnings]
+    fallbacks = [_line(model.name, warning) for model in results.models for warning in model.warnings]
+    return [*filter(None, (ended, shards, models)), *fallbacks]
 
 
 def slowest_stages(results: Results, most: int, least: float) -> list[str]:

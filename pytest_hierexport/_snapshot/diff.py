@@ -14,11 +14,8 @@ _MOST_MODULES = 50_000
 _ORDER = "+-~>="
 """The signs of changes in the order in which they are counted."""
 
-
-@dataclass(frozen=True)
-class _Module:
-    tag: str
-    operators: Mapping[str, int]
+_Modules = Mapping[str, Mapping[str, int]]
+"""The operators of modules by tag."""
 
 
 @dataclass(frozen=True)
@@ -114,33 +111,30 @@ def _end(tag: str) -> str:
     return f"…/{segment}" if above else tag
 
 
-def _different(old: list[str], new: list[str]) -> tuple[dict[str, _Module], dict[str, _Module]]:
-    """Return the modules of each side by tag; runs that differ from the other side's are unfolded."""
-    before, after = [_Module(*parts_of(line)) for line in old], [_Module(*parts_of(line)) for line in new]
-    if sum(count_members(module.tag) for module in (*before, *after)) > _MOST_MODULES:
-        return {module.tag: module for module in before}, {module.tag: module for module in after}
-    shared = {module.tag for module in before} & {module.tag for module in after}
-    return dict(_unfolded(before, after, shared)), dict(_unfolded(after, before, shared))
+def _different(old: list[str], new: list[str]) -> tuple[_Modules, _Modules]:
+    """Return the modules of each side; runs that differ from the other side's are unfolded."""
+    before, after = dict(map(parts_of, old)), dict(map(parts_of, new))
+    if sum(map(count_members, (*before, *after))) > _MOST_MODULES:
+        return before, after
+    return dict(_unfolded(before, after)), dict(_unfolded(after, before))
 
 
-def _unfolded(modules: list[_Module], others: list[_Module], shared: set[str]) -> Iterator[tuple[str, _Module]]:
-    elsewhere = {tag for other in others if other.tag not in shared for tag in members(other.tag)}
-    for module in modules:
-        each = list(members(module.tag))
-        whole = module.tag in shared or elsewhere.isdisjoint(each)
-        for tag in [module.tag] if whole else each:
-            yield tag, _Module(tag, module.operators)
+def _unfolded(modules: _Modules, others: _Modules) -> Iterator[tuple[str, Mapping[str, int]]]:
+    elsewhere = {member for tag in others if tag not in modules for member in members(tag)}
+    for tag, operators in modules.items():
+        each = list(members(tag))
+        whole = tag in others or elsewhere.isdisjoint(each)
+        yield from ((member, operators) for member in ([tag] if whole else each))
 
 
-def _changes(before: Mapping[str, _Module], after: Mapping[str, _Module]) -> Iterator[Change]:
+def _changes(before: _Modules, after: _Modules) -> Iterator[Change]:
     for tag in _in_order(before, after):
-        old, new = before.get(tag), after.get(tag)
-        change = Change(tag, None if old is None else old.operators, None if new is None else new.operators)
+        change = Change(tag, before.get(tag), after.get(tag))
         if change.before != change.after:
             yield change
 
 
-def _in_order(before: Mapping[str, _Module], after: Mapping[str, _Module]) -> list[str]:
+def _in_order(before: _Modules, after: _Modules) -> list[str]:
     """Return every tag once, in the order of both sides; a removed one keeps its position."""
     left, right = list(before), list(after)
     blocks = difflib.SequenceMatcher(None, left, right, autojunk=False).get_opcodes()

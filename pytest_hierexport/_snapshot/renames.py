@@ -147,14 +147,14 @@ def _children(text: str) -> Mapping[str, list[str]]:
 def _moved(before: Sequence[str], after: Sequence[str]) -> Iterator[Move]:
     position = {tag: i for i, tag in enumerate(before)}
     shared = [tag for tag in after if tag in position]
-    stays = set(_longest_rising([position[tag] for tag in shared]))
+    stays = set(longest_rising([position[tag] for tag in shared]))
     for i, tag in enumerate(shared):
         if position[tag] not in stays:
             following = shared[i + 1 : i + 2]
             yield Move(tag, following[0]) if following else Move(tag, shared[i - 1], last=True)
 
 
-def _longest_rising(numbers: Sequence[int]) -> list[int]:
+def longest_rising(numbers: Sequence[int]) -> list[int]:
     """Return a longest rising subsequence of different numbers (patience sorting)."""
     tops: list[int] = []
     below: dict[int, int | None] = {}

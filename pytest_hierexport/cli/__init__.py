@@ -48,6 +48,8 @@ _INTERRUPTED = 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0 done, 1 failed, 4 a request that cannot be served, 130 interrupted.
 
+    `diff` and `diverge` fail with 2, as 1 tells of a difference; so does wrong usage of `diff`.
+
     Args:
         argv: The arguments after the program's name; None takes the process's.
     """

@@ -11,7 +11,6 @@ call is nearest to it.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from itertools import chain, islice
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import ROOT
 from pytest_hierexport._errors import UsageError
+from pytest_hierexport._snapshot.renames import longest_rising
 
 _DEEPEST = 300
 """The most levels of modules: each difference has its tag, so the text would grow with the square of the levels."""
@@ -179,26 +179,10 @@ def _reordered(old: Instance, other: Instance, pairs: Mapping[str, str]) -> Iter
     """Yield a pair for each child that is not in the longest subsequence of children whose order did not change."""
     position = {child.path: i for i, child in enumerate(other.children)}
     shared = [position[pairs[each.path]] for each in old.children if pairs.get(each.path) in position]
-    kept = set(_longest_rising(shared))
+    kept = set(longest_rising(shared))
     was = {place: i for i, place in enumerate(shared)}
     for place in sorted(set(shared) - kept):
         later = ((place, i) for i in range(place + 1, len(other.children)) if i in was and was[i] < was[place])
         earlier = ((i, place) for i in reversed(range(place)) if i in was and was[i] > was[place])
         for first, second in islice(chain(later, earlier), 1):
             yield other.children[first], other.children[second]
-
-
-def _longest_rising(numbers: Sequence[int]) -> list[int]:
-    """Return the longest rising subsequence (patience sorting)."""
-    tops: list[int] = []
-    last: dict[int, int | None] = {}
-    for number in numbers:
-        place = bisect_left(tops, number)
-        last[number] = tops[place - 1] if place else None
-        tops[place:] = [number, *tops[place + 1 :]] if place < len(tops) else [number]
-    end: int | None = tops[-1] if tops else None
-    rising = []
-    while end is not None:
-        rising.append(end)
-        end = last[end]
-    return rising

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 from pytest_hierexport._snapshot.diff import changed_counts
-from pytest_hierexport._text import inline_code
+from pytest_hierexport._text import counted, inline_code
 from pytest_hierexport._tools.comparing.comparison import Comparison, NodeChange, Renamed, TensorChange
 from pytest_hierexport._tools.comparing.folding import Line, ShownChange, fold, some
 from pytest_hierexport._tools.comparing.modules import Instance
 
 _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
+
+_Pair = tuple[Instance, Instance]
+KeyT = TypeVar("KeyT")
 
 
 def as_lines(comparison: Comparison, before: str, after: str, limit: int) -> Iterator[str]:
@@ -78,43 +81,35 @@ def _modules(comparison: Comparison) -> Iterator[ShownChange]:
     for sign, instances in (("-", modules.removed), ("+", modules.added)):
         for instance in instances:
             count = sum(1 for _ in instance.below()) - 1
-            below = f" with {count:,} module{'' if count == 1 else 's'} below" if count else ""
+            below = f" with {counted(count, 'module')} below" if count else ""
             yield ShownChange(sign, f"{instance.tag} ({instance.cls}){below}", text=_counts(instance.all_operators()))
     for old, new in modules.moved:
         text = f"moved from {old.path or 'the root'} to {new.path or 'the root'}"
         yield ShownChange(">", f"{old.tag} → {new.tag}", text=text)
-    for (cls, other), pairs in _by_class(modules.renamed).items():
+    for (cls, other), pairs in _grouped(modules.renamed, lambda old, new: (old.cls, new.cls)).items():
         equal = all(old.operators == new.operators for old, new in pairs)
         operators = f"operators {'equal' if equal else 'changed'}"
-        text = f"{_times(len(pairs))}, {operators}: {some([new.tag for _, new in pairs])}"
+        text = f"{counted(len(pairs), 'instance')}, {operators}: {some([new.tag for _, new in pairs])}"
         yield ShownChange("=", f"renamed {cls} → {other}", text=text)
-    for text, tags in _by_text(modules.changed).items():
-        yield ShownChange("~", some(tags), text=text)
+    for text, pairs in _grouped(modules.changed, _changed).items():
+        yield ShownChange("~", some([new.tag for _, new in pairs]), text=text)
     for instance, follower in modules.reordered:
         yield ShownChange(">", instance.tag, text=f"now before {follower.tag}")
     if comparison.untagged[0] != comparison.untagged[1]:
         yield ShownChange("~", "(untagged)", text=changed_counts(*comparison.untagged))
 
 
-def _by_class(pairs: Sequence[tuple[Instance, Instance]]) -> dict[tuple[str, str], list[tuple[Instance, Instance]]]:
-    grouped: dict[tuple[str, str], list[tuple[Instance, Instance]]] = {}
+def _grouped(pairs: Sequence[_Pair], key: Callable[[Instance, Instance], KeyT]) -> dict[KeyT, list[_Pair]]:
+    grouped: dict[KeyT, list[_Pair]] = {}
     for old, new in pairs:
-        grouped.setdefault((old.cls, new.cls), []).append((old, new))
+        grouped.setdefault(key(old, new), []).append((old, new))
     return grouped
 
 
-def _by_text(pairs: Sequence[tuple[Instance, Instance]]) -> dict[str, list[str]]:
-    """Return the tags of changed modules by the text of their change, so that equal changes are one line."""
-    grouped: dict[str, list[str]] = {}
-    for old, new in pairs:
-        calls = f"calls {old.calls} → {new.calls}" if old.calls != new.calls else ""
-        text = ", ".join(filter(None, (calls, changed_counts(old.operators, new.operators))))
-        grouped.setdefault(text, []).append(new.tag)
-    return grouped
-
-
-def _times(count: int) -> str:
-    return "1 instance" if count == 1 else f"{count:,} instances"
+def _changed(old: Instance, new: Instance) -> str:
+    """Return the text of a changed module, which modules with equal changes share."""
+    calls = f"calls {old.calls} → {new.calls}" if old.calls != new.calls else ""
+    return ", ".join(filter(None, (calls, changed_counts(old.operators, new.operators))))
 
 
 def _counts(operators: Mapping[str, int]) -> str:

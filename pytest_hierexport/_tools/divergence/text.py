@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 from pytest_hierexport._text import one_line
 from pytest_hierexport._tools.divergence.results import CallGap, Divergence, Gap, ValueGap
 
 FORMAT = 1
 """The version of the JSON."""
+_STATED: Mapping[type, tuple[str, ...]] = {
+    CallGap: (
+        *("call", "tag", "class", "depth", "nodes"),
+        *("accumulated", "added", "impact", "includes", "reason", "values"),
+    ),
+    ValueGap: ("name", "position", "other", "accumulated", "added", "reason"),
+    Gap: ("sqnr", "cosine", "max_abs", "distance", "tolerance", "parted", "reason"),
+}
+"""What the JSON states of each part, in its order."""
 _TITLES = ("accumulated dB", "added dB", "output dB", "cosine", "max abs", "module call")
 
 
@@ -79,40 +87,14 @@ def as_dict(divergence: Divergence, count: int) -> dict[str, object]:
         "first": None if divergence.first is None else divergence.first.call,
         "ranking": [call.call for call in divergence.ranking],
         "exclusion": {"modules": [*exclusion.modules], "nodes": [*exclusion.nodes]},
-        "calls": [_call(call) for call in divergence.calls],
+        "calls": _plain(divergence.calls),
     }
 
 
-def _call(call: CallGap) -> dict[str, object]:
-    return {
-        "call": call.call,
-        "tag": call.tag,
-        "class": call.cls,
-        "depth": call.depth,
-        "nodes": [*call.nodes],
-        "accumulated": _gap(call.accumulated),
-        "added": _gap(call.added),
-        "impact": _gap(call.impact),
-        "includes": [*call.includes],
-        "reason": call.reason,
-        "values": [_value(value) for value in call.values],
-    }
-
-
-def _value(value: ValueGap) -> dict[str, object]:
-    return {
-        "name": value.name,
-        "position": value.position,
-        "other": value.other,
-        "accumulated": _gap(value.accumulated),
-        "added": _gap(value.added),
-        "reason": value.reason,
-    }
-
-
-def _gap(gap: Gap | None) -> dict[str, Any] | None:
-    if gap is None:
-        return None
-    numbers = {name: getattr(gap, name) for name in ("sqnr", "cosine", "max_abs", "distance", "tolerance")}
-    shown = {name: value if math.isfinite(value) else str(value) for name, value in numbers.items()}
-    return {**shown, "parted": gap.parted, "reason": gap.reason}
+def _plain(value: object) -> object:
+    """Return a part of the divergence as JSON has it."""
+    if (names := _STATED.get(type(value))) is not None:
+        return {name: _plain(getattr(value, "cls" if name == "class" else name)) for name in names}
+    if isinstance(value, tuple):
+        return [*map(_plain, value)]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -18,7 +18,6 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cache
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
@@ -28,6 +27,7 @@ from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, 
 from pytest_hierexport._calls.hierarchy import Hierarchy
 from pytest_hierexport._onnx.graph import subgraphs_ir, walk
 from pytest_hierexport._onnx.ir_tags import write
+from pytest_hierexport._text import numbered
 from pytest_hierexport._tools.modules.body import DOMAIN, form_of, function_of
 from pytest_hierexport._tools.modules.choice import chosen_calls
 from pytest_hierexport._tools.modules.region import (
@@ -201,7 +201,7 @@ class _Outliner:
     def _replaced(self, region: Region, graph: ir.Graph, call: str) -> ir.Node:
         """Replace a region by a node that calls its function; return that node."""
         name = self._function(region, call)
-        label = next(label for label in _numbered(self._hierarchy.tag(call)) if label not in self._labels)
+        label = next(label for label in numbered(self._hierarchy.tag(call), "_") if label not in self._labels)
         self._labels.add(label)
         node = ir.Node(DOMAIN, name, region.entering, num_outputs=len(region.leaving), name=label)
         note_origins(node, (Origin(call, Evidence.TRACED),))
@@ -217,7 +217,7 @@ class _Outliner:
         form = module.cls, form_of(region, self.model.opset_imports)
         known = self.functions.get(form)
         if known is None:
-            name = next(name for name in _numbered(module.class_name) if name not in self._taken)
+            name = next(name for name in numbered(module.class_name, "_") if name not in self._taken)
             self._taken.add(name)
             function = function_of(region, name, module.path, self.model.opset_imports)
             self.model.functions[function.identifier()] = function
@@ -265,12 +265,6 @@ class _Outliner:
 
     def _add_shared(self, kept: ir.Node | ir.Value, dropped: ir.Node | ir.Value) -> None:
         self.shared.setdefault(kept, [origins_of(kept)]).append(origins_of(dropped))
-
-
-def _numbered(name: str) -> Iterator[str]:
-    """Yield a name, then the name with 2, 3, …."""
-    yield name
-    yield from (f"{name}_{i}" for i in count(2))
 
 
 def _detach(nodes: Iterable[ir.Node]) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._onnx.graph import node_key, subgraphs_proto, walk
+from pytest_hierexport._text import numbered
 from pytest_hierexport._tools.profiling.events import Kernel
 
 if TYPE_CHECKING:
@@ -36,17 +37,9 @@ def name_all_nodes(model: onnx.ModelProto) -> None:
     taken = {node.name for _, node in nodes}
     for key, node in nodes:
         if not node.name or node.name in known:
-            node.name = next(name for name in _variants(key) if name not in taken)
+            node.name = next(name for name in numbered(key, ".") if name not in taken)
             taken.add(node.name)
         known.add(node.name)
-
-
-def _variants(name: str) -> Iterator[str]:
-    yield name
-    number = 1
-    while True:
-        number += 1
-        yield f"{name}.{number}"
 
 
 def join(runs: Iterable[Sequence[Kernel]], model: onnx.ModelProto) -> list[tuple[Joined, ...]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
@@ -112,17 +112,13 @@ def class_profiles(nodes: Iterable[NodeProfile], hierarchy: Hierarchy, run_time:
         # A call below another of its class counts once.
         for cls in {hierarchy[above].cls for above in hierarchy.lineage(name)}:
             totals[cls] += of_call.self_time
-
-    def summed(cls: str, figure: Callable[[_Sums], float]) -> float:
-        return sum(map(figure, by_class[cls]))
-
     profiles = (
         ClassProfile(
             cls=cls,
             calls=len(of_calls),
-            self_time=summed(cls, lambda each: each.self_time),
+            self_time=(own := sum(each.self_time for each in of_calls)),
             total_time=totals[cls],
-            share=_part(summed(cls, lambda each: each.self_time), run_time),
+            share=_part(own, run_time),
             kernels=sum(each.own_kernels for each in of_calls),
             output_bytes=sum(each.output_bytes for each in of_calls),
         )
