@@ -92,6 +92,18 @@ def _fields(where: str, plain: Any, found: Any, leave_out: set[str]) -> Iterator
         yield Difference(f"{where}, {stated.name}[{place}]", x, y)
 
 
+def content_of(tensor: onnx.TensorProto) -> tuple[int, tuple[int, ...], bytes]:
+    """Return the type, the shape and the stored data of a tensor, without its name and texts."""
+    data = tensor.raw_data
+    if not tensor.HasField("raw_data"):
+        copied = type(tensor)()
+        copied.CopyFrom(tensor)
+        for part in ("name", "doc_string", "metadata_props"):
+            copied.ClearField(part)
+        data = copied.SerializeToString(deterministic=True)
+    return tensor.data_type, tuple(tensor.dims), data
+
+
 def _value(message: Any, stated: Any) -> Any:
     """Return the value of a field; None where the message does not state one, though its default may be equal."""
     return None if stated.has_presence and not message.HasField(stated.name) else getattr(message, stated.name)

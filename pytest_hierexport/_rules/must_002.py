@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache, partial
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from pytest_hierexport._calls.hierarchy import Hierarchy
-from pytest_hierexport._calls.names import decode, is_torch_nn
+from pytest_hierexport._calls.names import is_torch_nn
 from pytest_hierexport._errors import TagError
 from pytest_hierexport._onnx import codec
 from pytest_hierexport._onnx.graph import inventory_proto
@@ -74,8 +75,5 @@ def _class_of(hierarchy: Hierarchy, tag: str, segment: str) -> str | None:
         return min(classes, key=is_torch_nn)
     from torch import nn
 
-    try:
-        cls = getattr(nn, decode(name), None)
-    except UnicodeDecodeError:
-        return None
+    cls = getattr(nn, unquote(name), None)
     return f"{cls.__module__}.{cls.__qualname__}" if isinstance(cls, type) else None

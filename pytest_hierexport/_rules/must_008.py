@@ -81,9 +81,6 @@ def _check_calls(here: Sequence[Sequence[str]], there: Sequence[Sequence[str]]) 
 
     transformers' modernbert and gemma3 call one module for each element of a set of strings: which call is the first
     depends on the seed, and so does the export by any exporter.
-
-    Raises:
-        NoVerdictError: One process ran a call that the other did not, or not to the same values.
     """
     for (name, result), other in zip(here, there, strict=False):
         if [name, result] != list(other):
@@ -99,9 +96,6 @@ def _check_plain_export(exported: ExportedCase) -> None:
     """Raise an error where the exporter beneath ours does not repeat its exports of the model either.
 
     What torch writes as a function with a loop carries its values in the order of a set (`nn.EmbeddingBag`).
-
-    Raises:
-        NoVerdictError: It does not.
     """
     if not plain_repeats(exported):
         raise NoVerdictError(

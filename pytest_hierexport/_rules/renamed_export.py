@@ -16,6 +16,7 @@ from pytest_hierexport._cases.exporting import with_other_options
 from pytest_hierexport._errors import HierexportError, raise_if_disk_full
 from pytest_hierexport._files.temporary import temporary_folder
 from pytest_hierexport._onnx.codec import entries_of
+from pytest_hierexport._onnx.difference import content_of
 from pytest_hierexport._onnx.graph import inventory_proto
 from pytest_hierexport._rules.base import ExportedCase, Violation
 from pytest_hierexport._rules.decisions.watch import Watch
@@ -118,7 +119,7 @@ def _change(before: ExportedCase, nodes: _Pairs, tensors: _Pairs) -> Violation |
             continue
         return Violation(before.node(key), expected, f"{found}, {_RENAMED}", _DO)
     for (key, a), (_, b) in tensors:
-        if a is None or b is None or _content(a) != _content(b):
+        if a is None or b is None or content_of(a) != content_of(b):
             return Violation(f"initializer {key}", "the same tensor", f"another, {_RENAMED}", _DO)
     return None
 
@@ -139,19 +140,10 @@ def _changed_attributes(a: onnx.NodeProto, b: onnx.NodeProto) -> str:
 
     def numbers(node: onnx.NodeProto) -> dict[str, tuple[object, ...]]:
         held = (a for a in node.attribute if not (a.s or a.strings or a.graphs or a.HasField("g") or a.t.string_data))
-        return {a.name: (a.i, str(a.f), a.ints, str(a.floats), _content(a.t)) for a in held}
+        return {a.name: (a.i, str(a.f), a.ints, str(a.floats), content_of(a.t)) for a in held}
 
     one, other = numbers(a), numbers(b)
     return ", ".join(name for name in dict.fromkeys((*one, *other)) if one.get(name) != other.get(name))
-
-
-def _content(tensor: onnx.TensorProto) -> bytes:
-    """Return a tensor as bytes, but for its name and what is written about it."""
-    copied = type(tensor)()
-    copied.CopyFrom(tensor)
-    for name in ("name", "doc_string", "metadata_props"):
-        copied.ClearField(name)
-    return bytes(copied.SerializeToString(deterministic=True))
 
 
 class _Comparison:

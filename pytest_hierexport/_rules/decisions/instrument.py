@@ -67,11 +67,10 @@ def live_functions() -> list[FunctionType]:
     """Return all functions of this process."""
     frozen = gc.get_freeze_count()
     gc.unfreeze()  # `get_objects` lists no frozen objects
-    try:
-        return [each for each in gc.get_objects() if type(each) is FunctionType]
-    finally:
-        if frozen:
-            gc.freeze()
+    found = [each for each in gc.get_objects() if type(each) is FunctionType]
+    if frozen:
+        gc.freeze()
+    return found
 
 
 class Code:
