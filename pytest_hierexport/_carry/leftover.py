@@ -84,16 +84,16 @@ def initializer_origins(match: Match, origins: OriginsOf, name: str, value: Valu
     """Return the origins of an initializer after: those before, or those of the nodes that were folded into it."""
     if name in match.known.initializers:
         return match.known.initializers[name]
+    namesake = match.before.named.get(value.name)
+    if namesake is not None and namesake in match.before.producer:
+        folded = backward_slice(match.before, _merged(match, namesake), match.is_alive)
+        return weakened(Evidence.FOLDED, (origin for node in folded for origin in match.known.nodes[node]))
     # A tool may rename it (`add_prefix`); small constants are shared freely, so their content says nothing.
     numbering, keys = match.numbering, match.before.initializer_keys
     same = None if numbering.after[value] in numbering.contents else numbering.known.get(numbering.after[value])
-    for key in (keys.get(each, "") for each in (match.before.named.get(value.name), same) if each is not None):
+    for key in (keys.get(each, "") for each in (namesake, same) if each is not None):
         if key in match.known.initializers:
             return match.known.initializers[key]
-    computed = match.before.named.get(value.name)
-    if computed is not None and computed in match.before.producer:
-        folded = backward_slice(match.before, _merged(match, computed), match.is_alive)
-        return weakened(Evidence.FOLDED, (origin for node in folded for origin in match.known.nodes[node]))
     consumers = match.after.own_consumers(value)
     return weakened(Evidence.FOLDED, (origin for consumer in consumers for origin in origins[consumer]))
 
