@@ -93,7 +93,7 @@ def _anchor(anchors: Anchors, node: Node) -> None:
     varying = [value for value in operands if value.varying]
     if not varying:
         return
-    # A constant that several nodes consume says nothing about this one; nor does one that has the same numbers only.
+    # A constant that several nodes consume, or that has equal numbers by accident, says nothing about this node.
     unrelated = {found for value, found in contained if found and value.leaf and not _are_related(value, found)}
     operands = [v for v in operands if v.varying or (len(before.consumers.get(v, ())) == 1 and v not in unrelated)]
     found = _named(anchors, node, [found for _, found in contained if found is not None])
@@ -207,7 +207,7 @@ def _anchor_operands(anchors: Anchors, node: Node, found: Node) -> None:
 
 
 def _taking_again(anchors: Anchors, taken: list[Value], found: Node) -> Node:
-    """Return the removed node behind `found` that takes what a new node takes once more often than `found` needs it.
+    """Return the removed node behind `found` that takes a value once more, as the new node takes it.
 
     ONNX Runtime puts `conv(x) + x` into one convolution that takes `x` twice.
     """

@@ -25,8 +25,8 @@ from pytest_hierexport._carry.slices import between
 def attribute_cancelled(match: Match, origins: OriginsOf) -> None:
     """Add the origins of cancelled operations to the nodes that give their value now (fsmt, patchtst).
 
-    What one call does and undoes by itself concerns no other call: the operations count where a call outside the last
-    one took part, or one inside it that computed their source: other values of that call may live on.
+    Operations that one call does and undoes itself do not concern others. They count where a call outside the last one
+    took part, or where a call inside it computed their source, of which other values may live on.
     """
     hierarchy = match.known.hierarchy
     for value, source in match.numbering.aliases.items():

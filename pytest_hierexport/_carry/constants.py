@@ -1,4 +1,4 @@
-"""Folds small constants with onnx's reference implementation, each expression once.
+"""Computes small constants from small ones with onnx's reference implementation, each expression once.
 
 Constants that were computed by different expressions may be equal, and an optimizer that folds and deduplicates them
 finds out. So value numbering needs their contents (higgs_audio_v2).

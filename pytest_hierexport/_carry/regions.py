@@ -76,7 +76,7 @@ def _region(anchors: Anchors, end: Node, left: AbstractSet[Node]) -> list[Node]:
 
 
 def _is_new_constant(anchors: Anchors, node: Node) -> bool:
-    """Whether a node gives constants that their names do not tell: equal ones there are of any calls (DETR)."""
+    """Whether a node gives constants that their names do not tell: equal constants may come from any call (DETR)."""
     told = (output in anchors.anchored or output.name in anchors.match.before.named for output in node.outputs)
     return not any(told) and not any(output.varying for output in node.outputs)
 

@@ -5,7 +5,7 @@ node that depends on graph inputs alone   the root                              
 any other node                            the nearest common call of its neighbours    derived, which rules count
 initializer that modules hold             the first call of each module                traced
 initializer that none is known to hold    the calls of its consumers                   as for these
-that initializer without consumers        the root                                     derived
+initializer without holder or consumer    the root                                     derived
 """
 
 from __future__ import annotations

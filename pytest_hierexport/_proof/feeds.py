@@ -37,7 +37,7 @@ def feeds_of(example: Runnable, proto: onnx.ModelProto) -> dict[str, Array]:
             raise UsageError(
                 f"a tensor for each graph input ({', '.join(names)})",
                 found=f"{len(tensors)} tensors among the example's inputs, none for {', '.join(missing)}",
-                do="give the example the inputs that the model was exported with",
+                do="give the inputs of the export; where the model has unused ones, export it without input_names",
             )
         tensors = [by_name[name] for name in names]
     return {name: array_of(tensor) for name, tensor in zip(names, tensors, strict=True)}

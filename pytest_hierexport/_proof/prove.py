@@ -156,9 +156,9 @@ class _Pairing:
         proofs = self.proofs()
         best = next(proofs)
         if self.precision and self._left(best):
-            # A value that a tool computes in another dtype looks lost: calls are dissolved, and none is unproven (a
-            # layer normalisation, a linear layer and GELU in float16). The next attempt compares across dtypes. A call
-            # that it leaves dissolved lost its value to a fusion, which no further attempt undoes.
+            # A value that a tool computes in another dtype looks lost, so its calls are dissolved, not unproven (a
+            # layer normalisation, a linear layer and GELU in float16). The next attempt compares across dtypes; a call
+            # that is still dissolved there lost its value to a fusion.
             best = min(best, next(proofs, best), key=self._left)
         while best.unproven and (proof := next(proofs, None)) is not None:
             best = min(best, proof, key=self._left)

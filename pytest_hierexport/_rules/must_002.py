@@ -39,7 +39,7 @@ def check(exported: ExportedCase) -> Iterator[Violation]:
 
 
 def _tags(proto: onnx.ModelProto) -> Iterator[tuple[str, str]]:
-    """Yield every tag in the file and its place: of nodes, in both places, and of initializers, valid or not."""
+    """Yield each tag in the file with its place; a tag may be invalid."""
     for where, element in inventory_proto(proto).elements():
         if (tag := codec.entries_of(element).get(codec.TAG)) is not None:
             yield where, tag
@@ -65,7 +65,7 @@ def _building_block(hierarchy: Hierarchy, tag: str) -> tuple[str, str] | None:
 
 
 def _class_of(hierarchy: Hierarchy, tag: str, segment: str) -> str | None:
-    """Return the class that a segment names: of its call, else of a call of that class name, else of `torch.nn`."""
+    """Return the class of a segment: of the call that has the tag, else of a call by its name, else of `torch.nn`."""
     try:
         return hierarchy.resolve(tag).cls
     except KeyError:

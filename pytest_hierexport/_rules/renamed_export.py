@@ -83,9 +83,9 @@ def _export_renamed(
 
 
 def _compared(exported: ExportedCase, watch: Watch | None, *, printed: bool) -> tuple[bool, list[Violation]]:
-    """Return whether this is final, and the violations.
+    """Return whether no other try is needed, and the violations.
 
-    It is where the graph is the same under other names, and where the model cannot be given any.
+    None is where the graph is the same under other names, or the model cannot be renamed.
     """
     with temporary_folder() as folder:
         try:

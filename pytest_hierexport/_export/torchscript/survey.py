@@ -81,17 +81,16 @@ def merged(before: Survey, after: Survey) -> list[tuple[int, int]]:
 
 
 def duplicates(graph: Any) -> list[list[int]]:
-    """Return the groups of duplicate nodes, by value numbering; none if an operation writes to its input in place."""
+    """Return the groups of duplicate nodes, by value numbering; none if an operation writes to one of its inputs."""
     values: dict[int, int] = {}
     groups: dict[Hashable, list[Any]] = {}
     for node in nodes_of(graph):
-        kind = node.kind()
-        if kind.endswith("_") and not kind.endswith("__"):
+        if "!" in node.schema():
             return []
         if not node.outputsSize():
             continue
         inputs = tuple(values.get(value.unique(), value.unique()) for value in node.inputs())
-        expression: Hashable = (kind, _attributes(node), inputs)
+        expression: Hashable = (node.kind(), _attributes(node), inputs)
         if node.isNondeterministic() or any(True for _ in node.blocks()):
             expression = number_of(node)
         group = groups.setdefault(expression, [])

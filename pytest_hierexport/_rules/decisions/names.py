@@ -114,7 +114,7 @@ class Names:
         return self._translated(value, lambda text: text.alternative if isinstance(text, Marked) else self._text(text))
 
     def new(self, text: str) -> Iterator[str]:
-        """Yield the new spellings of a path, whose last parts may be torch's, or of a qualified class."""
+        """Yield the new spellings of a path (its last parts may be torch's) or of a qualified class."""
         parts = text.split(".")
         new = [self._new_part(part) for part in parts]
         yield ".".join((*parts[:-1], new[-1] or parts[-1]))
