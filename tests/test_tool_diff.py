@@ -228,6 +228,25 @@ class TestInitializers:
             ("changed", "other", "renamed from a.w")
         ]
 
+    @pytest.mark.parametrize(
+        ("data_type", "dims", "data"),
+        [
+            (TensorProto.BFLOAT16, [2], b"\x80\x3f\x00\x40"),
+            (TensorProto.FLOAT8E4M3FN, [2], b"\x38\x40"),
+            (TensorProto.INT4, [2], b"\x21"),
+            (TensorProto.FLOAT, [3, 0], b""),
+        ],
+        ids=["bfloat16", "float8", "int4", "empty"],
+    )
+    def test_renamed_initializer_of_any_type_is_found(
+        self, before: Path, after: Path, data_type: int, dims: list[int], data: bytes
+    ) -> None:
+        for path, name in ((before, "mask"), (after, "other")):
+            proto = save(path, BEFORE)
+            proto.graph.initializer.append(helper.make_tensor(name, data_type, dims, data, raw=True))
+            path.write_bytes(proto.SerializeToString())
+        assert [each.change for each in compared(before, after).initializers] == ["renamed from mask"]
+
     def test_equal_data_in_another_form_is_no_change(self, before: Path, after: Path) -> None:
         proto = save(after, BEFORE)
         tensor = proto.graph.initializer[0]

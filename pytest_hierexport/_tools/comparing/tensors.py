@@ -29,7 +29,7 @@ class Store:
         Raises:
             UsageError: The data is missing, or does not fit the shape.
         """
-        digest = hashlib.sha256(memoryview(self.array(tensor)).cast("B")) if tensor.data_type != _STRING else None
+        digest = hashlib.sha256(self.array(tensor).tobytes()) if tensor.data_type != _STRING else None
         data = digest.hexdigest() if digest else tuple(tensor.string_data)
         return tensor.data_type, tuple(tensor.dims), data
 
