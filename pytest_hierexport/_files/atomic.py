@@ -1,4 +1,4 @@
-"""Writes files atomically: each place has its old file or the whole new one, also after a crash; or new files alone."""
+"""Writes files so that each place has its old content or all of the new, also after a crash."""
 
 from __future__ import annotations
 
@@ -126,14 +126,21 @@ def write_new(path: Path, text: str) -> bool:
     """Write a text file, with the folders above it, where there is none; return whether it is new.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: It cannot be written; no part of it is left.
+        UnicodeEncodeError: UTF-8 cannot encode the text; nothing is made.
     """
+    content = text.encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with path.open("x", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        file = path.open("xb")
     except FileExistsError:
         return False
+    try:
+        with file:
+            file.write(content)
+    except BaseException:
+        path.unlink()
+        raise
     return True
 
 
