@@ -196,7 +196,10 @@ def test_any_other_run_removes_none(two: Project, arguments: list[str]) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--hierexport-models=models.toml::high"], ["--hierexport-models=models.toml", "--hierexport-after=onnxruntime:all"]],
+    [
+        ["--hierexport-models=models.toml::high"],
+        ["--hierexport-models=models.toml", "--hierexport-after=onnxruntime:all"],
+    ],
     ids=["one model", "another step"],
 )
 def test_steps_of_a_manifest_make_no_complete_selection(two: Project, arguments: list[str]) -> None:
