@@ -60,6 +60,15 @@ def test_a_replaced_file_keeps_its_permissions(tmp_path: Path) -> None:
     assert (path.read_text(), path.stat().st_mode & 0o777) == ("new", 0o640)
 
 
+def test_what_a_link_leads_to_is_replaced(tmp_path: Path) -> None:
+    link, target = tmp_path / "link", tmp_path / "below" / "target"
+    target.parent.mkdir()
+    link.symlink_to(target)
+    for text in ("old", "new"):
+        write_atomically(link, text)
+        assert (link.is_symlink(), target.read_text()) == (True, text)
+
+
 @pytest.fixture
 def at_work(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """Give a process that is writing into a folder and does not go on."""

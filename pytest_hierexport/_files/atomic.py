@@ -114,9 +114,12 @@ def _release(lock: int | None) -> None:
 def write_atomically(path: Path, text: str) -> None:
     """Write a text file so that other processes see the old content or all of the new.
 
+    A link belongs to the user: what it leads to is replaced, not the link.
+
     Raises:
         OSError: It cannot be written; the old file is unchanged.
     """
+    path = Path(os.path.realpath(path))
     with staging(path.parent) as stage:
         (stage.folder / path.name).write_text(text, encoding="utf-8", newline="\n")
         stage.land([path.name])

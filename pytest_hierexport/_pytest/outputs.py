@@ -64,10 +64,8 @@ def write_output(path: Path, text: str) -> None:
         return
     if _is_foreign(path):
         raise ForeignFileError(path)
-    # A link belongs to the user: its target is replaced, not the link.
-    target = Path(os.path.realpath(path))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(target, text)
+    Path(os.path.realpath(path)).parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, text)
 
 
 def _is_stream(path: Path) -> bool:

@@ -151,7 +151,7 @@ def add_models(manifest: Path, models: Mapping[str, str]) -> None:
             found=f"{error.found}, with the new models at its end",
             do=f"add them by hand, or write its models as such tables: {', '.join(models)}",
         ) from None
-    write_atomically(manifest.resolve(), added)
+    write_atomically(manifest, added)
 
 
 def _key(name: str) -> str:
