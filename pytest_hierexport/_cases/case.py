@@ -98,6 +98,8 @@ class Case:
     """For `thin`: the case of the smaller model; None to cut the numbers of its configuration."""
     entry: str = ""
     """What a manifest states of the factory and its inputs; the other fields do not tell it."""
+    stated: frozenset[str] = field(default=frozenset(), repr=False)
+    """The keys that a manifest states of it: they override the ini also where they state the default."""
 
     @stage("building the model")
     def load(self) -> Example:

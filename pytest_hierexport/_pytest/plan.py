@@ -47,13 +47,15 @@ def selected_cases(settings: Settings, own: Mapping[str, Case] | None = None) ->
 
 def _with_options(case: Case, settings: Settings) -> Case:
     given, stated = settings.given, settings.stated
+    has_exporter = "exporter" in case.stated or case.exporter != "auto"
+    has_steps = "after" in case.stated or bool(case.after)
     return replace(
         case,
-        exporter=given.exporter or (case.exporter if case.exporter != "auto" else stated.exporter or "auto"),
+        exporter=given.exporter or (case.exporter if has_exporter else stated.exporter or "auto"),
         opset=given.opset or case.opset or stated.opset,
         details=bool(given.details or (stated.details if case.details is None else case.details)),
         strict=bool(given.strict or (stated.strict if case.strict is None else case.strict)),
-        after=tuple(map(Step, given.after or ())) or case.after or tuple(map(Step, stated.after or ())),
+        after=tuple(map(Step, given.after or (None if has_steps else stated.after) or ())) or case.after,
         timeout=next(limit for limit in (given.timeout, case.timeout, stated.timeout, TIMEOUT) if limit is not None),
     )
 
