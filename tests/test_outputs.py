@@ -49,7 +49,8 @@ def test_checking_the_cache_leaves_no_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "found"), [("file/a/b", "a file, .*file"), ("nowhere/a", "a file, .*nowhere"), ("a/" + "b" * 300, "b: File name too long")]
+    ("name", "found"),
+    [("file/a/b", "a file, .*file"), ("nowhere/a", "a file, .*nowhere"), ("a/" + "b" * 300, "b: File name too long")],
 )
 def test_impossible_folder_of_the_cache_is_refused(tmp_path: Path, name: str, found: str) -> None:
     (tmp_path / "file").touch()

@@ -21,6 +21,7 @@ from pathlib import Path
 from pytest_hierexport._cache.entries import PER_QUESTION, RECORD, entries, listed, read_entry, remove, used
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._files.atomic import STAGED
+from pytest_hierexport._files.ownership import is_bare
 
 _KEY = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}")
 _ABANDONED = 24 * 3600
@@ -44,8 +45,7 @@ class Contents:
 
 def is_cache(folder: Path) -> bool:
     """Whether a folder holds anything that a cache wrote, or nothing at all."""
-    names = {path.name for path in listed(folder)}
-    return names <= {".gitignore"} or bool(entries(folder)) or any(_of_sessions(folder))
+    return is_bare(folder) or bool(entries(folder)) or any(_of_sessions(folder))
 
 
 def contents(folder: Path) -> Contents:
@@ -76,7 +76,7 @@ def clear(folder: Path) -> int:
     for path in [*removed, *(path for path in _of_sessions(folder) if not _is_held(path))]:
         remove(path)
     with suppress(OSError):
-        if [path.name for path in folder.iterdir()] in ([], [".gitignore"]):
+        if is_bare(folder):
             (folder / ".gitignore").unlink(missing_ok=True)
             folder.rmdir()
     return sum(not os.path.lexists(path) for path in removed)

@@ -18,6 +18,8 @@ from pytest_hierexport._files.atomic import staging, write_atomically
 GENERATOR = "pytest-hierexport"
 """The generator that files of this package name, where their format has a field for it."""
 LIST = ".hierexport.json"
+_IGNORED = "*\n"
+"""The content of the `.gitignore` in folders that this package made."""
 
 Owners = Mapping[str, tuple[str, ...]]
 """The owners of each file of a folder, by the file's name."""
@@ -45,13 +47,22 @@ def make_folder(folder: Path) -> None:
     with staging(folder.parent) as stage:
         made = stage.folder / folder.name
         made.mkdir()
-        (made / ".gitignore").write_text("*\n", encoding="utf-8")
+        (made / ".gitignore").write_text(_IGNORED, encoding="utf-8")
         try:
             made.rename(folder)
         except OSError:
             # Another process of the run may have made it.
             if not folder.is_dir():
                 raise
+
+
+def is_bare(folder: Path) -> bool:
+    """Whether a folder holds nothing but the `.gitignore` that :func:`make_folder` writes, if anything."""
+    try:
+        names = [path.name for path in folder.iterdir()]
+        return not names or (names == [".gitignore"] and (folder / names[0]).read_bytes() == _IGNORED.encode())
+    except OSError:
+        return False
 
 
 def read_list(folder: Path) -> dict[str, tuple[str, ...]]:
