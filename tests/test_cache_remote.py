@@ -94,7 +94,7 @@ class Machine:
     def __post_init__(self) -> None:
         self.reads = Reads([self.folder])
         remote = Remote(self.url, pushes=self.pushes, largest=self.largest, warn=self.warnings.append)
-        self.cache = Cache(self.folder / "cache", self.reads, remote=remote)
+        self.cache = Cache(self.folder / "cache", self.reads, remote=remote, warn=self.warnings.append)
         self.cache._start = "0" * 16
 
     def keep(self, about: str = "about", content: bytes = CONTENT) -> str:
@@ -281,18 +281,21 @@ def replace(store: Store, change: Callable[[dict[str, object]], object]) -> None
     store.contents |= {f"/cas/{digest}": changed, key: json.dumps({"results": [digest]}).encode()}
 
 
+def with_file(name: str) -> Callable[[dict[str, object]], object]:
+    return lambda record: {**record, "files": {name: hashlib.sha256(CONTENT).hexdigest()}}
+
+
 FORGED: dict[str, Callable[[dict[str, object]], object]] = {
     "a list": lambda record: [record],
     "no inputs": lambda record: {**record, "inputs": None},
     "files that are no texts": lambda record: {**record, "files": {"model.onnx": 1}},
-    "a file outside the folder": lambda record: {
-        **record,
-        "files": {"../outside": hashlib.sha256(CONTENT).hexdigest()},
-    },
-    "the record among the files": lambda record: {
-        **record,
-        "files": {"record.json": hashlib.sha256(CONTENT).hexdigest()},
-    },
+    "a file outside the folder": with_file("../outside"),
+    "the folder above as a file": with_file(".."),
+    "a file without a name": with_file(""),
+    "a null character in a name": with_file("a\0b"),
+    "a lone surrogate in a name": with_file("a\ud800"),
+    "a name that is too long": with_file("a" * 256),
+    "the record among the files": with_file("record.json"),
     "more fields": lambda record: {**record, "code": "import os"},
     "about something else": lambda record: {**record, "about": "another"},
     "a value that is no mapping": lambda record: {**record, "value": 1},
@@ -304,6 +307,7 @@ def test_a_forged_record_is_a_miss(tmp_path: Path, store: Store, change: Callabl
     second = pushed(tmp_path, store.url)
     replace(store, change)
     assert second.find() is None
+    assert not second.warnings
     assert not list(tmp_path.rglob("outside"))
 
 

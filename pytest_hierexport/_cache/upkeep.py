@@ -12,15 +12,15 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_hierexport._cache.entries import PER_QUESTION, RECORD, entries, listed, read_entry, remove, used
+from pytest_hierexport._cache.entries import PER_QUESTION, RECORD, entries, read_entry, remove, used
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._files.atomic import STAGED
+from pytest_hierexport._files.listings import names_in
 from pytest_hierexport._files.ownership import is_bare
 
 _KEY = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}")
@@ -50,16 +50,13 @@ def is_cache(folder: Path) -> bool:
 
 def contents(folder: Path) -> Contents:
     """Return what a cache holds."""
-    counts: Counter[str] = Counter()
-    sizes: Counter[str] = Counter()
+    models: dict[str, tuple[int, int]] = {}
     found = {entry: _size(entry) for entry in entries(folder)}
     for entry, size in found.items():
-        result = read_entry(entry)
-        if result is not None:
-            counts[result.model] += 1
-            sizes[result.model] += size
-    models = {model: (counts[model], sizes[model]) for model in sorted(counts)}
-    return Contents(len(found), sum(found.values()), models, min(map(used, found), default=None))
+        if (result := read_entry(entry)) is not None:
+            count, before = models.get(result.model, (0, 0))
+            models[result.model] = count + 1, before + size
+    return Contents(len(found), sum(found.values()), dict(sorted(models.items())), min(map(used, found), default=None))
 
 
 def damages(folder: Path) -> Iterator[str]:
@@ -126,7 +123,7 @@ def shown_size(size: float) -> str:
 
 def _of_sessions(folder: Path) -> Iterator[Path]:
     """Yield the locks and the staged results."""
-    return (path for path in listed(folder) if path.name.startswith(STAGED) or _is_lock(path))
+    return (path for path in map(folder.joinpath, names_in(folder)) if path.name.startswith(STAGED) or _is_lock(path))
 
 
 def _is_held(path: Path) -> bool:
@@ -149,7 +146,7 @@ def _is_lock(path: Path) -> bool:
 
 def _size(entry: Path) -> int:
     """Return the number of bytes in a result's files; links are not followed."""
-    return 0 if entry.is_symlink() else sum(map(_bytes, listed(entry)))
+    return 0 if entry.is_symlink() else sum(map(_bytes, map(entry.joinpath, names_in(entry))))
 
 
 def _bytes(path: Path) -> int:

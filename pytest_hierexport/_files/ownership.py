@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from pytest_hierexport._files.atomic import staging, write_atomically
+from pytest_hierexport._files.paths import is_plain_name
 
 GENERATOR = "pytest-hierexport"
 """The generator that files of this package name, where their format has a field for it."""
@@ -74,7 +75,8 @@ def read_list(folder: Path) -> dict[str, tuple[str, ...]]:
     files = content.get("files") if isinstance(content, dict) and content.get("generator") == GENERATOR else None
     if not isinstance(files, dict):
         return {}
-    return {name: tuple(map(str, owners)) for name, owners in files.items() if _is_plain(name, owners)}
+    plain = (entry for entry in files.items() if is_plain_name(entry[0]) and isinstance(entry[1], list))
+    return {name: tuple(map(str, owners)) for name, owners in plain}
 
 
 def write_list(folder: Path, files: Owners) -> None:
@@ -137,8 +139,3 @@ def _is_list(path: Path) -> bool:
 def _is_file(path: Path) -> bool:
     """Whether a path is a regular file and no link; false for a name that no file can have."""
     return os.path.isfile(path) and not os.path.islink(path)  # noqa: PTH113, PTH114  # Path's raise for such names
-
-
-def _is_plain(name: str, owners: object) -> bool:
-    """Whether an entry names a file of the folder itself: a list is untrusted input."""
-    return isinstance(owners, list) and name not in {"", ".", ".."} and Path(name).name == name
