@@ -114,6 +114,14 @@ class TestModules:
         assert [each.path for each in found.modules.added] == ["top"]
         assert found.nodes == []
 
+    def test_moved_module_with_those_below_is_paired_whole(self, before: Path, after: Path) -> None:
+        leaf, box = ("m.Leaf", ["MatMul"]), ("m.Box", ["Relu"])
+        save(before, {"": BEFORE[""], "x": leaf, "y": box, "y.c": leaf})
+        save(after, {"": BEFORE[""], "p": box, "p.c": leaf, "q": leaf})
+        found = compared(before, after).modules
+        assert [(old.path, new.path) for old, new in found.moved] == [("x", "q"), ("y", "p")]
+        assert [*found.added, *found.removed] == []
+
     def test_equal_changes_of_many_modules_are_one_line(self, before: Path, after: Path) -> None:
         changed = {name: (cls, [o.replace("Relu", "Tanh") for o in nodes]) for name, (cls, nodes) in BEFORE.items()}
         save(after, changed)
