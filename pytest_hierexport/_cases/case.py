@@ -160,7 +160,7 @@ class Case:
     def _as_example(self, made: object) -> Example:
         parts = parts_of(made)
         model = check_model(parts.get("model"), self._promise, _describe(made))
-        notes: tuple[str, ...] = ()
+        notes = made.notes if isinstance(made, Example) else ()
         if "args" not in parts and "kwargs" not in parts:
             from pytest_hierexport._cases.inputs import describe, example_inputs
 
