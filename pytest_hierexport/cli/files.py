@@ -207,7 +207,7 @@ def load_arrays(path: Path, graph: onnx.GraphProto) -> dict[str, Any]:
     import numpy as np
 
     try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+        with path.open("rb") as opened, np.lib.npyio.NpzFile(opened, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
     except Exception as error:  # numpy and zipfile raise errors of many classes for a damaged file
         inputs = first_names([value.name for value in graph_inputs(graph)], 12)
