@@ -36,6 +36,8 @@ class Store:
     """Each request: its method and path."""
     answer: Callable[[BaseHTTPRequestHandler, bytes], None] | None = None
     """Answers a GET of what is there, in another way than an honest server."""
+    takes: bool = True
+    """Whether it takes what is put."""
     logins: set[str] = field(default_factory=set)
     url: str = ""
 
@@ -59,7 +61,7 @@ def store() -> Iterator[Store]:
         def do_PUT(self) -> None:
             held.asked.append(("PUT", self.path))
             held.contents[self.path] = self.rfile.read(int(self.headers["Content-Length"]))
-            self.send_response(200)
+            self.send_response(200 if held.takes else 404)
             self.end_headers()
 
         def log_message(self, *arguments: object) -> None:
@@ -262,6 +264,13 @@ def test_a_server_that_failed_is_not_asked_again(
         assert second.find(about) is None
     assert len(store.asked) == 1
     assert len(second.warnings) == 1
+
+
+def test_a_server_that_takes_no_results_is_told(tmp_path: Path, store: Store) -> None:
+    store.takes = False
+    machine = Machine(tmp_path / "first", store.url, pushes=True)
+    assert machine.keep()
+    assert machine.warnings == ["it takes no results (404, not found)"]
 
 
 def test_a_server_out_of_reach_is_a_miss(tmp_path: Path) -> None:
