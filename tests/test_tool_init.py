@@ -181,6 +181,12 @@ def test_model_that_cannot_be_exported_is_shown_once(folder: Path, capsys: pytes
     assert '[models.make]\nmodel = "bad.py::make"\n' in (folder / "models.toml").read_text()
 
 
+def test_output_of_pytest_may_be_in_any_encoding(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "conftest.py").write_text("import atexit, os\natexit.register(os.write, 2, b'\\xff')\n")
+    assert main(["init"]) == 0
+    assert "wrote the snapshot of build" in capsys.readouterr().out
+
+
 def test_project_without_a_factory_gets_no_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "my_model.py").write_text(MODEL.replace("def build():", "def build(width):"))
     before = files(folder)

@@ -177,7 +177,10 @@ def _export(names: Sequence[str], here: Path) -> Results:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         run = [sys.executable, "-m", *command, f"--hierexport-report={report}"]
-        done = subprocess.run(run, cwd=here, capture_output=True, text=True, check=False)  # noqa: S603  # pytest
+        # What it prints may be in any encoding.
+        done = subprocess.run(  # noqa: S603  # pytest
+            run, cwd=here, capture_output=True, encoding="utf-8", errors="replace", check=False
+        )
         if report.exists():
             return read_report(report)
     lines = [*done.stdout.splitlines(), *done.stderr.splitlines()]
