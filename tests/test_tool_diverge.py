@@ -438,7 +438,7 @@ def test_arrays_with_wrong_names_are_refused(
         ("profile difference.onnx --inputs=x.npz", "numbers for the input left, float[4, 8]; found dtype <U1"),
         (
             "diverge difference.onnx difference.onnx --inputs=x.npy",
-            ".npz file with an array for each input: left, right; found",
+            "array for each input: left, right; found File is not a zip file",
         ),
     ],
     ids=["diverge", "profile", "no name"],
