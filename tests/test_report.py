@@ -279,6 +279,25 @@ def test_markdown_of_many_failures_is_short_enough_for_a_comment() -> None:
     assert "- … and 360 more remarks" in markdown
 
 
+LONG = tuple(
+    replace(model(f"{i}{'x' * 3000}", snapshot=Status.FAILED), notes=(f"note {i}",), warnings=("it fell back",))
+    for i in range(45)
+)
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        Results(RULES, (), missing_shards=tuple(f"{i}/9999" for i in range(1, 10_000))),
+        Results(RULES, LONG),
+        Results(RULES, tuple(replace(each, notes=("`" * 400,)) for each in LONG)),
+    ],
+    ids=["shards", "names", "backticks"],
+)
+def test_markdown_has_at_most_60_000_characters(results: Results) -> None:
+    assert len(as_markdown(results)) <= 60_000
+
+
 @pytest.mark.parametrize("name", ["tower", "bert_dynamic", "MUST-001", "Modell für alle"])
 def test_an_ordinary_name_stands_in_markdown_as_it_is(name: str) -> None:
     markdown = as_markdown(Results(RULES, (model(name, MUST_001=Status.FAILED),)))
