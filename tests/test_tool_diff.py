@@ -226,6 +226,15 @@ class TestInitializers:
             ("b.w", "4 of 4 elements, by at most 0.5"),
         ]
 
+    def test_equal_nan_is_no_changed_element(self, before: Path, after: Path) -> None:
+        for path, last in ((before, 1.0), (after, 3.0)):
+            proto = save(path, BEFORE)
+            values = np.array([np.nan, 1, 2, last], np.float32).reshape(2, 2)
+            proto.graph.initializer[0].CopyFrom(numpy_helper.from_array(values, "a.w"))
+            path.write_bytes(proto.SerializeToString())
+        (found,) = compared(before, after).initializers
+        assert found.change == "1 of 4 elements, by at most 2"
+
     def test_renamed_initializer_is_found_by_its_content(self, before: Path, after: Path) -> None:
         proto = save(after, BEFORE)
         proto.graph.initializer[0].name = proto.graph.node[0].input[1] = "other"
