@@ -181,14 +181,15 @@ def test_failure_lists_its_first_places_and_counts_the_others() -> None:
 def test_ctrf_report_follows_its_schema() -> None:
     checks = {status.name: status for status in (Status.PASSED, Status.FAILED, Status.KNOWN, Status.SKIPPED)}
     rules = tuple(RuleText(name, "promise") for name in [*checks, "OTHER", "NONE"])
-    models = (replace(model("a", **checks), inapplicable=("NONE",)),)
+    models = (replace(model("a/b", **checks), inapplicable=("NONE",)),)
     report = json.loads(as_ctrf(Results(rules, models, started=1.5, ended=2.0, unreported=("b",))))
     schema = json.loads((Path(__file__).parent / "data" / "ctrf-schema-0.0.json").read_text())
     jsonschema.validate(report, schema)
     counts = {"tests": 7, "passed": 1, "failed": 2, "skipped": 1, "pending": 2, "other": 1, "start": 1500, "stop": 2000}
     assert report["results"]["summary"] == counts
     names = [test["name"] for test in report["results"]["tests"]]
-    assert [*names[:2], names[-1]] == ["a: PASSED", "a: FAILED", "b: reported by a shard"]
+    assert [*names[:2], names[-1]] == ["a/b: PASSED", "a/b: FAILED", "b: reported by a shard"]
+    assert report["results"]["tests"][0]["testId"] == "anchor::a%2Fb::test_must[PASSED]"
 
 
 def test_names_and_messages_are_data_in_markdown_and_html() -> None:

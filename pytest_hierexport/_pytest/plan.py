@@ -17,10 +17,10 @@ from pytest_hierexport._cases.case import Step
 from pytest_hierexport._cases.steps import with_deployed
 from pytest_hierexport._errors import UsageError, proposals
 from pytest_hierexport._files.unrecorded import unrecorded
-from pytest_hierexport._pytest.ids import escape
 from pytest_hierexport._pytest.options import TIMEOUT, Settings
 from pytest_hierexport._pytest.shards import in_shard, read_durations
 from pytest_hierexport._report.results import SNAPSHOT, item_name
+from pytest_hierexport._text import escape
 
 if TYPE_CHECKING:
     import pytest
@@ -213,6 +213,12 @@ def _own_cases(config: pytest.Config) -> dict[str, Case]:
     """
     hook, cases = config.hook.pytest_hierexport_models, {}
     for case in (case for returned in hook(config=config) for case in _checked(returned, Case, _MODELS)):
+        if not case.name:
+            raise UsageError(
+                "a name for each case of pytest_hierexport_models",
+                found=f"an empty one, for {case.factory!r}",
+                do=f"name it: {_MODELS[1]}",
+            )
         if case.name in cases:
             raise UsageError(
                 "a different name for each case of pytest_hierexport_models",

@@ -168,8 +168,8 @@ def _is_written(model: Model) -> bool:
 
 def _export(names: Sequence[str], here: Path) -> Results:
     """Run the snapshot tests of the manifest's models with pytest, which writes the snapshots."""
-    from pytest_hierexport._pytest.ids import escape
     from pytest_hierexport._report.data import read_report
+    from pytest_hierexport._text import escape
     from pytest_hierexport._tools.starting import MANIFEST
 
     items = [f"{MANIFEST}::{escape(name)}::test_snapshot" for name in names]
