@@ -106,6 +106,16 @@ def _locked(folder: Path, *, wait: bool) -> int | None:
     return descriptor
 
 
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep out other processes that lock a folder, where it can be locked."""
+    lock = _locked(folder, wait=True)
+    try:
+        yield
+    finally:
+        _release(lock)
+
+
 def _release(lock: int | None) -> None:
     if lock is not None:
         os.close(lock)
