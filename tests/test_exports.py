@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from pytest_hierexport._cache.cache import Cache
 from pytest_hierexport._cache.reads import Reads
 from pytest_hierexport._cases import Case, select
 from pytest_hierexport._errors import CollectError, CrashError, ExportError
-from pytest_hierexport._pytest.store import ExportStore
+from pytest_hierexport._pytest.store import ExportStore, _package
 from pytest_hierexport._rules.base import ExportedCase, Rule, Violation
 
 
@@ -214,6 +216,10 @@ def test_without_a_cache_a_rule_is_checked_in_every_run(tmp_path: Path) -> None:
     for run in ("1", "2"):
         verdict(ExportStore(tmp_path / run), Counted().case(), checked)
     assert checked.calls == 2
+
+
+def test_code_of_a_partial_check_is_that_of_its_function() -> None:
+    assert _package(json.dumps) == _package(partial(partial(json.dumps), indent=1)) == "json"
 
 
 def test_a_verdict_is_found_in_the_cache(tmp_path: Path) -> None:

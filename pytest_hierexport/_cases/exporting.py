@@ -152,15 +152,21 @@ def own_function(name: str) -> Callable[..., object]:
     return found  # type: ignore[no-any-return]  # any callable
 
 
+def unwrapped(function: Callable[..., object]) -> Callable[..., object]:
+    """Return the function inside of decorators and partials."""
+    function = inspect.unwrap(function)
+    while isinstance(function, partial):
+        function = inspect.unwrap(function.func)
+    return function
+
+
 def own_source(name: str) -> Path | None:
     """Return the file in which a function of the project is written, or the class of a callable object.
 
     Raises:
         UsageError: There is no such function.
     """
-    function = inspect.unwrap(own_function(name))
-    while isinstance(function, partial):
-        function = inspect.unwrap(function.func)
+    function = unwrapped(own_function(name))
     for each in (function, type(function)):
         # What is written in another language has no source.
         with suppress(TypeError):

@@ -68,6 +68,13 @@ def _top(name: str) -> str:
     return re.split("[.:]", name)[0]
 
 
+def _package(check: Callable[..., object]) -> str:
+    """Return the top-level package that a check is written in."""
+    from pytest_hierexport._cases.exporting import unwrapped
+
+    return _top(getattr(unwrapped(check), "__module__", ""))
+
+
 class ExportStore:
     """The exports of a run, and the violations of rules on them.
 
@@ -135,7 +142,7 @@ class ExportStore:
                 there is no room for what it writes.
         """
         export = self.outcome(case).cached
-        code = self._code(_top(getattr(rule.check, "__module__", ""))) if export else ""
+        code = self._code(_package(rule.check)) if export else ""
         if self.cache is None or not code:
             return self._checked(case, rule)
         question, about = f"{rule.id} on {_key(case)}", f"{export} {code}"
