@@ -26,7 +26,7 @@ from pytest_hierexport._files.ownership import is_bare
 _KEY = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}")
 _ABANDONED = 24 * 3600
 """The age in seconds from which a staged result or a lock is taken for one of a killed session."""
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?\s*", re.IGNORECASE)
+_SIZE = re.compile(r"\s*(\d{1,15}(?:\.\d{1,15})?)\s*([KMGT]?)(i?)B?\s*", re.IGNORECASE)
 _UNITS = ("", "K", "M", "G", "T")
 
 
