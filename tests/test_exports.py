@@ -15,8 +15,9 @@ import torch
 from pytest_hierexport._cache.cache import Cache
 from pytest_hierexport._cache.reads import Reads
 from pytest_hierexport._cases import Case, select
+from pytest_hierexport._cases.exporting import module_of
 from pytest_hierexport._errors import CollectError, CrashError, ExportError
-from pytest_hierexport._pytest.store import ExportStore, _package
+from pytest_hierexport._pytest.store import ExportStore
 from pytest_hierexport._rules.base import ExportedCase, Rule, Violation
 
 
@@ -219,7 +220,7 @@ def test_without_a_cache_a_rule_is_checked_in_every_run(tmp_path: Path) -> None:
 
 
 def test_code_of_a_partial_check_is_that_of_its_function() -> None:
-    assert _package(json.dumps) == _package(partial(partial(json.dumps), indent=1)) == "json"
+    assert module_of(json.dumps) == module_of(partial(partial(json.dumps), indent=1)) == "json"
 
 
 def test_a_verdict_is_found_in_the_cache(tmp_path: Path) -> None:

@@ -152,7 +152,12 @@ def own_function(name: str) -> Callable[..., object]:
     return found  # type: ignore[no-any-return]  # any callable
 
 
-def unwrapped(function: Callable[..., object]) -> Callable[..., object]:
+def module_of(function: Callable[..., object]) -> str:
+    """Return the name of the module that a function is written in; empty where it has none."""
+    return str(getattr(_unwrapped(function), "__module__", None) or "")
+
+
+def _unwrapped(function: Callable[..., object]) -> Callable[..., object]:
     """Return the function inside of decorators and partials."""
     function = inspect.unwrap(function)
     while isinstance(function, partial):
@@ -166,7 +171,7 @@ def own_source(name: str) -> Path | None:
     Raises:
         UsageError: There is no such function.
     """
-    function = unwrapped(own_function(name))
+    function = _unwrapped(own_function(name))
     for each in (function, type(function)):
         # What is written in another language has no source.
         with suppress(TypeError):

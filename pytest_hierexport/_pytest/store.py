@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._cache import reads
+from pytest_hierexport._cases.exporting import module_of
 from pytest_hierexport._cases.factories import find_module
 from pytest_hierexport._cases.steps import ONNXRUNTIME
 from pytest_hierexport._errors import CrashError, NoVerdictError, raise_if_disk_full
@@ -66,13 +67,6 @@ def _code_digest(name: str) -> str:
 def _top(name: str) -> str:
     """Return the top-level package of `package.module` or `package.module:function`."""
     return re.split("[.:]", name)[0]
-
-
-def _package(check: Callable[..., object]) -> str:
-    """Return the top-level package that a check is written in."""
-    from pytest_hierexport._cases.exporting import unwrapped
-
-    return _top(getattr(unwrapped(check), "__module__", ""))
 
 
 class ExportStore:
@@ -142,7 +136,7 @@ class ExportStore:
                 there is no room for what it writes.
         """
         export = self.outcome(case).cached
-        code = self._code(_package(rule.check)) if export else ""
+        code = self._code(_top(module_of(rule.check))) if export else ""
         if self.cache is None or not code:
             return self._checked(case, rule)
         question, about = f"{rule.id} on {_key(case)}", f"{export} {code}"
