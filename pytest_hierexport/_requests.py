@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from pkgutil import resolve_name
@@ -52,7 +52,12 @@ _KINDS = {
     "float": _Kind("a number", "numbers", lambda value: isinstance(value, Real) and not isinstance(value, bool)),
     "Path": _Kind("a path", "paths", lambda value: isinstance(value, os.PathLike), "of an export, pass its `path`"),
     "Callable": _Kind("a function", "functions", callable),
-    "Array": _Kind("an array of NumPy", "arrays of NumPy", _of("numpy:ndarray"), "make arrays by numpy.asarray(…)"),
+    "Array": _Kind(
+        "an array of NumPy",
+        "arrays of NumPy",
+        _of("numpy:ndarray"),
+        "make arrays by numpy.asarray(…), those of tensors by their numpy()",
+    ),
     "Attribution": _Kind(
         "an Attribution",
         "Attributions",
@@ -131,7 +136,7 @@ def check_argument(name: str, value: object, annotation: str) -> None:
     """
     __tracebackhide__ = True
     if not _fits(value, annotation):
-        known = [_KINDS[each] for each, _ in map(_opened, _parts(annotation)) if each in _KINDS]
+        known = [_KINDS[each] for each in _names(annotation) if each in _KINDS]
         hints = "; ".join(dict.fromkeys(kind.do for kind in known if kind.do))
         expected = f"{name} to be {_words(annotation)}"
         raise UsageError(expected, found=_found(value, annotation), do=hints or f"pass another {name}, or leave it out")
@@ -154,9 +159,22 @@ def _fits_part(value: object, name: str, inner: Sequence[str]) -> bool:
 
 def _found(value: object, annotation: str) -> str:
     is_holder = any(isinstance(value, _HOLDERS[name]) for name in _HOLDERS if name in annotation)
-    if is_holder or isinstance(value, str | bytes | Real | None):
+    if isinstance(value, str | bytes | Real | None):
         return f"{value!r:.200}"
+    if is_holder and isinstance(value, Mapping):
+        parts = (f"{_found(one, annotation)}: {_found(two, annotation)}" for one, two in value.items())
+        return f"{{{', '.join(parts):.200}}}"
+    if is_holder and isinstance(value, Collection):
+        return f"[{', '.join(_found(each, annotation) for each in value):.200}]"
     return f"an object of the class {type(value).__name__}"
+
+
+def _names(annotation: str) -> Iterator[str]:
+    """Yield the names of all types in an annotation."""
+    for name, inner in map(_opened, _parts(annotation)):
+        yield name
+        for each in filter(None, inner):
+            yield from _names(each)
 
 
 def _words(annotation: str, *, several: bool = False) -> str:

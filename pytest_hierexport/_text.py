@@ -1,4 +1,4 @@
-"""Shows text to people: escapes control characters, which names from a model or a file may hold, and sets out parts."""
+"""Shows text to people, its control characters escaped and its parts set out; escapes names for the ids of tests."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ _SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 """A control sequence of a terminal (ECMA-48), such as one that sets a colour."""
 PLAIN = re.compile(r"(?:\(?[^\W_]+(?:[-_'][^\W_]+)*[),;:.]*(?: |$))+")
 """Words, each with the punctuation of prose after it: none of it is syntax in Markdown or on GitHub."""
+_KEPT = frozenset(" _-+,=@~.")
+"""Beside letters and digits: harmless in ids, in file names and within a shell's quotes."""
 
 
 def one_line(text: str) -> str:
@@ -73,6 +75,17 @@ def inline_code(text: str) -> str:
     ticks = "`" * (1 + max((len(run) for run in re.findall("`+", shown)), default=0))
     padding = " " if shown.startswith(("`", " ")) or shown.endswith(("`", " ")) else ""
     return f"{ticks}{padding}{shown}{padding}{ticks}"
+
+
+def escape(name: str) -> str:
+    """Percent-encode the characters that separate parts of a test id or path, or that no file name may hold."""
+    escaped = "".join(c if c.isalnum() or c in _KEPT else percent_encoded(c) for c in name)
+    return escaped if escaped.strip(". ") else percent_encoded(name)
+
+
+def percent_encoded(text: str) -> str:
+    """Percent-encode all characters of a text; it may hold lone surrogates."""
+    return "".join(f"%{byte:02X}" for byte in text.encode("utf-8", "surrogatepass"))
 
 
 def _escape_character(match: re.Match[str]) -> str:

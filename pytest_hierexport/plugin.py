@@ -88,8 +88,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     of_ours = getattr(metafunc.cls, "__module__", "") == "pytest_hierexport._pytest.items"
     if "hierexport_case" not in metafunc.fixturenames or of_ours:
         return
-    from pytest_hierexport._pytest.ids import escape
     from pytest_hierexport._pytest.run import RUN
+    from pytest_hierexport._text import escape
 
     run = metafunc.config.stash.get(RUN, None)
     cases = () if run is None else run.plan.cases

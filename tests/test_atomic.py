@@ -11,7 +11,7 @@ from typing import NoReturn
 import pytest
 
 from pytest_hierexport._files import atomic
-from pytest_hierexport._files.atomic import write_atomically
+from pytest_hierexport._files.atomic import write_atomically, write_new
 
 
 @pytest.mark.parametrize("call", ["replace", "fsync"])
@@ -29,12 +29,44 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.parametrize("reason", ["encoding", "full disk"])
+def test_new_file_is_written_whole_or_not_at_all(tmp_path: Path, reason: str) -> None:
+    path = tmp_path / "new"
+    if reason == "encoding":
+        with pytest.raises(UnicodeEncodeError):
+            write_new(path, "caf\udce9")
+    else:
+        code = (
+            "import resource, signal, sys\n"
+            "from pathlib import Path\n"
+            "from pytest_hierexport._files.atomic import write_new\n"
+            "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+            "resource.setrlimit(resource.RLIMIT_FSIZE, (2, 2))\n"
+            "write_new(Path(sys.argv[1]), '[models]')\n"
+        )
+        ended = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False)
+        assert "File too large" in ended.stderr
+    assert list(tmp_path.iterdir()) == []
+    assert write_new(path, "text") is True
+    assert write_new(path, "other") is False
+    assert path.read_text() == "text"
+
+
 def test_a_replaced_file_keeps_its_permissions(tmp_path: Path) -> None:
     path = tmp_path / "record"
     path.write_text("old")
     path.chmod(0o640)
     write_atomically(path, "new")
     assert (path.read_text(), path.stat().st_mode & 0o777) == ("new", 0o640)
+
+
+def test_what_a_link_leads_to_is_replaced(tmp_path: Path) -> None:
+    link, target = tmp_path / "link", tmp_path / "below" / "target"
+    target.parent.mkdir()
+    link.symlink_to(target)
+    for text in ("old", "new"):
+        write_atomically(link, text)
+        assert (link.is_symlink(), target.read_text()) == (True, text)
 
 
 @pytest.fixture

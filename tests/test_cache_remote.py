@@ -36,6 +36,8 @@ class Store:
     """Each request: its method and path."""
     answer: Callable[[BaseHTTPRequestHandler, bytes], None] | None = None
     """Answers a GET of what is there, in another way than an honest server."""
+    takes: bool = True
+    """Whether it takes what is put."""
     logins: set[str] = field(default_factory=set)
     url: str = ""
 
@@ -59,7 +61,7 @@ def store() -> Iterator[Store]:
         def do_PUT(self) -> None:
             held.asked.append(("PUT", self.path))
             held.contents[self.path] = self.rfile.read(int(self.headers["Content-Length"]))
-            self.send_response(200)
+            self.send_response(200 if held.takes else 404)
             self.end_headers()
 
         def log_message(self, *arguments: object) -> None:
@@ -94,7 +96,7 @@ class Machine:
     def __post_init__(self) -> None:
         self.reads = Reads([self.folder])
         remote = Remote(self.url, pushes=self.pushes, largest=self.largest, warn=self.warnings.append)
-        self.cache = Cache(self.folder / "cache", self.reads, remote=remote)
+        self.cache = Cache(self.folder / "cache", self.reads, remote=remote, warn=self.warnings.append)
         self.cache._start = "0" * 16
 
     def keep(self, about: str = "about", content: bytes = CONTENT) -> str:
@@ -264,6 +266,13 @@ def test_a_server_that_failed_is_not_asked_again(
     assert len(second.warnings) == 1
 
 
+def test_a_server_that_takes_no_results_is_told(tmp_path: Path, store: Store) -> None:
+    store.takes = False
+    machine = Machine(tmp_path / "first", store.url, pushes=True)
+    assert machine.keep()
+    assert machine.warnings == ["it takes no results (404, not found)"]
+
+
 def test_a_server_out_of_reach_is_a_miss(tmp_path: Path) -> None:
     machine = Machine(tmp_path / "any", "http://127.0.0.1:9", pushes=True)
     assert machine.find() is None
@@ -281,18 +290,21 @@ def replace(store: Store, change: Callable[[dict[str, object]], object]) -> None
     store.contents |= {f"/cas/{digest}": changed, key: json.dumps({"results": [digest]}).encode()}
 
 
+def with_file(name: str) -> Callable[[dict[str, object]], object]:
+    return lambda record: {**record, "files": {name: hashlib.sha256(CONTENT).hexdigest()}}
+
+
 FORGED: dict[str, Callable[[dict[str, object]], object]] = {
     "a list": lambda record: [record],
     "no inputs": lambda record: {**record, "inputs": None},
     "files that are no texts": lambda record: {**record, "files": {"model.onnx": 1}},
-    "a file outside the folder": lambda record: {
-        **record,
-        "files": {"../outside": hashlib.sha256(CONTENT).hexdigest()},
-    },
-    "the record among the files": lambda record: {
-        **record,
-        "files": {"record.json": hashlib.sha256(CONTENT).hexdigest()},
-    },
+    "a file outside the folder": with_file("../outside"),
+    "the folder above as a file": with_file(".."),
+    "a file without a name": with_file(""),
+    "a null character in a name": with_file("a\0b"),
+    "a lone surrogate in a name": with_file("a\ud800"),
+    "a name that is too long": with_file("a" * 256),
+    "the record among the files": with_file("record.json"),
     "more fields": lambda record: {**record, "code": "import os"},
     "about something else": lambda record: {**record, "about": "another"},
     "a value that is no mapping": lambda record: {**record, "value": 1},
@@ -304,6 +316,7 @@ def test_a_forged_record_is_a_miss(tmp_path: Path, store: Store, change: Callabl
     second = pushed(tmp_path, store.url)
     replace(store, change)
     assert second.find() is None
+    assert not second.warnings
     assert not list(tmp_path.rglob("outside"))
 
 

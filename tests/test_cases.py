@@ -53,6 +53,10 @@ def test_factory_may_return_any_documented_form(made: Callable[[], object], args
     assert (len(example.args), list(example.kwargs)) == (args, kwargs)
 
 
+def test_notes_of_a_factory_s_example_are_kept() -> None:
+    assert case(lambda: Example(Halver(), (X,), notes=("small weights",))).load().notes == ("small weights",)
+
+
 def test_a_model_alone_brings_its_inputs_as_dummy_inputs() -> None:
     class WithInputs(Halver):
         dummy_inputs = {"x": X}  # noqa: RUF012

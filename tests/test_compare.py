@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 
 from pytest_hierexport._report import as_json
+from pytest_hierexport._report.comparing import compare
 from pytest_hierexport._report.results import Check, Model, Results, RuleText, Status
 from pytest_hierexport.cli import main
 from schemas import strict_schema
@@ -113,6 +114,12 @@ def test_deselected_model_is_not_gone_but_unchecked(tmp_path: Path, capsys: pyte
     assert "other\n  no longer checked: MUST-002\n" in out
     assert "other: gone" not in out
     assert compared(tmp_path, BEFORE) == 0
+
+
+def test_deselected_model_without_held_checks_is_no_difference() -> None:
+    failed = replace(MODEL, name="other", checks={"MUST-002": Check(Status.FAILED)})
+    found = compare(replace(BEFORE, models=(MODEL, failed)), replace(BEFORE, models=(MODEL,), deselected=("other",)))
+    assert (found.differs, found.gone) == (False, ())
 
 
 def test_name_with_control_characters_is_shown_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ import torch
 from pytest_hierexport._cache.cache import Cache
 from pytest_hierexport._cache.reads import Reads
 from pytest_hierexport._cases import Case, select
+from pytest_hierexport._cases.exporting import module_of
 from pytest_hierexport._errors import CollectError, CrashError, ExportError
 from pytest_hierexport._pytest.store import ExportStore
 from pytest_hierexport._rules.base import ExportedCase, Rule, Violation
@@ -214,6 +217,10 @@ def test_without_a_cache_a_rule_is_checked_in_every_run(tmp_path: Path) -> None:
     for run in ("1", "2"):
         verdict(ExportStore(tmp_path / run), Counted().case(), checked)
     assert checked.calls == 2
+
+
+def test_code_of_a_partial_check_is_that_of_its_function() -> None:
+    assert module_of(json.dumps) == module_of(partial(partial(json.dumps), indent=1)) == "json"
 
 
 def test_a_verdict_is_found_in_the_cache(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from projects import Project
 
 CONFTEST = """
@@ -47,8 +49,19 @@ def test_models_of_the_hook_stay_out_of_other_paths(project: Project) -> None:
     project.run("test_own.py").assert_outcomes(passed=1)
 
 
-def test_hook_that_returns_no_cases_is_a_usage_error(project: Project) -> None:
-    project.write("conftest.py", "def pytest_hierexport_models(config): return ['tower']\n")
+@pytest.mark.parametrize(
+    ("returned", "told"),
+    [
+        ("['tower']", "pytest_hierexport_models to return a list of Case; found 'tower'"),
+        (
+            "[pytest_hierexport.Case('', print)]",
+            "a name for each case of pytest_hierexport_models; found an empty one*",
+        ),
+    ],
+    ids=["a text", "no name"],
+)
+def test_hook_that_returns_no_cases_is_a_usage_error(project: Project, returned: str, told: str) -> None:
+    project.write("conftest.py", f"import pytest_hierexport\ndef pytest_hierexport_models(config): return {returned}\n")
     result = project.run()
     assert result.ret == 4
-    result.stderr.fnmatch_lines(["*expected pytest_hierexport_models to return a list of Case; found 'tower'"])
+    result.stderr.fnmatch_lines([f"*expected {told}"])

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_hierexport._cases.zoo import ZOO
-from pytest_hierexport._pytest.ids import escape, file_name
+from pytest_hierexport._pytest.ids import file_name
+from pytest_hierexport._text import escape
 
 # What systems without case take for one name, and what they compose.
 SIMILAR = st.text(st.sampled_from("aAßsSéÉe\u0301\u0131Ii.# %2Ee/\x1b"), min_size=1, max_size=6)

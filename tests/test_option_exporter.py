@@ -2,15 +2,18 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import onnx
 import pytest
 import torch
 
-from projects import Project
+from projects import MODEL, Project
 from pytest_hierexport._cases import Case, Example
 from pytest_hierexport._cases.exporting import export_case
 from pytest_hierexport._errors import ExportError
+from pytest_hierexport._pytest.options import OPTIONS, Choices, Settings
+from pytest_hierexport._pytest.plan import selected_cases
 
 MODELS = "--hierexport-models=my_model.py::build"
 
@@ -41,6 +44,24 @@ def test_opset_comes_from_option_then_manifest_then_ini(failing: Project) -> Non
     result.stdout.fnmatch_lines(
         ["  repeat *pytest --hierexport-models=models.toml --hierexport-opset=21 models.toml::*"]
     )
+
+
+@pytest.mark.parametrize(
+    ("manifest", "expected"),
+    [
+        ("exporter = 'auto'\nafter = []", ("auto", "")),
+        ("exporter = 'dynamo'\nafter = ['onnxruntime:all']", ("dynamo", "onnxruntime:all")),
+        ("", ("torchscript", "onnxruntime:basic")),
+    ],
+    ids=["defaults", "others", "nothing"],
+)
+def test_exporter_and_steps_of_a_manifest_override_the_ini(tmp_path: Path, manifest: str, expected: object) -> None:
+    (tmp_path / "models.toml").write_text(f"[models.build]\nmodel = 'my_model.py::build'\n{manifest}\n")
+    (tmp_path / "my_model.py").write_text(MODEL)
+    nothing = Choices(**dict.fromkeys(option.name for option in OPTIONS))
+    ini = replace(nothing, models=("models.toml",), exporter="torchscript", after=("onnxruntime:basic",))
+    case = selected_cases(Settings(nothing, ini, ini, tmp_path, tmp_path, tmp_path))[-1]
+    assert (case.exporter, case.step) == expected
 
 
 @pytest.mark.parametrize("where", ["option", "ini", "manifest"])

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +16,8 @@ from pytest_hierexport._cases import Case
 from pytest_hierexport._cases.case import Step
 from pytest_hierexport._cases.steps import with_deployed
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._pytest.shards import Shard, in_shard, parse_shard
+from pytest_hierexport._pytest import shards
+from pytest_hierexport._pytest.shards import Shard, in_shard, parse_shard, read_durations
 from pytest_hierexport._report import as_json
 from pytest_hierexport._report.results import Model, Part, Results
 from pytest_hierexport.cli import main
@@ -201,6 +205,20 @@ def test_durations_are_stored_beside_those_of_other_tests(three: Project) -> Non
     result = three.run(MODELS, RULE, "-k", "MUST-002", "--hierexport-shard=1/2")
     result.assert_outcomes(passed=1, deselected=result.parseoutcomes()["deselected"])
     result.stdout.fnmatch_lines(["two *"])
+
+
+@pytest.mark.skipif(os.name != "posix", reason="only POSIX locks folders")
+def test_durations_of_sessions_at_once_are_all_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_slowly(path: Path) -> dict[str, float]:
+        read = read_durations(path)
+        time.sleep(0.2)
+        return read
+
+    monkeypatch.setattr(shards, "read_durations", read_slowly)
+    path = tmp_path / "durations"
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda name: shards.store_durations(path, {name: 1.0}), ("one", "two", "three")))
+    assert read_durations(path) == {"one": 1.0, "two": 1.0, "three": 1.0}
 
 
 def test_durations_that_cannot_be_written_are_named_by_their_file(three: Project) -> None:

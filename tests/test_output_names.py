@@ -62,6 +62,29 @@ def test_only_an_onnx_file_is_replaced(command: list[str], tmp_path: Path, capsy
     assert (tmp_path / "notes.onnx").read_text() == "mine"
 
 
+@pytest.mark.parametrize("command", [command for command, endings, _ in COMMANDS if endings == ".onnx"])
+def test_only_a_sidecar_is_replaced_beside_it(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "net.hierarchy.json").write_text('{"a": 1}')
+    assert refusal(command, "net.onnx", capsys).endswith(
+        "a sidecar to replace, at net.hierarchy.json; found something else"
+    )
+    assert (tmp_path / "net.hierarchy.json").read_text() == '{"a": 1}'
+
+
+@pytest.mark.parametrize("command", [command for command, endings, _ in COMMANDS if endings == ".json"])
+@pytest.mark.parametrize(
+    "content", ['{"format": 1, "calls": [], "nodes": {}}', '{"name": "app"}', '{"traceEvents": []}', "mine"]
+)
+def test_only_json_of_the_same_kind_is_replaced(
+    command: list[str], content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "net.json").write_text(content)
+    assert refusal(command, "net.json", capsys).endswith("to replace, at net.json; found something else")
+    assert (tmp_path / "net.json").read_text() == content
+
+
 def test_report_of_another_format_is_refused(project: Project) -> None:
     result = project.run("--hierexport-models=my_model.py::build", "--hierexport-report=report.txt")
     result.stderr.fnmatch_lines(["*name ends in .html or .json or .ctrf.json; found *report.txt"])

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._files.ownership import ForeignFileError
-from pytest_hierexport._pytest.outputs import check_output, write_output
+from pytest_hierexport._pytest.outputs import check_folder, check_output, write_output
 from pytest_hierexport._report import as_ctrf, as_html, as_json, as_markdown
 from pytest_hierexport._report.results import Results
 
@@ -41,6 +41,23 @@ def test_checking_makes_no_folder_and_writing_does(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
     write_output(path, "new")
     assert path.read_text() == "new"
+
+
+def test_checking_the_cache_leaves_no_folder(tmp_path: Path) -> None:
+    check_folder(tmp_path / "a" / "b" / "c")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [("file/a/b", "a file, .*file"), ("nowhere/a", "a file, .*nowhere"), ("a/" + "b" * 300, "b: File name too long")],
+)
+def test_impossible_folder_of_the_cache_is_refused(tmp_path: Path, name: str, found: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "nowhere").symlink_to("gone")
+    with pytest.raises(UsageError, match=found):
+        check_folder(tmp_path / name)
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_link_target_is_replaced_and_the_link_kept(tmp_path: Path) -> None:

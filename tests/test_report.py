@@ -181,14 +181,15 @@ def test_failure_lists_its_first_places_and_counts_the_others() -> None:
 def test_ctrf_report_follows_its_schema() -> None:
     checks = {status.name: status for status in (Status.PASSED, Status.FAILED, Status.KNOWN, Status.SKIPPED)}
     rules = tuple(RuleText(name, "promise") for name in [*checks, "OTHER", "NONE"])
-    models = (replace(model("a", **checks), inapplicable=("NONE",)),)
+    models = (replace(model("a/b", **checks), inapplicable=("NONE",)),)
     report = json.loads(as_ctrf(Results(rules, models, started=1.5, ended=2.0, unreported=("b",))))
     schema = json.loads((Path(__file__).parent / "data" / "ctrf-schema-0.0.json").read_text())
     jsonschema.validate(report, schema)
     counts = {"tests": 7, "passed": 1, "failed": 2, "skipped": 1, "pending": 2, "other": 1, "start": 1500, "stop": 2000}
     assert report["results"]["summary"] == counts
     names = [test["name"] for test in report["results"]["tests"]]
-    assert [*names[:2], names[-1]] == ["a: PASSED", "a: FAILED", "b: reported by a shard"]
+    assert [*names[:2], names[-1]] == ["a/b: PASSED", "a/b: FAILED", "b: reported by a shard"]
+    assert report["results"]["tests"][0]["testId"] == "anchor::a%2Fb::test_must[PASSED]"
 
 
 def test_names_and_messages_are_data_in_markdown_and_html() -> None:
@@ -277,6 +278,25 @@ def test_markdown_of_many_failures_is_short_enough_for_a_comment() -> None:
     assert blocks == markdown.count("</details>") >= 5
     assert f"… and {48 - blocks} more failures" in markdown
     assert "- … and 360 more remarks" in markdown
+
+
+LONG = tuple(
+    replace(model(f"{i}{'x' * 3000}", snapshot=Status.FAILED), notes=(f"note {i}",), warnings=("it fell back",))
+    for i in range(45)
+)
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        Results(RULES, (), missing_shards=tuple(f"{i}/9999" for i in range(1, 10_000))),
+        Results(RULES, LONG),
+        Results(RULES, tuple(replace(each, notes=("`" * 400,)) for each in LONG)),
+    ],
+    ids=["shards", "names", "backticks"],
+)
+def test_markdown_has_at_most_60_000_characters(results: Results) -> None:
+    assert len(as_markdown(results)) <= 60_000
 
 
 @pytest.mark.parametrize("name", ["tower", "bert_dynamic", "MUST-001", "Modell für alle"])

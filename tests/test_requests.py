@@ -114,6 +114,10 @@ CALLS: dict[str, tuple[Callable[[Given], object], str]] = {
     "profile a text of runs": (lambda g: public.profile(g.path, runs=g.text), "a whole number; found 'x'"),
     "profile no level": (lambda g: public.profile(g.path, level=g.nothing()), "level to be a text; found None"),
     "profile lists": (lambda g: public.profile(g.path, {"x": g.numbers}), "to arrays of NumPy or None; found {'x': "),
+    "profile tensors": (
+        lambda g: public.profile(g.path, {"x": g.example.args[0]}),
+        "arrays of NumPy or None; found {'x': an object of the class Tensor} to do: make arrays by numpy.asarray(…), ",
+    ),
     "profile on a text": (lambda g: public.profile(g.path, providers=g.text), "a sequence of texts; found 'x'"),
     "export to a text": (lambda g: public.export(g.net, opset=g.text), "a whole number or None; found 'x'"),
     "export one kept": (lambda g: public.export(g.net, keep=g.text), "a sequence of texts; found 'x'"),

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -31,6 +34,16 @@ def test_misspelled_file_is_found_near_its_name(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as error:
         names(tmp_path, "models.tml")
     assert error.value.do.startswith("perhaps models.toml")
+
+
+def test_missing_file_in_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: object) -> NoReturn:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    for function in ("listdir", "scandir"):
+        monkeypatch.setattr(os, function, refuse)
+    with pytest.raises(UsageError, match="give a path that exists"):
+        names(tmp_path, "models.toml")
 
 
 def test_models_of_manifests_and_of_code_are_proposed(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from pytest_hierexport import Case, Example
 from pytest_hierexport._cases import select, thinning
 from pytest_hierexport._cases.thinning import structure, thin_config
 from pytest_hierexport._errors import CollectError, ExportError, HierexportError
+from pytest_hierexport._tools import thinness
 from pytest_hierexport._tools.thinness import check_thin
 from pytest_hierexport.cli import main
 
@@ -139,6 +140,14 @@ def test_other_operators_are_an_error_that_says_where(tower: Callable[[str], Cas
     with pytest.raises(ExportError) as caught:
         check_thin(tower("other"))
     assert "/Tower/Block.{0..1}: Tanh 0 → 1" in caught.value.found
+
+
+def test_differences_of_a_thin_model_are_counted_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = iter(["".join(f"/Net/Part_{i}: {operator} 1\n" for i in range(100)) for operator in ("Add", "Mul")])
+    monkeypatch.setattr(thinness, "_hierarchy", lambda _: next(texts))
+    with pytest.raises(ExportError) as caught:
+        check_thin(Case("net", lambda: None, weights="thin"))
+    assert caught.value.found.endswith("/Net/Part_4: Add 1 → 0, Mul 0 → 1; … and 95 more changes")
 
 
 def test_model_without_configuration_needs_a_factory() -> None:

@@ -105,9 +105,18 @@ def test_an_empty_folder_is_an_empty_cache(tmp_path: Path, capsys: pytest.Captur
     assert run(capsys, "verify", tmp_path) == "damaged files: 0\n"
 
 
+def test_clear_leaves_a_gitignore_of_the_user(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / ".gitignore").write_text("/build\n", encoding="utf-8")
+    assert run(capsys, "clear", folder) == "removed results: 3\n"
+    assert [path.name for path in folder.iterdir()] == [".gitignore"]
+
+
 @pytest.mark.parametrize("action", ["info", "verify", "clear"])
-def test_a_folder_of_other_files_is_refused(action: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
+@pytest.mark.parametrize("name", ["config.json", ".gitignore"])
+def test_a_folder_of_other_files_is_refused(
+    action: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_text("{}", encoding="utf-8")
     assert main(["cache", action, str(tmp_path)]) == 4
     assert f"expected the folder of a cache; found {tmp_path}, which holds no result" in capsys.readouterr().err
-    assert (tmp_path / "config.json").exists()
+    assert (tmp_path / name).exists()

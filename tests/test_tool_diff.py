@@ -114,6 +114,14 @@ class TestModules:
         assert [each.path for each in found.modules.added] == ["top"]
         assert found.nodes == []
 
+    def test_moved_module_with_those_below_is_paired_whole(self, before: Path, after: Path) -> None:
+        leaf, box = ("m.Leaf", ["MatMul"]), ("m.Box", ["Relu"])
+        save(before, {"": BEFORE[""], "x": leaf, "y": box, "y.c": leaf})
+        save(after, {"": BEFORE[""], "p": box, "p.c": leaf, "q": leaf})
+        found = compared(before, after).modules
+        assert [(old.path, new.path) for old, new in found.moved] == [("x", "q"), ("y", "p")]
+        assert [*found.added, *found.removed] == []
+
     def test_equal_changes_of_many_modules_are_one_line(self, before: Path, after: Path) -> None:
         changed = {name: (cls, [o.replace("Relu", "Tanh") for o in nodes]) for name, (cls, nodes) in BEFORE.items()}
         save(after, changed)
@@ -218,6 +226,15 @@ class TestInitializers:
             ("b.w", "4 of 4 elements, by at most 0.5"),
         ]
 
+    def test_equal_nan_is_no_changed_element(self, before: Path, after: Path) -> None:
+        for path, last in ((before, 1.0), (after, 3.0)):
+            proto = save(path, BEFORE)
+            values = np.array([np.nan, 1, 2, last], np.float32).reshape(2, 2)
+            proto.graph.initializer[0].CopyFrom(numpy_helper.from_array(values, "a.w"))
+            path.write_bytes(proto.SerializeToString())
+        (found,) = compared(before, after).initializers
+        assert found.change == "1 of 4 elements, by at most 2"
+
     def test_renamed_initializer_is_found_by_its_content(self, before: Path, after: Path) -> None:
         proto = save(after, BEFORE)
         proto.graph.initializer[0].name = proto.graph.node[0].input[1] = "other"
@@ -227,6 +244,25 @@ class TestInitializers:
         assert [(each.kind, each.name, each.change) for each in found.initializers] == [
             ("changed", "other", "renamed from a.w")
         ]
+
+    @pytest.mark.parametrize(
+        ("data_type", "dims", "data"),
+        [
+            (TensorProto.BFLOAT16, [2], b"\x80\x3f\x00\x40"),
+            (TensorProto.FLOAT8E4M3FN, [2], b"\x38\x40"),
+            (TensorProto.INT4, [2], b"\x21"),
+            (TensorProto.FLOAT, [3, 0], b""),
+        ],
+        ids=["bfloat16", "float8", "int4", "empty"],
+    )
+    def test_renamed_initializer_of_any_type_is_found(
+        self, before: Path, after: Path, data_type: int, dims: list[int], data: bytes
+    ) -> None:
+        for path, name in ((before, "mask"), (after, "other")):
+            proto = save(path, BEFORE)
+            proto.graph.initializer.append(helper.make_tensor(name, data_type, dims, data, raw=True))
+            path.write_bytes(proto.SerializeToString())
+        assert [each.change for each in compared(before, after).initializers] == ["renamed from mask"]
 
     def test_equal_data_in_another_form_is_no_change(self, before: Path, after: Path) -> None:
         proto = save(after, BEFORE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import torch
 from onnx import numpy_helper
 from torch import nn
 
-from pytest_hierexport import Divergence, Example, Export, TagError, UsageError, diverge, export
+from pytest_hierexport import Divergence, Example, Export, TagError, UsageError, diverge, export, profile
 from pytest_hierexport._carry.aliases import number_values
 from pytest_hierexport._tools.divergence import pairs
 from pytest_hierexport._tools.divergence.compared import Arrays
@@ -425,6 +426,36 @@ def test_arrays_with_wrong_names_are_refused(
     assert main([*command, "difference.onnx", "--inputs", "none.npz"]) == 4
     printed = capsys.readouterr().err
     assert "none.npz to be an .npz file with an array for each input: left, right; found no such file" in printed
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (
+            "diverge difference.onnx difference.onnx --inputs=x.npz",
+            "numbers for the input left, float[4, 8]; found dtype <U1",
+        ),
+        ("profile difference.onnx --inputs=x.npz", "numbers for the input left, float[4, 8]; found dtype <U1"),
+        (
+            "diverge difference.onnx difference.onnx --inputs=x.npy",
+            "array for each input: left, right; found File is not a zip file",
+        ),
+    ],
+    ids=["diverge", "profile", "no name"],
+)
+def test_file_without_numbers_by_name_is_refused(
+    command: str, expected: str, difference: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(difference.parent)
+    np.savez("x.npz", right=X.numpy(), left=np.array(["a", "b"]))
+    np.save("x.npy", X.numpy())
+    assert main(command.split()) == 4
+    assert expected in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("tool", [lambda p, x: profile(p, x, runs=1), lambda p, x: diverge(p, p, x)])
+def test_big_endian_arrays_are_inputs(tool: Callable[[Path, dict[str, Any]], object], difference: Path) -> None:
+    tool(difference, dict.fromkeys(("left", "right"), X.numpy().astype(">f4")))
 
 
 def test_renamed_and_dropped_inputs_keep_their_arrays(difference: Path) -> None:

@@ -19,6 +19,9 @@ from pytest_hierexport.cli import main
 from pytest_hierexport.cli.init import _named
 
 ROOT = Path(__file__).parent.parent
+FOREIGN = b"caf\xe9.py"
+"""A file's name that is not in UTF-8."""
+NAMED = [f"{os.fsdecode(FOREIGN)}::build"]
 UV = "python -m uv pip install --system --torch-backend cpu"
 OTHER = """
 import my_model
@@ -178,6 +181,12 @@ def test_model_that_cannot_be_exported_is_shown_once(folder: Path, capsys: pytes
     assert '[models.make]\nmodel = "bad.py::make"\n' in (folder / "models.toml").read_text()
 
 
+def test_output_of_pytest_may_be_in_any_encoding(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "conftest.py").write_text("import atexit, os\natexit.register(os.write, 2, b'\\xff')\n")
+    assert main(["init"]) == 0
+    assert "wrote the snapshot of build" in capsys.readouterr().out
+
+
 def test_project_without_a_factory_gets_no_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "my_model.py").write_text(MODEL.replace("def build():", "def build(width):"))
     before = files(folder)
@@ -272,6 +281,23 @@ def test_given_name_stays_beside_equal_names(folder: Path) -> None:
     (folder / "other.py").write_text("def build(): ...\n")
     cases = ["mine=my_model.py::build", "my_model.py::build", "other.py::build"]
     assert _named(cases, folder) == dict(zip(["mine", "my_model.build", "other.build"], cases, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("selectors", "there"),
+    [([], None), (NAMED, None), (NAMED, "[models.one]\nmodel = 'my_model.py::build'\n")],
+    ids=["found", "named", "added"],
+)
+def test_file_name_outside_utf_8_is_refused_in_words(
+    folder: Path, capsys: pytest.CaptureFixture[str], selectors: list[str], there: str | None
+) -> None:
+    (folder / os.fsdecode(FOREIGN)).write_text(MODEL)
+    if there:
+        (folder / "models.toml").write_text(there)
+    before = files(folder)
+    assert main(["init", *selectors]) == 4
+    assert "expected models whose files have names in UTF-8; found caf\\udce9.py::build" in capsys.readouterr().err
+    assert files(folder) == before
 
 
 def test_any_name_and_path_reads_back_from_the_manifest(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from pytest_hierexport._cache.inputs import Inputs
 from pytest_hierexport._files.listings import names_in
-from pytest_hierexport._files.paths import digest
+from pytest_hierexport._files.paths import digest, is_plain_name
 
 RECORD = "record.json"
 PER_QUESTION = 4
@@ -56,7 +56,7 @@ class CachedResult:
             or not isinstance(result.model, str)
         ):
             return None
-        return result if all(Path(file).name == file != RECORD for file in result.files) else None
+        return result if all(is_plain_name(file) and file != RECORD for file in result.files) else None
 
     def record(self) -> bytes:
         """Return the content of the record; the name of the result's folder ends with its SHA-256."""
@@ -64,8 +64,8 @@ class CachedResult:
 
     def damaged(self, folder: Path) -> list[str]:
         """Return the names of the files that are not in a folder as they were kept."""
-        intact = ((folder / name).is_file() and digest(folder / name) == known for name, known in self.files.items())
-        return [name for name, is_intact in zip(self.files, intact, strict=True) if not is_intact]
+        files = self.files.items()
+        return [name for name, known in files if not ((folder / name).is_file() and digest(folder / name) == known)]
 
     def copy(self, source: Path, target: Path) -> bool:
         """Copy the files into a new folder; return whether the copies are unchanged."""
@@ -83,13 +83,6 @@ class CachedResult:
 
 def _maps_texts(value: object) -> bool:
     return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
-
-
-def listed(folder: Path) -> list[Path]:
-    """Return what is in a folder; nothing where it cannot be listed."""
-    with suppress(OSError):
-        return list(folder.iterdir())
-    return []
 
 
 def entries(folder: Path, beginning: str = "") -> list[Path]:

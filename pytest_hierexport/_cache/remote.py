@@ -99,7 +99,8 @@ class Remote:
     def _put(self, name: str, content: BinaryIO, size: int) -> None:
         transfer = Transfer(size)
         transfer.moved = size
-        self._in_time(lambda: self._place.put(name, content, size), transfer)
+        if not self._in_time(lambda: self._place.put(name, content, size), transfer) and self._usable:
+            self._fail("it takes no results (404, not found)")
 
     def _in_time(self, action: Callable[[], None], transfer: Transfer) -> bool:
         """Carry out a transfer; return whether it ended well. One that fails or takes too long is the session's last.

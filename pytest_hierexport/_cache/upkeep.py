@@ -12,20 +12,21 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_hierexport._cache.entries import PER_QUESTION, RECORD, entries, listed, read_entry, remove, used
+from pytest_hierexport._cache.entries import PER_QUESTION, RECORD, entries, read_entry, remove, used
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._files.atomic import STAGED
+from pytest_hierexport._files.listings import names_in
+from pytest_hierexport._files.ownership import is_bare
 
 _KEY = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}")
 _ABANDONED = 24 * 3600
 """The age in seconds from which a staged result or a lock is taken for one of a killed session."""
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?\s*", re.IGNORECASE)
+_SIZE = re.compile(r"\s*(\d{1,15}(?:\.\d{1,15})?)\s*([KMGT]?)(i?)B?\s*", re.IGNORECASE)
 _UNITS = ("", "K", "M", "G", "T")
 
 
@@ -44,22 +45,18 @@ class Contents:
 
 def is_cache(folder: Path) -> bool:
     """Whether a folder holds anything that a cache wrote, or nothing at all."""
-    names = {path.name for path in listed(folder)}
-    return names <= {".gitignore"} or bool(entries(folder)) or any(_of_sessions(folder))
+    return is_bare(folder) or bool(entries(folder)) or any(_of_sessions(folder))
 
 
 def contents(folder: Path) -> Contents:
     """Return what a cache holds."""
-    counts: Counter[str] = Counter()
-    sizes: Counter[str] = Counter()
+    models: dict[str, tuple[int, int]] = {}
     found = {entry: _size(entry) for entry in entries(folder)}
     for entry, size in found.items():
-        result = read_entry(entry)
-        if result is not None:
-            counts[result.model] += 1
-            sizes[result.model] += size
-    models = {model: (counts[model], sizes[model]) for model in sorted(counts)}
-    return Contents(len(found), sum(found.values()), models, min(map(used, found), default=None))
+        if (result := read_entry(entry)) is not None:
+            count, before = models.get(result.model, (0, 0))
+            models[result.model] = count + 1, before + size
+    return Contents(len(found), sum(found.values()), dict(sorted(models.items())), min(map(used, found), default=None))
 
 
 def damages(folder: Path) -> Iterator[str]:
@@ -76,7 +73,7 @@ def clear(folder: Path) -> int:
     for path in [*removed, *(path for path in _of_sessions(folder) if not _is_held(path))]:
         remove(path)
     with suppress(OSError):
-        if [path.name for path in folder.iterdir()] in ([], [".gitignore"]):
+        if is_bare(folder):
             (folder / ".gitignore").unlink(missing_ok=True)
             folder.rmdir()
     return sum(not os.path.lexists(path) for path in removed)
@@ -126,7 +123,7 @@ def shown_size(size: float) -> str:
 
 def _of_sessions(folder: Path) -> Iterator[Path]:
     """Yield the locks and the staged results."""
-    return (path for path in listed(folder) if path.name.startswith(STAGED) or _is_lock(path))
+    return (path for path in map(folder.joinpath, names_in(folder)) if path.name.startswith(STAGED) or _is_lock(path))
 
 
 def _is_held(path: Path) -> bool:
@@ -149,7 +146,7 @@ def _is_lock(path: Path) -> bool:
 
 def _size(entry: Path) -> int:
     """Return the number of bytes in a result's files; links are not followed."""
-    return 0 if entry.is_symlink() else sum(map(_bytes, listed(entry)))
+    return 0 if entry.is_symlink() else sum(map(_bytes, map(entry.joinpath, names_in(entry))))
 
 
 def _bytes(path: Path) -> int:

@@ -98,6 +98,8 @@ class Case:
     """For `thin`: the case of the smaller model; None to cut the numbers of its configuration."""
     entry: str = ""
     """What a manifest states of the factory and its inputs; the other fields do not tell it."""
+    stated: frozenset[str] = field(default=frozenset(), repr=False)
+    """The keys that a manifest states of it: they override the ini also where they state the default."""
 
     @stage("building the model")
     def load(self) -> Example:
@@ -158,7 +160,7 @@ class Case:
     def _as_example(self, made: object) -> Example:
         parts = parts_of(made)
         model = check_model(parts.get("model"), self._promise, _describe(made))
-        notes: tuple[str, ...] = ()
+        notes = made.notes if isinstance(made, Example) else ()
         if "args" not in parts and "kwargs" not in parts:
             from pytest_hierexport._cases.inputs import describe, example_inputs
 

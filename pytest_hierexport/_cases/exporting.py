@@ -152,15 +152,26 @@ def own_function(name: str) -> Callable[..., object]:
     return found  # type: ignore[no-any-return]  # any callable
 
 
+def module_of(function: Callable[..., object]) -> str:
+    """Return the name of the module that a function is written in; empty where it has none."""
+    return str(getattr(_unwrapped(function), "__module__", None) or "")
+
+
+def _unwrapped(function: Callable[..., object]) -> Callable[..., object]:
+    """Return the function inside of decorators and partials."""
+    function = inspect.unwrap(function)
+    while isinstance(function, partial):
+        function = inspect.unwrap(function.func)
+    return function
+
+
 def own_source(name: str) -> Path | None:
     """Return the file in which a function of the project is written, or the class of a callable object.
 
     Raises:
         UsageError: There is no such function.
     """
-    function = inspect.unwrap(own_function(name))
-    while isinstance(function, partial):
-        function = inspect.unwrap(function.func)
+    function = _unwrapped(own_function(name))
     for each in (function, type(function)):
         # What is written in another language has no source.
         with suppress(TypeError):

@@ -182,6 +182,7 @@ def _case(table: _Table, name: str, source: str, select: Select) -> Case:
         keep=tuple(map(str, values.get("keep", ()))),
         thin=_thin(table, name, select),
         entry=repr({key: values[key] for key in _OF_THE_FACTORY if key in values}),
+        stated=frozenset(values),
         **{key: values[key] for key in _PLAIN if key in values},
     )
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from pytest_hierexport._cases.case import Case
 from pytest_hierexport._errors import CollectError, NoVerdictError, UsageError, not_installed, proposal, similar
+from pytest_hierexport._files.listings import names_in
 from pytest_hierexport._files.paths import absolute, exists, is_folder
 
 if TYPE_CHECKING:
@@ -226,7 +227,7 @@ def _existing(text: str, root: Path, what: str) -> Path:
     path = absolute(root / text)
     if exists(path):
         return path
-    others = sorted(other.name for other in path.parent.iterdir()) if is_folder(path.parent) else ()
+    others = sorted(names_in(path.parent))
     near = f", {proposal(path.name, others)}" if others else ""
     raise UsageError(what, found=f"no {text} in {root}", do=f"give a path that exists{near}")
 

@@ -1,4 +1,4 @@
-"""Writes files atomically: each place has its old file or the whole new one, also after a crash; or new files alone."""
+"""Writes files so that each place has its old content or all of the new, also after a crash."""
 
 from __future__ import annotations
 
@@ -106,6 +106,16 @@ def _locked(folder: Path, *, wait: bool) -> int | None:
     return descriptor
 
 
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep out other processes that lock a folder, where it can be locked."""
+    lock = _locked(folder, wait=True)
+    try:
+        yield
+    finally:
+        _release(lock)
+
+
 def _release(lock: int | None) -> None:
     if lock is not None:
         os.close(lock)
@@ -114,9 +124,12 @@ def _release(lock: int | None) -> None:
 def write_atomically(path: Path, text: str) -> None:
     """Write a text file so that other processes see the old content or all of the new.
 
+    A link belongs to the user: what it leads to is replaced, not the link.
+
     Raises:
         OSError: It cannot be written; the old file is unchanged.
     """
+    path = Path(os.path.realpath(path))
     with staging(path.parent) as stage:
         (stage.folder / path.name).write_text(text, encoding="utf-8", newline="\n")
         stage.land([path.name])
@@ -126,14 +139,21 @@ def write_new(path: Path, text: str) -> bool:
     """Write a text file, with the folders above it, where there is none; return whether it is new.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: It cannot be written; no part of it is left.
+        UnicodeEncodeError: UTF-8 cannot encode the text; nothing is made.
     """
+    content = text.encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with path.open("x", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        file = path.open("xb")
     except FileExistsError:
         return False
+    try:
+        with file:
+            file.write(content)
+    except BaseException:
+        path.unlink()
+        raise
     return True
 
 

@@ -14,10 +14,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from pytest_hierexport._files.atomic import staging, write_atomically
+from pytest_hierexport._files.paths import is_plain_name
 
 GENERATOR = "pytest-hierexport"
 """The generator that files of this package name, where their format has a field for it."""
 LIST = ".hierexport.json"
+_IGNORED = "*\n"
+"""The content of the `.gitignore` in folders that this package made."""
 
 Owners = Mapping[str, tuple[str, ...]]
 """The owners of each file of a folder, by the file's name."""
@@ -45,13 +48,22 @@ def make_folder(folder: Path) -> None:
     with staging(folder.parent) as stage:
         made = stage.folder / folder.name
         made.mkdir()
-        (made / ".gitignore").write_text("*\n", encoding="utf-8")
+        (made / ".gitignore").write_text(_IGNORED, encoding="utf-8")
         try:
             made.rename(folder)
         except OSError:
             # Another process of the run may have made it.
             if not folder.is_dir():
                 raise
+
+
+def is_bare(folder: Path) -> bool:
+    """Whether a folder holds nothing but the `.gitignore` that :func:`make_folder` writes, if anything."""
+    try:
+        names = [path.name for path in folder.iterdir()]
+        return not names or (names == [".gitignore"] and (folder / names[0]).read_bytes() == _IGNORED.encode())
+    except OSError:
+        return False
 
 
 def read_list(folder: Path) -> dict[str, tuple[str, ...]]:
@@ -63,7 +75,8 @@ def read_list(folder: Path) -> dict[str, tuple[str, ...]]:
     files = content.get("files") if isinstance(content, dict) and content.get("generator") == GENERATOR else None
     if not isinstance(files, dict):
         return {}
-    return {name: tuple(map(str, owners)) for name, owners in files.items() if _is_plain(name, owners)}
+    plain = (entry for entry in files.items() if is_plain_name(entry[0]) and isinstance(entry[1], list))
+    return {name: tuple(map(str, owners)) for name, owners in plain}
 
 
 def write_list(folder: Path, files: Owners) -> None:
@@ -126,8 +139,3 @@ def _is_list(path: Path) -> bool:
 def _is_file(path: Path) -> bool:
     """Whether a path is a regular file and no link; false for a name that no file can have."""
     return os.path.isfile(path) and not os.path.islink(path)  # noqa: PTH113, PTH114  # Path's raise for such names
-
-
-def _is_plain(name: str, owners: object) -> bool:
-    """Whether an entry names a file of the folder itself: a list is untrusted input."""
-    return isinstance(owners, list) and name not in {"", ".", ".."} and Path(name).name == name

@@ -13,6 +13,8 @@ from pathlib import Path
 from pytest_hierexport._errors import UsageError
 
 _CHUNK = 1 << 20
+_LONGEST = 255
+"""The most bytes in a file's name (NAME_MAX of Linux and macOS)."""
 
 
 def absolute(path: str | os.PathLike[str]) -> Path:
@@ -30,6 +32,15 @@ _LIBRARY = f"{absolute(os.__file__).parent}{os.sep}"
 def exists(path: Path) -> bool:
     """Whether there is such a file or folder; false for a name that is too long or holds a null character."""
     return os.path.exists(path)  # noqa: PTH110  # Path.exists raises for such names
+
+
+def is_plain_name(name: str) -> bool:
+    """Whether a name, from a source that is not trusted, is one of a file in a folder itself."""
+    try:
+        encoded = os.fsencode(name)
+    except UnicodeEncodeError:
+        return False
+    return encoded not in {b"", b".."} and Path(name).name == name and b"\0" not in encoded and len(encoded) <= _LONGEST
 
 
 def is_folder(path: Path) -> bool:

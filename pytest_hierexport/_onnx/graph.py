@@ -13,7 +13,7 @@ encoded name with the same prefix as a node's.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -25,6 +25,7 @@ from pytest_hierexport._text import first_names
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
+    from numpy.typing import NDArray
 
 NodeT = TypeVar("NodeT")
 InitializerT = TypeVar("InitializerT")
@@ -197,18 +198,13 @@ def graph_inputs(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
     return [value for value in graph.input if value.name not in constants]
 
 
-def check_inputs(graph: onnx.GraphProto, given: Iterable[str]) -> None:
-    """Check that there is an array for each input of the graph, and no other array.
-
-    Args:
-        graph: The graph.
-        given: The names of the arrays.
+def check_inputs(graph: onnx.GraphProto, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Check that there is an array of numbers for each input of the graph, and no other array.
 
     Raises:
-        UsageError: There is an input without an array, or an array without an input.
+        UsageError: There is an input without an array, or an array without an input, or one of no numbers.
     """
-    inputs = {value.name: None for value in graph_inputs(graph)}
-    arrays = dict.fromkeys(given)
+    inputs = {value.name: value for value in graph_inputs(graph)}
     missing = [name for name in inputs if name not in arrays]
     unknown = [name for name in arrays if name not in inputs]
     if missing or unknown:
@@ -221,6 +217,11 @@ def check_inputs(graph: onnx.GraphProto, given: Iterable[str]) -> None:
             found="; ".join(f"{what} {first_names(names)}" for what, names in found.items() if names),
             do=do,
         )
+    for name, array in arrays.items():
+        # Of bfloat16 and the like, which numpy itself does not have, isbuiltin is 2.
+        if array.dtype.kind not in "biufc" and array.dtype.isbuiltin != 2:
+            expected = f"an array of numbers for the input {name}, {_declared(inputs[name])}"
+            raise UsageError(expected, found=f"dtype {array.dtype}", do="convert it, or take a graph without texts")
 
 
 def cannot_run(engine: str, error: Exception, graph: onnx.GraphProto) -> UsageError:

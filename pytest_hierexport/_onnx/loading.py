@@ -40,6 +40,7 @@ def runtime_errors() -> Any:
 def ort_value(array: NDArray[Any]) -> Any:
     """Return an array as a value of ONNX Runtime; its dtype may be one that numpy itself does not have."""
     made = import_runtime().OrtValue
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
     if array.dtype.isbuiltin == 1:
         return made.ortvalue_from_numpy(array)
     code = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)

@@ -12,8 +12,7 @@ import pytest
 
 from pytest_hierexport._files.paths import absolute
 from pytest_hierexport._pytest import items
-from pytest_hierexport._pytest.ids import escape
-from pytest_hierexport._text import one_line
+from pytest_hierexport._text import escape, one_line
 
 if TYPE_CHECKING:
     from pytest_hierexport._cases import Case

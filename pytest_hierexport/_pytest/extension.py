@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -92,7 +91,7 @@ class HierarchySnapshotExtension(SingleFileSnapshotExtension):
     @classmethod
     def write_snapshot_collection(cls, *, snapshot_collection: SnapshotCollection, **_: Any) -> None:
         """Write a snapshot atomically, in the place of none or of a snapshot."""
-        path = Path(os.path.realpath(snapshot_collection.location))
+        path = Path(snapshot_collection.location)
         if path.exists() and not is_snapshot(path):
             raise ForeignFileError(path)
         write_atomically(path, str(next(iter(snapshot_collection)).data))

@@ -1,4 +1,4 @@
-"""Turns names of models into parts of test ids, into file names, and into the paths of their snapshots."""
+"""Turns names of models into file names, and into the paths of their snapshots."""
 
 from __future__ import annotations
 
@@ -7,24 +7,17 @@ import unicodedata
 from pathlib import Path
 
 from pytest_hierexport._files.paths import text_digest
+from pytest_hierexport._text import escape, percent_encoded
 
 SNAPSHOTS = "__hierexport__"
 """The name of the folders of snapshots."""
 
-# Beside letters and digits: harmless in ids, in file names and within a shell's quotes.
-_KEPT = frozenset(" _-+,=@~.")
 # Names of devices on Windows, with any ending.
 _DEVICE = re.compile(r"(?:con|prn|aux|nul|(?:com|lpt)[0-9¹²³]) *(?:\.|$)", re.IGNORECASE)
 # With an ending, or a temporary file's prefix and random part, a name stays below the 143 bytes that the strictest
 # file systems take (eCryptfs; most take 255).
 _LONGEST = 100
 _LONGEST_STEM = 60
-
-
-def escape(name: str) -> str:
-    """Percent-encode the characters that separate parts of a test id or path, or that no file name may hold."""
-    escaped = "".join(c if c.isalnum() or c in _KEPT else _encoded(c) for c in name)
-    return escaped if escaped.strip(". ") else "".join(map(_encoded, name))
 
 
 def file_name(name: str) -> str:
@@ -55,11 +48,7 @@ def _without_edges(escaped: str) -> str:
     """Encode a first character that hides a file or begins a device's name, and a last one that Windows removes."""
     first, rest = escaped[:1], escaped[1:]
     if first in {".", " "} or _DEVICE.match(escaped):
-        first = _encoded(first)
+        first = percent_encoded(first)
     if rest.endswith((".", " ")):
-        rest = rest[:-1] + _encoded(rest[-1])
+        rest = rest[:-1] + percent_encoded(rest[-1])
     return first + rest
-
-
-def _encoded(character: str) -> str:
-    return "".join(f"%{byte:02X}" for byte in character.encode("utf-8", "surrogatepass"))

@@ -148,7 +148,7 @@ class _Folder:
         return [Path(name).stem for name in removed]
 
     def _others(self, owners: Iterable[str]) -> set[str]:
-        """Return the owners without the whole selections and without files that do not exist any more."""
+        """Return the owners without the whole selections and without manifests or configuration files that are gone."""
         return {owner for owner in owners if owner not in self.whole and not self._is_gone(owner)}
 
     def _is_gone(self, owner: str) -> bool:

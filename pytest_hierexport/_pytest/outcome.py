@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport import _errors as errors
 from pytest_hierexport._errors import ExportError, HierexportError, UsageError, in_words
-from pytest_hierexport._pytest.ids import escape
 from pytest_hierexport._stages import stage
+from pytest_hierexport._text import escape
 
 if TYPE_CHECKING:
     import onnx_ir as ir

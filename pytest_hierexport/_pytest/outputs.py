@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._files.atomic import write_atomically
+from pytest_hierexport._files.atomic import staging, write_atomically
 from pytest_hierexport._files.ownership import GENERATOR, ForeignFileError
-from pytest_hierexport._files.paths import absolute, exists, is_folder
+from pytest_hierexport._files.paths import absolute, is_folder
 
 _MARK = re.compile(rf"\bgenerat(?:or|edBy)\W+(?:content\W+)?{GENERATOR}\b")
 _HEAD = 300
@@ -38,15 +38,17 @@ def check_different(paths: Iterable[Path]) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise a UsageError where a folder for the cache neither exists nor can be made; one may be read alone."""
-    existed = exists(folder)
+    """Raise a UsageError where a folder for the cache neither exists nor can be made; one that can be read will do."""
+    if is_folder(folder):
+        return
+    above = next(each for each in (folder, *folder.parents) if os.path.lexists(each))
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        with staging(above) as stage:
+            (stage.folder / folder.relative_to(above)).mkdir(parents=True)
     except (OSError, ValueError) as error:
-        found = f"a file, {folder}" if exists(folder) and not is_folder(folder) else str(error)
+        reason = getattr(error, "strerror", None) or str(error)
+        found = f"{folder}: {reason}" if is_folder(above) else f"a file, {above}"
         raise UsageError("a folder for the cache that can be written", found=found, do="name another folder") from None
-    if not existed:
-        folder.rmdir()
 
 
 def write_output(path: Path, text: str) -> None:
@@ -64,10 +66,8 @@ def write_output(path: Path, text: str) -> None:
         return
     if _is_foreign(path):
         raise ForeignFileError(path)
-    # A link belongs to the user: its target is replaced, not the link.
-    target = Path(os.path.realpath(path))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(target, text)
+    Path(os.path.realpath(path)).parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, text)
 
 
 def _is_stream(path: Path) -> bool:

@@ -17,10 +17,10 @@ from pytest_hierexport._cases.case import Step
 from pytest_hierexport._cases.steps import with_deployed
 from pytest_hierexport._errors import UsageError, proposals
 from pytest_hierexport._files.unrecorded import unrecorded
-from pytest_hierexport._pytest.ids import escape
 from pytest_hierexport._pytest.options import TIMEOUT, Settings
 from pytest_hierexport._pytest.shards import in_shard, read_durations
 from pytest_hierexport._report.results import SNAPSHOT, item_name
+from pytest_hierexport._text import escape
 
 if TYPE_CHECKING:
     import pytest
@@ -47,13 +47,15 @@ def selected_cases(settings: Settings, own: Mapping[str, Case] | None = None) ->
 
 def _with_options(case: Case, settings: Settings) -> Case:
     given, stated = settings.given, settings.stated
+    has_exporter = "exporter" in case.stated or case.exporter != "auto"
+    has_steps = "after" in case.stated or bool(case.after)
     return replace(
         case,
-        exporter=given.exporter or (case.exporter if case.exporter != "auto" else stated.exporter or "auto"),
+        exporter=given.exporter or (case.exporter if has_exporter else stated.exporter or "auto"),
         opset=given.opset or case.opset or stated.opset,
         details=bool(given.details or (stated.details if case.details is None else case.details)),
         strict=bool(given.strict or (stated.strict if case.strict is None else case.strict)),
-        after=tuple(map(Step, given.after or ())) or case.after or tuple(map(Step, stated.after or ())),
+        after=tuple(map(Step, given.after or (None if has_steps else stated.after) or ())) or case.after,
         timeout=next(limit for limit in (given.timeout, case.timeout, stated.timeout, TIMEOUT) if limit is not None),
     )
 
@@ -211,6 +213,12 @@ def _own_cases(config: pytest.Config) -> dict[str, Case]:
     """
     hook, cases = config.hook.pytest_hierexport_models, {}
     for case in (case for returned in hook(config=config) for case in _checked(returned, Case, _MODELS)):
+        if not case.name:
+            raise UsageError(
+                "a name for each case of pytest_hierexport_models",
+                found=f"an empty one, for {case.factory!r}",
+                do=f"name it: {_MODELS[1]}",
+            )
         if case.name in cases:
             raise UsageError(
                 "a different name for each case of pytest_hierexport_models",

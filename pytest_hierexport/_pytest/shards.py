@@ -20,7 +20,7 @@ from pathlib import Path
 
 from pytest_hierexport._cases import Case
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._files.atomic import write_atomically
+from pytest_hierexport._files.atomic import locked, write_atomically
 
 DURATIONS = ".test_durations"
 """The file that pytest-split keeps durations in."""
@@ -128,8 +128,9 @@ def store_durations(path: Path, durations: Mapping[str, float]) -> None:
         OSError: It cannot be written.
         UsageError: It holds something else.
     """
-    stored = read_durations(path) | {name: round(seconds, 3) for name, seconds in durations.items()}
-    write_atomically(path, json.dumps(stored, indent=4, sort_keys=True) + "\n")
+    with locked(Path(os.path.realpath(path)).parent):
+        stored = read_durations(path) | {name: round(seconds, 3) for name, seconds in durations.items()}
+        write_atomically(path, json.dumps(stored, indent=4, sort_keys=True) + "\n")
 
 
 def _no_durations(path: Path, found: str) -> UsageError:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._cache import reads
+from pytest_hierexport._cases.exporting import module_of
 from pytest_hierexport._cases.factories import file_of, find_module
 from pytest_hierexport._cases.steps import ONNXRUNTIME
 from pytest_hierexport._errors import CrashError, NoVerdictError, raise_if_disk_full
@@ -136,7 +137,7 @@ class ExportStore:
                 there is no room for what it writes.
         """
         export = self.outcome(case).cached
-        code = self._code(_top(getattr(rule.check, "__module__", ""))) if export else ""
+        code = self._code(_top(module_of(rule.check))) if export else ""
         if self.cache is None or not code:
             return self._checked(case, rule)
         question, about = f"{rule.id} on {_key(case)}", f"{export} {code}"

@@ -66,7 +66,8 @@ def compare(before: Results, after: Results) -> Comparison:
     both = [name for name in old if name in new]
     changes = [change for name in both if (change := _change(old[name], new[name])) != ModelChange(name)]
     added = [ModelChange(name, failing=failed) for name in new if name not in old and (failed := _failed(new[name]))]
-    left_out = [ModelChange(name, not_checked=_held(old[name])) for name in old if name in after.deselected]
+    unchecked = {name: held for name in after.deselected if name in old and (held := _held(old[name]))}
+    left_out = [ModelChange(name, not_checked=held) for name, held in unchecked.items()]
     packages = sorted({*before.versions, *after.versions})
     versions = {name: (before.versions.get(name, ""), after.versions.get(name, "")) for name in packages}
     return Comparison(

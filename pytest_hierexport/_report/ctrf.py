@@ -6,6 +6,7 @@ import json
 
 from pytest_hierexport._files.ownership import GENERATOR
 from pytest_hierexport._report.results import Check, Model, Results, Status, item_name
+from pytest_hierexport._text import escape
 
 _SPECIFICATION = "0.0.0"
 _STATUS = {
@@ -51,7 +52,7 @@ def as_ctrf(results: Results) -> str:
 def _test(model: Model, column: str, check: Check) -> dict[str, object]:
     return {
         "name": f"{model.name}: {column}",
-        "testId": f"{model.anchor}::{model.name}::{item_name(column)}",
+        "testId": f"{model.anchor}::{escape(model.name)}::{item_name(column)}",
         "status": _STATUS[check.status],
         "rawStatus": check.status.value,
         "duration": _milliseconds(check.seconds),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 from pytest_hierexport._files.ownership import GENERATOR
 from pytest_hierexport._report.results import SNAPSHOT, Model, Results, Status, remarks_of, warnings_of
@@ -23,7 +24,11 @@ _LONGEST = 60_000
 """The characters of a summary: GitHub takes comments of up to 65,536."""
 _LONGEST_TABLE = 20_000
 _LONGEST_MESSAGE = 6_000
+_LONGEST_REMARK = 400
+_LONGEST_REMARKS = 20_000
 _MOST_REMARKS = 40
+_FOR_THE_REST = 100
+"""The characters of the lines that count what is left out."""
 
 
 def as_markdown(results: Results) -> str:
@@ -33,7 +38,7 @@ def as_markdown(results: Results) -> str:
     """
     head = [f"<!-- generator: {GENERATOR} -->", "## hierexport", "", *_table(results), ""]
     tail = list(_remarks(results))
-    room = _LONGEST - _length(head) - _length(tail)
+    room = _LONGEST - _length(head) - _length(tail) - _FOR_THE_REST
     return "\n".join([*head, *_within(list(_details(results)), room), *tail]).rstrip() + "\n"
 
 
@@ -48,13 +53,8 @@ def _table(results: Results) -> list[str]:
     rows = [(_model_row(results, model), _fails(model)) for model in results.models]
     if _length([row for row, _ in rows]) > _LONGEST_TABLE:
         rows.sort(key=lambda each: not each[1])
-    room, shown = _LONGEST_TABLE, 0
-    for row, _ in rows:
-        room -= len(row) + 1
-        if room < 0:
-            break
-        lines.append(row)
-        shown += 1
+    shown = _fitting([row for row, _ in rows], _LONGEST_TABLE)
+    lines += [row for row, _ in rows[:shown]]
     if shown < len(rows):
         failing = sum(fails for _, fails in rows[shown:])
         lines += ["", f"… and {len(rows) - shown} more models, of which {failing} fail"]
@@ -77,9 +77,12 @@ def _row(cells: Sequence[str]) -> str:
 def _details(results: Results) -> Iterator[list[str]]:
     """Yield a collapsed block per failure, of those of a model with one message a single one, and per changed tree."""
     for model, names, message in results.distinct_failures():
-        yield _collapsed(f"{_html(model.name)}: {_html(', '.join(names))}", _fenced(_cut(message)))
+        yield _collapsed(
+            f"{_html(model.name)}: {_html(', '.join(names))}", _fenced(_cut(message, _LONGEST_MESSAGE, "\n…"))
+        )
         if SNAPSHOT in names and (tree := tree_diff(model.committed, model.hierarchy)):
-            yield _collapsed(f"{_html(model.name)}: changes as a tree", _fenced(_cut("\n".join(tree)), "diff"))
+            changes = _cut("\n".join(tree), _LONGEST_MESSAGE, "\n…")
+            yield _collapsed(f"{_html(model.name)}: changes as a tree", _fenced(changes, "diff"))
 
 
 def _within(blocks: Sequence[list[str]], room: int) -> list[str]:
@@ -98,17 +101,23 @@ def _collapsed(summary: str, content: Sequence[str]) -> list[str]:
 
 
 def _remarks(results: Results) -> Iterator[str]:
-    lines = [f"- 🔴 **{inline_code(warning)}**" for warning in warnings_of(results)]
-    lines += [f"- {inline_code(remark)}" for remark in remarks_of(results)]
-    yield from lines[:_MOST_REMARKS]
-    if len(lines) > _MOST_REMARKS:
-        yield f"- … and {len(lines) - _MOST_REMARKS} more remarks"
+    lines = [f"- 🔴 **{inline_code(_cut(warning, _LONGEST_REMARK))}**" for warning in warnings_of(results)]
+    lines += [f"- {inline_code(_cut(remark, _LONGEST_REMARK))}" for remark in remarks_of(results)]
+    shown = _fitting(lines[:_MOST_REMARKS], _LONGEST_REMARKS)
+    yield from lines[:shown]
+    if len(lines) > shown:
+        yield f"- … and {len(lines) - shown} more remarks"
 
 
-def _cut(text: str) -> str:
+def _fitting(lines: Sequence[str], room: int) -> int:
+    """Return how many of the lines, from the first on, have room."""
+    return sum(total <= room for total in accumulate(len(line) + 1 for line in lines))
+
+
+def _cut(text: str, most: int, end: str = " …") -> str:
     """Return the beginning of a text that is too long for a summary."""
     shown = printable(text)
-    return shown if len(shown) <= _LONGEST_MESSAGE else f"{shown[:_LONGEST_MESSAGE]}\n…"
+    return shown if len(shown) <= most else f"{shown[:most]}{end}"
 
 
 def _cell(text: str) -> str:

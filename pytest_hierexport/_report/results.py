@@ -224,8 +224,8 @@ def _deselected_line(results: Results) -> str:
 
 def warnings_of(results: Results) -> list[str]:
     """Return what an interrupted or merged run lacks, and why graphs may differ from their models, in bounded lines."""
-    shards = f"shards without a report: {', '.join(results.missing_shards)}" if results.missing_shards else ""
-    names = first_names(results.unreported, _MANY_UNREPORTED)
+    missing, names = (first_names(each, _MANY_UNREPORTED) for each in (results.missing_shards, results.unreported))
+    shards = f"shards without a report: {missing}" if missing else ""
     models = f"models that no shard reported: {names}" if names else ""
     ended = "interrupted: checks that did not run have no verdict" if results.interrupted else ""
     fallbacks = [_line(model.name, warning) for model in results.models for warning in model.warnings]

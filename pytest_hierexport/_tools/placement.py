@@ -141,7 +141,7 @@ def _entry(option: str, device: str, rules: Sequence[str]) -> dict[str, str]:
     size = len(value.encode())
     if size > _MOST_BYTES:
         raise UsageError(
-            f"a setting of at most {_MOST_BYTES:,} characters, ONNX Runtime's limit",
+            f"a setting of at most {_MOST_BYTES:,} bytes, ONNX Runtime's limit",
             found=f"{size:,}",
             do="name the nodes after their modules by hierexport rename, or place them by layer_ann",
         )

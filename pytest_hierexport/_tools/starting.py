@@ -19,6 +19,8 @@ MANIFEST = "models.toml"
 _NAME = "pytest-hierexport"
 _CONFIGURATIONS = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
+_NOT_IN_UTF_8 = re.compile(r"[\ud800-\udfff]")
+"""The lone surrogates by which Python represents bytes of file names that are not in UTF-8."""
 _BUILT = re.compile(r"^\[build-system\]", re.MULTILINE)
 """The table of pyproject.toml that says how the project is built."""
 _STATED = re.compile(r"^\[project\]", re.MULTILINE)
@@ -120,7 +122,13 @@ def _parts(selector: str) -> list[str]:
 
 
 def manifest_text(models: Mapping[str, str]) -> str:
-    """Return a manifest of models, given their selectors by name."""
+    """Return a manifest of models, given their selectors by name.
+
+    Raises:
+        UsageError: UTF-8, in which manifests are written, cannot encode a file's name.
+    """
+    if wrong := [selector for name, selector in models.items() if _NOT_IN_UTF_8.search(name + selector)]:
+        raise UsageError("models whose files have names in UTF-8", found=", ".join(wrong), do="rename these files")
     tables = (f"[models.{_key(name)}]\nmodel = {_quoted(selector)}\n" for name, selector in models.items())
     return "\n".join(tables)
 
@@ -143,7 +151,7 @@ def add_models(manifest: Path, models: Mapping[str, str]) -> None:
             found=f"{error.found}, with the new models at its end",
             do=f"add them by hand, or write its models as such tables: {', '.join(models)}",
         ) from None
-    write_atomically(manifest.resolve(), added)
+    write_atomically(manifest, added)
 
 
 def _key(name: str) -> str:

@@ -5,12 +5,12 @@ Both are exported without weights, since the real one may be larger than the mem
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 
 from pytest_hierexport._cases.case import Case, thinned
 from pytest_hierexport._errors import ExportError
+from pytest_hierexport._files.temporary import temporary_folder
 from pytest_hierexport._snapshot import text
 from pytest_hierexport._snapshot.diff import diff
 
@@ -27,11 +27,9 @@ def check_thin(case: Case) -> None:
     """
     real, thin = (_hierarchy(each) for each in (case, thinned(case)))
     if real != thin:
-        lines = diff(real, thin)
-        more = f" and {len(lines) - _MOST_SHOWN} more" if len(lines) > _MOST_SHOWN else ""
         raise ExportError(
             f"the thin model of {case.name} to have the hierarchy of the real one",
-            found="; ".join(line.strip() for line in lines[:_MOST_SHOWN]) + more,
+            found="; ".join(diff(real, thin, _MOST_SHOWN)),
             do='name a factory of a smaller model that keeps it: thin = "my_model.py::small" in a manifest',
         )
 
@@ -41,6 +39,6 @@ def _hierarchy(case: Case) -> str:
     from pytest_hierexport._onnx.graph import operators
 
     bare = replace(case, weights="none", thin=None)
-    with tempfile.TemporaryDirectory() as folder:
+    with temporary_folder() as folder:
         exported = export_case(bare, bare.load(), Path(folder, "model.onnx"))
         return text(exported.attribution, operators(exported.model))

@@ -14,6 +14,7 @@ from pytest_hierexport._errors import ExportError, HierexportError, UsageError
 from pytest_hierexport._files.atomic import staged
 from pytest_hierexport._files.paths import check_ending, exists, is_folder
 from pytest_hierexport._onnx.graph import graph_inputs
+from pytest_hierexport._onnx.sidecar import sidecar_path
 from pytest_hierexport._text import first_names
 from pytest_hierexport.cli.output import print_line
 
@@ -150,22 +151,34 @@ def check_output(path: Path, *, piped: bool = True) -> None:
     if not is_standard(path):
         check_ending(path, ".onnx")
         _check_place(path, "an ONNX file", load_proto)
+        _check_place(
+            sidecar_path(path), "a sidecar", _json_object(lambda content: {"format", "nodes"} <= content.keys())
+        )
 
 
-def check_json_output(path: Path) -> None:
-    """Refuse to replace a file that is no JSON object.
+def check_json_output(path: Path, kind: str, is_ours: Callable[[Mapping[str, Any]], bool]) -> None:
+    """Refuse to replace a file that is no JSON object of the kind to write.
+
+    Args:
+        path: The file to write.
+        kind: What is written, for messages.
+        is_ours: Whether an object is of that kind.
 
     Raises:
         ExportError: There is no folder to write into.
         UsageError: Something else has this path, or it has another ending.
     """
     check_ending(path, ".json")
-    _check_place(path, "a JSON file", _json_object)
+    _check_place(path, kind, _json_object(is_ours))
 
 
-def _json_object(path: Path) -> None:
-    if not isinstance(json.loads(path.read_text(encoding="utf-8")), dict):
-        raise TypeError
+def _json_object(is_ours: Callable[[Mapping[str, Any]], bool]) -> Callable[[Path], None]:
+    def read(path: Path) -> None:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(content, dict) or not is_ours(content):
+            raise TypeError
+
+    return read
 
 
 def _check_place(path: Path, kind: str, read: Callable[[Path], object]) -> None:
@@ -207,7 +220,7 @@ def load_arrays(path: Path, graph: onnx.GraphProto) -> dict[str, Any]:
     import numpy as np
 
     try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+        with path.open("rb") as opened, np.lib.npyio.NpzFile(opened, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
     except Exception as error:  # numpy and zipfile raise errors of many classes for a damaged file
         inputs = first_names([value.name for value in graph_inputs(graph)], 12)

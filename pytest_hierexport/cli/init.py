@@ -168,8 +168,8 @@ def _is_written(model: Model) -> bool:
 
 def _export(names: Sequence[str], here: Path) -> Results:
     """Run the snapshot tests of the manifest's models with pytest, which writes the snapshots."""
-    from pytest_hierexport._pytest.ids import escape
     from pytest_hierexport._report.data import read_report
+    from pytest_hierexport._text import escape
     from pytest_hierexport._tools.starting import MANIFEST
 
     items = [f"{MANIFEST}::{escape(name)}::test_snapshot" for name in names]
@@ -177,7 +177,10 @@ def _export(names: Sequence[str], here: Path) -> Results:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         run = [sys.executable, "-m", *command, f"--hierexport-report={report}"]
-        done = subprocess.run(run, cwd=here, capture_output=True, text=True, check=False)  # noqa: S603  # pytest
+        # What it prints may be in any encoding.
+        done = subprocess.run(  # noqa: S603  # pytest
+            run, cwd=here, capture_output=True, encoding="utf-8", errors="replace", check=False
+        )
         if report.exists():
             return read_report(report)
     lines = [*done.stdout.splitlines(), *done.stderr.splitlines()]

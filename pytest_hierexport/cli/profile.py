@@ -56,11 +56,13 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> None:
     from pytest_hierexport._pytest.outputs import check_different
+    from pytest_hierexport._tools.profiling.viewers import is_node_data, is_trace
 
-    outputs = [*filter(None, (options.trace, options.node_data))]
-    check_different(outputs)
-    for output in outputs:
-        check_json_output(output)
+    check_different(filter(None, (options.trace, options.node_data)))
+    if options.trace is not None:
+        check_json_output(options.trace, "a trace", is_trace)
+    if options.node_data is not None:
+        check_json_output(options.node_data, "node data", is_node_data)
     if options.optimized is not None:
         check_output(options.optimized, piped=False)
     sizes = dict(map(_dimension, options.dim))

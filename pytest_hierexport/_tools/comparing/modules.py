@@ -136,7 +136,7 @@ def _topmost(instances: Iterable[Instance], wanted: Callable[[Instance], bool]) 
 
 
 def _moved(gone: Iterable[Instance], new: Iterable[Instance]) -> list[tuple[Instance, Instance]]:
-    """Pair whole subtrees with equal contents, each once, the topmost first."""
+    """Pair whole subtrees with equal contents, each once."""
     content: dict[object, int] = {}
     gone, new = list(gone), list(new)
     numbers = {**_contents(gone, content), **_contents(new, content)}
@@ -145,17 +145,17 @@ def _moved(gone: Iterable[Instance], new: Iterable[Instance]) -> list[tuple[Inst
         if numbers[id(instance)] is not None:
             waiting.setdefault(numbers[id(instance)] or 0, []).append(instance)
     taken: set[int] = set()
-    moved = []
-    for instance in gone:
+    found: dict[int, Instance] = {}
+    # The largest first: a part that is paired alone would be missing from the whole.
+    for instance in sorted(gone, key=lambda each: -sum(1 for _ in each.below())):
         candidates = waiting.get(numbers[id(instance)] or 0, [])
         while candidates and id(candidates[0]) in taken:
             candidates.pop(0)
         if id(instance) in taken or not candidates:
             continue
-        other = candidates.pop(0)
-        moved.append((instance, other))
+        other = found[id(instance)] = candidates.pop(0)
         taken.update(id(each) for pair in (instance, other) for each in pair.below())
-    return moved
+    return [(each, found[id(each)]) for each in gone if id(each) in found]
 
 
 def _contents(instances: Sequence[Instance], content: dict[object, int]) -> dict[int, int | None]:

@@ -29,7 +29,7 @@ class Store:
         Raises:
             UsageError: The data is missing, or does not fit the shape.
         """
-        digest = hashlib.sha256(memoryview(self.array(tensor)).cast("B")) if tensor.data_type != _STRING else None
+        digest = hashlib.sha256(self.array(tensor).tobytes()) if tensor.data_type != _STRING else None
         data = digest.hexdigest() if digest else tuple(tensor.string_data)
         return tensor.data_type, tuple(tensor.dims), data
 
@@ -89,7 +89,9 @@ class Data:
         one, other = self.before.array(old), self.after.array(new)
         if one.tobytes() == other.tobytes() and old.data_type != _STRING:
             return ""
-        count = int(np.count_nonzero(one != other)) if one.shape == other.shape else one.size
+        # NaN differs from itself: a pair of them is no change.
+        differs = (one != other) & ((one == one) | (other == other))  # noqa: PLR0124
+        count = int(np.count_nonzero(differs))
         if not count:
             return "" if old.data_type == _STRING else "bits of equal values"
         with np.errstate(all="ignore"):

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _MOST_TRACKS = 64
 """Deeper calls have no track; their time is shown on the tracks of the calls above them."""
 _PROCESS = 1
+_TITLE = "self time (ms)"
 
 
 def trace(profile: Profile) -> dict[str, Any]:
@@ -37,6 +38,11 @@ def trace(profile: Profile) -> dict[str, Any]:
         about = {"node": kernel.name, **({} if owner is None else _about(hierarchy, owner))}
         events.append(_slice(depths, kernel.operator, kernel.start, kernel.duration, about))
     return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": dict(profile.versions)}
+
+
+def is_trace(content: Mapping[str, Any]) -> bool:
+    """Whether a JSON object is a trace that :func:`trace` made, of any version."""
+    return "traceEvents" in content and "pytest-hierexport" in content.get("otherData", {})
 
 
 @dataclass(frozen=True)
@@ -111,9 +117,12 @@ def node_data(profile: Profile) -> dict[str, Any]:
         if path:
             graphs.setdefault("/".join(path), {})[node.name] = value
     gradient = [{"stop": 0, "bgColor": "#ffffff"}, {"stop": 1, "bgColor": "#ff7043"}]
-    return {
-        graph: {"name": "self time (ms)", "results": results, "gradient": gradient} for graph, results in graphs.items()
-    }
+    return {graph: {"name": _TITLE, "results": results, "gradient": gradient} for graph, results in graphs.items()}
+
+
+def is_node_data(content: Mapping[str, Any]) -> bool:
+    """Whether a JSON object is node data that :func:`node_data` made."""
+    return all(isinstance(graph, dict) and graph.get("name") == _TITLE for graph in content.values())
 
 
 def _place(key: str, names: dict[str, str]) -> list[str]:
