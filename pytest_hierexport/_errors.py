@@ -12,6 +12,7 @@ from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
 from importlib import metadata
 from itertools import takewhile
+from operator import attrgetter
 from pathlib import Path
 
 from pytest_hierexport._text import one_line, without_colours
@@ -22,8 +23,8 @@ _MOST_COMPARED = 500
 _MOST_SIMILAR = 3
 _MOST_LISTED = 20
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
-_MACHINERY = ("torch", "onnxscript", "onnx_ir", "onnx", "onnxruntime")
-"""The packages that an export runs in: an error of the model is raised by a frame outside them."""
+_MACHINERY = ("torch", "onnxscript", "onnx_ir", "onnx", "onnxruntime", "_pytest")
+"""The packages that an export runs in, and pytest: an error of the model is raised by a frame outside them."""
 
 
 class HierexportError(Exception):
@@ -83,6 +84,27 @@ class NoVerdictError(HierexportError):
 
 class TagError(HierexportError):
     """An ONNX file has no tags in the requested place, or tags that cannot be read."""
+
+
+class Interruption(BaseException):
+    """Stops code of the project from outside: no failure of that code."""
+
+
+def pass_on(error: BaseException) -> None:
+    """Raise again what code of the project raised, where it is no failure of that code.
+
+    Raises:
+        BaseException: The error is one of this package, or stops the code from outside.
+        NoVerdictError: The code skips the test that runs it, by pytest or unittest.
+    """
+    if isinstance(error, (HierexportError, KeyboardInterrupt, Interruption)):
+        raise error
+    # Both are loaded where code raises their skips.
+    names = ("pytest", "skip.Exception"), ("unittest", "SkipTest")
+    skips = tuple(attrgetter(skip)(sys.modules[name]) for name, skip in names if name in sys.modules)
+    if isinstance(error, skips):
+        do = "run it where its code does not skip"
+        raise NoVerdictError("a model that is not skipped", found=f"skipped: {error}", do=do) from error
 
 
 def disk_full(found: str) -> DiskFullError:

@@ -14,7 +14,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._cases.example import Example, check_model, parts_of
-from pytest_hierexport._errors import CollectError, HierexportError, gist, refuse_coroutine
+from pytest_hierexport._errors import CollectError, gist, pass_on, refuse_coroutine
 from pytest_hierexport._export.arguments import as_inputs
 from pytest_hierexport._stages import load_torch, stage
 
@@ -131,9 +131,8 @@ class Case:
         try:
             made = self.factory()
             refuse_coroutine(made, f"the factory of {self.name} ({self.source})")
-        except HierexportError:
-            raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
+            pass_on(error)
             raise CollectError(
                 f"the factory of {self.name} ({self.source}) to make a model",
                 found=gist(error),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_hierexport._errors import ExportError, HierexportError, UsageError, cause
+from pytest_hierexport._errors import ExportError, UsageError, cause, pass_on
 from pytest_hierexport._export import transformers
 from pytest_hierexport._export.capture import CannotCaptureError, Capture, Capturer, Request
 from pytest_hierexport._export.choices import EXPORTERS
@@ -96,9 +96,10 @@ def _captured(name: str, request: Request) -> Capture:
     """
     try:
         capture = CAPTURES[name](request)
-    except (HierexportError, CannotCaptureError):
+    except CannotCaptureError:
         raise
-    except Exception as error:
+    except BaseException as error:
+        pass_on(error)
         fault = fault_in(error, f"to capture {type(request.model).__name__} by {name}")
         raise (fault or CannotCaptureError(cause(error))) from error
     opset, wanted = capture.after.opset_imports.get(""), request.options.opset
