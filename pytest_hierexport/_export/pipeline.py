@@ -19,7 +19,7 @@ from pytest_hierexport._export.arguments import as_inputs
 from pytest_hierexport._export.capture import Request
 from pytest_hierexport._export.captures import Served, capture_with
 from pytest_hierexport._export.choices import ExportOptions, check_opset
-from pytest_hierexport._export.modules import kept_classes, module_tree
+from pytest_hierexport._export.modules import check_initialised, kept_classes, module_tree
 from pytest_hierexport._export.result import Export
 from pytest_hierexport._export.state import ONE_AT_A_TIME, WAS_TRAINING, as_found, in_eval_mode
 from pytest_hierexport._export.traced import attribute_before
@@ -168,3 +168,5 @@ def _check_model(model: object) -> None:
             found=f"a {type(model).__name__}, which TorchScript compiled: its calls cannot be seen",
             do="pass the module that was scripted or traced",
         )
+    if isinstance(model, torch.nn.Module):
+        check_initialised(model)
