@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,6 +20,7 @@ from pytest_hierexport._export.arguments import as_inputs
 from pytest_hierexport._export.capture import Request
 from pytest_hierexport._export.captures import Served, capture_with
 from pytest_hierexport._export.choices import ExportOptions, check_opset
+from pytest_hierexport._export.dynamic_shapes import complete_shapes
 from pytest_hierexport._export.modules import check_initialised, kept_classes, module_tree
 from pytest_hierexport._export.result import Export
 from pytest_hierexport._export.state import ONE_AT_A_TIME, WAS_TRAINING, as_found, in_eval_mode
@@ -112,6 +114,9 @@ def export_with(
         check_name_style(options.node_names)
     kept = kept_classes(options.keep)
     positional, named = as_inputs(args, kwargs)
+    if isinstance(model, torch.nn.Module):
+        shapes = complete_shapes(options.dynamic_shapes, _bound(model, positional, named), type(model).__name__)
+        options = replace(options, dynamic_shapes=shapes)
     with ONE_AT_A_TIME, _heap_frozen():
         served = _capture(Request(model, positional, named, options))
     capture = served.capture
@@ -127,6 +132,14 @@ def export_with(
     if path is None:
         return result
     return replace(result, path=result.save(path, external_data=options.external_data))
+
+
+def _bound(model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments | None:
+    """Bind the inputs to the parameters of `forward`; None where hooks may change them, or they do not fit."""
+    try:
+        return None if model._forward_pre_hooks else inspect.signature(model.forward).bind(*args, **kwargs)
+    except (TypeError, ValueError):
+        return None
 
 
 def _capture(request: Request) -> Served:
