@@ -185,6 +185,30 @@ class TestWhatIsWritten:
             storage.attach_proto(proto, attribution)
         assert proto.SerializeToString(deterministic=True) == before
 
+    @pytest.mark.parametrize(
+        ("nodes", "initializers", "named"),
+        [
+            ({"no_node": traced("")}, {}, "nodes that the model has; found 'no_node'"),
+            ({}, {"no_tensor": traced("")}, "initializers that the model has; found 'no_tensor'"),
+            ({"t": traced("no_call")}, {}, "the calls of the hierarchy; found the call 'no_call'"),
+        ],
+    )
+    def test_attribution_of_another_graph_is_refused(
+        self, nodes: dict[str, Origins], initializers: dict[str, Origins], named: str, tmp_path: Path
+    ) -> None:
+        model, path, other = make_model(), tmp_path / "net.onnx", Attribution(HIERARCHY, nodes, initializers)
+        saved(path)
+        before = ir.to_proto(model)
+        for use in (
+            lambda: storage.attach(model, other),
+            lambda: storage.save(model, other, tmp_path / "other.onnx"),
+            lambda: storage.rewrite(path, lambda _: other),
+        ):
+            with pytest.raises(TagError, match=named):
+                use()
+        assert ir.to_proto(model) == before
+        assert not (tmp_path / "other.onnx").exists()
+
     def test_a_node_without_origins_says_nothing(self, attached: Callable[..., Any]) -> None:
         node = dict(walk(attached(make_proto(), make_attribution())))["y/else_branch/b1"]
         assert not node.metadata_props
