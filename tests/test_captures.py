@@ -298,3 +298,36 @@ def test_input_without_dynamic_shapes_is_static() -> None:
     result = export(Halved().eval(), (X, X.clone()), dynamic_shapes={"x": {0: "rows"}})
     assert result.exporter == "dynamo"
     assert [str(value.shape) for value in result.model.graph.inputs] == ["[rows,4]", "[6,4]"]
+
+
+class Growing(nn.Module):
+    """Makes a module in its forward, which no exporter takes."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.lin = nn.Linear(4, 4)
+        out: torch.Tensor = self.lin(x)
+        return out
+
+
+def test_capture_sees_nothing_of_the_one_that_failed_before() -> None:
+    model = Growing().eval()
+    with pytest.raises(ExportError) as caught:
+        export(model, (X,))
+    assert "torchscript: " in caught.value.found
+    assert "have no numbers" not in caught.value.found
+    assert not list(model.children())
+
+
+class Returning(nn.Module):
+    def __init__(self, returned: object) -> None:
+        super().__init__()
+        self.returned = returned
+
+    def forward(self, _: torch.Tensor) -> object:
+        return self if self.returned == "itself" else self.returned
+
+
+@pytest.mark.parametrize("returned", [None, (), "a text", 3, "itself"])
+def test_model_that_returns_no_tensor_is_refused(returned: object) -> None:
+    with pytest.raises(ExportError, match="expected Returning to return a tensor"):
+        export(Returning(returned).eval(), (X,))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import torch
 
 from pytest_hierexport._errors import ExportError, UsageError, cause, pass_on
 from pytest_hierexport._export import transformers
@@ -14,11 +16,11 @@ from pytest_hierexport._export.choices import EXPORTERS
 from pytest_hierexport._export.dynamo import capturer as dynamo
 from pytest_hierexport._export.faults import fault_in
 from pytest_hierexport._export.model_failure import failure_of_model
+from pytest_hierexport._export.state import as_found
 from pytest_hierexport._export.torchscript import capturer as torchscript
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    import torch
 
 CAPTURES: Mapping[str, Capturer] = {
     "dynamo": dynamo.capture,
@@ -112,7 +114,9 @@ def _captured(name: str, request: Request) -> Capture:
         HierexportError: The request or this package is at fault; no other capture shall be tried.
     """
     try:
-        capture = CAPTURES[name](request)
+        # What a capture that fails leaves in the model would be there for the next one.
+        with as_found(request.model) if isinstance(request.model, torch.nn.Module) else nullcontext():
+            capture = CAPTURES[name](request)
     except CannotCaptureError:
         raise
     except BaseException as error:
@@ -196,8 +200,6 @@ def _first_cause(failures: Mapping[str, CannotCaptureError]) -> BaseException | 
 
 def _compiled_parts(model: torch.nn.Module | torch.export.ExportedProgram) -> list[str]:
     """Return the paths of the outermost modules that TorchScript compiled."""
-    import torch
-
     if not isinstance(model, torch.nn.Module):
         return []
     paths = [path for path, module in model.named_modules() if isinstance(module, torch.jit.ScriptModule)]

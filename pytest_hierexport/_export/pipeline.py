@@ -15,7 +15,7 @@ import torch
 from pytest_hierexport._calls.attribution import Primary
 from pytest_hierexport._calls.hierarchy import Hierarchy
 from pytest_hierexport._carry import carry_flat, flat_copy
-from pytest_hierexport._errors import UsageError
+from pytest_hierexport._errors import ExportError, UsageError
 from pytest_hierexport._export.arguments import as_inputs
 from pytest_hierexport._export.capture import Request
 from pytest_hierexport._export.captures import Served, capture_with
@@ -120,6 +120,12 @@ def export_with(
     with ONE_AT_A_TIME, _heap_frozen():
         served = _capture(Request(model, positional, named, options))
     capture = served.capture
+    if not capture.after.graph.outputs:
+        raise ExportError(
+            f"{type(model).__name__} to return a tensor, alone or in a container",
+            found="none in what it returns: the graph has no output",
+            do="return the tensors that the graph shall compute",
+        )
     hierarchy = Hierarchy(capture.calls, keep=kept)
     attribution = carry_flat(attribute_before(capture, hierarchy), flat_copy(capture.after), options.primary)
     if options.node_names is not None:
