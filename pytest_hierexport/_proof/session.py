@@ -91,7 +91,7 @@ def run_each(
     Raises:
         UsageError: ONNX Runtime cannot run the graph on these inputs.
     """
-    errors = runtime_errors()
+    errors, session = runtime_errors(), None
 
     try:
         with _outputs(proto, wanted):
@@ -101,7 +101,7 @@ def run_each(
     except Exception as error:
         if type(error).__module__ != errors.__name__:
             raise
-        raise cannot_run("ONNX Runtime", error, proto.graph) from error
+        raise cannot_run("ONNX Runtime", error, proto.graph, loaded=session is not None) from error
 
 
 def _run(session: Any, names: Sequence[str], feeds: Mapping[str, Array]) -> Iterator[Fetched]:
