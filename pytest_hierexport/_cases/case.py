@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     import torch
 
 SEED = 0
-_PROMISE = "a model, (model, args), (model, args, kwargs), a mapping with these keys, or an Example"
+_PROMISE = (
+    "a model, (model, args), (model, args, kwargs), (model, args, kwargs, dynamic_shapes), a mapping with these keys, "
+    "or an Example"
+)
 
 
 @dataclass(frozen=True)
