@@ -12,6 +12,7 @@ from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
 from importlib import metadata
 from itertools import takewhile
+from operator import attrgetter
 from pathlib import Path
 
 from pytest_hierexport._text import one_line, without_colours
@@ -22,8 +23,8 @@ _MOST_COMPARED = 500
 _MOST_SIMILAR = 3
 _MOST_LISTED = 20
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
-_MACHINERY = ("torch", "onnxscript", "onnx_ir", "onnx", "onnxruntime")
-"""The packages that an export runs in: an error of the model is raised by a frame outside them."""
+_MACHINERY = ("torch", "onnxscript", "onnx_ir", "onnx", "onnxruntime", "_pytest")
+"""The packages that an export runs in, and pytest: an error of the model is raised by a frame outside them."""
 
 
 class HierexportError(Exception):
@@ -83,6 +84,27 @@ class NoVerdictError(HierexportError):
 
 class TagError(HierexportError):
     """An ONNX file has no tags in the requested place, or tags that cannot be read."""
+
+
+class Interruption(BaseException):
+    """Stops code of the project from outside: no failure of that code."""
+
+
+def pass_on(error: BaseException) -> None:
+    """Raise again what code of the project raised, where it is no failure of that code.
+
+    Raises:
+        BaseException: The error is one of this package, or stops the code from outside.
+        NoVerdictError: The code skips the test that runs it, by pytest or unittest.
+    """
+    if isinstance(error, (HierexportError, KeyboardInterrupt, Interruption)):
+        raise error
+    # Both are loaded where code raises their skips.
+    names = ("pytest", "skip.Exception"), ("unittest", "SkipTest")
+    skips = tuple(attrgetter(skip)(sys.modules[name]) for name, skip in names if name in sys.modules)
+    if isinstance(error, skips):
+        do = "run it where its code does not skip"
+        raise NoVerdictError("a model that is not skipped", found=f"skipped: {error}", do=do) from error
 
 
 def disk_full(found: str) -> DiskFullError:
@@ -212,22 +234,37 @@ def first_told(error: BaseException) -> str:
 
 
 def gist(error: BaseException) -> str:
-    """Return what code outside this package raised, in a sentence, with the line that raised it."""
-    return f"{in_words(error)}{_place(error)}"
+    """Return what code outside this package raised, with the line that raised it.
+
+    The project's own messages are given with all their lines, those of exporters in a sentence.
+    """
+    return f"{in_words(error, whole=_is_own(error))}{_place(error)}"
 
 
-def in_words(error: BaseException) -> str:
-    """Return an error's type and the first sentence of its message."""
+def in_words(error: BaseException, *, whole: bool = False) -> str:
+    """Return an error's type and the first sentence of its message, or the whole of it."""
     lines = [line.strip() for line in without_colours(str(error)).splitlines() if line.strip()] or ["no message"]
     # A line that ends with a colon ("These do not fit:") announces the one below it.
-    last = next((i for i, line in enumerate(lines) if not line.endswith(":")), len(lines) - 1)
+    end = len(lines) - 1
+    last = end if whole else next((i for i, line in enumerate(lines) if not line.endswith(":")), end)
     return f"{type(error).__name__}: {' '.join(lines[: last + 1])[:_LONGEST]}"
+
+
+def _is_own(error: BaseException) -> bool:
+    """Whether the project's code raised an error, or a library that it uses: neither an exporter nor this package."""
+    raised_in = [Path(frame.filename).parents for frame in traceback.extract_tb(error.__traceback__)[-1:]]
+    return any(not any(folder in parents for folder in _machinery()) for parents in raised_in)
+
+
+def _machinery() -> list[Path]:
+    """Return the folders of this package and of those that an export runs in, this one's first."""
+    files = (getattr(sys.modules.get(name), "__file__", None) for name in _MACHINERY)
+    return [Path(__file__).parent, *(Path(file).parent for file in files if file is not None)]
 
 
 def _place(error: BaseException) -> str:
     """Return the innermost line of the user's code; the empty text where only exporters' code ran, or ours raised."""
-    files = (getattr(sys.modules.get(name), "__file__", None) for name in _MACHINERY)
-    folders = [Path(__file__).parent, *(Path(file).parent for file in files if file is not None)]
+    folders = _machinery()
     frames = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
     if not frames or folders[0] in frames[-1][0].parents:
         return ""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import pickle
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -90,3 +91,27 @@ class TestAttribution:
     def test_an_initializer_of_which_nothing_is_known_is_not_listed(self) -> None:
         origins = tuple(traced("head"))
         assert Attribution(HIERARCHY, {}, {"w": origins, "x": ()}) == Attribution(HIERARCHY, {}, {"w": origins})
+
+
+@pytest.mark.parametrize(
+    ("ask", "expected", "do"),
+    [
+        (lambda a: a.nodes_of("bod.a"), "call", "perhaps body.a"),
+        (lambda a: a.nodes_of("/Net/Body"), "call", "name the call of that tag: 'body'"),
+        (lambda a: a.hierarchy.tag("/Net/Body"), "call", "name the call of that tag: 'body'"),
+        (lambda a: a.hierarchy.resolve("/Net/Bod"), "tag", "perhaps /Net/Body"),
+        (lambda a: a.hierarchy.resolve("body"), "tag", "give the tag of that call: /Net/Body"),
+        (lambda a: a.tag("matmul_7"), "key of a node", "perhaps matmul_1"),
+        (lambda a: a.tag("untagged"), "node with an origin", "ask `nodes`"),
+    ],
+)
+def test_unknown_name_is_answered_with_what_there_is(
+    ask: Callable[[Attribution], object], expected: str, do: str
+) -> None:
+    attribution = Attribution(HIERARCHY, {"matmul_1": tuple(traced("body.a")), "untagged": ()})
+    with pytest.raises(KeyError) as caught:
+        ask(attribution)
+    first, second = str(caught.value).splitlines()
+    assert expected in first
+    assert second.startswith(f"to do: {do}")
+    assert str(caught.value) in str(pickle.loads(pickle.dumps(caught.value)).args[0])  # noqa: S301  # our own

@@ -261,3 +261,73 @@ def test_pass_may_replace_an_operation_by_a_number() -> None:
 )
 def test_path_that_dynamo_gives_as_an_expression_has_dots(path: str, dots: str) -> None:
     assert dotted(path) == dots
+
+
+class Halved(nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x / 2, y / 2])
+
+
+class AddsRows(nn.Module):
+    """Fixes its last axis; where it decides by a value, `torch.export` does not take it with any shapes."""
+
+    def __init__(self, decides: bool) -> None:
+        super().__init__()
+        self.lin, self.decides = nn.Linear(4, 4), decides
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.lin(x) + self.lin(y)
+        return out * 2 if self.decides and out.sum() > 0 else out
+
+
+@pytest.mark.parametrize(
+    ("shapes", "reason"), [({"x": {1: "width"}}, "static shape of 4"), (({0: "rows"},), "has 1 elements")]
+)
+def test_auto_tells_dynamic_shapes_that_the_model_fixes(shapes: Any, reason: str) -> None:
+    with pytest.raises(ExportError, match="with its dynamic shapes") as caught:
+        export(AddsRows(decides=False).eval(), (X, X), dynamic_shapes=shapes)
+    assert reason in caught.value.found
+
+
+def test_auto_falls_back_where_dynamic_shapes_are_not_at_fault() -> None:
+    shapes = {"x": {0: "rows"}, "y": {0: "rows"}}
+    assert export(AddsRows(decides=True).eval(), (X, X), dynamic_shapes=shapes).exporter == "torchscript"
+
+
+def test_input_without_dynamic_shapes_is_static() -> None:
+    result = export(Halved().eval(), (X, X.clone()), dynamic_shapes={"x": {0: "rows"}})
+    assert result.exporter == "dynamo"
+    assert [str(value.shape) for value in result.model.graph.inputs] == ["[rows,4]", "[6,4]"]
+
+
+class Growing(nn.Module):
+    """Makes a module in its forward, which no exporter takes."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.lin = nn.Linear(4, 4)
+        out: torch.Tensor = self.lin(x)
+        return out
+
+
+def test_capture_sees_nothing_of_the_one_that_failed_before() -> None:
+    model = Growing().eval()
+    with pytest.raises(ExportError) as caught:
+        export(model, (X,))
+    assert "torchscript: " in caught.value.found
+    assert "have no numbers" not in caught.value.found
+    assert not list(model.children())
+
+
+class Returning(nn.Module):
+    def __init__(self, returned: object) -> None:
+        super().__init__()
+        self.returned = returned
+
+    def forward(self, _: torch.Tensor) -> object:
+        return self if self.returned == "itself" else self.returned
+
+
+@pytest.mark.parametrize("returned", [None, (), "a text", 3, "itself"])
+def test_model_that_returns_no_tensor_is_refused(returned: object) -> None:
+    with pytest.raises(ExportError, match="expected Returning to return a tensor"):
+        export(Returning(returned).eval(), (X,))

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import torch
 
+from pytest_hierexport import export
 from pytest_hierexport._cases import Case, Example, KnownFailure, select
-from pytest_hierexport._errors import CollectError
+from pytest_hierexport._errors import CollectError, UsageError
 
 
 class Halver(torch.nn.Module):
@@ -192,6 +193,26 @@ def test_dynamic_shape_of_unknown_input_names_the_inputs(name: str) -> None:
     with pytest.raises(CollectError) as caught:
         case(lambda: (Halver(), (X,)), dynamic_shapes={name: {0: "batch"}}).load()
     assert (caught.value.found, "for its inputs: x" in caught.value.expected) == (name, True)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "found"),
+    [
+        ("x", "'x'"),
+        (5, "5"),
+        ({"x": "batch"}, "'batch'"),
+        ({"x": {0: 3}}, "3 for axis 0"),
+        ({"x": {"0": "batch"}}, "0"),
+        (({0: "batch"}, None), "2 entries"),
+        (([{0: "batch"}],), "[{0: 'batch'}]"),
+    ],
+)
+def test_dynamic_shapes_that_do_not_fit_are_refused(shapes: object, found: str) -> None:
+    with pytest.raises(CollectError) as caught:
+        case(lambda: (Halver(), (X,)), dynamic_shapes=shapes).load()
+    with pytest.raises(UsageError) as by_function:
+        export(Halver(), (X,), dynamic_shapes=shapes)
+    assert (caught.value.found, by_function.value.found) == (found, found)
 
 
 @pytest.mark.parametrize("inputs", [((X, X, X),), ((), {"q": X}), ()], ids=["too many", "no such name", "none"])

@@ -152,7 +152,7 @@ class TestErrors:
             (["export", "my_model.py::build", "-o", "out.onnx", "--keep", "torch.nn.Nothing"], 4, "torch.nn.Nothing"),
             (["export", "my_model.py::build", "-o", "out.onnx", "--opset", "999"], 4, "999"),
             (["export", "all", "-o", "out.onnx"], 4, "a selector of one model"),
-            (["analyze", "plain.onnx", "--depth", "-1"], 4, "no whole number: -1"),
+            (["analyze", "plain.onnx", "--depth", "-1"], 4, "not a whole number, 0 or more: -1"),
             (["analyze", "missing.onnx"], 4, "No such file"),
             (["analyze", "my_model.py"], 4, "to be an ONNX file"),
             (["analyze", "plain.onnx"], 1, "an ONNX model with tags"),

@@ -9,6 +9,7 @@ import threading
 import types
 import weakref
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -23,7 +24,7 @@ from pytest_hierexport import Export, export
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._carry.copying import flat_copy
-from pytest_hierexport._cases import Example
+from pytest_hierexport._cases import Case, Example
 from pytest_hierexport._cases.weights import randomise
 from pytest_hierexport._errors import ExportError, UsageError
 from pytest_hierexport._export import pipeline, state
@@ -43,6 +44,10 @@ class Gate(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.softmax(self.lin(x), -1) * x
+
+
+class Forgetful(nn.Module):
+    def __init__(self) -> None: ...
 
 
 X = torch.linspace(-1, 1, 24).reshape(6, 4)
@@ -676,3 +681,16 @@ class TestModel:
         nearest = exported(model, primary="ancestor").attribution.nodes
         last = exported(model, primary=lambda hierarchy, origins: origins[-1]).attribution.nodes
         assert [{nodes["sigmoid"][0].call} for nodes in (first, nearest, last)] == [{"a"}, {""}, {"b"}]
+
+
+@pytest.mark.parametrize(
+    ("build", "named"),
+    [(Forgetful, "Forgetful to be"), (lambda: nn.Sequential(nn.ReLU(), Forgetful()), "Forgetful, the module 1, to be")],
+)
+@pytest.mark.parametrize("run", [lambda model: export(model, (X,)), lambda model: Case("a", lambda: model, "").load()])
+def test_module_that_was_not_initialised_is_named(
+    build: Callable[[], nn.Module], named: str, run: Callable[[nn.Module], object]
+) -> None:
+    with pytest.raises(UsageError, match=named) as caught:
+        run(build())
+    assert "super().__init__() first in Forgetful.__init__" in caught.value.do

@@ -127,3 +127,14 @@ def test_failed_run_leaves_the_inputs_as_they_were() -> None:
     x = torch.ones(3)
     assert found(Writing(), x).startswith("in the model's own forward: RuntimeError: The size of tensor a (3)")
     assert x.tolist() == [1, 1, 1]
+
+
+class Refusing(nn.Module):
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        raise ValueError("no image\nof this size:\ntake 8")
+
+
+def test_message_of_the_models_own_code_is_told_whole() -> None:
+    with pytest.raises(ExportError) as caught:
+        export(Refusing(), (torch.ones(1, 3),))
+    assert "ValueError: no image of this size: take 8 (" in caught.value.found

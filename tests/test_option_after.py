@@ -187,3 +187,11 @@ def test_cached_result_of_a_step_follows_its_function(stepped: Project) -> None:
     assert stepped.builds == 1
     stepped.write("steps.py", STEPS.replace("def keep", "def kept").replace("def shorten", "def keep"))
     stepped.run(*arguments).assert_outcomes(passed=3, failed=1, deselected=12)
+
+
+def test_missing_snapshot_of_a_step_names_the_same_step(stepped: Project) -> None:
+    after, snapshot = "--hierexport-after=onnxruntime:basic,steps:keep", ("-k", "snapshot")
+    assert stepped.run("--hierexport-models=a=my_model.py::build", after, "--snapshot-update", *snapshot).ret == 0
+    result = stepped.run("--hierexport-models=b=my_model.py::build", after, *snapshot)
+    for name in ("a.txt", "a@onnxruntime%3Abasic.txt", "a@onnxruntime%3Abasic+steps%3Akeep.txt"):
+        assert f"rename __hierexport__/{name} if the model was renamed" in result.stdout.str()

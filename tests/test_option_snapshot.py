@@ -528,3 +528,13 @@ def test_changed_module_is_located_in_model_and_source(project: Project, changed
     result = project.run(MODELS, "-k", "snapshot")
     line = (project.path / "my_model.py").read_text().splitlines().index("class Block(torch.nn.Module):") + 1
     result.stdout.fnmatch_lines([f"  where     blocks.0: Block, my_model.py line {line}"])
+
+
+def test_more_changed_modules_than_are_located_are_counted(project: Project) -> None:
+    blocks = "\n".join(f"/Tower/Block.{i}: Exp 1, Gemm {i + 2}" for i in range(7))
+    project.write("my_model.py", (project.path / "my_model.py").read_text().replace("range(3)", "range(7)"))
+    project.write("__hierexport__/build.txt", f"/Tower\n{blocks}\n")
+    result = project.run(MODELS, "-k", "snapshot")
+    result.stdout.fnmatch_lines(
+        ["  where     blocks.0: Block, *", "            blocks.4: *", "            … and 2 more"]
+    )

@@ -111,3 +111,21 @@ def test_ending_in_capitals_is_the_same_format(project: Project, capsys: pytest.
     assert (project.path / "r.Html").read_text().startswith("<!doctype html>")
     assert main(["merge", str(project.path / "r.JSON"), "-o", str(project.path / "all.MD")]) == 0
     assert "build" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("command", "endings", "piped"), [each for each in COMMANDS if each[0][0] != "merge"])
+def test_output_in_a_missing_folder_is_refused(
+    command: list[str], endings: str, piped: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([word.format(f"missing/out{endings}") for word in command]) in {1, 2}
+    assert f"expected a folder to write out{endings} into; found no missing" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("content", "found"), [(b"", "a file of 0 bytes"), (b"\x08\x0a:\xff", "a file that ends early")]
+)
+def test_file_that_is_cut_short_is_told_so(content: bytes, found: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("cut.onnx").write_bytes(content)
+    assert main(["profile", "cut.onnx"]) == 4
+    assert f"expected cut.onnx to be an ONNX file; found {found}" in capsys.readouterr().err

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import errno
 import json
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from pytest_hierexport._cases import Case, Example
 from pytest_hierexport._errors import DiskFullError, ExportError, UsageError
+from pytest_hierexport._proof.state import state_digests
 from pytest_hierexport._rules import must_008 as repeats
 from pytest_hierexport._rules.base import ExportedCase
 from pytest_hierexport._rules.child import ChildEndedError
@@ -62,6 +65,13 @@ def test_case_is_exported_by_the_capture_that_served() -> None:
 def test_factory_that_cannot_be_sent_is_replaced_by_its_example() -> None:
     with repeats.repeat_of(case_of("a", factory=lambda: None)) as repeat:
         assert repeat.state == {"all": str(Example(None))}  # type: ignore[arg-type]  # any object
+
+
+def test_example_that_is_sent_keeps_its_weights() -> None:
+    local = Case("a", lambda: (torch.nn.Linear(4, 4), (torch.ones(2, 4),)), "a test")
+    exported = ExportedCase(local, "model.onnx", local.load())
+    sent, _ = pickle.loads(repeats._task(exported))  # noqa: S301  # our own
+    assert state_digests(sent.load()) == state_digests(exported.example)
 
 
 @pytest.mark.parametrize(

@@ -119,8 +119,8 @@ def test_checkpoint_folder_has_weights_and_its_configuration_none(tmp_path: Path
         ("family:visoin", "a family of the zoo", "vision"),
         ("modle.py::build", "a Python file", "model.py"),
         ("model.py::", "file.py::factory", "build, other"),
-        ("no.such.module:build", "package.module:factory", "pythonpath"),
-        ("model:", "package.module:factory", "pythonpath"),
+        ("no.such.module:build", "package.module:factory", "PYTHONPATH"),
+        ("model:", "package.module:factory", "PYTHONPATH"),
         ("modle.toml", "a manifest", "model.py"),
         ("nowhere/ckpt", "a checkpoint folder", "path that exists"),
         ("empty", "a checkpoint folder with a config.json", "save_pretrained"),
@@ -162,6 +162,8 @@ def test_name_before_a_selector_tells_equal_factories_apart(tmp_path: Path) -> N
     ]
     with pytest.raises(UsageError, match=r"give one of them a name: other=decoder\.py::build"):
         select(["encoder.py::build", "decoder.py::build"], tmp_path)
+    with pytest.raises(UsageError, match=r"give one of them a name: other=decoder\.py::build"):
+        select(["one=encoder.py::build", "one=decoder.py::build"], tmp_path)
     with pytest.raises(UsageError, match=r"one model for the name two; found bert, beit"):
         select(["two=be[ir]t"], tmp_path)
 

@@ -282,6 +282,8 @@ def quantized(path: Path, folder: Path, excluded: tuple[str, ...] = ()) -> Path:
 def test_excluded_calls_win_back_most_of_the_error(net: Exported, tmp_path: Path) -> None:
     found = diverge(net.path, quantized(net.path, tmp_path), net.example)
     assert {"blocks.0.up", "head"} <= {call.call for call in found.ranking}
+    with pytest.raises(UsageError, match="0 or more"):
+        found.exclusion(-3)
     exclusion = found.exclusion(3)
     assert len(exclusion.modules) == 3
     better = diverge(net.path, quantized(net.path, tmp_path, exclusion.nodes), net.example)

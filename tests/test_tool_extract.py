@@ -279,7 +279,9 @@ class TestCommand:
         assert main(["export", selector, "-o", str(path)]) == 0
         capsys.readouterr()
         assert main(["extract", str(path), "layers.1", "-o", str(output), "--model", selector]) == 0
-        assert "input hidden, " in capsys.readouterr().out
+        shown = capsys.readouterr().out
+        assert f"{output}: layers.1, " in shown
+        assert "input hidden, " in shown
 
     def test_missing_call_is_a_usage_error(self, saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["extract", str(saved), "layers.7", "-o", str(saved.with_name("a.onnx"))]) == 4

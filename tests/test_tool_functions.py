@@ -15,6 +15,7 @@ import onnx
 import onnx_ir as ir
 import onnxruntime
 import pytest
+import torch
 from onnx import TensorProto, helper
 
 from pytest_hierexport import (
@@ -162,6 +163,11 @@ class TestChoice:
     def test_choice_of_nothing_is_a_usage_error(self, choice: dict[str, Any]) -> None:
         with pytest.raises(UsageError):
             functions_of("stack", **choice)
+
+    def test_depth_without_modules_to_choose_is_told_so(self) -> None:
+        made = export(torch.nn.Sequential(torch.nn.Linear(4, 4)).eval(), (torch.ones(1, 4),))
+        with pytest.raises(UsageError, match="a segment in tags below the root; found none"):
+            modules_as_functions(made.model, made.attribution, depth=1)
 
     def test_pattern_takes_whole_names(self) -> None:
         with pytest.raises(UsageError, match="perhaps Layer"):

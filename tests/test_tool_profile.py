@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from projects import MODEL
-from pytest_hierexport import HierexportError, Profile, TagError, UsageError, export, profile, read
+from pytest_hierexport import Case, HierexportError, Profile, TagError, UsageError, export, profile, read
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._onnx import storage
@@ -552,7 +552,7 @@ def test_missing_external_data_is_one_message(tmp_path: Path, capsys: Any) -> No
     export(Net().eval(), (torch.randn(2, 5, 16),), path=tmp_path / "net.onnx", external_data=True)
     (tmp_path / "net.onnx.data").unlink()
     assert main(["profile", str(tmp_path / "net.onnx")]) == 4
-    assert "hierexport: expected a graph that ONNX Runtime can run" in capsys.readouterr().err
+    assert "hierexport: expected a graph that ONNX Runtime can load" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -602,3 +602,18 @@ def test_examples_of_the_docs_work(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     capsys.readouterr()
     exec(python, {})  # noqa: S102  # it is our own page
     assert "0.0%" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("dtype", "weights", "found"), [(torch.bfloat16, "full", "NOT_IMPLEMENTED"), (torch.float32, "none", "without")]
+)
+def test_graph_that_cannot_be_loaded_blames_no_input(
+    dtype: torch.dtype, weights: str, found: str, tmp_path: Path
+) -> None:
+    case = Case("a", lambda: (Net().eval().to(dtype), torch.ones(2, 5, 16, dtype=dtype)), "a test", weights=weights)
+    example, path = case.load(), tmp_path / "net.onnx"
+    export(example.model, example.args, path=path)
+    with pytest.raises(UsageError) as caught:
+        profile(path)
+    assert found in caught.value.found
+    assert "inputs" not in caught.value.do

@@ -359,7 +359,12 @@ class TestParts:
             list(must_005.check(shown))
 
 
-@pytest.mark.parametrize("shapes", [5, {"input": 5}, [[{0: object()}]]])
+class Summed(nn.Module):
+    def forward(self, parts: list[torch.Tensor]) -> torch.Tensor:
+        return parts[0] + parts[1]
+
+
+@pytest.mark.parametrize("shapes", [{"parts": [{0: "batch"}]}, [[{0: object()}, None]]])
 def test_dynamic_shapes_of_another_form_are_the_users_error(shapes: Any) -> None:
     with pytest.raises(ExportError, match="dynamic_shapes are not nested like the inputs"):
-        export(nn.Linear(4, 4).eval(), (X,), exporter="torchscript", dynamic_shapes=shapes)
+        export(Summed().eval(), ([X, X],), exporter="torchscript", dynamic_shapes=shapes)

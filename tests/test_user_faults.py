@@ -285,3 +285,72 @@ def test_commands_tell_of_a_missing_runtime(
     ):
         assert cli.main(command) == 4, command
         assert "onnxruntime cannot be imported" in capsys.readouterr().err, command
+
+
+OUTCOMES = """
+import pytest
+import torch
+
+X = (torch.ones(2, 4),)
+
+class Raises(torch.nn.Module):
+    def __init__(self, error):
+        super().__init__()
+        self.error = error
+
+    def forward(self, x):
+        raise self.error
+
+def skips():
+    pytest.skip("needs a GPU")
+
+def lacks():
+    pytest.importorskip("no_such_package", reason="needs a GPU")
+
+def skips_later():
+    return Raises(pytest.skip.Exception("needs a GPU")), X
+
+def fails():
+    pytest.fail("my own words")
+
+def fails_later():
+    return Raises(pytest.fail.Exception("my own words")), X
+
+def raises():
+    return Raises(BaseException("my own words")), X
+
+def exits():
+    return Raises(SystemExit("my own words")), X
+
+def interrupts():
+    return Raises(KeyboardInterrupt()), X
+"""
+
+
+@pytest.mark.parametrize("factory", ["skips", "lacks", "skips_later"])
+def test_model_that_skips_has_all_its_tests_skipped(project: Project, factory: str) -> None:
+    project.write("outcomes.py", OUTCOMES)
+    result = project.run(f"--hierexport-models=outcomes.py::{factory}", "--hierexport-fast", "-rs")
+    assert set(result.parseoutcomes()) == {"skipped"}
+    result.stdout.fnmatch_lines(["SKIPPED * skipped: needs a GPU"])
+
+
+@pytest.mark.parametrize("factory", ["fails", "fails_later", "raises"])
+def test_model_that_ends_its_test_fails_in_its_own_words(project: Project, factory: str) -> None:
+    project.write("outcomes.py", OUTCOMES)
+    result = project.run(f"--hierexport-models=outcomes.py::{factory}", "-k", "MUST-002 or MUST-003")
+    assert result.parseoutcomes()["failed"] == 1
+    result.stdout.fnmatch_lines(["  found *my own words (outcomes.py, line *)"])
+
+
+@pytest.mark.parametrize(
+    ("factory", "code", "words"),
+    [("skips", 1, "needs a GPU"), ("interrupts", 130, "")]
+    + [(name, 1, "my own words") for name in ("fails_later", "raises", "exits")],
+)
+def test_command_tells_what_ends_a_test(
+    project: Project, factory: str, code: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = project.write("outcomes.py", OUTCOMES)
+    assert cli.main(["export", f"{model}::{factory}", "-o", "model.onnx"]) == code
+    assert words in capsys.readouterr().err

@@ -9,6 +9,7 @@ from enum import Enum
 
 from pytest_hierexport._calls.hierarchy import ROOT, Call, Hierarchy
 from pytest_hierexport._calls.patterns import calls_below
+from pytest_hierexport._calls.unknown import node_without_tag, unknown_call
 from pytest_hierexport._display import Shown, Table
 from pytest_hierexport._errors import UsageError
 
@@ -135,7 +136,7 @@ class Attribution(Shown):
         """
         name = call if isinstance(call, str) else call.name
         if name not in self.hierarchy:
-            raise KeyError(name)
+            raise unknown_call(self.hierarchy, name)
         below = calls_below(self.hierarchy, [name])
         return [
             node
@@ -165,9 +166,9 @@ class Attribution(Shown):
         Raises:
             KeyError: There is no such node, or it has no origin.
         """
-        origins = self.nodes[node]
+        origins = self.nodes.get(node)
         if not origins:
-            raise KeyError(node)
+            raise node_without_tag(self.nodes, node)
         return self.hierarchy.tag(origins[0].call)
 
     def coverage(self) -> dict[str, int]:

@@ -20,6 +20,7 @@ from functools import cached_property
 
 from pytest_hierexport._calls.keys import Keys
 from pytest_hierexport._calls.names import call_name, is_torch_nn
+from pytest_hierexport._calls.unknown import unknown_call, unknown_tag
 from pytest_hierexport._display import Shown, Table
 
 ROOT = ""
@@ -243,6 +244,8 @@ class Hierarchy(Shown, CallTree):
         Raises:
             KeyError: No call has this name.
         """
+        if name not in self._kept:
+            raise unknown_call(self, name)
         segments, kept = [], self._kept[name]
         while kept is not None:
             segments.append(self._segments[kept])
@@ -265,11 +268,10 @@ class Hierarchy(Shown, CallTree):
         before, *segments = tag.split("/")
         at: str | None = None
         for segment in segments:
-            at = self._by_segment.get((at, segment))
-            if at is None:
-                raise KeyError(tag)
+            if (at := self._by_segment.get((at, segment))) is None:
+                raise unknown_tag(self, tag)
         if before or at is None:
-            raise KeyError(tag)
+            raise unknown_tag(self, tag)
         return self._calls[at]
 
     @cached_property

@@ -14,7 +14,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._cases.example import Example, check_model, parts_of
-from pytest_hierexport._errors import CollectError, HierexportError, gist, refuse_coroutine
+from pytest_hierexport._errors import CollectError, UsageError, gist, pass_on, refuse_coroutine
 from pytest_hierexport._export.arguments import as_inputs
 from pytest_hierexport._stages import load_torch, stage
 
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     import torch
 
 SEED = 0
-_PROMISE = "a model, (model, args), (model, args, kwargs), a mapping with these keys, or an Example"
+_PROMISE = (
+    "a model, (model, args), (model, args, kwargs), (model, args, kwargs, dynamic_shapes), a mapping with these keys, "
+    "or an Example"
+)
 
 
 @dataclass(frozen=True)
@@ -133,9 +136,8 @@ class Case:
         try:
             made = self.factory()
             refuse_coroutine(made, f"the factory of {self.name} ({self.source})")
-        except HierexportError:
-            raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
+            pass_on(error)
             raise CollectError(
                 f"the factory of {self.name} ({self.source}) to make a model",
                 found=gist(error),
@@ -169,7 +171,7 @@ class Case:
         shapes = self.dynamic_shapes if self.dynamic_shapes is not None else parts.get("dynamic_shapes")
         args, kwargs = self._inputs(parts.get("args", ()), parts.get("kwargs"))
         inputs = self._bound(model, args, kwargs)
-        return Example(model, args, kwargs, shapes if inputs is None else self._shapes_of_all(shapes, inputs), notes)
+        return Example(model, args, kwargs, self._complete(shapes, inputs), notes)
 
     def _inputs(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the inputs by position and by name."""
@@ -200,38 +202,20 @@ class Case:
                 do=f"give the inputs of forward{signature}{by_name if kwargs and not args else ''}",
             ) from None
 
-    def _shapes_of_all(self, shapes: Any, inputs: inspect.BoundArguments) -> Any:
-        """Add the static inputs to shapes that are stated by name: torch requires an entry for each input."""
-        kinds = {parameter.kind for parameter in inputs.signature.parameters.values()}
-        if not isinstance(shapes, Mapping) or kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}:
-            return shapes
-        unknown = [str(name) for name in shapes if name not in inputs.arguments]
-        if unknown:
-            raise CollectError(
-                f"dynamic shapes of {self.name} for its inputs: {', '.join(inputs.arguments)}",
-                found=f"{', '.join(unknown)}{self._place_of_shapes}",
-                do="name inputs as forward names them",
-            )
-        for name, axes in shapes.items():
-            self._check_axes(name, axes, inputs.arguments[name])
-        return {name: shapes.get(name) for name in inputs.arguments}
+    def _complete(self, shapes: Any, inputs: inspect.BoundArguments | None) -> Any:
+        """Return the dynamic shapes with an entry for each input."""
+        from pytest_hierexport._export.dynamic_shapes import complete_shapes
+
+        try:
+            return complete_shapes(shapes, inputs, self.name)
+        except UsageError as error:
+            raise CollectError(error.expected, found=f"{error.found}{self._place_of_shapes}", do=error.do) from None
 
     @property
     def _place_of_shapes(self) -> str:
         """The place in the manifest, where it states them."""
         stated = self.manifest is not None and self.dynamic_shapes is not None
         return f" at models.{self.name}.dynamic in {self.manifest}" if stated else ""
-
-    def _check_axes(self, name: str, axes: Any, given: Any) -> None:
-        sizes = list(getattr(given, "shape", ()))
-        stated = axes if isinstance(axes, Mapping) and sizes else ()
-        beyond = [axis for axis in stated if isinstance(axis, int) and not -len(sizes) <= axis < len(sizes)]
-        if beyond:
-            raise CollectError(
-                f"dynamic axes of {name} in {self.name} among its {len(sizes)}",
-                found=f"{', '.join(map(str, beyond))}{self._place_of_shapes}",
-                do=f"count from 0; the shape of {name} is {sizes}",
-            )
 
 
 def thinned(case: Case) -> Case:

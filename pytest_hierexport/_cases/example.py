@@ -44,10 +44,14 @@ def check_model(model: object, expected: str, found: str) -> torch.nn.Module:
 
     Raises:
         CollectError: It is no module, or a compiled or exported one, whose calls cannot be observed.
+        UsageError: A module of it was not initialised.
     """
     import torch
 
+    from pytest_hierexport._export.modules import check_initialised
+
     if isinstance(model, torch.nn.Module) and not isinstance(model, torch.jit.ScriptModule):
+        check_initialised(model)
         return model
     do = "return a torch.nn.Module with the inputs to run it on"
     if isinstance(model, torch.jit.ScriptModule):

@@ -47,7 +47,7 @@ def check_function(name: str, root: Path, what: str) -> None:
         raise UsageError(
             f"package.module:function for {what}",
             found=f"{name}, and no module {module} on sys.path or in {root}" if function else name,
-            do="name an installed module, or add its folder to pytest's pythonpath",
+            do="name an installed module, or add its folder to PYTHONPATH (in a test run, or to pytest's pythonpath)",
         )
     if (file := file_of(found)) is not None:
         check_defined(file, function, "a function")

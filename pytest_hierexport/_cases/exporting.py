@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import (
     ExportError,
-    HierexportError,
     TagError,
     UsageError,
     first_told,
     gist,
+    pass_on,
     refuse_coroutine,
 )
 from pytest_hierexport._export.choices import ExportOptions, is_own
@@ -107,9 +107,8 @@ def errors_told(expected: str, do: str) -> Iterator[None]:
     """Tell the user of an error in a function of the project that runs in the context."""
     try:
         yield
-    except HierexportError:
-        raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        pass_on(error)
         raise ExportError(expected, found=first_told(error), do=f"{do}, and fix the error that it raises") from error
 
 
@@ -141,7 +140,8 @@ def own_function(name: str) -> Callable[..., object]:
     """
     try:
         found: Any = pkgutil.resolve_name(name)
-    except (Exception, SystemExit) as error:  # the import runs code of the project
+    except BaseException as error:  # the import runs code of the project
+        pass_on(error)
         raise UsageError(
             f"a function {name}",
             found=gist(error),

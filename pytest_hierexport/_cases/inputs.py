@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_hierexport._errors import CollectError, in_words
+from pytest_hierexport._errors import CollectError, in_words, pass_on
 
 if TYPE_CHECKING:
     import torch
@@ -63,12 +63,13 @@ def example_inputs(model: torch.nn.Module, name: str) -> dict[str, Any]:
 
     from pytest_hierexport._export.state import as_found, in_eval_mode
 
-    first: Exception | None = None
+    first: BaseException | None = None
     with as_found(model), in_eval_mode(model), torch.no_grad():
         for kwargs in itertools.islice(_candidates(model), _MOST_TRIES):
             try:
                 model(**kwargs)
-            except Exception as error:  # noqa: BLE001  # a model may raise anything on unsuitable inputs
+            except BaseException as error:  # noqa: BLE001  # a model may raise anything on unsuitable inputs
+                pass_on(error)
                 # The simplest inputs come first, so the first error is the most useful one.
                 first = first or error
             else:

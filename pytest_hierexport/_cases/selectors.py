@@ -94,8 +94,10 @@ def select(
 
 
 def _single(case: Case) -> str:
-    """Return a selector of a case alone."""
-    return case.source if case.manifest is None or "::" in case.source else f"{case.source}::{case.name}"
+    """Return a selector of a case alone, without a name that one gave it."""
+    named = _NAMED.fullmatch(case.source)
+    source = named["selector"] if named else case.source
+    return source if case.manifest is None or "::" in source else f"{source}::{case.name}"
 
 
 def select_one(selector: str) -> Case:
@@ -198,7 +200,8 @@ def _module_factory(selector: str, root: Path) -> Case:
         raise UsageError(
             "package.module:factory",
             found=f"{selector}, and no module {module} on sys.path or in {root}" if name else selector,
-            do="name an installed module, add its folder to pytest's pythonpath, or write file.py::factory",
+            do="name an installed module, add its folder to PYTHONPATH (in a test run, or to pytest's pythonpath), or "
+            "write file.py::factory",
         )
     if (file := file_of(found)) is not None:
         check_defined(file, name, "a factory named")

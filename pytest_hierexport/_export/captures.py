@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pytest_hierexport._errors import ExportError, HierexportError, UsageError, cause
+import torch
+
+from pytest_hierexport._errors import ExportError, UsageError, cause, pass_on
 from pytest_hierexport._export import transformers
 from pytest_hierexport._export.capture import CannotCaptureError, Capture, Capturer, Request
 from pytest_hierexport._export.choices import EXPORTERS
 from pytest_hierexport._export.dynamo import capturer as dynamo
 from pytest_hierexport._export.faults import fault_in
 from pytest_hierexport._export.model_failure import failure_of_model
+from pytest_hierexport._export.state import as_found
 from pytest_hierexport._export.torchscript import capturer as torchscript
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    import torch
 
 CAPTURES: Mapping[str, Capturer] = {
     "dynamo": dynamo.capture,
@@ -71,6 +74,8 @@ def _first_to_serve(request: Request, failures: dict[str, CannotCaptureError]) -
         if request.options.strict and failures and name in _RECORDS_ONE_RUN:
             error = failure_of_model(request) or _error(request, failures, forbidden=name)
             raise error from _first_cause(failures)
+        if name in _RECORDS_ONE_RUN and _shapes_are_at_fault(request, failures):
+            raise _error(request, failures, shapes=True) from _first_cause(failures)
         try:
             capture = _captured(name, request)
         except CannotCaptureError as failure:
@@ -87,6 +92,20 @@ def _first_to_serve(request: Request, failures: dict[str, CannotCaptureError]) -
     raise failure_of_model(request) or _error(request, failures) from _first_cause(failures)
 
 
+def _shapes_are_at_fault(request: Request, failures: Mapping[str, CannotCaptureError]) -> bool:
+    """Whether a capture that failed succeeds without the dynamic shapes: they ask for what the model does not do.
+
+    torch has no error of its own for this: a stated axis that the model fixes is a plain ValueError.
+    """
+    static = replace(request, options=replace(request.options, dynamic_shapes=None))
+    raised = [name for name, failure in failures.items() if failure.__cause__ is not None]
+    for name in raised if request.options.dynamic_shapes is not None else ():
+        with suppress(CannotCaptureError):
+            _captured(name, static)
+            return True
+    return False
+
+
 def _captured(name: str, request: Request) -> Capture:
     """Run one capture.
 
@@ -95,10 +114,13 @@ def _captured(name: str, request: Request) -> Capture:
         HierexportError: The request or this package is at fault; no other capture shall be tried.
     """
     try:
-        capture = CAPTURES[name](request)
-    except (HierexportError, CannotCaptureError):
+        # What a capture that fails leaves in the model would be there for the next one.
+        with as_found(request.model) if isinstance(request.model, torch.nn.Module) else nullcontext():
+            capture = CAPTURES[name](request)
+    except CannotCaptureError:
         raise
-    except Exception as error:
+    except BaseException as error:
+        pass_on(error)
         fault = fault_in(error, f"to capture {type(request.model).__name__} by {name}")
         raise (fault or CannotCaptureError(cause(error))) from error
     opset, wanted = capture.after.opset_imports.get(""), request.options.opset
@@ -147,12 +169,19 @@ _RECORDS_ONE_RUN = frozenset({"torchscript"})
 """The captures that record one run of the model: of a branch in Python, the graph has only the side that ran."""
 
 
-def _error(request: Request, failures: Mapping[str, CannotCaptureError], forbidden: str = "") -> ExportError:
-    """Return the error for a request that no capture can export, or only one that `strict` forbids."""
+def _error(
+    request: Request, failures: Mapping[str, CannotCaptureError], forbidden: str = "", *, shapes: bool = False
+) -> ExportError:
+    """Return the error for a request that no capture can export, only one that `strict` forbids, or for its shapes."""
     expected = f"{type(request.model).__name__} to be captured as a graph"
     found = "; ".join(f"{name}: {why}" for name, why in failures.items())
     do = "try other inputs, dynamic_shapes or exporter, or fix what the message names"
-    if forbidden:
+    if shapes:
+        expected += " with its dynamic shapes"
+        found += "; without them it is captured"
+        do = "leave out axes that the model fixes, as the message names them; or ask for exporter torchscript, which "
+        do += "checks none of them"
+    elif forbidden:
         expected += f" without falling back to {forbidden}, as strict demands"
         do = (
             "fix what the message names (torch.cond keeps both branches); where one run is meant to be recorded, ask "
@@ -171,8 +200,6 @@ def _first_cause(failures: Mapping[str, CannotCaptureError]) -> BaseException | 
 
 def _compiled_parts(model: torch.nn.Module | torch.export.ExportedProgram) -> list[str]:
     """Return the paths of the outermost modules that TorchScript compiled."""
-    import torch
-
     if not isinstance(model, torch.nn.Module):
         return []
     paths = [path for path, module in model.named_modules() if isinstance(module, torch.jit.ScriptModule)]

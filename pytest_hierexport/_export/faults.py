@@ -45,7 +45,7 @@ def is_fault(error: BaseException) -> bool:
     return any(_place(link) for link in chain(error))
 
 
-def fault_in(error: Exception, task: str) -> ExportError | None:
+def fault_in(error: BaseException, task: str) -> ExportError | None:
     """Return the error to raise if this package raised `error` or one of its causes; None if other code did.
 
     Args:

@@ -8,7 +8,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from pytest_hierexport._calls.hierarchy import Hierarchy
-from pytest_hierexport._errors import ExportError, cause
+from pytest_hierexport._errors import ExportError, cause, pass_on
 from pytest_hierexport._export.capture import Request
 from pytest_hierexport._export.faults import is_fault
 from pytest_hierexport._export.modules import Instances, kept_classes
@@ -33,12 +33,13 @@ def failure_of_model(request: Request) -> ExportError | None:
     try:
         with torch.compiler.set_stance("force_eager"), torch.no_grad(), recorder.listening():
             request.model(*args, **kwargs)
-    except Exception as error:  # noqa: BLE001 as may the model
+    except BaseException as error:  # noqa: BLE001 as may the model
+        pass_on(error)
         return None if is_fault(error) else _told(request, recorder, error)
     return None
 
 
-def _told(request: Request, recorder: CallRecorder, error: Exception) -> ExportError:
+def _told(request: Request, recorder: CallRecorder, error: BaseException) -> ExportError:
     where = "the model's own forward"
     call = failed_call(error)
     if call is not None and call.parent is not None:

@@ -146,6 +146,22 @@ def walk_modules(root: torch.nn.Module) -> Iterator[tuple[tuple[str, ...], torch
         pending += [((*parts, name), child, (*above, id(module))) for name, child in reversed(children)]
 
 
+def check_initialised(model: torch.nn.Module) -> None:
+    """Check that the base class of every module of a model was initialised.
+
+    Raises:
+        UsageError: The `__init__` of a class does not call that of `torch.nn.Module`.
+    """
+    for parts, module in walk_modules(model):
+        if not hasattr(module, "_modules"):
+            place = f"{type(module).__name__}{f', the module {join_path(parts)},' if parts else ''}"
+            raise UsageError(
+                f"{place} to be initialised as a torch.nn.Module",
+                found="its __init__ does not call that of its base class",
+                do=f"call super().__init__() first in {type(module).__name__}.__init__",
+            )
+
+
 def module_tree(model: torch.nn.Module) -> tuple[Module, ...]:
     """Return every module instance of the model under every path, with the parameters and buffers that it owns.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,12 +15,13 @@ import torch
 from pytest_hierexport._calls.attribution import Primary
 from pytest_hierexport._calls.hierarchy import Hierarchy
 from pytest_hierexport._carry import carry_flat, flat_copy
-from pytest_hierexport._errors import UsageError
+from pytest_hierexport._errors import ExportError, UsageError
 from pytest_hierexport._export.arguments import as_inputs
 from pytest_hierexport._export.capture import Request
 from pytest_hierexport._export.captures import Served, capture_with
 from pytest_hierexport._export.choices import ExportOptions, check_opset
-from pytest_hierexport._export.modules import kept_classes, module_tree
+from pytest_hierexport._export.dynamic_shapes import complete_shapes
+from pytest_hierexport._export.modules import check_initialised, kept_classes, module_tree
 from pytest_hierexport._export.result import Export
 from pytest_hierexport._export.state import ONE_AT_A_TIME, WAS_TRAINING, as_found, in_eval_mode
 from pytest_hierexport._export.traced import attribute_before
@@ -112,9 +114,18 @@ def export_with(
         check_name_style(options.node_names)
     kept = kept_classes(options.keep)
     positional, named = as_inputs(args, kwargs)
+    if isinstance(model, torch.nn.Module):
+        shapes = complete_shapes(options.dynamic_shapes, _bound(model, positional, named), type(model).__name__)
+        options = replace(options, dynamic_shapes=shapes)
     with ONE_AT_A_TIME, _heap_frozen():
         served = _capture(Request(model, positional, named, options))
     capture = served.capture
+    if not capture.after.graph.outputs:
+        raise ExportError(
+            f"{type(model).__name__} to return a tensor, alone or in a container",
+            found="none in what it returns: the graph has no output",
+            do="return the tensors that the graph shall compute",
+        )
     hierarchy = Hierarchy(capture.calls, keep=kept)
     attribution = carry_flat(attribute_before(capture, hierarchy), flat_copy(capture.after), options.primary)
     if options.node_names is not None:
@@ -127,6 +138,14 @@ def export_with(
     if path is None:
         return result
     return replace(result, path=result.save(path, external_data=options.external_data))
+
+
+def _bound(model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments | None:
+    """Bind the inputs to the parameters of `forward`; None where hooks may change them, or they do not fit."""
+    try:
+        return None if model._forward_pre_hooks else inspect.signature(model.forward).bind(*args, **kwargs)
+    except (TypeError, ValueError):
+        return None
 
 
 def _capture(request: Request) -> Served:
@@ -168,3 +187,5 @@ def _check_model(model: object) -> None:
             found=f"a {type(model).__name__}, which TorchScript compiled: its calls cannot be seen",
             do="pass the module that was scripted or traced",
         )
+    if isinstance(model, torch.nn.Module):
+        check_initialised(model)

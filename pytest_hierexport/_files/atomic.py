@@ -168,9 +168,11 @@ def staged(path: Path) -> Iterator[Staged]:
         with staging(path.parent) as stage:
             yield stage
     except OSError as error:
+        named = str(error.filename or path.parent)
         raise ExportError(
             f"to write {path}",
-            found=f"{error.strerror or error}: {error.filename or path.parent}",
+            # The staging folder is gone when the user reads its name.
+            found=f"{error.strerror or error}: {path.parent if STAGED in named else named}",
             do="create the folder, make it writable and see that the disk has room, or choose another path",
         ) from error
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pytest_hierexport._calls.names import encode, encode_operator
 from pytest_hierexport._errors import UsageError, proposal
+from pytest_hierexport._onnx.absent import is_absent_proto
 from pytest_hierexport._text import first_names
 
 if TYPE_CHECKING:
@@ -224,11 +225,27 @@ def check_inputs(graph: onnx.GraphProto, arrays: Mapping[str, NDArray[Any]]) -> 
             raise UsageError(expected, found=f"dtype {array.dtype}", do="convert it, or take a graph without texts")
 
 
-def cannot_run(engine: str, error: Exception, graph: onnx.GraphProto) -> UsageError:
+def cannot_run(engine: str, error: Exception, graph: onnx.GraphProto, *, loaded: bool = True) -> UsageError:
     """Return the error for a graph that an engine did not run, with the whole of the engine's message.
 
     Its first line announces the others: `Got invalid dimensions for input: x for the following indices`.
+
+    Args:
+        engine: The engine.
+        error: Its error.
+        graph: The graph.
+        loaded: Whether the engine took the graph, so that its inputs may be at fault.
     """
+    if any(map(is_absent_proto, graph.initializer)):
+        do = "export the model with its weights"
+        return UsageError(f"a graph with weights for {engine} to run", found="one that was exported without", do=do)
+    if not loaded:
+        return UsageError(
+            f"a graph that {engine} can load",
+            found=" ".join(str(error).split()) or type(error).__name__,
+            do="convert the operators or types that it lacks, or take another version of it; if it names none, check "
+            "the file with onnx.checker",
+        )
     inputs = first_names([f"{value.name} {_declared(value)}" for value in graph_inputs(graph)])
     return UsageError(
         f"a graph that {engine} can run on these inputs",

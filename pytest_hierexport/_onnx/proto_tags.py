@@ -69,7 +69,9 @@ class TaggedProto:
         try:
             proto.ParseFromString(content)
         except DecodeError:
-            raise _not_onnx(where, "something else") from None
+            raise _not_onnx(where, "a file that ends early, or of another format") from None
+        if not content:
+            raise _not_onnx(where, "a file of 0 bytes")
         if not proto.ir_version or not proto.HasField("graph"):
             # Protobuf parses many short files of other formats without an error, as an empty message.
             raise _not_onnx(where, "a message without an IR version or a graph")

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import Module
-from pytest_hierexport._errors import TagError, UsageError
+from pytest_hierexport._errors import TagError, UsageError, proposal
 from pytest_hierexport._files.paths import exists
-from pytest_hierexport._onnx import ir_tags
+from pytest_hierexport._onnx import codec, ir_tags
 from pytest_hierexport._onnx.codec import PLACES, Tags
+from pytest_hierexport._onnx.graph import Inventory, inventory_ir
 from pytest_hierexport._onnx.proto_tags import TaggedProto
 from pytest_hierexport._onnx.saving import save_model, save_proto
 from pytest_hierexport._onnx.sidecar import Sidecar, compose, read_sidecar, sidecar_path
@@ -55,9 +56,11 @@ def attach(model: ir.Model, attribution: Attribution, tags: Tags = "both") -> No
 
     Raises:
         UsageError: `tags` is none of these, or the model or the attribution is of another type.
-        TagError: An origin is not a call of the attribution's hierarchy; the model is unchanged.
+        TagError: An origin is not a call of the attribution's hierarchy, or the model lacks a node or initializer of
+            the attribution; the model is unchanged.
     """
     check_tags(tags)
+    _check_fits(attribution, inventory_ir(model))
     ir_tags.write(model, attribution, tags)
 
 
@@ -91,9 +94,12 @@ def save(
 
     Raises:
         ExportError: A file cannot be written; no partial file remains.
+        TagError: An origin is not a call of the attribution's hierarchy, or the model lacks a node or initializer of
+            the attribution.
         UsageError: The model, the attribution or the path is of another type.
     """
     path = Path(path)
+    _check_fits(attribution, inventory_ir(model))
     save_model(
         model,
         path,
@@ -119,7 +125,7 @@ def rewrite(
 
     Raises:
         ExportError: A file cannot be written.
-        TagError: The file has no tags there, or tags of an unknown format.
+        TagError: The file has no tags there, or tags of an unknown format; or what the function returns does not fit.
         UsageError: An option does not exist, the file is not ONNX, or the function does not return an attribution.
     """
     check_tags(tags)
@@ -128,6 +134,7 @@ def rewrite(
     known = read_sidecar(path) if exists(sidecar_path(path)) else None
     attribution = change(read_tagged(tagged, path, source))
     check_argument("what the function returns", attribution, "Attribution")
+    _check_fits(attribution, tagged.parts)
     tagged.write(attribution, tags)
     if known is None:
         save_proto(tagged.proto, path, None)
@@ -192,6 +199,21 @@ def check_tags(tags: Tags) -> None:
         UsageError: It is not.
     """
     _check_choice("tags", tags, PLACES)
+
+
+def _check_fits(attribution: Attribution, parts: Inventory[Any, Any, Any]) -> None:
+    """Check that an attribution is one of a graph; it may lack nodes of the graph.
+
+    Raises:
+        TagError: It has nodes, initializers or calls that there are not.
+    """
+    codec.Writer(attribution)  # refuses unknown calls
+    own = ("node", attribution.nodes, parts.nodes), ("initializer", attribution.initializers, parts.initializers)
+    for kind, listed, found in own:
+        known = dict.fromkeys(key for key, _ in found)
+        if (unknown := next((key for key in listed if key not in known), None)) is not None:
+            do = f"{proposal(unknown, known)}; node_key() gives a node's key, carry() the attribution of a new graph"
+            raise TagError(f"an attribution of {kind}s that the model has", found=repr(unknown), do=do)
 
 
 def _check_choice(option: str, value: str, choices: Sequence[str]) -> None:

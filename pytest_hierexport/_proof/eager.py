@@ -13,7 +13,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy
-from pytest_hierexport._errors import UsageError
+from pytest_hierexport._errors import UsageError, pass_on
 from pytest_hierexport._export.modules import Instances, lacks_weights
 from pytest_hierexport._export.recorder import CallRecorder
 from pytest_hierexport._export.state import ONE_AT_A_TIME, as_found, in_eval_mode, replaced
@@ -110,7 +110,8 @@ def run_model(example: Runnable, mode: Mode) -> Any:
     with ONE_AT_A_TIME, as_found(example.model), in_eval_mode(example.model), torch.no_grad(), _reported(mode):
         try:
             returned = example.model(*args, **kwargs)
-        except Exception as error:
+        except BaseException as error:
+            pass_on(error)
             raise ModelError(
                 "a model that runs on the example's inputs",
                 found=f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}",

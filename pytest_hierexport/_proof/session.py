@@ -73,14 +73,14 @@ def run_graph(
 
 
 @contextmanager
-def _told(graph: onnx.GraphProto) -> Iterator[None]:
-    """Raise a UsageError for an error of ONNX Runtime."""
+def _told(graph: onnx.GraphProto, *, loaded: bool = True) -> Iterator[None]:
+    """Raise a UsageError for an error of ONNX Runtime; `loaded` says whether it took the graph before."""
     try:
         yield
     except Exception as error:
         if type(error).__module__ != runtime_errors().__name__:
             raise
-        raise cannot_run("ONNX Runtime", error, graph) from error
+        raise cannot_run("ONNX Runtime", error, graph, loaded=loaded) from error
 
 
 def run_each(
@@ -97,9 +97,9 @@ def run_each(
     Raises:
         UsageError: ONNX Runtime cannot run the graph on these inputs.
     """
+    with _told(proto.graph, loaded=False), _outputs(proto, wanted):
+        session = _session(proto, folder, optimized=False)
     with _told(proto.graph):
-        with _outputs(proto, wanted):
-            session = _session(proto, folder, optimized=False)
         for each in feeds:
             yield list(_run(session, wanted, each))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,7 @@ def line_of_case(case: Case, file: Path) -> int:
 
 @unrecorded()
 def places(run: Run, case: Case, difference: Difference) -> list[str]:
-    """Return a line for each of the first changed modules: `layers.0: Layer, my_model.py line 19`."""
+    """Return a line for each of the first changed modules, `layers.0: Layer, my_model.py line 19`, and how many follow."""
     from pytest_hierexport._onnx.storage import read
 
     outcome = run.store.known_outcome(case)
@@ -48,16 +49,15 @@ def places(run: Run, case: Case, difference: Difference) -> list[str]:
         hierarchy = read(outcome.path).hierarchy
     except HierexportError:
         return []
-    found: dict[str, None] = {}
+    found: dict[str, Call] = {}
     for tag in _tags(difference):
         try:
             call = hierarchy.resolve(tag)
         except KeyError:
             continue
-        found[_place(run, case, call)] = None
-        if len(found) == _MOST:
-            break
-    return list(found)
+        found[call.path] = call
+    shown = [_place(run, case, call) for call in islice(found.values(), _MOST)]
+    return [*shown, *([f"… and {len(found) - _MOST} more"] if len(found) > _MOST else [])]
 
 
 def _tags(difference: Difference) -> Iterator[str]:

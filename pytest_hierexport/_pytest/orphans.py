@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from pytest_hierexport._cases.selectors import EVERYTHING
 from pytest_hierexport._files import ownership
 from pytest_hierexport._files.paths import absolute
-from pytest_hierexport._pytest.ids import file_name, snapshot_file
+from pytest_hierexport._pytest.ids import escape, file_name, snapshot_file
 from pytest_hierexport._pytest.options import is_updating
 from pytest_hierexport._report.results import SNAPSHOT, Results, Status
 
@@ -68,19 +68,24 @@ def settle(plan: Plan, results: Results) -> Orphans:
     return Orphans(tuple(listed), tuple(unlisted), tuple(sorted(removed)))
 
 
-def former(plan: Plan, file: Path, text: str) -> tuple[Path, bool] | None:
+def former(plan: Plan, case: Case, file: Path, text: str) -> tuple[Path, bool] | None:
     """Return the snapshot that a model without one has probably had under another name, and whether it has the text.
 
-    It belongs to no selected model, of this shard or another, and has the same text. Where none has, it is the only
-    orphan of whole selections, if the model is the only one without a snapshot; a shard does not know that.
+    It belongs to no selected model, of this shard or another, and has the same text; of several, it is the one of the
+    case's step. Where none has, it is the only orphan of whole selections, if the model is the only one without a
+    snapshot; a shard does not know that.
     """
     from pytest_hierexport._snapshot import is_hierarchy
 
     names = {f"{file_name(name)}.txt" for name in plan.selected}
     others = (each for each in sorted(file.parent.glob("*.txt")) if each.name not in names and is_hierarchy(each))
-    same = next((each for each in others if each.read_text(encoding="utf-8", errors="replace") == text), None)
-    if same is not None:
-        return same, True
+    same = [each for each in others if each.read_text(encoding="utf-8", errors="replace") == text]
+    if same:
+        first = case
+        while first.previous is not None:
+            first = first.previous
+        step = escape(case.name.removeprefix(first.name))
+        return max(same, key=lambda each: each.stem.endswith(step)), True
     if plan.settings.chosen.shard is not None:
         return None
     here = (folder for folder in _folders(plan, whole=True) if folder.path == file.parent)

@@ -82,7 +82,7 @@ def check_snapshot(request: pytest.FixtureRequest, run: Run, case: Case, text: s
         if not file.parent.exists() and not plan.settings.chosen.require_snapshots:
             pytest.skip(f"there are no snapshots yet; to make them: {plan.update_command()}")
         instead, to_do = "no such file", f"write it: {update}"
-        if (found_former := former(plan, file, text)) is not None:
+        if (found_former := former(plan, case, file, text)) is not None:
             old, is_same = found_former
             old_name = os.path.relpath(old, plan.config.invocation_params.dir)
             content = "the same" if is_same else "another"

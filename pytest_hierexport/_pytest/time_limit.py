@@ -21,6 +21,7 @@ from traceback import walk_stack
 from types import FrameType
 from typing import IO, TYPE_CHECKING, Any
 
+from pytest_hierexport._errors import Interruption
 from pytest_hierexport._pytest.crashes import Hang, HangFiles
 from pytest_hierexport._stages import LOADING, Stages, listening
 
@@ -42,7 +43,7 @@ _CLEANUP = 15.0
 """The seconds that code has to end once it was interrupted: it ends processes and removes files."""
 
 
-class TimedOut(BaseException):
+class TimedOut(Interruption):
     """A test has taken longer than its limit; no `except Exception` of the code that it stops catches it."""
 
     def __init__(self, ending: str) -> None:

@@ -163,7 +163,9 @@ def _second_process() -> ChildProcess:
 def _task(exported: ExportedCase) -> bytes:
     """Pickle the case; where its factory cannot be pickled, the model and inputs themselves."""
     case, exporter = exported._as_exported
-    for each in (case, replace(case, factory=partial(_given, exported.example))):
+    # The example is finished: a second randomising or thinning would make another model of it.
+    finished = replace(case, factory=partial(_given, exported.example), randomise=False, weights="full")
+    for each in (case, finished):
         try:
             return pickle.dumps((each, exporter))
         except Exception as error:  # noqa: BLE001  # what cannot be pickled says so in many ways

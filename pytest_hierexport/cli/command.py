@@ -14,7 +14,7 @@ USAGE = 4
 def whole_number(text: str) -> int:
     """Parse an argument that counts something: 0 or more."""
     if not (text.isascii() and text.isdecimal()):
-        raise argparse.ArgumentTypeError(f"no whole number: {text}")
+        raise argparse.ArgumentTypeError(f"not a whole number, 0 or more: {text}")
     return int(text)
 
 

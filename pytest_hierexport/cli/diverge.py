@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._files.paths import check_ending
 from pytest_hierexport.cli.command import Command, whole_number
-from pytest_hierexport.cli.files import add_file, load_arrays, load_file, load_proto
+from pytest_hierexport.cli.files import add_file, check_folder, load_arrays, load_file, load_proto
 from pytest_hierexport.cli.output import print_json, print_lines, progress
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ def _check(options: argparse.Namespace) -> None:
         from pytest_hierexport._pytest.outputs import check_output
 
         check_ending(options.html, ".html")
+        check_folder(options.html)
         check_output(options.html)
     if options.other is None and (options.model is None or options.inputs is not None):
         raise UsageError(

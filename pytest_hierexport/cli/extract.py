@@ -52,7 +52,7 @@ def _run(options: argparse.Namespace) -> None:
         print_json(shown)
         return
     counts = f"{counted(shown['nodes'], 'node')}, {counted(shown['initializers'], 'initializer')}"
-    print_line(f"{options.output}: {shown['tag']}, {counts}")
+    print_line(f"{options.output}: {shown['call'] or shown['tag']}, {counts}")
     for kind in ("inputs", "outputs"):
         for name, value in shown[kind].items():
             print_line(f"{kind[:-1]} {name}" + (f", {value} in {options.file}" if name != value else ""))

@@ -181,9 +181,18 @@ def _json_object(is_ours: Callable[[Mapping[str, Any]], bool]) -> Callable[[Path
     return read
 
 
-def _check_place(path: Path, kind: str, read: Callable[[Path], object]) -> None:
+def check_folder(path: Path) -> None:
+    """Refuse an output in a folder that does not exist.
+
+    Raises:
+        ExportError: There is no folder to write into.
+    """
     if not is_folder(path.parent):
         raise ExportError(f"a folder to write {path.name} into", found=f"no {path.parent}", do="create the folder")
+
+
+def _check_place(path: Path, kind: str, read: Callable[[Path], object]) -> None:
+    check_folder(path)
     if not exists(path):
         return
     try:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from pytest_hierexport._errors import UsageError
+
 
 @dataclass(frozen=True)
 class Gap:
@@ -153,7 +155,12 @@ class Divergence:
         """Return the first calls of the ranking, and their nodes, as a list to exclude from quantization.
 
         Calls whose errors count for one of these are excluded with it.
+
+        Raises:
+            UsageError: The count is negative.
         """
+        if count < 0:
+            raise UsageError("a number of calls to exclude, 0 or more", found=str(count), do="give how many come first")
         known = {call.call: call for call in self.calls}
         top = dict.fromkeys(name for call in self.ranking[:count] for name in (call.call, *call.includes))
         nodes = dict.fromkeys(node for name in top for node in (*known[name].nodes, *known[name].parts))

@@ -60,6 +60,8 @@ def chosen_calls(
         levels = {name: _level(hierarchy, name) for name in hierarchy if name != ROOT and hierarchy.is_kept(name)}
         chosen = [name for name, level in levels.items() if depth in (None, level)]
         expected, found = f"a depth from 1 to {max(levels.values(), default=0)}", str(depth)
+        if not levels:
+            expected, found = "modules with a segment in tags below the root", "none, such as those of torch.nn alone"
     if not chosen and (depth, pattern) != (None, None):
         raise UsageError(expected, found=found, do="see the modules in the table of hierexport analyze")
     return chosen

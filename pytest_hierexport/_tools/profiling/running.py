@@ -82,7 +82,7 @@ def measure(
     if missing:
         known = ", ".join(onnxruntime.get_available_providers())
         raise UsageError(f"execution providers among {known}", found=", ".join(sorted(missing)), do="choose from these")
-    reason = ""
+    reason, session = "", None
     try:
         try:
             session = _session(model, data, options, folder, optimized=folder / _OPTIMIZED)
@@ -94,7 +94,7 @@ def measure(
     except Exception as error:
         if type(error).__module__ != errors.__name__:
             raise
-        raise cannot_run("ONNX Runtime", error, model.graph) from error
+        raise cannot_run("ONNX Runtime", error, model.graph, loaded=session is not None) from error
     return Measured(runs, None if reason else folder / _OPTIMIZED, reason)
 
 
