@@ -39,7 +39,7 @@ def line_of_case(case: Case, file: Path) -> int:
 
 @unrecorded()
 def places(run: Run, case: Case, difference: Difference) -> list[str]:
-    """Return a line for each of the first changed modules, `layers.0: Layer, my_model.py line 19`, and how many follow."""
+    """Return lines for the first changed modules, `layers.0: Layer, my_model.py line 19`, and a count of the others."""
     from pytest_hierexport._onnx.storage import read
 
     outcome = run.store.known_outcome(case)

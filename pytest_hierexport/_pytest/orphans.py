@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING
 from pytest_hierexport._cases.selectors import EVERYTHING
 from pytest_hierexport._files import ownership
 from pytest_hierexport._files.paths import absolute
-from pytest_hierexport._pytest.ids import escape, file_name, snapshot_file
+from pytest_hierexport._pytest.ids import file_name, snapshot_file
 from pytest_hierexport._pytest.options import is_updating
 from pytest_hierexport._report.results import SNAPSHOT, Results, Status
+from pytest_hierexport._text import escape
 
 if TYPE_CHECKING:
     from pytest_hierexport._cases import Case
