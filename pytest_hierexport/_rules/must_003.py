@@ -10,12 +10,10 @@ from pytest_hierexport._onnx.graph import walk
 from pytest_hierexport._onnx.proto_tags import TaggedProto
 from pytest_hierexport._rules.base import ExportedCase, Violation, at_most
 
-_PLACES = ("metadata", "doc_string")
-
 
 def check(exported: ExportedCase) -> Iterator[Violation]:
     read: dict[str, Attribution] = {}
-    for place in _PLACES:
+    for place in ("metadata", "doc_string"):
         try:
             attribution = TaggedProto(exported.proto).read(place)
         except TagError as error:

@@ -127,7 +127,6 @@ def _no_peer(exporter: str, why: str) -> NoVerdictError:
 def _interface(graph: onnx.GraphProto, example: Example) -> dict[str, Any]:
     """Return the names of inputs, outputs and dynamic axes, for an exporter that knows inputs by name alone."""
     inputs = graph_inputs(graph)
-    names = [value.name for value in inputs]
     # torch drops an input that the model does not use, but takes a name for it.
     places = Adapter(example.model, example.args, example.kwargs).places
     axes = {
@@ -136,7 +135,7 @@ def _interface(graph: onnx.GraphProto, example: Example) -> dict[str, Any]:
     }
     return {
         "dynamic_shapes": {name: dims for name, dims in axes.items() if dims} or None,
-        "input_names": list(places) if len(names) < len(places) else names,
+        "input_names": list(places) if len(inputs) < len(places) else [value.name for value in inputs],
         "output_names": [value.name for value in graph.output],
     }
 

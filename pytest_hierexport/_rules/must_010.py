@@ -80,15 +80,12 @@ def _known(exported: ExportedCase) -> Callable[[str], bool]:
 
 @dataclass(frozen=True)
 class Machine:
-    """The folders and names that must not appear.
-
-    Attributes:
-        folders: A description of each folder (`the home folder`), by its absolute path.
-        names: A description of each name (`the user's name`), by the name.
-    """
+    """The folders and names that must not appear."""
 
     folders: Mapping[str, str]
+    """A description of each folder (`the home folder`), by its absolute path."""
     names: Mapping[str, str]
+    """A description of each name (`the user's name`), by the name."""
 
     @classmethod
     def this(cls) -> Machine:

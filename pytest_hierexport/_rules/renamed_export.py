@@ -83,10 +83,7 @@ def _export_renamed(
 
 
 def _compared(exported: ExportedCase, watch: Watch | None, *, printed: bool) -> tuple[bool, list[Violation]]:
-    """Return whether no other try is needed, and the violations.
-
-    None is where the graph is the same under other names, or the model cannot be renamed.
-    """
+    """Return whether no other try is needed (the graph is the same, or cannot be renamed), and the violations."""
     with temporary_folder() as folder:
         try:
             again, renaming = _export_renamed(exported, folder, watch, printed=printed)

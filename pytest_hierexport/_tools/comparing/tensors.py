@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import UsageError
+from pytest_hierexport._onnx.difference import content_of
 from pytest_hierexport._onnx.external import load_data
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class Data:
             return "dtype {} → {}".format(*names)
         if old.dims != new.dims:
             return f"shape {list(old.dims)} → {list(new.dims)}"
-        if not old.external_data and not new.external_data and _stored(old) == _stored(new):
+        if not old.external_data and not new.external_data and content_of(old) == content_of(new):
             return ""
         one, other = self.before.array(old), self.after.array(new)
         if one.tobytes() == other.tobytes() and old.data_type != _STRING:
@@ -100,14 +101,3 @@ class Data:
             except (TypeError, ValueError):
                 largest = ""
         return f"{count:,} of {one.size:,} elements{largest}"
-
-
-def _stored(tensor: onnx.TensorProto) -> bytes:
-    """Return the data of a tensor as stored, without its name and texts."""
-    if tensor.HasField("raw_data"):
-        return bytes(tensor.raw_data)
-    copied = type(tensor)()
-    copied.CopyFrom(tensor)
-    for part in ("name", "doc_string", "metadata_props"):
-        copied.ClearField(part)
-    return bytes(copied.SerializeToString(deterministic=True))
