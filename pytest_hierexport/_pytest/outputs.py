@@ -12,6 +12,7 @@ from pytest_hierexport._errors import UsageError
 from pytest_hierexport._files.atomic import staging, write_atomically
 from pytest_hierexport._files.ownership import GENERATOR, ForeignFileError
 from pytest_hierexport._files.paths import absolute, is_folder
+from pytest_hierexport._files.unrecorded import unrecorded
 
 _MARK = re.compile(rf"\bgenerat(?:or|edBy)\W+(?:content\W+)?{GENERATOR}\b")
 _HEAD = 300
@@ -37,6 +38,7 @@ def check_different(paths: Iterable[Path]) -> None:
             raise UsageError("a file of its own for each output", found=f"{count} at {path}", do="name another file")
 
 
+@unrecorded()
 def check_folder(folder: Path) -> None:
     """Raise a UsageError where a folder for the cache neither exists nor can be made; one that can be read will do."""
     if is_folder(folder):
