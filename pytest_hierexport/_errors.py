@@ -90,21 +90,31 @@ class Interruption(BaseException):
     """Stops code of the project from outside: no failure of that code."""
 
 
+STOPS = (KeyboardInterrupt, Interruption)
+"""What stops code of the project from outside."""
+
+
+def skips() -> tuple[type[BaseException], ...]:
+    """Return the errors by which code skips the test that runs it: of pytest and unittest, where these are loaded."""
+    names = ("pytest", "skip.Exception"), ("unittest", "SkipTest")
+    return tuple(attrgetter(skip)(sys.modules[name]) for name, skip in names if name in sys.modules)
+
+
+def skipped(error: BaseException) -> NoVerdictError:
+    """Return the error for a model whose code skips the test that runs it, as no test shows it."""
+    return NoVerdictError(
+        "a model that is not skipped", found=f"skipped: {error}", do="run it where its code does not skip"
+    )
+
+
 def pass_on(error: BaseException) -> None:
-    """Raise again what code of the project raised, where it is no failure of that code.
+    """Raise again what code of the project raised, where that is no failure of it.
 
     Raises:
-        BaseException: The error is one of this package, or stops the code from outside.
-        NoVerdictError: The code skips the test that runs it, by pytest or unittest.
+        BaseException: The error is one of this package, stops the code from outside, or skips the test.
     """
-    if isinstance(error, (HierexportError, KeyboardInterrupt, Interruption)):
+    if isinstance(error, (HierexportError, *STOPS, *skips())):
         raise error
-    # Both are loaded where code raises their skips.
-    names = ("pytest", "skip.Exception"), ("unittest", "SkipTest")
-    skips = tuple(attrgetter(skip)(sys.modules[name]) for name, skip in names if name in sys.modules)
-    if isinstance(error, skips):
-        do = "run it where its code does not skip"
-        raise NoVerdictError("a model that is not skipped", found=f"skipped: {error}", do=do) from error
 
 
 def disk_full(found: str) -> DiskFullError:

@@ -335,6 +335,20 @@ def test_model_that_skips_has_all_its_tests_skipped(project: Project, factory: s
     result.stdout.fnmatch_lines(["SKIPPED * skipped: needs a GPU"])
 
 
+def test_export_in_a_test_of_the_users_lets_it_skip(project: Project) -> None:
+    project.write("outcomes.py", OUTCOMES)
+    project.write(
+        "test_own.py",
+        """
+        import outcomes
+
+        def test_own(hierexport):
+            hierexport(*outcomes.skips_later())
+        """,
+    )
+    project.run("test_own.py").assert_outcomes(skipped=1)
+
+
 @pytest.mark.parametrize("factory", ["fails", "fails_later", "raises"])
 def test_model_that_ends_its_test_fails_in_its_own_words(project: Project, factory: str) -> None:
     project.write("outcomes.py", OUTCOMES)

@@ -123,7 +123,7 @@ def export_into(folder: Path, case: Case) -> tuple[ExportOutcome, Example | None
 
             with stage("comparing with the real model"):
                 check_thin(case)
-    except Exception as error:  # noqa: BLE001  # no error of one export may cost the other models their tests
+    except BaseException as error:  # noqa: BLE001  # no error of one export may cost the other models their tests
         return _failed(folder, case, error), None
     return ExportOutcome(folder, exported.exporter, exported.notes, exported.warnings, **shown), example
 
@@ -134,7 +134,7 @@ def deploy_into(folder: Path, case: Case, previous: ExportOutcome) -> ExportOutc
         from pytest_hierexport._cases.deploying import deploy
 
         shown = _shown(folder, case, *deploy(case.step, previous.path, folder / _MODEL))
-    except Exception as error:  # noqa: BLE001  # no error of one step may cost the other models their tests
+    except BaseException as error:  # noqa: BLE001  # no error of one step may cost the other models their tests
         return _failed(folder, case, error)
     return ExportOutcome(folder, previous.exporter, **shown)
 
@@ -157,21 +157,29 @@ def _shown(
     return {"coverage": attribution.coverage(), "hierarchy": hierarchy}
 
 
-def _keep_traceback(folder: Path, error: Exception, name: str = _TRACEBACK) -> None:
+def _keep_traceback(folder: Path, error: BaseException, name: str = _TRACEBACK) -> None:
     """Write the traceback of an error into an export's folder, where it comes from code outside ours."""
     cause = error.__cause__ if isinstance(error, HierexportError) else error
     if cause is not None:
         (folder / name).write_text("".join(traceback.format_exception(cause)), encoding="utf-8")
 
 
-def _failed(folder: Path, case: Case, error: Exception) -> ExportOutcome:
-    """Return the outcome of a failure, with its traceback in the folder."""
+def _failed(folder: Path, case: Case, error: BaseException) -> ExportOutcome:
+    """Return the outcome of a failure, with its traceback in the folder.
+
+    Raises:
+        BaseException: It is no failure: the run is stopped.
+    """
+    if isinstance(error, errors.STOPS):
+        raise error
     _keep_traceback(folder, error)
     return ExportOutcome(folder, error=_as_ours(case, error))
 
 
-def _as_ours(case: Case, error: Exception) -> HierexportError:
+def _as_ours(case: Case, error: BaseException) -> HierexportError:
     """Return an error as its base class in `_errors`: the process that reads the record knows no other."""
+    if isinstance(error, errors.skips()):
+        return errors.skipped(error)
     if not isinstance(error, HierexportError):
         return ExportError(
             f"{case.name} to be exported",

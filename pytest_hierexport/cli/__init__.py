@@ -12,7 +12,15 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pytest_hierexport._errors import CollectError, ExportError, HierexportError, PackageError, UsageError
+from pytest_hierexport._errors import (
+    CollectError,
+    ExportError,
+    HierexportError,
+    PackageError,
+    UsageError,
+    skipped,
+    skips,
+)
 from pytest_hierexport._files.versions import check_requirements
 from pytest_hierexport.cli.command import USAGE, Command
 
@@ -71,6 +79,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return usage if isinstance(error, (UsageError, CollectError, PackageError)) else failed
     except KeyboardInterrupt:
         return _INTERRUPTED
+    except skips() as error:
+        _say(skipped(error))
+        return failed
     except OSError as error:
         if not isinstance(error, BrokenPipeError):
             found = f"{error.strerror or error}{'' if error.filename is None else f': {error.filename}'}"
