@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copyreg
 import sys
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -145,7 +144,7 @@ def _records_of(candidate: Any) -> Iterator[_Record]:
         attributes = getattr(candidate, "__dict__", None)
         if isinstance(attributes, dict):
             yield _record_of_container(attributes)
-        if names := copyreg._slotnames(cls):  # type: ignore[attr-defined]  # its stubs lack it; `copy` asks it
+        if names := slots_of(cls):
             yield _record_of_slots(candidate, names)
 
 
@@ -158,6 +157,23 @@ def _is_of_python_or_torch(cls: type) -> bool:
     """Whether a class belongs to Python or torch: a logger or a lock refers to state that is not the model's."""
     package = cls.__module__.partition(".")[0]
     return package == "torch" or package in sys.stdlib_module_names
+
+
+def slots_of(cls: type) -> list[str]:
+    """Return the names of a class's slots, without those that Python itself fills.
+
+    `copyreg` knows them, too, but leaves an attribute in the class, which a cached result of another model depends on.
+    """
+    names = (name for base in cls.__mro__ for name in _own_slots(base))
+    return [name for name in names if name not in ("__dict__", "__weakref__")]
+
+
+def _own_slots(cls: type) -> list[str]:
+    """Return the names of the slots that a class states itself; Python writes the class into those of private ones."""
+    slots = cls.__dict__.get("__slots__", ())
+    own = f"_{cls.__name__.lstrip('_')}"
+    names = (slots,) if isinstance(slots, str) else slots
+    return [f"{own}{name}" if name.startswith("__") and not name.endswith("__") else name for name in names]
 
 
 _LEAF_TYPES = (

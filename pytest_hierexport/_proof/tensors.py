@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copyreg
 import types
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -14,6 +13,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
+from pytest_hierexport._export.state import slots_of
 from pytest_hierexport._proof.fingerprints import Fingerprint, fingerprint
 from pytest_hierexport._proof.tolerance import Array
 
@@ -67,8 +67,7 @@ def _parts(holder: Any) -> Iterator[tuple[str, Any]]:
     else:
         # Attribute access may raise; stored attributes are read directly.
         stored: Mapping[str, Any] = getattr(holder, "__dict__", {})
-        names = copyreg._slotnames(type(holder))  # type: ignore[attr-defined]  # as in `_export/state.py`
-        slots = ((name, getattr(holder, name, None)) for name in names if name not in stored)
+        slots = ((name, getattr(holder, name, None)) for name in slots_of(type(holder)) if name not in stored)
         for name, part in (*slots, *stored.items()):
             # Most numbers of an object are settings; they would make every small number an input of the call.
             if not isinstance(part, bool | int | float):

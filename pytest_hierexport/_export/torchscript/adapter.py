@@ -8,7 +8,6 @@ model itself. `_rules/peer.py` has a second, independent version for the plain e
 from __future__ import annotations
 
 import copy
-import copyreg
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -151,5 +150,6 @@ def _parts(holder: Any) -> Iterator[tuple[Any, Any]]:
     elif isinstance(holder, (list, tuple)):
         yield from zip(getattr(holder, "_fields", range(len(holder))), holder, strict=True)
     elif not callable(holder):
-        names = copyreg._slotnames(type(holder))  # type: ignore[attr-defined]
+        slots = (base.__dict__.get("__slots__", ()) for base in type(holder).__mro__)
+        names = [name for held in slots for name in ((held,) if isinstance(held, str) else held)]
         yield from ((name, getattr(holder, name, None)) for name in (*names, *getattr(holder, "__dict__", ())))
