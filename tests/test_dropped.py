@@ -22,7 +22,7 @@ X = torch.randn(2, 3, 8)
 class Model(nn.Module):
     """Calls `dead` for nothing, then gives what `live` gives."""
 
-    def __init__(self, forward: Callable[[Any, torch.Tensor], torch.Tensor], **modules: nn.Module) -> None:
+    def __init__(self, forward: Callable[[Any, torch.Tensor], Any], **modules: nn.Module) -> None:
         super().__init__()
         self.forward = lambda x: forward(self, x)
         for name, module in modules.items():
@@ -439,3 +439,13 @@ def test_conjugate_numbers_of_a_dropped_call_are_compared() -> None:
     model = Model(lambda m, x: (m.dead(x), torch.fft.irfft(m.live(x), n=8))[1], dead=Spectrum(), live=Spectrum())
     exported = proven(model)
     assert owned(exported, "dead") == owned(exported, "live")
+
+
+def test_dropped_call_equals_the_kept_one_with_its_input() -> None:
+    def forward(m: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        first, y = m.first(x), x.transpose(0, 1).contiguous().transpose(0, 1)
+        m.dead(y)
+        return first * torch.sigmoid(m.live(y)), y
+
+    exported = proven(Model(forward, first=nn.Softplus(), dead=nn.Softplus(), live=nn.Softplus()))
+    assert exported.nodes_of("dead") == exported.nodes_of("live")

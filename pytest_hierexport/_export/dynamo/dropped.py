@@ -171,9 +171,10 @@ def _survivor(
     """Return the kept node that equals a dropped one; None if there is none.
 
     A node with the same operator and inputs is preferred to one with the same operator, and that to one with the same
-    inputs. Of several, the first in the graph is taken. A constant, which depends on no input of the graph, needs the
-    same operator and inputs: the random inputs of the trial run cannot tell two constants apart that are equal by
-    chance. mask2former's position embedding is called for nothing, and its values are computed again elsewhere.
+    inputs. The very inputs are preferred to equal ones, which another call may have been given. Of several, the first
+    in the graph is taken. A constant, which depends on no input of the graph, needs the same operator and inputs: the
+    random inputs of the trial run cannot tell two constants apart that are equal by chance. mask2former's position
+    embedding is called for nothing, and its values are computed again elsewhere.
     """
     keys = _keys(node, contents)
     if survivors.keys().isdisjoint(keys):
@@ -182,7 +183,7 @@ def _survivor(
     is_constant = sources[node] == 0
     if is_constant or any(contents.get(other) == contents[node] for other in above):
         # The node is a pass-through of a value above it: only a node with the same operator and inputs equals it.
-        keys = keys[:1]
+        keys = keys[:2]
     survivor = next((survivors[key] for key in keys if key in survivors), None)
     return None if survivor in above else survivor
 
@@ -222,13 +223,14 @@ def _copy_stacks(node: torch.fx.Node, survivor: torch.fx.Node) -> None:
 
 
 def _keys(node: torch.fx.Node, contents: Mapping[torch.fx.Node, Hashable]) -> tuple[tuple[Hashable, ...], ...]:
-    """Return keys of a node's value, the strictest first: with operator and inputs, with either of both.
+    """Return keys of a node's value, the strictest first: with operator and inputs (the same or equal), with either.
 
     With another operator and other inputs, equal values are a chance: a pooling that nemotron3_5_transcribe_audio drops
     has the values of a mean in its caller.
     """
     inputs = tuple(contents.get(source) for source in node.all_input_nodes)
-    return (contents[node], node.target, inputs), (contents[node], node.target), (contents[node], inputs)
+    content, very = contents[node], tuple(node.all_input_nodes)
+    return (content, node.target, very), (content, node.target, inputs), (content, node.target), (content, inputs)
 
 
 def _sources(graph: torch.fx.Graph) -> Mapping[torch.fx.Node, int]:
