@@ -6,13 +6,12 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import onnx_ir as ir
 
 from pytest_hierexport._onnx.absent import is_absent
 from pytest_hierexport._onnx.operators import reads_elements
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 
 @dataclass(eq=False, slots=True)
@@ -179,7 +178,7 @@ def same_tensor(a: Value, b: Value) -> bool:
         return True
     if a.tensor.dtype != b.tensor.dtype:
         return False
-    if a.tensor.dtype.name == "STRING":
+    if a.tensor.dtype == ir.DataType.STRING:
         return bool(a.tensor.string_data() == b.tensor.string_data())
     return bool(a.tensor.tobytes() == b.tensor.tobytes())
 

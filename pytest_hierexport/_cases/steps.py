@@ -43,6 +43,13 @@ def check_step(name: str, root: Path) -> str:
     return name
 
 
+def exported_case(case: Case) -> Case:
+    """Return the case that is exported: of the result of a step, the first case before it."""
+    while case.previous is not None:
+        case = case.previous
+    return case
+
+
 def with_deployed(case: Case) -> list[Case]:
     """Return a case without its steps, then a case for the result of each step."""
     cases = [replace(case, after=())]

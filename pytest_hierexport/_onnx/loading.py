@@ -1,13 +1,16 @@
-"""Imports ONNX Runtime, converts arrays for it, and makes the options of sessions that run nothing."""
+"""Imports ONNX Runtime, tells its errors, converts arrays for it, and makes options of sessions that run nothing."""
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import onnx
 
 from pytest_hierexport._errors import PackageError, gist
+from pytest_hierexport._onnx.graph import cannot_run
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -35,6 +38,17 @@ def runtime_errors() -> Any:
         PackageError: ONNX Runtime cannot be imported.
     """
     return import_runtime("onnxruntime.capi.onnxruntime_pybind11_state")
+
+
+@contextmanager
+def runtime_errors_told(graph: onnx.GraphProto, *, loaded: bool = True) -> Iterator[None]:
+    """Raise a UsageError for an error of ONNX Runtime; `loaded` says whether it took the graph before."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__module__ != runtime_errors().__name__:
+            raise
+        raise cannot_run("ONNX Runtime", error, graph, loaded=loaded) from error
 
 
 def ort_value(array: NDArray[Any]) -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 
 from pytest_hierexport._onnx.graph import cannot_run
-from pytest_hierexport._onnx.loading import import_runtime, ort_value, runtime_errors
+from pytest_hierexport._onnx.loading import import_runtime, ort_value, runtime_errors, runtime_errors_told
 from pytest_hierexport._proof.tolerance import Array
 
 BUDGET = 1 << 30
@@ -61,7 +61,7 @@ def run_graph(
         UsageError: The graph does not run on these inputs.
     """
     errors, done = runtime_errors(), 0
-    with _told(proto.graph):
+    with runtime_errors_told(proto.graph):
         try:
             for part in batches(wanted, _sizes(proto, feeds)):
                 with _outputs(proto, part):
@@ -70,17 +70,6 @@ def run_graph(
                 done += len(part)
         except (errors.NotImplemented, errors.InvalidGraph) as lacking:
             yield from _run_reference(proto, feeds, wanted[done:], folder, lacking)
-
-
-@contextmanager
-def _told(graph: onnx.GraphProto, *, loaded: bool = True) -> Iterator[None]:
-    """Raise a UsageError for an error of ONNX Runtime; `loaded` says whether it took the graph before."""
-    try:
-        yield
-    except Exception as error:
-        if type(error).__module__ != runtime_errors().__name__:
-            raise
-        raise cannot_run("ONNX Runtime", error, graph, loaded=loaded) from error
 
 
 def run_each(
@@ -97,9 +86,9 @@ def run_each(
     Raises:
         UsageError: ONNX Runtime cannot run the graph on these inputs.
     """
-    with _told(proto.graph, loaded=False), _outputs(proto, wanted):
+    with runtime_errors_told(proto.graph, loaded=False), _outputs(proto, wanted):
         session = _session(proto, folder, optimized=False)
-    with _told(proto.graph):
+    with runtime_errors_told(proto.graph):
         for each in feeds:
             yield list(_run(session, wanted, each))
 

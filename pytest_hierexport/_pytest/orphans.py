@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._cases.selectors import EVERYTHING
+from pytest_hierexport._cases.steps import exported_case
 from pytest_hierexport._files import ownership
 from pytest_hierexport._files.paths import absolute
 from pytest_hierexport._pytest.ids import file_name, snapshot_file
@@ -82,10 +83,7 @@ def former(plan: Plan, case: Case, file: Path, text: str) -> tuple[Path, bool] |
     others = (each for each in sorted(file.parent.glob("*.txt")) if each.name not in names and is_hierarchy(each))
     same = [each for each in others if each.read_text(encoding="utf-8", errors="replace") == text]
     if same:
-        first = case
-        while first.previous is not None:
-            first = first.previous
-        step = escape(case.name.removeprefix(first.name))
+        step = escape(case.name.removeprefix(exported_case(case).name))
         return max(same, key=lambda each: each.stem.endswith(step)), True
     if plan.settings.chosen.shard is not None:
         return None
@@ -204,7 +202,7 @@ def _whole(plan: Plan) -> list[Path | str]:
     stated, in_code = settings.stated.models, plan.config.hook.pytest_hierexport_models.get_hookimpls()
     # Selectors on the command line leave out the models of a hook.
     repeated = bool(stated and not in_code and set(stated) <= set(settings.selectors))
-    by_ini = ini is not None and not overridden and (settings.given.models is None or repeated)
+    by_ini = not overridden and (settings.given.models is None or repeated)
     # The source of a single model, or of the result of its step, is `models.toml::name`.
     stating = [case.manifest for case in plan.cases if case.manifest == absolute(settings.base / case.source)]
     whole: list[Path | str] = [manifest for manifest in stating if manifest is not None]

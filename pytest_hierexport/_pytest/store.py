@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_hierexport._cache import reads
 from pytest_hierexport._cases.exporting import module_of
 from pytest_hierexport._cases.factories import file_of, find_module
-from pytest_hierexport._cases.steps import ONNXRUNTIME
+from pytest_hierexport._cases.steps import ONNXRUNTIME, exported_case
 from pytest_hierexport._errors import CrashError, NoVerdictError, raise_if_disk_full
 from pytest_hierexport._export.choices import is_own
 from pytest_hierexport._files.paths import digest_of_all, text_digest
@@ -144,7 +144,7 @@ class ExportStore:
         found = self.cache.find(question, about)
         if found is not None:
             return _violations(found.value)
-        model = _exported_model(case)
+        model = exported_case(case).name
         with self.cache.computing(model):
             value = _verdict(partial(self._checked, case, rule))
         self.cache.keep(question, about, value, model=case.name, reads_of=model)
@@ -210,7 +210,7 @@ class ExportStore:
             found = cache.find(key, code, folder)
             if found is not None:
                 return from_fields(folder, found.value, found.name)
-            model = _exported_model(case)
+            model = exported_case(case).name
             with cache.computing(model, case.files):
                 outcome = make()
             if outcome.error is not None:
@@ -283,13 +283,6 @@ def _key(case: Case) -> str:
     alone = replace(case, source=source, known_failures=(), previous=None)
     stated = [repr(getattr(alone, field.name)) for field in fields(alone) if field.repr]
     return text_digest("\0".join([*stated, before]))[:32]
-
-
-def _exported_model(case: Case) -> str:
-    """Return the name of the case that is exported: of the result of a step, that of the first case before it."""
-    while case.previous is not None:
-        case = case.previous
-    return case.name
 
 
 def _crash_error(case: Case) -> CrashError:

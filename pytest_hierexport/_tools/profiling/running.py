@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._errors import UsageError, in_words
-from pytest_hierexport._onnx.graph import cannot_run, inventory_proto
-from pytest_hierexport._onnx.loading import import_runtime, ort_value, runtime_errors
+from pytest_hierexport._onnx.graph import inventory_proto
+from pytest_hierexport._onnx.loading import import_runtime, ort_value, runtime_errors_told
 from pytest_hierexport._tools.profiling.events import ModelRun, read_runs
 from pytest_hierexport._tools.profiling.feeds import Array
 
@@ -77,24 +77,21 @@ def measure(
     Raises:
         UsageError: ONNX Runtime cannot run the model on these inputs, or lacks a provider.
     """
-    onnxruntime, errors = import_runtime(), runtime_errors()
+    onnxruntime = import_runtime()
     missing = set(options.providers).difference(onnxruntime.get_available_providers())
     if missing:
         known = ", ".join(onnxruntime.get_available_providers())
         raise UsageError(f"execution providers among {known}", found=", ".join(sorted(missing)), do="choose from these")
-    reason, session = "", None
-    try:
+    reason = ""
+    with runtime_errors_told(model.graph, loaded=False):
         try:
             session = _session(model, data, options, folder, optimized=folder / _OPTIMIZED)
         except Exception as error:  # noqa: BLE001  # an error of the second try is raised
             # ONNX Runtime cannot write a model with nodes that an execution provider compiled.
             session = _session(model, data, options, folder, optimized=None)
             reason = in_words(error)
+    with runtime_errors_told(model.graph):
         runs = _run(session, feeds, options)
-    except Exception as error:
-        if type(error).__module__ != errors.__name__:
-            raise
-        raise cannot_run("ONNX Runtime", error, model.graph, loaded=session is not None) from error
     return Measured(runs, None if reason else folder / _OPTIMIZED, reason)
 
 
