@@ -78,11 +78,22 @@ def test_cardinal_rules_that_did_not_run_are_named_by_model() -> None:
 
 
 def test_skipped_rule_is_a_note_with_its_reason() -> None:
-    results = Results(RULES, (model("a", MUST_004=Status.SKIPPED, snapshot=Status.SKIPPED),))
+    results = Results(RULES, (model("a", MUST_001=Status.PASSED, MUST_004=Status.SKIPPED),))
     note = "a: MUST-004 is neither kept nor broken: why | <b>"
     assert as_lines(results)[2] == note
     assert note in as_markdown(results).replace("`", "")
     assert note in packed(results)["run"]["remarks"]
+
+
+def test_rules_skipped_for_one_reason_share_a_note() -> None:
+    both = model("a", MUST_001=Status.SKIPPED, MUST_004=Status.SKIPPED, snapshot=Status.PASSED)
+    lines = as_lines(Results(RULES, (both,)))
+    assert lines[2:] == ["a: MUST-001, MUST-004 are neither kept nor broken: why | <b>"]
+
+
+def test_model_skipped_whole_has_one_note() -> None:
+    whole = model("a", MUST_001=Status.SKIPPED, MUST_004=Status.SKIPPED, snapshot=Status.SKIPPED)
+    assert as_lines(Results(RULES, (whole,)))[2:] == ["a: why | <b>"]
 
 
 def test_equal_notes_of_several_models_are_one_line() -> None:

@@ -332,7 +332,8 @@ def test_model_that_skips_has_all_its_tests_skipped(project: Project, factory: s
     project.write("outcomes.py", OUTCOMES)
     result = project.run(f"--hierexport-models=outcomes.py::{factory}", "--hierexport-fast", "-rs")
     assert set(result.parseoutcomes()) == {"skipped"}
-    result.stdout.fnmatch_lines(["SKIPPED * skipped: needs a GPU"])
+    result.stdout.fnmatch_lines([f"{factory}: skipped: needs a GPU", "SKIPPED * skipped: needs a GPU"])
+    assert result.stdout.str().count("needs a GPU") == 2
 
 
 def test_export_in_a_test_of_the_users_lets_it_skip(project: Project) -> None:

@@ -33,7 +33,7 @@ def _sections(summary: Summary, results: Results) -> Iterator[tuple[Iterable[str
     yield as_lines(results), {}
     yield warnings_of(results), {"red": True, "bold": True}
     yield (f"  to do  {line}" for line in _orphans_to_do(summary)), {"red": summary.fails}
-    snapshots = (model.checks.get(SNAPSHOT) for model in results.models)
+    snapshots = (model.checks.get(SNAPSHOT) for model in results.models if not model.skip_reason)
     yield sorted({check.message for check in snapshots if check and check.status is Status.SKIPPED}), {}
     yield _slowest(summary, results), {}
     if orphans.removed:

@@ -102,6 +102,13 @@ class Model:
         return Status.INAPPLICABLE if check in self.inapplicable else Status.NOT_RUN
 
     @property
+    def skip_reason(self) -> str:
+        """Why the model's own code skipped all of its checks; empty where it did not."""
+        checks = [(check.status, check.message) for check in self.checks.values()]
+        is_skipped = len(checks) > 1 and len(set(checks)) == 1 and checks[0][0] is Status.SKIPPED
+        return checks[0][1] if is_skipped else ""
+
+    @property
     def seconds(self) -> float:
         """The sum of the durations of its checks."""
         return sum(check.seconds for check in self.checks.values())
@@ -245,10 +252,16 @@ def slowest_stages(results: Results, most: int, least: float) -> list[str]:
 
 
 def _skipped(results: Results, model: Model) -> Iterator[str]:
-    """Yield a note for each rule that gave no verdict."""
+    """Yield a note for each reason why rules gave no verdict."""
+    if model.skip_reason:
+        yield model.skip_reason
+        return
+    rules: dict[str, list[str]] = {}
     for rule in results.rules:
         if model.status(rule.id) is Status.SKIPPED:
-            yield f"{rule.id} is neither kept nor broken: {model.checks[rule.id].message}"
+            rules.setdefault(model.checks[rule.id].message, []).append(rule.id)
+    for reason, ids in rules.items():
+        yield f"{', '.join(ids)} {'is' if len(ids) == 1 else 'are'} neither kept nor broken: {reason}"
 
 
 def _line(names: str, text: str) -> str:
