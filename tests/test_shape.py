@@ -32,12 +32,8 @@ def depth(node: ast.AST, *, chained: bool = False) -> int:
 
 
 def imported(file: Path) -> Iterator[Path]:
-    """Yield the modules of the package that a file imports, at any place but for the type checker alone."""
-    nodes: list[ast.AST] = [ast.parse(file.read_text(encoding="utf-8"))]
-    for node in nodes:
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            continue
-        nodes += ast.iter_child_nodes(node)
+    """Yield the modules of the package that a file imports, at any place, also for the type checker alone."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pytest_hierexport."):
             for name in node.names:
                 of_module = PACKAGE.parent.joinpath(*str(node.module).split("."))

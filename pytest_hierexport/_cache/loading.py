@@ -18,17 +18,24 @@ from importlib.machinery import SourceFileLoader
 from importlib.util import resolve_name
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from pytest_hierexport._files.paths import absolute
-
-if TYPE_CHECKING:
-    from pytest_hierexport._cache.reads import Reads
 
 _TRIMMED = ("<frozen importlib._bootstrap>", "_call_with_frames_removed")
 """The file and the function by which Python knows the frames of its own that tracebacks leave out."""
 
 _executing: ContextVar[tuple[Path, ...]] = ContextVar("_executing", default=())
+
+
+class Listener(Protocol):
+    """What is told of modules."""
+
+    def imported(self, files: Sequence[Path]) -> None:
+        """Take the files of the modules that an import names."""
+
+    def executed(self, module: ModuleType, file: Path) -> None:
+        """Take a module whose code has just run."""
 
 
 def executing() -> tuple[Path, ...]:
@@ -43,7 +50,7 @@ def file_of(module: ModuleType) -> Path | None:
     return absolute(file) if isinstance(file, str) and os.path.isabs(file) else None  # noqa: PTH117
 
 
-def watch_loading(listeners: Sequence[Reads], is_installed: Callable[[Path], bool]) -> None:
+def watch_loading(listeners: Sequence[Listener], is_installed: Callable[[Path], bool]) -> None:
     """Tell the listeners, in this process, from now on.
 
     Args:
@@ -94,7 +101,7 @@ def watch_loading(listeners: Sequence[Reads], is_installed: Callable[[Path], boo
     SourceFileLoader.exec_module = trimmed(run_and_tell)  # type: ignore[method-assign]
 
 
-def _tell(listeners: Sequence[Reads], files: Sequence[Path]) -> None:
+def _tell(listeners: Sequence[Listener], files: Sequence[Path]) -> None:
     if files:
         for listener in listeners:
             listener.imported(files)

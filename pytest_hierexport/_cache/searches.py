@@ -23,21 +23,25 @@ from functools import cache
 from importlib.machinery import FileFinder, ModuleSpec
 from traceback import walk_stack
 from types import FrameType, ModuleType
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from pytest_hierexport._cache.loading import trimmed
 from pytest_hierexport._files.listings import names_in
 from pytest_hierexport._files.paths import of_standard_library
-
-if TYPE_CHECKING:
-    from pytest_hierexport._cache.reads import Reads
 
 FOLDER = ""
 """Stands for the folder itself in place of a module's name."""
 _SUFFIXES = tuple(importlib.machinery.all_suffixes())
 
 
-def watch_searches(listeners: Sequence[Reads]) -> None:
+class Listener(Protocol):
+    """What is told of searches."""
+
+    def searched(self, module: str, folder: str, found: ModuleSpec | None) -> None:
+        """Take a module's full name, a folder where it was looked for, and what was found there."""
+
+
+def watch_searches(listeners: Sequence[Listener]) -> None:
     """Tell those that are in this list at the time, in this process, from now on."""
     find = FileFinder.find_spec
 

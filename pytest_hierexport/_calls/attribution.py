@@ -136,7 +136,7 @@ class Attribution(Shown):
         """
         name = call if isinstance(call, str) else call.name
         if name not in self.hierarchy:
-            raise unknown_call(self.hierarchy, name)
+            raise unknown_call(name, self.hierarchy, self.hierarchy.tag)
         below = calls_below(self.hierarchy, [name])
         return [
             node

@@ -245,7 +245,7 @@ class Hierarchy(Shown, CallTree):
             KeyError: No call has this name.
         """
         if name not in self._kept:
-            raise unknown_call(self, name)
+            raise unknown_call(name, self, self.tag)
         segments, kept = [], self._kept[name]
         while kept is not None:
             segments.append(self._segments[kept])
@@ -269,9 +269,9 @@ class Hierarchy(Shown, CallTree):
         at: str | None = None
         for segment in segments:
             if (at := self._by_segment.get((at, segment))) is None:
-                raise unknown_tag(self, tag)
+                break
         if before or at is None:
-            raise unknown_tag(self, tag)
+            raise unknown_tag(tag, self, self.tag)
         return self._calls[at]
 
     @cached_property

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from pytest_hierexport._errors import proposal
-
-if TYPE_CHECKING:
-    from pytest_hierexport._calls.hierarchy import Hierarchy
 
 
 class UnknownNameError(KeyError):
@@ -30,24 +25,24 @@ class UnknownNameError(KeyError):
         return KeyError, (str(self),)
 
 
-def unknown_call(hierarchy: Hierarchy, name: str) -> UnknownNameError:
-    """Return the error for a call that a hierarchy does not list."""
+def unknown_call(name: str, calls: Collection[str], tag_of: Callable[[str], str]) -> UnknownNameError:
+    """Return the error for a name that is not among the names of some calls, whose tags a function gives."""
 
     def do() -> str:
-        with suppress(KeyError):
-            return f"name the call of that tag: {hierarchy.resolve(name).name!r}"
-        return proposal(name, hierarchy, {"": "'' (the root)"})
+        # Of the calls of one tag the first is the one that the tag names.
+        named = next((call for call in calls if tag_of(call) == name), None)
+        return proposal(name, calls, {"": "'' (the root)"}) if named is None else f"name the call of that tag: {named!r}"
 
     return UnknownNameError("the name of a call of the hierarchy", name, do)
 
 
-def unknown_tag(hierarchy: Hierarchy, tag: str) -> UnknownNameError:
-    """Return the error for a tag that no call of a hierarchy has."""
+def unknown_tag(tag: str, calls: Collection[str], tag_of: Callable[[str], str]) -> UnknownNameError:
+    """Return the error for a tag that is not among those of some calls, which a function gives."""
 
     def do() -> str:
-        if tag in hierarchy:
-            return f"give the tag of that call: {hierarchy.tag(tag)}"
-        return proposal(tag, dict.fromkeys(map(hierarchy.tag, hierarchy)))
+        if tag in calls:
+            return f"give the tag of that call: {tag_of(tag)}"
+        return proposal(tag, dict.fromkeys(map(tag_of, calls)))
 
     return UnknownNameError("a tag of the hierarchy", tag, do)
 
