@@ -30,8 +30,10 @@ def unknown_call(name: str, calls: Collection[str], tag_of: Callable[[str], str]
 
     def do() -> str:
         # Of the calls of one tag the first is the one that the tag names.
-        named = next((call for call in calls if tag_of(call) == name), None)
-        return proposal(name, calls, {"": "'' (the root)"}) if named is None else f"name the call of that tag: {named!r}"
+        for call in calls:
+            if tag_of(call) == name:
+                return f"name the call of that tag: {call!r}"
+        return proposal(name, calls, {"": "'' (the root)"})
 
     return UnknownNameError("the name of a call of the hierarchy", name, do)
 
