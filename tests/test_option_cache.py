@@ -96,12 +96,18 @@ def test_change_of_this_package_invalidates_the_results(
     assert project.builds == 2
 
 
-def test_edited_installed_exporter_exports_again(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("file", "name"), [("own_exporter.py", "own_exporter"), ("own_package/exporter.py", "own_package.exporter")]
+)
+def test_edited_installed_exporter_exports_again(
+    project: Project, monkeypatch: pytest.MonkeyPatch, file: str, name: str
+) -> None:
     text = "from pytest_hierexport import export as plain\ndef export(m, a, k, p):\n    plain(m, a, k, p)\n"
-    exporter = project.write("installed/own_exporter.py", text)
-    monkeypatch.syspath_prepend(exporter.parent)
-    monkeypatch.setattr(reads, "is_installed", lambda path: path == exporter or INSTALLED(path))
-    arguments = (MODELS, "--hierexport-exporter=own_exporter:export", "--hierexport-cache=cache", "-k", "MUST-002")
+    exporter = project.write(f"installed/{file}", text)
+    installed = project.path / "installed"
+    monkeypatch.syspath_prepend(installed)
+    monkeypatch.setattr(reads, "is_installed", lambda path: installed in path.parents or INSTALLED(path))
+    arguments = (MODELS, f"--hierexport-exporter={name}:export", "--hierexport-cache=cache", "-k", "MUST-002")
     for builds in (1, 1):
         assert project.run(*arguments).ret == 0
         assert project.builds == builds

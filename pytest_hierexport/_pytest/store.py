@@ -23,7 +23,7 @@ from pytest_hierexport._cases.factories import file_of, find_module
 from pytest_hierexport._cases.steps import ONNXRUNTIME, exported_case
 from pytest_hierexport._errors import CrashError, NoVerdictError, raise_if_disk_full
 from pytest_hierexport._export.choices import is_own
-from pytest_hierexport._files.paths import digest_of_all, text_digest
+from pytest_hierexport._files.paths import absolute, digest_of_all, text_digest
 from pytest_hierexport._files.unrecorded import unrecorded
 from pytest_hierexport._pytest.outcome import RECORD, ExportOutcome, deploy_into, export_into, from_fields, from_record
 from pytest_hierexport._stages import stage
@@ -51,17 +51,19 @@ _OF_PROJECT = "project"
 
 @unrecorded()
 def _code_digest(name: str) -> str:
-    """Return the digest of an installed top-level package, or of the file of a module; empty where it has none.
+    """Return the digest of an installed top-level package, or of the file of a module; empty where there is none.
 
     That of a rule or an exporter may be edited in place under the same version.
     """
-    file = file_of(find_module(name, Path.cwd())) if name else None
-    if file is None:
-        return ""
-    if not reads.is_installed(file):
-        return _OF_PROJECT
-    folder = file.parent
-    return digest_of_all(folder, folder.rglob("*.py") if file.name == "__init__.py" else [file])
+    spec = find_module(name, Path.cwd()) if name else None
+    # A package without `__init__.py` has no file, and may have several folders.
+    folders = [absolute(folder) for folder in (spec and spec.submodule_search_locations) or ()]
+    places = folders or list(filter(None, [file_of(spec)]))
+    return " ".join(_digest_of(place) if reads.is_installed(place) else _OF_PROJECT for place in places)
+
+
+def _digest_of(place: Path) -> str:
+    return digest_of_all(place, place.rglob("*.py")) if place.is_dir() else digest_of_all(place.parent, [place])
 
 
 def _top(name: str) -> str:
@@ -169,7 +171,7 @@ class ExportStore:
             begun.touch()
             try:
                 make = partial(self._export, key, case, previous)
-                about = self._code_of(case, previous)
+                about = self._about(case, previous)
                 outcome = (
                     make() if self.cache is None or about is None else self._find(self.cache, key, about, case, make)
                 )
@@ -192,7 +194,7 @@ class ExportStore:
             raise NoVerdictError(f"{case.name} to be there", found=f"{case.name} could not be exported", do="see there")
         return outcome
 
-    def _code_of(self, case: Case, previous: ExportOutcome | None) -> str | None:
+    def _about(self, case: Case, previous: ExportOutcome | None) -> str | None:
         """Return what a cached export has to agree with besides the case; None where nothing can be cached."""
         if previous is None:
             return self._code(_top(case.exporter)) if is_own(case.exporter) else ""
@@ -200,14 +202,14 @@ class ExportStore:
             return None
         return previous.cached if case.step in ONNXRUNTIME else f"{previous.cached} {self._code(_top(case.step))}"
 
-    def _find(self, cache: Cache, key: str, code: str, case: Case, make: Callable[[], ExportOutcome]) -> ExportOutcome:
+    def _find(self, cache: Cache, key: str, about: str, case: Case, make: Callable[[], ExportOutcome]) -> ExportOutcome:
         """Take an export from the cache, or make it and add it there."""
         folder = self.folder / key
-        found = cache.find(key, code, folder, shared=False)
+        found = cache.find(key, about, folder, shared=False)
         if found is not None:
             return from_fields(folder, found.value, found.name)
         with cache.alone(key, f"export {case.name}"):
-            found = cache.find(key, code, folder)
+            found = cache.find(key, about, folder)
             if found is not None:
                 return from_fields(folder, found.value, found.name)
             model = exported_case(case).name
@@ -216,7 +218,7 @@ class ExportStore:
             if outcome.error is not None:
                 return outcome
             files = [path for path in sorted(folder.iterdir()) if path.is_file()]
-            kept = cache.keep(key, code, outcome.fields(), files, model=case.name, reads_of=model)
+            kept = cache.keep(key, about, outcome.fields(), files, model=case.name, reads_of=model)
             return replace(outcome, cached=kept)
 
     def _export(self, key: str, case: Case, previous: ExportOutcome | None) -> ExportOutcome:
