@@ -43,6 +43,17 @@ def test_a_node_that_stays_keeps_its_origins() -> None:
     assert carried(graph, graph, u="a", y="b") == {"u": [("a", "traced")], "y": [("b", "traced")]}
 
 
+@pytest.mark.parametrize("names", ["u v", "v u", "v w"])
+def test_one_more_copy_of_a_node_has_its_call(names: str) -> None:
+    before = "g (float[2] x) => (float[2] y, float[2] z) { u = Relu(x) y = Sin(u) z = Cos(u) }"
+    one, other = names.split()
+    after = f"""g (float[2] x) => (float[2] y, float[2] z) {{
+        {one} = Relu(x) y = Sin({one}) {other} = Relu(x) z = Cos({other}) }}"""
+    found = carried(before, after, u="a", y="b", z="c")
+    assert {calls for calls, _ in (*found[one], *found[other])} == {"a"}
+    assert sorted(evidence for _, evidence in (*found[one], *found[other])) == ["fused", "traced"]
+
+
 def test_scale_that_went_into_earlier_weights_is_co_owner() -> None:
     before = """g (float[2, 2] x) => (float[2, 2] y)
         <float[2, 2] w = {1.0, 2.0, 3.0, 4.0}, float[2] scale = {2.0, 3.0}> {

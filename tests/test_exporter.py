@@ -29,7 +29,7 @@ from pytest_hierexport._cases.weights import randomise
 from pytest_hierexport._errors import ExportError, UsageError
 from pytest_hierexport._export import pipeline, state
 from pytest_hierexport._export.capture import Capture
-from pytest_hierexport._export.dynamo.capturer import quiet
+from pytest_hierexport._export.quiet import quiet
 from pytest_hierexport._export.traced import attribute_before
 from pytest_hierexport._onnx import storage
 from pytest_hierexport._proof import prove

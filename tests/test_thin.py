@@ -12,11 +12,10 @@ import transformers
 
 from projects import Project
 from pytest_hierexport import Case, Example
-from pytest_hierexport._cases import select, thinning
+from pytest_hierexport._cases import select, thin_check, thinning
+from pytest_hierexport._cases.thin_check import check_thin
 from pytest_hierexport._cases.thinning import structure, thin_config
 from pytest_hierexport._errors import CollectError, ExportError, HierexportError
-from pytest_hierexport._tools import thinness
-from pytest_hierexport._tools.thinness import check_thin
 from pytest_hierexport.cli import main
 
 FACTORIES = """
@@ -144,7 +143,7 @@ def test_other_operators_are_an_error_that_says_where(tower: Callable[[str], Cas
 
 def test_differences_of_a_thin_model_are_counted_right(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = iter(["".join(f"/Net/Part_{i}: {operator} 1\n" for i in range(100)) for operator in ("Add", "Mul")])
-    monkeypatch.setattr(thinness, "_hierarchy", lambda _: next(texts))
+    monkeypatch.setattr(thin_check, "_hierarchy", lambda _: next(texts))
     with pytest.raises(ExportError) as caught:
         check_thin(Case("net", lambda: None, weights="thin"))
     assert caught.value.found.endswith("/Net/Part_4: Add 1 → 0, Mul 0 → 1; … and 95 more changes")

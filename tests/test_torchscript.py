@@ -20,7 +20,7 @@ from pytest_hierexport._calls.hierarchy import Hierarchy
 from pytest_hierexport._cases import Case, Example
 from pytest_hierexport._cases.weights import randomise
 from pytest_hierexport._errors import ExportError, NoVerdictError
-from pytest_hierexport._export.dynamo.capturer import quiet
+from pytest_hierexport._export.quiet import quiet
 from pytest_hierexport._onnx import storage
 from pytest_hierexport._onnx.graph import walk
 from pytest_hierexport._proof import prove

@@ -18,10 +18,11 @@ class Evidence(str, Enum):
     """The kinds of evidence for an origin, the strongest first."""
 
     TRACED = "traced"
-    """Recorded while the model was captured; or the model's own call, of a node that takes graph inputs alone."""
+    """The call ran the operation while the model was captured; of a node that takes graph inputs alone, it may be the
+    model's own call; of a parameter, it is the first call of a module that holds it."""
     MERGED = "merged"
-    """The node replaced an equal operation of this call: an optimizer merged both (common subexpression elimination),
-    or the capture dropped one (dead code elimination)."""
+    """The call ran an equal operation that this node replaced: an optimizer merged both (common subexpression
+    elimination), or the capture dropped one (dead code elimination)."""
     FUSED = "fused"
     """The call ran one of several operations that an optimizer replaced by this node and perhaps others, or the node is
     a copy of such an operation, or calls a function of them, or was put around the model."""

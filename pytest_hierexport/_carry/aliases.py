@@ -21,7 +21,7 @@ from pytest_hierexport._carry.numbering import Numbering, Round, share_knowledge
 from pytest_hierexport._carry.slices import backward_slice
 
 _CHAIN = 16
-"""How far back the source of a dropped chain of operations is looked for."""
+"""How far back the source of a dropped chain of operations is looked for, which bounds the time of the search."""
 
 Alias = tuple[Value, Value]
 """A value of either graph, and the equal one that stands for it."""

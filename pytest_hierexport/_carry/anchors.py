@@ -29,7 +29,8 @@ from pytest_hierexport._carry.slices import backward_slice
 T = TypeVar("T")
 
 _REACH = 64
-"""How many nodes before are searched for the one in which the operands of a new node come together."""
+"""How many nodes before are searched for the one in which the operands of a new node come together. It bounds the time
+of a search that each new node needs."""
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ def _computed(node: Node, opset: int, given: tuple[Any, ...]) -> _Contents:
 
 
 def _is_large(value: Value) -> bool:
-    """Whether a value is stated to have more elements than a content is kept of."""
+    """Whether a value is stated to have so many elements that, at a byte each, its content is not kept."""
     sizes = [size for size in value.shape or () if isinstance(size, int)]
     return prod(sizes) > SMALL
 

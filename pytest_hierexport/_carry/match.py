@@ -199,6 +199,7 @@ def attribute_matched(match: Match, origins: OriginsOf) -> None:
             origins[replacement] += weakened(Evidence.MERGED, match.known.nodes[node])
     for new, old in match.namesakes.items():
         origins[new] += match.known.nodes[old]
+    # A tool may compute a value once for each consumer; the values around such a copy are known, so it is in no region.
     for node in match.unpaired:
         if any(output.varying for output in node.outputs):
             copied = match.duplicates[match.numbering.expressions_after[node]]

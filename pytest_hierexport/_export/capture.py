@@ -37,7 +37,7 @@ class Capture:
     nodes: Mapping[Node, str | None]
     """The call of every node of `before`; None where it is unknown."""
     owners: Mapping[str, tuple[str, ...]]
-    """By initializer of `before`: the paths of the modules that own it as a parameter, buffer or constant."""
+    """By initializer of `before`: the paths of the modules that own it as a parameter or buffer."""
     after: ir.Model
     """The graph that the exporter underneath gives with the options of the request."""
     also: Mapping[Node, tuple[str, ...]] = field(default_factory=dict)

@@ -153,7 +153,7 @@ def _suited(request: Request) -> list[str]:
     """Return the captures that accept the model; those that write the requested opset without a conversion first."""
     suited = [name for name in CAPTURES if name not in _ACCEPTS or _ACCEPTS[name](request)]
     opset = request.options.opset
-    return suited if opset is None else sorted(suited, key=lambda name: opset < _OLDEST_OPSET.get(name, opset))
+    return suited if opset is None else sorted(suited, key=lambda name: opset < _OWN_OPSETS_FROM.get(name, opset))
 
 
 _ACCEPTS: Mapping[str, Callable[[Request], bool]] = {
@@ -162,7 +162,7 @@ _ACCEPTS: Mapping[str, Callable[[Request], bool]] = {
 }
 """For each capture that works on some models only: whether it accepts the model of a request."""
 
-_OLDEST_OPSET: Mapping[str, int] = {"dynamo": 18, "transformers": 18}
+_OWN_OPSETS_FROM: Mapping[str, int] = {"dynamo": 18, "transformers": 18}
 """The oldest opset that a capture writes by itself; torch converts the graph to an older one where it can."""
 
 _RECORDS_ONE_RUN = frozenset({"torchscript"})

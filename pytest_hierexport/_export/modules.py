@@ -89,7 +89,7 @@ class Instances:
         for parts, module in walk_modules(model):
             self._paths.setdefault(id(vars(module)), []).append(join_path(parts))
             self._modules[id(vars(module))] = module
-        self._by_identity = {str(id(module)): module for module in self._modules.values()}
+        self._by_module_id = {str(id(module)): module for module in self._modules.values()}
 
     def paths(self, module: torch.nn.Module) -> list[str]:
         """Return the paths of an instance, in the order of `named_modules()`; none for a module of another model."""
@@ -103,9 +103,9 @@ class Instances:
         """Return every class that an instance is of, base classes included."""
         return {cls for module in self._modules.values() for cls in type(module).__mro__}
 
-    def by_identity(self, identity: str) -> torch.nn.Module | None:
+    def by_module_id(self, identity: str) -> torch.nn.Module | None:
         """Return the instance with this `id`, which is given as text; None if the model has none with it."""
-        return self._by_identity.get(identity)
+        return self._by_module_id.get(identity)
 
     def tensors(self) -> dict[str, tuple[str, ...]]:
         """Return, for every dotted name of each parameter and buffer, the paths of the modules that own the tensor.

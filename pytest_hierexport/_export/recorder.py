@@ -79,6 +79,7 @@ class CallRecorder:
     calls: dict[str, Call] = field(default_factory=dict)
     """The calls of the latest pass, by name, in execution order."""
     _open: list[tuple[Call, int]] = field(default_factory=list)
+    """The open calls, each with the `id` of its module's attributes."""
     _runs: dict[str, int] = field(default_factory=dict)
     _positions: dict[tuple[str, int], int] = field(default_factory=dict)
 
@@ -134,7 +135,7 @@ class CallRecorder:
                 return self.tracer.run_foreign(module, calls_on(lambda: original(module, *args, **kwargs)), args)
             if (push := self.tracer.pushing(module)) is not None:
                 return push(functools.partial(observed, module, *args, **kwargs))
-            call = self._begin(module)
+            call = self._begin(module)  # `failed_call` reads this variable
             try:
                 self.observer.entered(call, args, kwargs)
                 output = original(module, *args, **kwargs)

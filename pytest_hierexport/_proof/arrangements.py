@@ -24,7 +24,7 @@ import numpy as np
 from pytest_hierexport._proof.tolerance import Array
 
 _RANK = 6
-"""The number of axes longer than 1 up to which transpositions are listed."""
+"""The number of axes longer than 1 up to which transpositions are listed: 720 of them."""
 _Shape = tuple[int, ...]
 
 

@@ -28,8 +28,8 @@ from pytest_hierexport._proof.inlining import captured, function_calls, key, key
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-Calls = tuple[tuple[str, str], ...]
-"""Calls of functions, each inside the one before it: the function and the key of the call."""
+FunctionCalls = tuple[tuple[str, str], ...]
+"""FunctionCalls of functions, each inside the one before it: the function and the key of the call."""
 
 
 class Owner(NamedTuple):
@@ -100,7 +100,7 @@ class Graph:
         found = dict.fromkeys(origin for name in keys for origin in self._origins.get(name, ()))
         return self._in_calls(tuple(found), function_calls(node))
 
-    def _in_calls(self, origins: Origins, calls: Calls) -> Origins:
+    def _in_calls(self, origins: Origins, calls: FunctionCalls) -> Origins:
         """Return those of a node's origins that belong to these calls of functions, each inside the one before it."""
         if not calls:
             return origins
@@ -119,16 +119,16 @@ class Graph:
         place = siblings.index(calls)
         return tuple(inside[place * share : (place + 1) * share])
 
-    def _place(self, calls: Calls) -> Hashable:
+    def _place(self, calls: FunctionCalls) -> Hashable:
         """Return what siblings share: the calls around them, the function and its callers."""
         *outer, (function, call) = calls
         return *outer, function, frozenset(self._origins.get(call, ()))
 
     @cached_property
-    def _siblings(self) -> Mapping[Hashable, list[Calls]]:
+    def _siblings(self) -> Mapping[Hashable, list[FunctionCalls]]:
         """The calls of functions that were inlined, in order, by place."""
         chains = map(function_calls, self.model.graph)
-        siblings: dict[Hashable, list[Calls]] = defaultdict(list)
+        siblings: dict[Hashable, list[FunctionCalls]] = defaultdict(list)
         for calls in dict.fromkeys(chain[: i + 1] for chain in chains for i in range(len(chain))):
             siblings[self._place(calls)].append(calls)
         return siblings

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 FACTOR = 4.0
 """How many times as far as the other run a value of the graph may lie: a tool rounds at other places."""
 CAP = 0.5
-"""The largest bound, relative to magnitude."""
+"""The largest bound, relative to magnitude: within more, nearly all values would be equal."""
 _HALF = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 """The dtypes of half precision, the coarser first."""
 

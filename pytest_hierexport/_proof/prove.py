@@ -48,7 +48,7 @@ class Proof(Shown):
     contaminated: Mapping[str, tuple[str, ...]]
     """The keys of nodes tagged with another call than those whose output they compute, each with these calls."""
     loose: tuple[LooseOwner, ...] = ()
-    """The owners too many: another owner's nodes consume the node, none of the call's do, and it gave nothing of it."""
+    """The owners too many: other owners' nodes consume the node, the call's do not, and it returned no value of it."""
     pairs: int = 0
     """The number of pairs of a node and an owner, of which the loose ones are a share."""
 
@@ -90,8 +90,9 @@ def prove(
 ) -> Proof:
     """Show, call by call, that the nodes attributed to a call turn its inputs into its outputs.
 
-    Where a call is left unproven, the model runs in its other modes, then with the graph's choices (random numbers and
-    orders), and at last its values are compared with coarser tolerances and as far as rounding moves them.
+    Where a call is left unproven, the model runs in its other modes. Then values at fused nodes may be transposed or
+    reshaped, then the model follows the graph's choices (random numbers and orders), and at last its values are
+    compared with coarser tolerances and as far as rounding moves them.
 
     Args:
         example: The model with the inputs to run it on. It is left as :func:`export` leaves it.

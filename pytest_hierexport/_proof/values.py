@@ -26,7 +26,7 @@ Candidates = tuple[frozenset[int], ...]
 """The numbers that a value of the graph may have; of a sequence, those of each tensor."""
 
 COARSEST = 1e-2
-"""The largest tolerance, relative to magnitude, that a finer dtype gets in the coarser retry."""
+"""The largest tolerance, relative to magnitude, that a finer dtype gets, in the coarser retry or as errors grow."""
 _HARDLY = 0.02
 """The distance, as a share of the tolerance, within which values are not distinguished."""
 _TIMES = 4.0

@@ -58,7 +58,7 @@ class Verdict:
     value: str | None = None
     """The value that does not fit or that vanished: its name in the graph, or its place among the call's tensors."""
     tag: str | None = None
-    """The tag of the node that produces the value; of the call that gave it where the value vanished."""
+    """The tag of the node that produces the value; where the value vanished, of the call that gave or took it."""
 
     def __repr__(self) -> str:
         """Return the kind and what explains it."""

@@ -31,7 +31,7 @@ def exported(config: pytest.Config, case: Case) -> ExportedCase:
     run = config.stash[RUN]
     try:
         with run.limited(case, "hierexport_export"):
-            run.outcome(case)
+            run.succeeded(case)
             return run.store.exported(case)
     except CrashError as error:
         raise CheckFailed(Message(str(error))) from None

@@ -40,7 +40,7 @@ class ModelSuite(Suite):
         run, test = request.config.stash[RUN], item_name(SNAPSHOT)
         with _limited(run, self.case, test, request):
             with _reported(run, self.case, test, _failure_of(self.case)):
-                outcome = run.outcome(self.case)
+                outcome = run.succeeded(self.case)
             with _reported(run, self.case, test, "the snapshot could not be checked"), stage("comparing the snapshot"):
                 check_snapshot(request, run, self.case, outcome.hierarchy)
 
@@ -49,7 +49,7 @@ class ModelSuite(Suite):
         run, test = request.config.stash[RUN], item_name(must.id)
         with _limited(run, self.case, test, request):
             with _reported(run, self.case, test, _failure_of(self.case)):
-                run.outcome(self.case)
+                run.succeeded(self.case)
             with _reported(run, self.case, test, f"{must.id} could not be checked"):
                 violations = run.store.violations(self.case, must)
         if violations:
@@ -68,7 +68,7 @@ def export_before(item: pytest.Item, run: Run, case: Case, check: str) -> None:
     with suppress(HierexportError):
         try:
             with run.limited(case, item_name(check)):
-                run.outcome(case)
+                run.succeeded(case)
         except HangError as error:
             item.stash[_HANG] = error
 

@@ -119,7 +119,7 @@ def export_into(folder: Path, case: Case) -> tuple[ExportOutcome, Example | None
         exported = export_case(case, example, folder / _MODEL)
         shown = _shown(folder, case, exported.model, exported.attribution, exported.modules)
         if case.weights == "thin":
-            from pytest_hierexport._tools.thinness import check_thin
+            from pytest_hierexport._cases.thin_check import check_thin
 
             with stage("comparing with the real model"):
                 check_thin(case)

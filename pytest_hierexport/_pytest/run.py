@@ -51,7 +51,7 @@ class Run:
             self.crashes.add(crash)
             raise self.crash_error(case, crash) from None
 
-    def outcome(self, case: Case) -> ExportOutcome:
+    def succeeded(self, case: Case) -> ExportOutcome:
         """Return the outcome of a case's export, which succeeded.
 
         Raises:

@@ -15,14 +15,16 @@ from collections.abc import Iterator
 from contextlib import closing
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import onnx
 import onnx_ir as ir
 import torch
 
 from pytest_hierexport._cases import Example
 from pytest_hierexport._errors import NoVerdictError, in_words, raise_if_disk_full
-from pytest_hierexport._export.dynamo.capturer import quiet, without_fakes
+from pytest_hierexport._export.dynamo.capturer import at_each_program, remove_fakes
+from pytest_hierexport._export.quiet import quiet
 from pytest_hierexport._export.state import ONE_AT_A_TIME, as_found, pytrees_as_found
 from pytest_hierexport._export.torchscript.adapter import Adapter
 from pytest_hierexport._files.temporary import temporary_folder, temporary_home
@@ -33,9 +35,6 @@ from pytest_hierexport._onnx.storage import load_proto
 from pytest_hierexport._rules.base import ExportedCase, Violation, limited
 from pytest_hierexport._rules.child import ChildEndedError, ChildProcess
 from pytest_hierexport._rules.peer import PEERS, plain_export, save
-
-if TYPE_CHECKING:
-    import onnx
 
 _OURS = ("pytest_hierexport._export",)
 """The modules that the process refuses to import. An example may be built by others of this package, as the zoo is."""
@@ -105,7 +104,7 @@ def _plain_proto(exported: ExportedCase, process: ChildProcess | None) -> onnx.M
 def _export_here(exporter: str, example: Example, options: dict[str, Any], path: Path) -> None:
     """Export in this process, and leave the model as it was."""
     try:
-        with ONE_AT_A_TIME, as_found(example.model), quiet(), without_fakes(), pytrees_as_found():
+        with ONE_AT_A_TIME, as_found(example.model), quiet(), at_each_program(remove_fakes), pytrees_as_found():
             made = plain_export(exporter, example.model, example.args, example.kwargs, **options)
         if fill_absent(made):
             ir.save(made, path)

@@ -19,7 +19,7 @@ BUILT_IN = (
     Rule("MUST-002", "no torch.nn class in a tag", _check_of("must_002"), cardinal=True, deployed=True),
     Rule(
         "MUST-003",
-        "universal: every node of every model has an origin, and none is derived",
+        "universal: every node of every model has an origin, none of them derived but those that the case allows",
         _check_of("must_003"),
         cardinal=True,
         deployed=True,

@@ -64,7 +64,7 @@ def _run(options: argparse.Namespace) -> None:
         stage(f"build {case.name}")
         example = case.load()
         if case.weights == "thin":
-            from pytest_hierexport._tools.thinness import check_thin
+            from pytest_hierexport._cases.thin_check import check_thin
 
             stage("compare the thin model with the real one")
             check_thin(case)

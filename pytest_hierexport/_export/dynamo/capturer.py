@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import logging
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +26,7 @@ from pytest_hierexport._export.dynamo.scopes import STACK, Scopes, Stack
 from pytest_hierexport._export.dynamo.shortcuts import shortcuts
 from pytest_hierexport._export.faults import is_fault
 from pytest_hierexport._export.modules import Instances, qualified
+from pytest_hierexport._export.quiet import quiet
 from pytest_hierexport._export.recorder import CallRecorder
 from pytest_hierexport._export.state import replaced
 from pytest_hierexport._onnx.absent import fill_absent
@@ -74,7 +73,7 @@ class Recording:
         self._model = model
         self._scopes = Scopes()
         self._before: Flat | None = None
-        self._stacks: dict[Node, tuple[Stack, ...]] = {}
+        self._stacks_by_node: dict[Node, tuple[Stack, ...]] = {}
         self._failed: list[Exception] = []  # the errors of torch's attempts to run the model
 
     @contextlib.contextmanager
@@ -82,7 +81,7 @@ class Recording:
         """Record the export that runs while the context lasts."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(shortcuts())
-            stack.enter_context(without_fakes(self._copy_graph))
+            stack.enter_context(at_each_program(self._copy_graph))
             for holder, name, wrap in (
                 (torch.fx.Node, "replace_all_uses_with", _copying_stacks),
                 (torch.fx.Graph, "eliminate_dead_code", noting_dropped),
@@ -90,7 +89,7 @@ class Recording:
             ):
                 stack.enter_context(replaced(holder, name, wrap(getattr(holder, name))))
             if isinstance(self._model, torch.nn.Module):
-                stack.enter_context(replaced(torch.export, "export", self._keeping_stacks(torch.export.export)))
+                stack.enter_context(replaced(torch.export, "export", self._watching_attempts(torch.export.export)))
                 recorder = CallRecorder(Instances(self._model), observer=self._scopes, tracer=self._scopes)
                 self._scopes.recorder, self._scopes.calls = recorder, recorder.calls
                 stack.enter_context(recorder.listening())
@@ -101,9 +100,10 @@ class Recording:
                     stack.callback(vars(body).pop, "forward", None)
             yield
 
-    def _copy_graph(self, model: ir.Model) -> None:
+    def _copy_graph(self, program: torch.onnx.ONNXProgram, model: ir.Model) -> None:
+        remove_fakes(program, model)
         self._before = flat_copy(model)
-        self._stacks = {node: _stacks(node.source) for node in self._before.nodes}
+        self._stacks_by_node = {node: _stacks_of(node.source) for node in self._before.nodes}
 
     def _traceable(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function that torch traces for a body (a branch of `cond`, a loop) that dynamo captured."""
@@ -111,7 +111,9 @@ class Recording:
             return functools.partial(self._scopes.run_graph, function)
         return function
 
-    def _keeping_stacks(self, original: Callable[..., torch.export.ExportedProgram]) -> Callable[..., Any]:
+    def _watching_attempts(self, original: Callable[..., torch.export.ExportedProgram]) -> Callable[..., Any]:
+        """Wrap `torch.export.export`, which torch calls once for each attempt, in another mode after a failure."""
+
         def export(*args: Any, **kwargs: Any) -> torch.export.ExportedProgram:
             self._scopes.forget()
             try:
@@ -144,10 +146,10 @@ class Recording:
             )
         nodes: dict[Node, str | None] = {}
         also: dict[Node, tuple[str, ...]] = {}
-        for node, (stack, *others) in self._stacks.items():
-            holder = None if node.parent is None else nodes[node.parent]
-            nodes[node] = self._scopes.call_of(stack, holder)
-            also[node] = tuple(call for other in others if (call := self._scopes.call_of(other, holder)) is not None)
+        for node, (stack, *others) in self._stacks_by_node.items():
+            around = None if node.parent is None else nodes[node.parent]
+            nodes[node] = self._scopes.call_of(stack, around)
+            also[node] = tuple(call for other in others if (call := self._scopes.call_of(other, around)) is not None)
         # Of a ready program; without its optimizer, torch reads no tensor.
         if (lost := next(_fakes(after), None)) is not None:
             raise CannotCaptureError(_LOST.format(lost.name))
@@ -201,27 +203,28 @@ def _copying_stacks(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextlib.contextmanager
-def without_fakes(see: Callable[[ir.Model], object] = lambda _: None) -> Iterator[None]:
-    """Remove the fake tensors of a model without weights from each graph that torch makes, before it is optimized.
-
-    They have no elements, and torch's optimizer reads all tensors. A fake tensor that is no weight stays: torch made a
-    constant of a computed value (`x.data`), and its optimizer raises.
-
-    Args:
-        see: Called with each of these graphs.
-    """
+def at_each_program(see: Callable[[torch.onnx.ONNXProgram, ir.Model], object]) -> Iterator[None]:
+    """Call a function with each program that torch makes, and its graph, before the graph is optimized."""
     original = torch.onnx.ONNXProgram.__init__
 
     def init(program: torch.onnx.ONNXProgram, model: ir.Model, *args: Any, **kwargs: Any) -> None:
         original(program, model, *args, **kwargs)
-        weights = () if program.exported_program is None else program.exported_program.state_dict
-        for value in _fakes(model):
-            if value.name in weights:
-                value.const_value = None
-        see(model)
+        see(program, model)
 
     with replaced(torch.onnx.ONNXProgram, "__init__", init):
         yield
+
+
+def remove_fakes(program: torch.onnx.ONNXProgram, model: ir.Model) -> None:
+    """Remove the fake tensors of a model without weights from its graph.
+
+    They have no elements, and torch's optimizer reads all tensors. A fake tensor that is no weight stays: torch made a
+    constant of a computed value (`x.data`), and its optimizer raises.
+    """
+    weights = () if program.exported_program is None else program.exported_program.state_dict
+    for value in _fakes(model):
+        if value.name in weights:
+            value.const_value = None
 
 
 def _fakes(model: ir.Model) -> Iterator[ir.Value]:
@@ -231,7 +234,7 @@ def _fakes(model: ir.Model) -> Iterator[ir.Value]:
             yield value
 
 
-def _stacks(node: ir.Node) -> tuple[Stack, ...]:
+def _stacks_of(node: ir.Node) -> tuple[Stack, ...]:
     fx_node = node.meta.get("node")
     return ({},) if fx_node is None else stacks(fx_node)
 
@@ -246,20 +249,3 @@ def _run_bodies_node_by_node(program: torch.export.ExportedProgram) -> list[torc
         if body is not program.graph_module:
             body.forward = torch.fx.Interpreter(body).run
     return bodies
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Suppress torch's progress messages and deprecation warnings: they do not concern the user."""
-    loggers = [logging.getLogger(name) for name in ("torch", "onnxscript", "onnx_ir")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.CRITICAL)
-    try:
-        # torch prints the graph of a failed export to the terminal, whatever the log levels.
-        with warnings.catch_warnings(), replaced(torch._C, "_jit_onnx_log", lambda *_: None):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)

@@ -2,14 +2,15 @@
 
 A stack lists the modules that were open when torch traced the node, the root first. The second run of `encoder.act`:
 
-    key                  path            class
-    ''                   ''              m.Net
-    'encoder'            'encoder'       m.Encoder
-    'encoder.act@1'      'encoder.act'   torch.nn...ReLU          -> call encoder.act@1
+    key                          path            class
+    'L__self__'                  ''              m.Net
+    'L__self__encoder'           'encoder'       m.Encoder
+    'L__self__encoder.act@1'     'encoder.act'   torch.nn...ReLU          -> call encoder.act@1
 
-The path is the one by which the caller reached the module. First, the whole stack is looked up among the stacks that
-were recorded when calls began. If it is not there, its entries are looked up one by one from the root, each as a call
-whose parent is the call of the entry before.
+The path is the one by which the caller reached the module. Each key begins with that of the root, which `_entries`
+removes (`_export_root` while torch traces the model). First, the whole stack is looked up among the stacks that were
+recorded when calls began. If it is not there, its entries are looked up one by one from the root, each as a call whose
+parent is the call of the entry before.
 
 torch's own stacks are incomplete in two cases:
 
@@ -44,8 +45,8 @@ from pytest_hierexport._export.recorder import CallRecorder, Observer, Tracer
 Stack = Mapping[str, tuple[str, Any]]
 STACK = "nn_module_stack"
 """The key of the stack in the metadata of an fx node."""
-_DYNAMO_ROOT = "_export_root"
-"""The path of the model in the graphs that dynamo makes of branches and loops; torch removes it from the others."""
+_WRAPPED_ROOT = "_export_root"
+"""The name of the model in torch.export's own module, which torch leaves in the stacks of branches and loops."""
 
 
 class Scopes(Tracer, Observer):
@@ -59,8 +60,8 @@ class Scopes(Tracer, Observer):
         self._by_entry: dict[tuple[str | None, str, str], str] = {}
         # The call by the whole stack at its begin: it distinguishes calls whose last entries are equal.
         self._by_stack: dict[tuple[tuple[str, str, str], ...], str] = {}
-        self._root = ""  # the key of the model on torch's stacks; not empty where torch wraps the model to trace it
-        self._stacks: list[Stack] = []  # for each open call, torch's stack at its begin
+        self._root = ""  # the key of the model on torch's stacks
+        self._open_stacks: list[Stack] = []  # for each open call, torch's stack at its begin
         self._in_graphs: dict[str, Call] = {}  # the calls in dynamo's graphs, by entry
         self._graphs = 0  # how many outermost graphs of dynamo have run
         self._running: int | None = None  # the number of the one that runs now
@@ -79,7 +80,7 @@ class Scopes(Tracer, Observer):
         """Return a function that runs a call with its module on torch's stack; None where the module is on it."""
         mode = get_proxy_mode()
         stack = _open_stack()
-        if mode is None or stack is None or not self._stacks or len(stack) > len(self._stacks[-1]):
+        if mode is None or stack is None or not self._open_stacks or len(stack) > len(self._open_stacks[-1]):
             return None
         push: Any = torch.fx.Tracer.call_module
         return lambda function: push(mode.tracer, module, function, (), {})
@@ -87,21 +88,23 @@ class Scopes(Tracer, Observer):
     def opened(self) -> None:
         """Save torch's stack for the call that begins."""
         stack = _open_stack()
-        self._stacks.append(dict(stack) if stack is not None else self._stacks[-1] if self._stacks else {})
+        self._open_stacks.append(
+            dict(stack) if stack is not None else self._open_stacks[-1] if self._open_stacks else {}
+        )
 
     def closed(self) -> None:
         """Remove the saved stack of the call that ends."""
-        self._stacks.pop()
+        self._open_stacks.pop()
 
     def run_foreign(self, module: torch.nn.Module, function: Callable[[], Any], args: tuple[Any, ...]) -> Any:
         """Run a module that is not part of the model: a graph of dynamo node by node, any other one unchanged."""
-        if not isinstance(module, torch.fx.GraphModule) or not self._stacks:
+        if not isinstance(module, torch.fx.GraphModule) or not self._open_stacks:
             return function()
         return self.run_graph(module, *args)
 
     def run_graph(self, graph: torch.fx.GraphModule, *args: Any) -> Any:
         """Run a graph of dynamo node by node, each node under a stack with the calls that are named here."""
-        if not self._stacks or (self._running is None and not _open_stack()):
+        if not self._open_stacks or (self._running is None and not _open_stack()):
             # torch runs the graph only to get the types of its outputs, and records no nodes.
             return run_node_by_node(graph, *args)
         outermost = self._running is None
@@ -121,7 +124,7 @@ class Scopes(Tracer, Observer):
         """Return torch's stack of the innermost open call, with an entry added for each call on a stack of dynamo."""
         if self._root in stack:
             return stack  # torch traced this graph from one of dynamo: its stacks have the calls already
-        extended = dict(self._stacks[-1])
+        extended = dict(self._open_stacks[-1])
         if self.recorder is None:
             return extended
         caller = self.recorder.current
@@ -140,7 +143,7 @@ class Scopes(Tracer, Observer):
     # the observer
 
     def entered(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:  # noqa: ARG002 a protocol
-        """Save torch's stack, which ends in the entry of the call that begins."""
+        """Learn which call torch's present stack, which ends in its entry, stands for."""
         stack = _open_stack()
         if not stack:
             return
@@ -165,16 +168,16 @@ class Scopes(Tracer, Observer):
 
     # the calls of stacks
 
-    def call_of(self, stack: Stack, holder: str | None) -> str | None:
+    def call_of(self, stack: Stack, around: str | None) -> str | None:
         """Return the innermost call of a module stack; None if the stack does not begin at the model that was observed.
 
         Args:
             stack: The stack of the fx node.
-            holder: The call of the node that holds the node's subgraph or calls its function; None in the main graph.
+            around: The call of the node that holds the node's subgraph or calls its function; None in the main graph.
                 A node without a stack belongs to this call.
         """
         if not stack:
-            return holder
+            return around
         start = _start(stack, self._root)
         if start != self._root and stack[start][0] != "":
             if self.recorder is not None:
@@ -203,7 +206,7 @@ class Scopes(Tracer, Observer):
         for key, (path, cls) in itertools.dropwhile(lambda entry: entry[0] != root, stack.items()):
             name, below = _below(root, key), _below(root_path, dotted(path))
             if _is_of_dynamo(key):
-                below = _below(_DYNAMO_ROOT, below)
+                below = _below(_WRAPPED_ROOT, below)
             if not below and not _index(name, below):
                 name = ""  # the graph of a branch has the model a second time, with its `id` as the key
             text = cls if isinstance(cls, str) else f"{cls.__module__}.{cls.__qualname__}"
@@ -253,7 +256,7 @@ def _open_stack() -> Stack | None:
 
 
 def _start(stack: Stack, root: str) -> str:
-    """Return the key of the model on a stack: the key of the traced root, or the first one if that is not on it."""
+    """Return the key of the model on a stack: that of the traced root, or the first one where torch has removed it."""
     return root if root in stack else next(iter(stack))
 
 
@@ -288,7 +291,7 @@ def _is_of_dynamo(key: str) -> bool:
 
 def _module(key: str, recorder: CallRecorder | None) -> torch.nn.Module | None:
     """Return the module of an entry of dynamo; None for any other entry, and where the model is not known."""
-    return recorder.instances.by_identity(key.partition("@")[0]) if recorder is not None else None
+    return recorder.instances.by_module_id(key.partition("@")[0]) if recorder is not None else None
 
 
 def _index(key: str, path: str) -> int:

@@ -22,15 +22,14 @@ import onnx_ir as ir
 
 from pytest_hierexport._calls.hierarchy import ROOT
 from pytest_hierexport._export.torchscript.graph import Block, Graph, Operation
-
-Calls = tuple[str, ...]
+from pytest_hierexport._export.torchscript.trace import CallNames
 
 _BRANCHES: Mapping[str, Sequence[str]] = {"onnx::If": ("then_branch", "else_branch"), "onnx::Loop": ("body",)}
 """The names of a node's subgraphs in ONNX, in the order of torch's blocks, which have no names."""
 
 
 def before(
-    converted: Graph, final: Graph, origins: Mapping[int, Calls], parameters: Mapping[str, ir.TensorProtocol]
+    converted: Graph, final: Graph, origins: Mapping[int, CallNames], parameters: Mapping[str, ir.TensorProtocol]
 ) -> tuple[ir.Graph, dict[ir.Node, str | None]]:
     """Return the graph before torch changed it, and the call of each node; None where it is unknown.
 
@@ -50,7 +49,7 @@ class _Graft:
     It also adds the nodes that torch added for the results of the graph.
     """
 
-    def __init__(self, converted: Graph, final: Graph, origins: Mapping[int, Calls]) -> None:
+    def __init__(self, converted: Graph, final: Graph, origins: Mapping[int, CallNames]) -> None:
         self.origins = dict(origins)
         self._kept = {operation.key: operation for operation in final.block.all_operations()}
         self._final = _producers(final.block)
@@ -97,7 +96,7 @@ class _Graft:
         is_added = producer is not None and producer.key not in self.origins and now not in self._converted
         return now if is_added else was
 
-    def _additions(self, values: Sequence[int | None], calls: Calls) -> list[Operation]:
+    def _additions(self, values: Sequence[int | None], calls: CallNames) -> list[Operation]:
         """Return the operations that torch added to compute the values; they get `calls` as their origins."""
         added: list[Operation] = []
         for value in values:
@@ -108,7 +107,7 @@ class _Graft:
                 added += [*self._additions(producer.inputs, calls), producer]
         return added
 
-    def _place_additions(self, block: Block, holder: Calls, consumers: dict[int | None, list[Calls]]) -> None:
+    def _place_additions(self, block: Block, holder: CallNames, consumers: dict[int | None, list[CallNames]]) -> None:
         """Give each operation without a call to the call of its consumers, if they have one in common.
 
         torch inserts such operations to prepare the input of another one. Of equal constants it keeps one, before the

@@ -19,7 +19,7 @@ from pytest_hierexport._export.faults import calls_on
 from pytest_hierexport._export.state import replaced
 from pytest_hierexport._export.torchscript.graph import Graph, numbers
 from pytest_hierexport._export.torchscript.survey import number_of
-from pytest_hierexport._export.torchscript.trace import Origins, Trace, marks_defined
+from pytest_hierexport._export.torchscript.trace import CallNames, Trace, marks_defined
 
 _FUNCTION = "prim::PythonOp"
 _INPUTS = "prim::Param"
@@ -31,13 +31,13 @@ class Conversion:
 
     trace: Trace = field(default_factory=Trace)
     """Gives the calls of each node of the trace."""
-    origins: dict[int, Origins] = field(default_factory=dict)
+    origins: dict[int, CallNames] = field(default_factory=dict)
     """The calls of each ONNX node, by its number."""
     _converted: Graph | None = None
     _final: Graph | None = None
-    _last: Origins = ()
+    _last: CallNames = ()
     """The calls of the node that was converted last."""
-    _within: Origins = ()
+    _within: CallNames = ()
     """The calls of the node that is being converted."""
     _functions: list[Any] = field(default_factory=list)
     """The nodes of the trace that run an autograd function, and are not converted yet."""
@@ -108,11 +108,11 @@ class Conversion:
 
         return run
 
-    def _origins(self, node: Any) -> Origins:
+    def _origins(self, node: Any) -> CallNames:
         """Return the calls of a node; for a node that torch creates during the conversion of another, the other's."""
         return self.trace.origins.get(number_of(node), self._within) if node.outputsSize() else self._within
 
-    def _settle(self, graph: torch._C.Graph, origins: Origins) -> None:
+    def _settle(self, graph: torch._C.Graph, origins: CallNames) -> None:
         """Give these calls to the nodes at the end of the new graph, up to the last node that has calls already."""
         self._last = origins
         node = graph.insertPoint().prev()

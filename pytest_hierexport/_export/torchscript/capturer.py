@@ -19,8 +19,8 @@ from torch.onnx._constants import ONNX_TORCHSCRIPT_EXPORTER_MAX_OPSET as NEWEST_
 from pytest_hierexport._carry.copying import flat_copy
 from pytest_hierexport._errors import ExportError
 from pytest_hierexport._export.capture import CannotCaptureError, Capture, Request
-from pytest_hierexport._export.dynamo.capturer import quiet
 from pytest_hierexport._export.modules import Instances, lacks_weights
+from pytest_hierexport._export.quiet import quiet
 from pytest_hierexport._export.recorder import CallRecorder
 from pytest_hierexport._export.state import replaced
 from pytest_hierexport._export.torchscript.adapter import Adapter

@@ -113,3 +113,4 @@ def _attributes(node: Any) -> Hashable:
 
 CONSTANT = "prim::Constant"
 _SMALL = 64
+"""The number of elements up to which constants are compared by value, above by memory."""

@@ -27,7 +27,7 @@ from pytest_hierexport._calls.hierarchy import ROOT, Call
 from pytest_hierexport._export.recorder import Observer
 from pytest_hierexport._export.torchscript.survey import CONSTANT, Survey, duplicates, merged, nodes_of, number_of
 
-Origins = tuple[str, ...]
+CallNames = tuple[str, ...]
 """The call of a node, then the calls whose duplicates of the node torch removed."""
 
 _NAMESPACE = "hierexport"
@@ -57,9 +57,9 @@ class Trace(Observer):
     After a pass has removed duplicates, the marks are inserted anew.
     """
 
-    origins: dict[int, Origins] = field(default_factory=dict)
+    origins: dict[int, CallNames] = field(default_factory=dict)
     """The calls of each node, by its number; set right before the trace is converted."""
-    _marks: list[Origins] = field(default_factory=list)
+    _marks: list[CallNames] = field(default_factory=list)
     """For each mark, the calls of the nodes after it."""
 
     # the observer
@@ -82,7 +82,7 @@ class Trace(Observer):
             if call.parent is None:
                 self._consume_unused(graph)
 
-    def _new_mark(self, graph: Any, origins: Origins) -> Any:
+    def _new_mark(self, graph: Any, origins: CallNames) -> Any:
         mark = graph.create(_MARK, [], 0)
         mark.i_(_POSITION, len(self._marks))
         self._marks.append(origins)
@@ -93,7 +93,7 @@ class Trace(Observer):
 
         Such a value may be a duplicate of a used one, which both calls own then.
         """
-        current: Origins = (ROOT,)
+        current: CallNames = (ROOT,)
         unused: list[Any] = []
         for node in nodes_of(graph):
             if not node.outputsSize():
@@ -159,7 +159,7 @@ class Trace(Observer):
 
         return run
 
-    def _join(self, graph: Any, survey: Survey, origins: dict[int, Origins], pairs: list[tuple[int, int]]) -> None:
+    def _join(self, graph: Any, survey: Survey, origins: dict[int, CallNames], pairs: list[tuple[int, int]]) -> None:
         """Add to the calls of each kept node those of the removed node of its pair, and insert the marks anew."""
         for survivor, number in pairs:
             origins[survivor] = tuple(dict.fromkeys((*origins[survivor], *origins[number])))
@@ -182,18 +182,18 @@ class Trace(Observer):
 
     # the marks
 
-    def _read(self, survey: Survey) -> dict[int, Origins]:
+    def _read(self, survey: Survey) -> dict[int, CallNames]:
         """Return the calls of each node."""
         marks = {node for _, node in survey.silent if _is_mark(node)}
         starts = {position: self._marks[node.i(_POSITION)] for position, node in survey.silent if node in marks}
-        origins: dict[int, Origins] = {}
-        current: Origins = ()
+        origins: dict[int, CallNames] = {}
+        current: CallNames = ()
         for position, number in enumerate(survey.outputs):
             current = starts.get(position, current)
             origins[number] = current
         return origins
 
-    def _lift(self, survey: Survey) -> dict[int, Origins]:
+    def _lift(self, survey: Survey) -> dict[int, CallNames]:
         """Remove the marks; return the calls of each node."""
         origins = self._read(survey)
         for _, node in survey.silent:
@@ -201,9 +201,9 @@ class Trace(Observer):
                 node.destroy()
         return origins
 
-    def _mark_all(self, graph: Any, origins: Mapping[int, Origins]) -> None:
+    def _mark_all(self, graph: Any, origins: Mapping[int, CallNames]) -> None:
         """Insert a mark before every node whose calls differ from those of the node before it."""
-        current: Origins = ()
+        current: CallNames = ()
         for node in list(nodes_of(graph)):
             if node.outputsSize() and origins.get(number_of(node), current) != current:
                 current = origins[number_of(node)]
