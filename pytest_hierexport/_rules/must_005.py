@@ -15,9 +15,8 @@ from collections.abc import Iterator
 from contextlib import closing
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import onnx
 import onnx_ir as ir
 import torch
 
@@ -35,6 +34,9 @@ from pytest_hierexport._onnx.storage import load_proto
 from pytest_hierexport._rules.base import ExportedCase, Violation, limited
 from pytest_hierexport._rules.child import ChildEndedError, ChildProcess
 from pytest_hierexport._rules.peer import PEERS, plain_export, save
+
+if TYPE_CHECKING:
+    import onnx
 
 _OURS = ("pytest_hierexport._export",)
 """The modules that the process refuses to import. An example may be built by others of this package, as the zoo is."""
