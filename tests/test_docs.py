@@ -17,9 +17,10 @@ from markdown_it import MarkdownIt
 import pytest_hierexport
 from benchmarks.merged_mask import draw, panels
 from projects import Project
-from pytest_hierexport import assertions, export, read
+from pytest_hierexport import Rule, assertions, export, read
 from pytest_hierexport._cases import select
 from pytest_hierexport._onnx.graph import operators
+from pytest_hierexport._rules.registry import BUILT_IN
 from pytest_hierexport._snapshot import text
 from pytest_hierexport.cli import main
 
@@ -99,6 +100,18 @@ def test_every_option_and_its_ini_twin_are_described(project: Project) -> None:
 def test_every_assertion_is_described() -> None:
     described = set(re.findall(r"\| `(assert_\w+)` \|", (DOCS / "pytest.md").read_text(encoding="utf-8")))
     assert described == set(assertions.__all__) - {"assert_rule"}
+
+
+@pytest.mark.parametrize("rule", BUILT_IN, ids=lambda rule: rule.id)
+def test_every_rule_has_its_page_rows_and_counterexamples(rule: Rule) -> None:
+    page, rows, readme = (
+        path.read_text(encoding="utf-8").replace("`", "")
+        for path in (DOCS / "rules" / f"{rule.id}.md", DOCS / "rules" / "README.md", ROOT / "README.md")
+    )
+    assert page.startswith(f"# {rule.id}: ")
+    assert f"| [{rule.id}]({rule.id}.md) | {rule.promise} |{' yes' if rule.cardinal else ''} |" in rows
+    assert f"| {rule.id} | " in readme
+    assert (ROOT / "musts" / f"test_{rule.id.lower().replace('-', '_')}.py").is_file()
 
 
 def test_the_rule_and_the_tests_that_are_shown_work(project: Project) -> None:
