@@ -250,4 +250,57 @@ PAIRS = [
             return [n for n, _ in model.named_modules() if fnmatch(n, '*.[0-9]*')]
         """,
     ),
+    Pair(
+        "a regex with flags",
+        """
+        import re
+        def kept(name):
+            return re.search('POOLER', name, re.IGNORECASE) is None
+        """,
+        """
+        import re
+        def kept(name):
+            return re.search(r'[A-Z]', name, re.ASCII) is None
+        """,
+    ),
+    Pair(
+        "matches that are iterated",
+        """
+        import re
+        def tag(name):
+            return [match[0] for match in re.finditer('pooler', name)]
+        """,
+        """
+        import re
+        def tag(name):
+            return [match[0] for match in re.finditer(r'[0-9]+', name)]
+        """,
+    ),
+    Pair(
+        "a path of folders made of a name",
+        """
+        from pathlib import PurePosixPath
+        def kept(name):
+            return not PurePosixPath(name.replace('.', '/')).match('pooler/*')
+        """,
+        """
+        from pathlib import PurePosixPath
+        def kept(name):
+            return not PurePosixPath(name.replace('.', '/')).match('[0-9]/*')
+        """,
+    ),
+    Pair(
+        "the nearest name",
+        """
+        import difflib
+        def head(model):
+            return difflib.get_close_matches('pooler', [name for name, _ in model.named_children()])
+        """,
+        """
+        import difflib
+        def head(model):
+            names = [name for name, _ in model.named_children()]
+            return difflib.get_close_matches(names[-1], names)[0] != names[-1]
+        """,
+    ),
 ]

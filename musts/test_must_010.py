@@ -20,8 +20,8 @@ import onnx
 import pytest
 import torch
 
+from pytest_hierexport._files.machine import Machine
 from pytest_hierexport._rules.base import ExportedCase
-from pytest_hierexport._rules.must_010 import Machine
 from toys import breaks, damaged, exported, with_metadata
 
 HOST = socket.gethostname()

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import wraps
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from onnx import TensorProto, helper
 from torch import nn
 
-from pytest_hierexport._cases import Case
+from pytest_hierexport._cases import Case, select
 from pytest_hierexport._cases.exporting import export_case
 from pytest_hierexport._rules.base import ExportedCase, Violation
 from pytest_hierexport._rules.decisions.source import exporter_sources
@@ -256,6 +259,65 @@ def test_line_that_asks_for_a_name_is_shown(tmp_path: Path, monkeypatch: pytest.
     again.export_again(again.path)
     violation, *_ = renaming_violations(again, [tmp_path / "asks_by_name.py"])
     assert (violation.where, violation.found) == ("asks_by_name.py:8", "'block' is asked for in `print(model.block)`")
+
+
+def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function, as a decorator that a project uses everywhere."""
+
+    @wraps(function)
+    def guard(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return guard
+
+
+@contextmanager
+def open_meanwhile() -> Iterator[None]:
+    yield
+
+
+class Decorated(Plain):
+    """A model with decorated methods; each decorator returns functions of one code."""
+
+    @guarded
+    def export_helper(self) -> None:
+        pass
+
+    @open_meanwhile()
+    def never_called(self) -> None:
+        pass
+
+
+def test_decorators_of_methods_hide_nothing_of_an_exporter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = DECIDES_BY_NAME.replace(
+        "    tagged(", "    print(any(name == 'block' for name in model._modules))\n    tagged("
+    )
+    (tmp_path / "decorated_exporter.py").write_text(
+        f"from test_rules_renamed_export import guarded, open_meanwhile\n{source}"
+        "export = open_meanwhile()(guarded(export))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    found = violations(tmp_path, Decorated(), "decorated_exporter:export")
+    assert "'block' decides `name == 'block'` for 'block'" in [each.found for each in found]
+
+
+def test_exporter_is_watched_with_a_model_of_transformers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers")
+    (tmp_path / "asks_bert.py").write_text(
+        "from pytest_hierexport import export as tagged\n\n"
+        "def export(model, args, kwargs, path):\n"
+        "    print([name for name, _ in model.named_modules() if name.endswith('pooler')])\n"
+        "    tagged(model, args, kwargs, path=path)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    (case,) = select(["bert"], tmp_path)
+    case = replace(case, exporter="asks_bert:export")
+    example, path = case.load(), tmp_path / "model.onnx"
+    export_case(case, example, path)
+    exported = ExportedCase(case, path, example, "asks_bert:export")
+    # transformers decorates a method of all its models in this way, and a rule is checked inside such functions.
+    check = open_meanwhile()(lambda: list(renaming_violations(exported, exporter_sources(exported))))
+    assert [each.found for each in check()] == ["'pooler' decides `name.endswith('pooler')` for 'pooler'"]
 
 
 OWN = """

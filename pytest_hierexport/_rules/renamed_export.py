@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _Pairs: TypeAlias = "Sequence[tuple[tuple[str, Any], tuple[str, Any]]]"
 """The nodes or initializers of both graphs, in order, each with its key."""
 _OfKeys: TypeAlias = "Mapping[str, Origins]"
-_DO = "find what decides by a name: the exporter, or code of the model's own that finds its parts by name"
+_DO = "find what decides by a name: the exporter, an option of its own, or code of the model that finds parts by name"
 _RENAMED = "after all classes, modules and parameters were renamed"
 
 

@@ -46,14 +46,14 @@ SITES: list[Site] = []
 
 
 @contextmanager
-def instrumented(codes: Mapping[Path, Code], without: Collection[CodeType] = ()) -> Iterator[None]:
-    """Instrument the functions of some files, `without` those of some code, while the context lasts."""
+def instrumented(codes: Mapping[Path, Code], without: Collection[FunctionType] = ()) -> Iterator[None]:
+    """Instrument the functions of some files, `without` some of them, while the context lasts."""
     changed: list[tuple[FunctionType, CodeType]] = []
     try:
         for function in live_functions():
             code = function.__code__
             found = codes.get(resolved(code.co_filename))
-            new = None if found is None or code in without else found.instrumented(code)
+            new = None if found is None or function in without else found.instrumented(code)
             if new is not None and new.co_freevars == code.co_freevars:
                 changed.append((function, code))
                 function.__code__ = new

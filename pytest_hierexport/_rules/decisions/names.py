@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping
 from dataclasses import dataclass
 from enum import EnumMeta
 from functools import cached_property
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -137,6 +138,9 @@ class Names:
             return translate(value)
         if isinstance(value, type):
             return self.classes.get(id(value), value)
+        if isinstance(value, PurePath):
+            text = translate(str(value))
+            return value if text == str(value) else type(value)(text)
         made = set if is_a(value, KeysView) else type(value)
         if not any(made is kind for kind in _COPIED) or len(value) > _MOST_ITEMS or depth > _DEEPEST:
             return value
@@ -160,13 +164,15 @@ def is_translated(value: Any) -> bool:
     if is_a(value, *_COPIED, KeysView):
         return (type(value) in _COPIED or is_a(value, KeysView)) and len(value) <= _MOST_ITEMS
     is_plain = isinstance(value, type) or not callable(value)
-    return is_plain and (isinstance(value, (str, bytes)) or not is_a(value, Iterable))
+    return is_plain and (isinstance(value, (str, bytes, re.RegexFlag)) or not is_a(value, Iterable))
 
 
 def texts(value: Any, depth: int = 0) -> Iterator[str]:
     """Yield the texts that a value is or holds: of a class its name, of an enumeration its members' names."""
     if isinstance(value, str):
         yield value
+    elif isinstance(value, PurePath):
+        yield str(value)
     elif isinstance(value, re.Pattern):
         yield value.pattern if isinstance(value.pattern, str) else ""
     elif isinstance(value, type) and not isinstance(value, EnumMeta):

@@ -21,7 +21,9 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import EnumMeta
 from functools import partial, reduce
 from importlib import import_module
-from inspect import getattr_static
+from importlib.util import find_spec
+from inspect import getattr_static, getfile, getsourcefile
+from pathlib import Path, PurePath
 from typing import Any, TypeAlias
 
 from pytest_hierexport._rules.decisions.deciding import WRITING, Decisions, is_table
@@ -60,7 +62,8 @@ _OF_TEXTS = _WRITERS | _words("""
     startswith endswith find rfind index rindex count removeprefix removesuffix replace split rsplit partition
     rpartition __contains__ __eq__ __ne__
 """)
-_OF_PATTERNS = _words("match search fullmatch findall split sub subn")
+_OF_PATTERNS = _words("match search fullmatch findall finditer split sub subn")
+_OF_PATHS = _words("match full_match is_relative_to")
 _OF_SETS = _words("intersection difference symmetric_difference issubset issuperset isdisjoint")
 _OF_TABLES = _words("get pop setdefault __getitem__ __contains__ index count remove discard")
 _PURE: Mapping[Any, frozenset[str]] = {
@@ -69,7 +72,10 @@ _PURE: Mapping[Any, frozenset[str]] = {
     re.Pattern: _OF_PATTERNS,
     set: _OF_SETS,
     frozenset: _OF_SETS,
+    type(PurePath()): _OF_PATHS,
+    type(Path()): _OF_PATHS,
     "re": _OF_PATTERNS,
+    "difflib": _words("get_close_matches"),
     "fnmatch": _words("fnmatch fnmatchcase filter"),
     "_operator": _words("eq ne contains countOf indexOf"),
 }
@@ -233,6 +239,8 @@ def _compute(
     name: str, operation: Any, operands: Any, decisions: Decisions, site: int, /, *args: Any, **options: Any
 ) -> Any:
     """Compute an operation on texts or sets; one that only writes a text decides nothing."""
+    if name == "finditer":  # whose result can be read once
+        operation = re.Pattern.findall if operands else re.findall
     return decisions.compute(WRITING if name in _WRITERS else site, operation, (*operands, *args), options)
 
 
@@ -254,6 +262,15 @@ def _look_up_module(decisions: Decisions, site: int, /, name: Any = None, *_: An
     decisions.look_up(site, name, [] if name in decisions.modules else [decisions.names.old(name)])
 
 
+def _other_file(decisions: Decisions, _: int, owner: Any = None, /) -> str | None:
+    """Return the alternative of the file of a class: another one in its top-level package."""
+    home = str(getattr(owner, "__module__", ""))
+    file = getattr(sys.modules.get(home), "__file__", None)
+    if file is None or home not in decisions.modules or "." not in home:
+        return None
+    return str(Path(file).parents[home.count(".") - 1] / f"{_ALTERNATIVE}.py")
+
+
 def _look_up_dispatch(function: Any, decisions: Decisions, site: int, /, value: Any = None, *_: Any, **__: Any) -> None:
     """Look up the class by which `functools.singledispatch` chooses a function."""
     chosen = function.dispatch(type(value))
@@ -267,6 +284,9 @@ _SPECIAL: Mapping[Any, _Handler] = {
     issubclass: Decisions.look_up_class,
     __import__: _look_up_module,
     import_module: _look_up_module,
+    find_spec: _look_up_module,
+    getfile: _other_file,
+    getsourcefile: _other_file,
 }
 
 

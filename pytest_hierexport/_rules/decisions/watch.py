@@ -5,12 +5,14 @@ from __future__ import annotations
 import linecache
 import re
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 from torch import nn
@@ -30,6 +32,8 @@ _NOT_LITERAL = re.compile(r"\(\?[Pp]?<\w+>|\(\?[a-zA-Z]+\)|\\[a-zA-Z]|\[[^]]*\]|
 _FORMATS = re.compile(r"%[-#0 +]*\d*[a-zA-Z]|\{[^}]*\}")
 """The places of values in a text that is formatted."""
 _LETTERS = re.compile(r"[^\W\d_]{2,}")
+_AROUND = 30
+"""How many letters before a constant are shown of a long text, such as a printed model."""
 
 
 class Watch:
@@ -60,18 +64,21 @@ class Watch:
         homes = {(cls.__module__, cls.__qualname__) for cls in own}
         # Decorators name what they return after the method.
         methods = (f for f in live_functions() if (f.__module__, f.__qualname__.rpartition(".")[0]) in homes)
-        self._own = frozenset(method.__code__ for method in methods)
+        self._own: defaultdict[CodeType, list[FunctionType]] = defaultdict(list)
+        for method in methods:
+            self._own[method.__code__].append(method)
         self._through = nn.Module.__call__.__code__.co_filename
         configs = [getattr(module, "config", None) for module in model.modules()]
         self._types = {str(getattr(config, "model_type", None)) for config in configs} - {"None"}
         names = frozenset(cls.__name__ for cls in own)
-        self._written = frozenset().union(*(_written(code, names) for code in self._codes.values()))
+        modules = {part.casefold() for path in self._codes for part in Path(shown(path)).with_suffix("").parts}
+        self._written = frozenset(modules).union(*(_written(code, names) for code in self._codes.values()))
         self._parts = {part for text in self._written for part in text.split(".")}
 
     @contextmanager
     def watching(self, names: Names) -> Iterator[None]:
         """Watch the files for the model's names while the context lasts."""
-        with instrumented(self._codes, without=self._own):
+        with instrumented(self._codes, without=frozenset(chain(*self._own.values()))):
             watching.decisions = Decisions(names, partial(self._decided, names), self._types)
             try:
                 yield
@@ -106,11 +113,12 @@ class Watch:
             return
         (path, node), constant = SITES[site], max(spelled, key=len)
         old = [str(names.old(text)) for text in named]
-        name = next((each for each in old if constant.casefold() in each.casefold()), old[0])
+        name = min((each for each in old if constant.casefold() in each.casefold()), key=len, default=old[0])
+        start = max(name.casefold().find(constant.casefold()) - _AROUND, 0)
         if (path, node.lineno, constant) not in self._found:
             self._found[path, node.lineno, constant] = (
                 "no name of the model decides anything",
-                f"{constant!r} decides `{SITES[site].code}` for {name!r}",
+                f"{constant!r} decides `{SITES[site].code}` for {name[start : start + 3 * _AROUND]!r}",
                 "decide by what a module holds, where its class is defined or what was recorded, or add an option",
             )
 
@@ -132,10 +140,22 @@ class Watch:
     def _is_models(self, frame: FrameType | None) -> bool:
         """Return whether a frame is of the model's code, or of what that calls; a hook is called by torch."""
         while frame is not None and frame.f_code.co_filename != self._through:
-            if frame.f_code in self._own:
+            if any(_runs(frame, method) for method in self._own.get(frame.f_code, ())):
                 return True
             frame = frame.f_back
         return False
+
+
+def _runs(frame: FrameType, function: FunctionType) -> bool:
+    """Return whether a frame of a function's code is that function's, by what its closure holds.
+
+    All that a decorator returns has one code: one around a method of the model may be around the exporter, too.
+    """
+    held = frame.f_locals if function.__closure__ else {}
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    with suppress(ValueError):  # a cell may be empty
+        return all(cell.cell_contents is held[name] for name, cell in cells if name in held)
+    return False
 
 
 def _words(text: str, names: Names) -> Iterator[str]:
