@@ -315,8 +315,12 @@ def test_exporter_is_watched_with_a_model_of_transformers(tmp_path: Path, monkey
     example, path = case.load(), tmp_path / "model.onnx"
     export_case(case, example, path)
     exported = ExportedCase(case, path, example, "asks_bert:export")
+
     # transformers decorates a method of all its models in this way, and a rule is checked inside such functions.
-    check = open_meanwhile()(lambda: list(renaming_violations(exported, exporter_sources(exported))))
+    @open_meanwhile()
+    def check() -> list[Violation]:
+        return list(renaming_violations(exported, exporter_sources(exported)))
+
     assert [each.found for each in check()] == ["'pooler' decides `name.endswith('pooler')` for 'pooler'"]
 
 
