@@ -22,7 +22,8 @@ from pytest_hierexport._carry.flat import Flat, Node
 from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._export.capture import CannotCaptureError, Capture, Request
 from pytest_hierexport._export.dynamo.dropped import noting_dropped, stacks
-from pytest_hierexport._export.dynamo.scopes import STACK, Scopes, Stack
+from pytest_hierexport._export.dynamo.paths import Stack
+from pytest_hierexport._export.dynamo.scopes import STACK, Scopes
 from pytest_hierexport._export.dynamo.shortcuts import shortcuts
 from pytest_hierexport._export.faults import is_fault
 from pytest_hierexport._export.modules import Instances, qualified
@@ -144,6 +145,7 @@ class Recording:
             raise HierexportError(
                 "torch's exporter to make an ONNXProgram", found="none was made", do="report the versions in use"
             )
+        self._scopes.read(stack for stacks_of_node in self._stacks_by_node.values() for stack in stacks_of_node)
         nodes: dict[Node, str | None] = {}
         also: dict[Node, tuple[str, ...]] = {}
         for node, (stack, *others) in self._stacks_by_node.items():

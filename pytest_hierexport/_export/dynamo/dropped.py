@@ -26,7 +26,8 @@ from typing import Any
 
 import torch
 
-from pytest_hierexport._export.dynamo.scopes import STACK, Stack
+from pytest_hierexport._export.dynamo.paths import Stack
+from pytest_hierexport._export.dynamo.scopes import STACK
 from pytest_hierexport._export.dynamo.trial_run import contents_of, needed_for, size_of, tensors_of
 
 _CUSTOM = "custom"  # the entry of a node's metadata that is meant for users of torch, and that torch's passes copy
