@@ -385,3 +385,12 @@ class Returning(nn.Module):
 def test_model_that_returns_no_tensor_is_refused(returned: object) -> None:
     with pytest.raises(ExportError, match="expected Returning to return a tensor"):
         export(Returning(returned).eval(), (X,))
+
+
+def test_layers_that_compute_the_same_size_are_proven_apart() -> None:
+    model = nn.Transformer(8, 2, 1, 1, 16, batch_first=True).eval()
+    axes: Any = {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}
+    randomise(model)
+    example = Example(model, (torch.randn(2, 5, 8), torch.randn(2, 4, 8)))
+    made = export(example.model, example.args, dynamic_shapes=(axes, axes))
+    assert not prove(example, made.model, made.attribution).unproven

@@ -131,6 +131,15 @@ class Flat:
         return {node: i for i, node in enumerate(self.nodes)}
 
     @cached_property
+    def by_elements(self) -> frozenset[Value]:
+        """The values that depend on the elements of an input, not on its shape alone."""
+        found = {leaf for leaf in self.leaves if leaf.varying}
+        for node in self.nodes:
+            if not found.isdisjoint(node.data_operands):
+                found.update(node.outputs)
+        return frozenset(found)
+
+    @cached_property
     def unused(self) -> frozenset[Node]:
         """The nodes whose values no output of the model depends on, with all in their subgraphs."""
         outputs, unused = set(self.outputs), set[Node]()
