@@ -22,7 +22,8 @@ from pytest_hierexport._errors import ExportError, NoVerdictError
 from pytest_hierexport._export.captures import CAPTURES
 from pytest_hierexport._export.choices import EXPORTERS
 from pytest_hierexport._export.dynamo.capturer import Recording
-from pytest_hierexport._export.dynamo.scopes import STACK, dotted
+from pytest_hierexport._export.dynamo.paths import dotted
+from pytest_hierexport._export.dynamo.scopes import STACK
 from pytest_hierexport._proof import prove
 from pytest_hierexport._rules import must_005
 from pytest_hierexport._rules.base import ExportedCase
@@ -255,12 +256,65 @@ def test_pass_may_replace_an_operation_by_a_number() -> None:
     [
         ("L['self'].encoder.act", "encoder.act"),
         ("getattr(getattr(L['self'].layers, '0').parts, 'my-part').lin", "layers.0.parts.my-part.lin"),
+        ("getattr(L['self'].parts.0, 'my-part').lin", "parts.0.my-part.lin"),
+        ("L['self'].parts[0].lin", "L['self'].parts[0].lin"),
         ("encoder.layers.0", "encoder.layers.0"),
         ("", ""),
     ],
 )
 def test_path_that_dynamo_gives_as_an_expression_has_dots(path: str, dots: str) -> None:
     assert dotted(path) == dots
+
+
+class Ensemble(nn.Module):
+    """Runs its one member under `vmap`, with weights that are stacked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.members = nn.ModuleList([nn.Sequential(nn.Linear(4, 4), nn.Tanh())])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        member = self.members[0]
+        weights = {name: torch.stack([weight, -weight]) for name, weight in member.named_parameters()}
+        run = torch.vmap(lambda own, x: torch.func.functional_call(member, own, (x,)), in_dims=(0, None))
+        out: torch.Tensor = run(weights, x)
+        return out
+
+
+def test_strict_program_of_an_ensemble_under_vmap_is_exported() -> None:
+    result = export(torch.export.export(Ensemble().eval(), (X,), strict=True), (X,))
+    assert list(result.attribution.hierarchy) == ["", "members.0", "members.0.0", "members.0.1"]
+
+
+class Holder:
+    """An object that is no module, and calls one."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.module(x).tanh()
+        return out
+
+
+class Held(nn.Module):
+    """Calls its layers by other objects, then the first by its name for each row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.holders = [Holder(self.first), Holder(self.second)]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = self.holders[1](self.holders[0](x)).unbind(0)
+        return torch.stack(list(map(self.first, rows)))
+
+
+def test_module_that_a_strict_program_reaches_twice_has_its_path() -> None:
+    model = Held().eval()
+    result = export(torch.export.export(model, (X,), strict=True), (X,))
+    calls = [call for call in result.attribution.hierarchy if "first" in call]
+    assert calls == ["first", *(f"first@{run}" for run in range(1, 1 + len(X)))]
 
 
 class Halved(nn.Module):
@@ -331,3 +385,12 @@ class Returning(nn.Module):
 def test_model_that_returns_no_tensor_is_refused(returned: object) -> None:
     with pytest.raises(ExportError, match="expected Returning to return a tensor"):
         export(Returning(returned).eval(), (X,))
+
+
+def test_layers_that_compute_the_same_size_are_proven_apart() -> None:
+    model = nn.Transformer(8, 2, 1, 1, 16, batch_first=True).eval()
+    axes: Any = {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}
+    randomise(model)
+    example = Example(model, (torch.randn(2, 5, 8), torch.randn(2, 4, 8)))
+    made = export(example.model, example.args, dynamic_shapes=(axes, axes))
+    assert not prove(example, made.model, made.attribution).unproven

@@ -65,6 +65,16 @@ def test_scale_that_went_into_earlier_weights_is_co_owner() -> None:
     assert found["y"] == [("c", "traced")]
 
 
+def test_size_that_became_a_constant_gives_no_owner() -> None:
+    head = "g (float[batch, heads, 4] x) => (float[n, 4] y)"
+    before = f"""{head} <int64[1] four = {{4}}> {{
+        axes = Shape<end = 2>(x) product = ReduceProd(axes) size = Concat<axis = 0>(product, four)
+        rows = Relu(x) y = Reshape(rows, size) }}"""
+    after = f"{head} <int64[2] fixed = {{-1, 4}}> {{ rows = Relu(x) y = Reshape(rows, fixed) }}"
+    found = carried(before, after, axes="a", product="a", size="b", rows="b", y="b")
+    assert found == {"rows": [("b", "traced")], "y": [("b", "fused")]}
+
+
 def test_operation_that_was_dropped_leaves_no_owner_behind() -> None:
     before = """g (float[2, 2] x) => (float[2, 2] y)
         <float[2, 2] w = {1.0, 2.0, 3.0, 4.0}, float[2] one = {1.0, 1.0}> {

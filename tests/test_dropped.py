@@ -74,11 +74,11 @@ class Twice(nn.Module):
         return out
 
 
-def proven(model: nn.Module, x: torch.Tensor = X) -> Export:
+def proven(model: nn.Module, x: torch.Tensor = X, *, optimize: bool = True) -> Export:
     """Export a model, see every call of it proven, and return the export."""
     example = Example(model.eval(), (x,), {})
     randomise(example.model, 0)
-    exported = export(example.model, example.args)
+    exported = export(example.model, example.args, optimize=optimize)
     assert not prove(example, exported.model, exported.attribution).unproven
     return exported
 
@@ -449,3 +449,61 @@ def test_dropped_call_equals_the_kept_one_with_its_input() -> None:
 
     exported = proven(Model(forward, first=nn.Softplus(), dead=nn.Softplus(), live=nn.Softplus()))
     assert exported.nodes_of("dead") == exported.nodes_of("live")
+
+
+class AddsViewed(nn.Module):
+    """Adds a view that it takes of what it is given."""
+
+    def __init__(self, view: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.view, self.linear = view, nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.linear(x) + self.view(mask)
+        return out
+
+
+def filled(x: torch.Tensor) -> torch.Tensor:
+    """Return a tensor that was written in place, of which each view is computed again where it is used."""
+    return torch.zeros(2, 8).masked_fill_(x[:, 0] > 0, -3.0)
+
+
+def expanded(mask: torch.Tensor) -> torch.Tensor:
+    return mask.view(2, 1, 8).expand(2, 3, 8)
+
+
+@pytest.mark.parametrize("view", [lambda mask: mask[:, None], expanded, lambda mask: mask[:, None].chunk(1)[0]])
+def test_view_that_two_layers_take_belongs_to_both(view: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
+        mask = filled(x)
+        out: torch.Tensor = m.second(m.first(x, mask).tanh(), mask)
+        return out
+
+    exported = proven(Model(forward, first=AddsViewed(view), second=AddsViewed(view)), optimize=False)
+    # torch makes equal constants once.
+    first, second = [[each for each in owned(exported, call) if each != "Constant"] for call in ("first", "second")]
+    assert first == second
+
+
+def test_view_of_a_caller_is_not_that_of_another_layer() -> None:
+    def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
+        mask = filled(x)
+        y = m.first(x, mask)
+        out: torch.Tensor = m.second(y.tanh(), mask[:, None])
+        return out
+
+    first, second = AddsViewed(lambda mask: mask[:, None]), AddsViewed(lambda mask: mask)
+    exported = proven(Model(forward, first=first, second=second), optimize=False)
+    views = [name for name in exported.attribution.nodes if name.startswith("unsqueeze")]
+    assert [[o.call for o in exported.attribution.nodes[name]] for name in views] == [["first"], [""]]
+
+
+def test_view_that_a_layer_views_again_belongs_to_its_caller() -> None:
+    def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
+        mask = filled(x)[:, None]
+        out: torch.Tensor = m.layer(m.layer(x, mask).tanh(), mask)
+        return out
+
+    exported = proven(Model(forward, layer=AddsViewed(lambda mask: mask.expand(2, 3, 8))))
+    views = [name for name in exported.attribution.nodes if name.startswith("unsqueeze")]
+    assert [[o.call for o in exported.attribution.nodes[name]] for name in views] == [[""]]

@@ -130,6 +130,33 @@ class Flat:
         """The position of every node."""
         return {node: i for i, node in enumerate(self.nodes)}
 
+    @cached_property
+    def by_elements(self) -> frozenset[Value]:
+        """The values that depend on the elements of an input, not on its shape alone."""
+        found = {leaf for leaf in self.leaves if leaf.varying}
+        for node in self.nodes:
+            if not found.isdisjoint(node.data_operands):
+                found.update(node.outputs)
+        return frozenset(found)
+
+    @cached_property
+    def unused(self) -> frozenset[Node]:
+        """The nodes whose values no output of the model depends on, with all in their subgraphs."""
+        outputs, unused = set(self.outputs), set[Node]()
+        for node in reversed(self.nodes):
+            users = {outermost(consumer) for consumer in self.consumers_of(node)}
+            if outermost(node) is node and node.outputs and users <= unused and outputs.isdisjoint(node.outputs):
+                unused.add(node)
+        return frozenset(node for node in self.nodes if outermost(node) in unused)
+
+
+def outermost(node: Node) -> Node:
+    """Return the outermost node that holds a node in a subgraph; the node itself where none does."""
+    found, at = node, node.parent
+    while at is not None:
+        found, at = (at if at.outputs else found), at.parent
+    return found
+
 
 def names_inside(flat: Flat, names: Mapping[Value, str]) -> dict[Value, str]:
     """Return new names for the values in subgraphs: theirs begin with that of the first output of the node around."""

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 
+import onnx_ir as ir
+
 from pytest_hierexport._calls.attribution import Evidence, Origin
 from pytest_hierexport._carry.anchors import Anchors, find_anchors
 from pytest_hierexport._carry.flat import Flat, Node, Value, same_operator
@@ -182,10 +184,22 @@ def _same_work(match: Match, region: list[Node], replaced: list[Node]) -> list[N
 
 
 def _is_counterpart(match: Match, before: Node, after: Node) -> bool:
-    """Whether two nodes have the same operator, attributes and constants."""
+    """Whether two nodes have the same operator, attributes and constants, but for sizes."""
     numbering = match.numbering
     constants = ((a, b) for a, b in zip(before.operands, after.operands, strict=False) if not (a.varying and b.varying))
-    return same_operator(before, after) and all(numbering.before[a] == numbering.after[b] for a, b in constants)
+    return same_operator(before, after) and all(
+        numbering.before[a] == numbering.after[b] or _became_constant_size(match, a, b) for a, b in constants
+    )
+
+
+def _became_constant_size(match: Match, before: Value, after: Value) -> bool:
+    """Whether a size that was computed became a constant: torch's optimizer writes -1 for a product of dynamic axes.
+
+    A `Reshape` with such a size did not take in what computed it: nn.MultiheadAttention computes the same product for
+    every layer, and torch once.
+    """
+    is_size = after.dtype == ir.DataType.INT64 and after.shape is not None and len(after.shape) < 2
+    return is_size and before.varying and not after.varying and before not in match.before.by_elements
 
 
 def _passes_through(node: Node, numbering: Numbering) -> bool:

@@ -1,8 +1,8 @@
 """The capture by `torch.export` and `torch.onnx.export(dynamo=True)`.
 
 torch's exporter runs unchanged, with hooks in it. While `torch.export` runs the model, a recorder names the calls. When
-torch has built the ONNX graph, and before it converts or optimizes it, the graph is copied. torch builds each ONNX node
-for one fx node, and the module stack of the fx node gives the call.
+torch has built the ONNX graph, and before it converts or optimizes it, the graph is copied, with its functions inlined.
+torch builds each ONNX node for one fx node, and the module stack of the fx node gives the call.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from pytest_hierexport._carry.flat import Flat, Node
 from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._export.capture import CannotCaptureError, Capture, Request
 from pytest_hierexport._export.dynamo.dropped import noting_dropped, stacks
-from pytest_hierexport._export.dynamo.scopes import STACK, Scopes, Stack
+from pytest_hierexport._export.dynamo.inlining import FX_NODE, at_inlining
+from pytest_hierexport._export.dynamo.paths import Stack
+from pytest_hierexport._export.dynamo.scopes import STACK, Scopes
 from pytest_hierexport._export.dynamo.shortcuts import shortcuts
 from pytest_hierexport._export.faults import is_fault
 from pytest_hierexport._export.modules import Instances, qualified
@@ -72,6 +74,7 @@ class Recording:
         """Take the model that will be exported."""
         self._model = model
         self._scopes = Scopes()
+        self._graph: ir.Model | None = None
         self._before: Flat | None = None
         self._stacks_by_node: dict[Node, tuple[Stack, ...]] = {}
         self._failed: list[Exception] = []  # the errors of torch's attempts to run the model
@@ -81,7 +84,8 @@ class Recording:
         """Record the export that runs while the context lasts."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(shortcuts())
-            stack.enter_context(at_each_program(self._copy_graph))
+            stack.enter_context(at_each_program(self._copy_program))
+            stack.enter_context(at_inlining(self._copy_inlined))
             for holder, name, wrap in (
                 (torch.fx.Node, "replace_all_uses_with", _copying_stacks),
                 (torch.fx.Graph, "eliminate_dead_code", noting_dropped),
@@ -100,8 +104,17 @@ class Recording:
                     stack.callback(vars(body).pop, "forward", None)
             yield
 
-    def _copy_graph(self, program: torch.onnx.ONNXProgram, model: ir.Model) -> None:
+    def _copy_program(self, program: torch.onnx.ONNXProgram, model: ir.Model) -> None:
         remove_fakes(program, model)
+        self._graph = model
+        self._copy_graph(model)
+
+    def _copy_inlined(self, model: ir.Model) -> None:
+        """Copy the graph once more when its functions are inlined, which comes first: all its nodes have names now."""
+        if model is self._graph:
+            self._copy_graph(model)
+
+    def _copy_graph(self, model: ir.Model) -> None:
         self._before = flat_copy(model)
         self._stacks_by_node = {node: _stacks_of(node.source) for node in self._before.nodes}
 
@@ -144,6 +157,7 @@ class Recording:
             raise HierexportError(
                 "torch's exporter to make an ONNXProgram", found="none was made", do="report the versions in use"
             )
+        self._scopes.read(stack for stacks_of_node in self._stacks_by_node.values() for stack in stacks_of_node)
         nodes: dict[Node, str | None] = {}
         also: dict[Node, tuple[str, ...]] = {}
         for node, (stack, *others) in self._stacks_by_node.items():
@@ -235,7 +249,7 @@ def _fakes(model: ir.Model) -> Iterator[ir.Value]:
 
 
 def _stacks_of(node: ir.Node) -> tuple[Stack, ...]:
-    fx_node = node.meta.get("node")
+    fx_node = node.meta.get(FX_NODE)
     return ({},) if fx_node is None else stacks(fx_node)
 
 

@@ -20,13 +20,14 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
 import torch
 
-from pytest_hierexport._export.dynamo.scopes import STACK, Stack
+from pytest_hierexport._export.dynamo.paths import Stack
+from pytest_hierexport._export.dynamo.scopes import STACK
 from pytest_hierexport._export.dynamo.trial_run import contents_of, needed_for, size_of, tensors_of
 
 _CUSTOM = "custom"  # the entry of a node's metadata that is meant for users of torch, and that torch's passes copy
@@ -102,22 +103,48 @@ def _return_views(graph: torch.fx.Graph, live: set[torch.fx.Node], computing: Co
         c(z.transpose(1, 2))      transpose      # dropped       -> the caller
                                   transpose_1    # in `linear`   -> c, but the caller took it
                                   linear                         -> c
+
+    An operation that takes a view of a view computes the first once more, too: a layer that expands its caller's mask.
     """
     same: dict[torch.fx.Node, torch.fx.Node] = {}
     first: dict[str, torch.fx.Node] = {}
-    takers: dict[torch.fx.Node, Stack] = {}
+    dropped: dict[torch.fx.Node, list[torch.fx.Node]] = {}
     for node in graph.nodes:
         if not _is_view(node) and node.target is not operator.getitem:
             continue
         inputs = torch.fx.map_arg((node.args, dict(node.kwargs)), lambda source: same.get(source, source))
         same[node] = first.setdefault(repr((node.target, inputs)), node)
-        if node not in live:
-            takers.setdefault(same[node], stacks(node)[0])
-        elif node.meta.get(_OPERATION) in computing:
-            own, taker = stacks(node)[0], takers.get(same[node], {})
+        operation = node.meta.get(_OPERATION)
+        for_view = any(user.meta.get(_OPERATION, node) == operation for user in node.users) and not _is_taken(node)
+        if for_view or (node in live and operation in computing):
+            own, taker = stacks(node)[0], _taker(node, dropped.get(same[node], []))
             # The caller of a call that wrote may use its own view again.
             if not own.keys() <= taker.keys():
                 node.meta[_CUSTOM] = {**(node.meta.get(_CUSTOM) or {}), _TAKEN: taker}
+        if node not in live:
+            dropped.setdefault(same[node], []).append(node)
+
+
+def _taker(node: torch.fx.Node, dropped: Sequence[torch.fx.Node]) -> Stack:
+    """Return the stack of the call that took the view that a node computes once more.
+
+    `dropped` are the nodes of the view before it. Each layer of torch's TransformerEncoder takes the same view of a
+    mask that was filled in place: a call that took it uses its own view. Otherwise, the nearest caller that has the
+    view gave it to the call, and if none has it, the first call that had it returned it.
+    """
+    own, stacks_of = stacks(node)[0], {each: stacks(each)[0] for each in dropped}
+    if any(_is_taken(each) and own.keys() <= stack.keys() for each, stack in stacks_of.items()):
+        return own
+    callers = [stack for stack in stacks_of.values() if stack.keys() < own.keys()]
+    return max(callers, key=len, default=next(iter(stacks_of.values()), {}))
+
+
+def _is_taken(node: torch.fx.Node) -> bool:
+    """Whether a call took a dropped view: no node uses it, since the first that would computes it once more.
+
+    Other dropped views were computed once more for an operation that is dropped, too.
+    """
+    return all(user.target is operator.getitem and not user.users for user in node.users)
 
 
 def _of_calls(dropped: Iterable[torch.fx.Node], computing: Container[Any]) -> Iterator[torch.fx.Node]:
@@ -171,10 +198,11 @@ def _survivor(
     """Return the kept node that equals a dropped one; None if there is none.
 
     A node with the same operator and inputs is preferred to one with the same operator, and that to one with the same
-    inputs. The very inputs are preferred to equal ones, which another call may have been given. Of several, the first
-    in the graph is taken. A constant, which depends on no input of the graph, needs the same operator and inputs: the
-    random inputs of the trial run cannot tell two constants apart that are equal by chance. mask2former's position
-    embedding is called for nothing, and its values are computed again elsewhere.
+    inputs. A node of the dropped one's own call comes first: the call lost nothing. The very inputs are preferred to
+    equal ones, which another call may have been given. Of several, the first in the graph is taken. A constant, which
+    depends on no input of the graph, needs the same operator and inputs: the random inputs of the trial run cannot tell
+    two constants apart that are equal by chance. mask2former's position embedding is called for nothing, and its values
+    are computed again elsewhere.
     """
     keys = _keys(node, contents)
     if survivors.keys().isdisjoint(keys):
@@ -183,7 +211,7 @@ def _survivor(
     is_constant = sources[node] == 0
     if is_constant or any(contents.get(other) == contents[node] for other in above):
         # The node is a pass-through of a value above it: only a node with the same operator and inputs equals it.
-        keys = keys[:2]
+        keys = keys[:3]
     survivor = next((survivors[key] for key in keys if key in survivors), None)
     return None if survivor in above else survivor
 
@@ -223,14 +251,15 @@ def _copy_stacks(node: torch.fx.Node, survivor: torch.fx.Node) -> None:
 
 
 def _keys(node: torch.fx.Node, contents: Mapping[torch.fx.Node, Hashable]) -> tuple[tuple[Hashable, ...], ...]:
-    """Return keys of a node's value, the strictest first: with operator and inputs (the same or equal), with either.
+    """Return keys of a node's value, the strictest first: with operator, inputs and call, then with fewer of them.
 
     With another operator and other inputs, equal values are a chance: a pooling that nemotron3_5_transcribe_audio drops
     has the values of a mean in its caller.
     """
     inputs = tuple(contents.get(source) for source in node.all_input_nodes)
     content, very = contents[node], tuple(node.all_input_nodes)
-    return (content, node.target, very), (content, node.target, inputs), (content, node.target), (content, inputs)
+    same = content, node.target, inputs
+    return (*same, tuple(stacks(node)[0])), (content, node.target, very), same, same[:2], (content, inputs)
 
 
 def _sources(graph: torch.fx.Graph) -> Mapping[torch.fx.Node, int]:

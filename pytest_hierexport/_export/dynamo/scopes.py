@@ -28,9 +28,8 @@ give the calls.
 
 from __future__ import annotations
 
-import ast
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -39,10 +38,10 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from pytest_hierexport._calls.hierarchy import ROOT, Call
 from pytest_hierexport._calls.names import call_name, join_path
+from pytest_hierexport._export.dynamo.paths import Stack, dotted, id_of, index_of, is_of_dynamo, paths_by_id
 from pytest_hierexport._export.modules import class_of
 from pytest_hierexport._export.recorder import CallRecorder, Observer, Tracer
 
-Stack = Mapping[str, tuple[str, Any]]
 STACK = "nn_module_stack"
 """The key of the stack in the metadata of an fx node."""
 _WRAPPED_ROOT = "_export_root"
@@ -65,6 +64,7 @@ class Scopes(Tracer, Observer):
         self._in_graphs: dict[str, Call] = {}  # the calls in dynamo's graphs, by entry
         self._graphs = 0  # how many outermost graphs of dynamo have run
         self._running: int | None = None  # the number of the one that runs now
+        self._paths: Mapping[str, str] = {}  # of modules that dynamo reached by other expressions, too, by `id`
 
     # the interface to the tracer
 
@@ -168,6 +168,10 @@ class Scopes(Tracer, Observer):
 
     # the calls of stacks
 
+    def read(self, stacks: Iterable[Stack]) -> None:
+        """Learn the paths of modules from all stacks of a program, before the calls are asked for."""
+        self._paths = paths_by_id(stacks)
+
     def call_of(self, stack: Stack, around: str | None) -> str | None:
         """Return the innermost call of a module stack; None if the stack does not begin at the model that was observed.
 
@@ -205,9 +209,9 @@ class Scopes(Tracer, Observer):
         entries: dict[str, tuple[str, str, str]] = {}
         for key, (path, cls) in itertools.dropwhile(lambda entry: entry[0] != root, stack.items()):
             name, below = _below(root, key), _below(root_path, dotted(path))
-            if _is_of_dynamo(key):
+            if is_of_dynamo(key):
                 below = _below(_WRAPPED_ROOT, below)
-            if not below and not _index(name, below):
+            if not below and not index_of(name, below):
                 name = ""  # the graph of a branch has the model a second time, with its `id` as the key
             text = cls if isinstance(cls, str) else f"{cls.__module__}.{cls.__qualname__}"
             entries[name] = name, below, text
@@ -215,14 +219,17 @@ class Scopes(Tracer, Observer):
 
     def _add_unrecorded(self, key: str, path: str, cls: str, parent: str | None) -> None:
         """Add a call that no recorder observed: of an ExportedProgram, or of a model that dynamo traced whole."""
-        name, module, index = _encoded(path), _module(key, self.recorder), _index(key, path)
+        name, module, index = _encoded(path), _module(key, self.recorder), index_of(key, path)
         if self.recorder is not None and module is not None:
             # dynamo gives the class that parametrisation made, and no path of a child that has a number as its name.
             cls, paths = class_of(module), self.recorder.instances.paths(module)
             name = name if name in paths else paths[0]
             # It counts the runs of a module for each expression that gives it: PyG's AttentiveFP has one by
             # `self.propagate.__self__.aggr_module`, then by `self.aggr_module`.
-            index = next(i for i in itertools.count(index) if call_name(name, i) not in self.calls)
+            index = _free_index(name, index, self.calls)
+        elif (known := self._paths.get(id_of(key))) is not None:
+            name = _encoded(known)
+            index = _free_index(name, index, self.calls)
         call = Call(name, index, cls, parent)
         self._learn(call, key, path)
         self.calls.setdefault(call.name, call)
@@ -264,37 +271,14 @@ def _below(root: str, path: str) -> str:
     return path[len(root) :].removeprefix(".") if path.startswith(root) else path
 
 
-def dotted(path: str) -> str:
-    """Return the path of a module that dynamo gave as an expression, as in torch 2.9; another path as it is.
-
-    `getattr(L['self'].layers, '0').lin` is `layers.0.lin`.
-    """
-    parts: list[str] = []
-    at = ast.parse(path, mode="eval").body if path.startswith(("L[", "getattr(")) else None
-    while isinstance(at, (ast.Attribute, ast.Call)):
-        if isinstance(at, ast.Attribute):
-            part, at = at.attr, at.value
-        else:
-            part, at = ast.literal_eval(at.args[1]), at.args[0]
-        parts.append(part)
-    return ".".join(reversed(parts)) or path
-
-
 def _encoded(path: str) -> str:
     return join_path(path.split(".")) if path else ROOT
 
 
-def _is_of_dynamo(key: str) -> bool:
-    """Whether dynamo made the entry of a key: it has the `id` of the module."""
-    return key.partition("@")[0].isdecimal()
+def _free_index(name: str, index: int, calls: Mapping[str, Call]) -> int:
+    return next(i for i in itertools.count(index) if call_name(name, i) not in calls)
 
 
 def _module(key: str, recorder: CallRecorder | None) -> torch.nn.Module | None:
     """Return the module of an entry of dynamo; None for any other entry, and where the model is not known."""
-    return recorder.instances.by_module_id(key.partition("@")[0]) if recorder is not None else None
-
-
-def _index(key: str, path: str) -> int:
-    """Return the index of a call from its key: `@k` after the path, which may contain `@k` itself, or after an `id`."""
-    repeated = key.removeprefix(f"{path}@") if key.startswith(f"{path}@") else key.partition("@")[2]
-    return int(repeated) if repeated.isdecimal() and key != path else 0
+    return recorder.instances.by_module_id(id_of(key)) if recorder is not None else None
