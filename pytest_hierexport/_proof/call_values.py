@@ -52,6 +52,10 @@ class EagerCall:
     """The inputs that are Python numbers alone, or a tensor that it wrote through a view. A fusion cannot remove
     them: otherwise a flag that the call was given would excuse a wrong tag (a counterexample of MUST-007)."""
 
+    kept: frozenset[int] = frozenset()
+    """Tensors that its own operations computed and those of other calls took, though it did not return them. Only a run
+    that is watched by operation has them."""
+
     @cached_property
     def available(self) -> frozenset[int]:
         """The values that others may have from the call: those it returned, left behind or was given."""
@@ -66,6 +70,8 @@ class CallValues(Observer):
     values: Values
     keep: Keep | None = None
     calls: list[EagerCall] = field(default_factory=list)
+    is_recording: bool = False
+    """Whether values are being recorded now: the operations that run are not the model's."""
     _begun: int = 0
     _bodies: int = 0
     _open: dict[str, tuple[EagerCall, Any, list[Shared]]] = field(default_factory=dict)
@@ -97,27 +103,37 @@ class CallValues(Observer):
         with replaced(torch._ops.HigherOrderOperator, "__call__", call):
             yield
 
+    @contextmanager
+    def _recording(self) -> Iterator[None]:
+        self.is_recording = True
+        try:
+            yield
+        finally:
+            self.is_recording = False
+
     def entered(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Record the inputs of a call."""
-        found = list(walk((args, kwargs)))
-        inputs, tensors = self._numbers_of(found)
-        captured, _ = self._numbers_of(self._captured(call.path))
-        settings = inputs.keys() - tensors.keys() - captured.keys()
-        seen = EagerCall(call, self._begun, self._bodies > 0, inputs | captured, {}, frozenset(), settings)
-        self._open[call.name] = seen, (args, kwargs), shared_with(found, self._seen, self._fingerprint)
-        self._begun += 1
+        with self._recording():
+            found = list(walk((args, kwargs)))
+            inputs, tensors = self._numbers_of(found)
+            captured, _ = self._numbers_of(self._captured(call.path))
+            settings = inputs.keys() - tensors.keys() - captured.keys()
+            seen = EagerCall(call, self._begun, self._bodies > 0, inputs | captured, {}, frozenset(), settings)
+            self._open[call.name] = seen, (args, kwargs), shared_with(found, self._seen, self._fingerprint)
+            self._begun += 1
 
     def left(self, call: Call, output: Any) -> None:
         """Record the outputs of a call."""
-        seen, holders, shared = self._open.pop(call.name)
-        numbers, returned = self._numbers_of(walk(output))
-        _, kept = self._numbers_of(walk(holders))
-        captured, _ = self._numbers_of(self._captured(call.path))
-        written = [each for each in shared if each.was_written]
-        read = {self.values.add(each.found): "written" for each in written if each.found is not None}
-        given, _ = self._numbers_of(("", each.tensor) for each in written)
-        seen = replace(seen, inputs=read | seen.inputs, settings=seen.settings | read.keys() - seen.inputs.keys())
-        self.calls.append(replace(seen, returned=returned, effects=frozenset((*numbers, *kept, *captured, *given))))
+        with self._recording():
+            seen, holders, shared = self._open.pop(call.name)
+            numbers, returned = self._numbers_of(walk(output))
+            _, kept = self._numbers_of(walk(holders))
+            captured, _ = self._numbers_of(self._captured(call.path))
+            written = [each for each in shared if each.was_written]
+            read = {self.values.add(each.found): "written" for each in written if each.found is not None}
+            given, _ = self._numbers_of(("", each.tensor) for each in written)
+            seen = replace(seen, inputs=read | seen.inputs, settings=seen.settings | read.keys() - seen.inputs.keys())
+            self.calls.append(replace(seen, returned=returned, effects=frozenset((*numbers, *kept, *captured, *given))))
 
     def _captured(self, path: str) -> Iterator[tuple[str, torch.Tensor]]:
         """Yield the tensors on a module or below it that this run has put there or changed.
@@ -134,13 +150,14 @@ class CallValues(Observer):
         all_of_them: dict[int, str] = {}
         tensors: dict[int, str] = {}
         for label, part in found:
-            for number in self._number(part):
+            for number in self.number(part):
                 all_of_them.setdefault(number, label)
                 if isinstance(part, torch.Tensor):
                     tensors.setdefault(number, label)
         return all_of_them, tensors
 
-    def _number(self, part: Any) -> list[int]:
+    def number(self, part: Any) -> list[int]:
+        """Return the numbers of a tensor's value as it is now, or those of a Python number."""
         if not isinstance(part, torch.Tensor):
             return [self.values.add(found) for found in fingerprints_of_number(part, self.values.precision)]
         version = version_of(part)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
@@ -18,6 +18,7 @@ from pytest_hierexport._export.modules import Instances, lacks_weights
 from pytest_hierexport._export.recorder import CallRecorder
 from pytest_hierexport._export.state import ONE_AT_A_TIME, as_found, in_eval_mode, replaced
 from pytest_hierexport._proof.call_values import CallValues, EagerCall, Keep
+from pytest_hierexport._proof.crossings import Crossings
 from pytest_hierexport._proof.tensors import walk
 from pytest_hierexport._proof.values import Values
 
@@ -60,7 +61,13 @@ class Mode(Enum):
 
 
 def run_eager(
-    example: Runnable, hierarchy: Hierarchy, values: Values, mode: Mode, keep: Keep | None = None
+    example: Runnable,
+    hierarchy: Hierarchy,
+    values: Values,
+    mode: Mode,
+    keep: Keep | None = None,
+    *,
+    by_operation: bool = False,
 ) -> list[EagerCall]:
     """Run the model once and record every call.
 
@@ -70,6 +77,7 @@ def run_eager(
         values: Takes the values of the run.
         mode: The way in which the model runs.
         keep: Called with the number of every tensor among the inputs and outputs of calls, while it has this value.
+        by_operation: Whether the calls also have the values that their operations take from each other.
 
     Returns:
         The calls in the order in which they ended.
@@ -87,7 +95,9 @@ def run_eager(
     instances = Instances(example.model)
     watcher = CallValues(instances, values, keep)
     recorder = CallRecorder(instances, known=hierarchy, observer=watcher)
-    with ONE_AT_A_TIME, watcher.watching_bodies(), recorder.listening():
+    crossings = Crossings(recorder, watcher)
+    watching = crossings if by_operation else nullcontext()
+    with ONE_AT_A_TIME, watcher.watching_bodies(), recorder.listening(), calling_submodules(), watching:
         run_model(example, mode)
     if not any(seen.call.name == ROOT for seen in watcher.calls):
         raise ModelError(
@@ -95,7 +105,7 @@ def run_eager(
             found=f"{type(example.model).__name__} does not: its calls are not seen",
             do="run forward in the model's __call__",
         )
-    return watcher.calls
+    return [crossings.added_to(seen) for seen in watcher.calls]
 
 
 def run_model(example: Runnable, mode: Mode) -> Any:
@@ -119,6 +129,21 @@ def run_model(example: Runnable, mode: Mode) -> Any:
             ) from error
     _check_numbers(example.model, returned)
     return returned
+
+
+@contextmanager
+def calling_submodules() -> Iterator[None]:
+    """Keep torch's attention and encoder layers off the fused kernels that compute them without calling submodules.
+
+    In eval mode without gradients, nn.TransformerEncoderLayer and nn.MultiheadAttention would take them, and the calls
+    inside would have no verdict. No capture takes them.
+    """
+    enabled = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(enabled)
 
 
 def _check_numbers(model: torch.nn.Module, returned: Any) -> None:
@@ -177,5 +202,7 @@ def _reported(mode: Mode) -> Iterator[None]:
         replaced(torch.compiler, "_is_exporting_flag", is_exporting),
         replaced(torch.jit, "is_tracing", lambda: mode is Mode.TRACING),
         replaced(torch.onnx, "is_in_onnx_export", lambda: is_for_onnx),
+        # Users get the fused kernels' numbers: nn.TransformerEncoder gives zeros at masked places.
+        nullcontext() if mode is Mode.PLAIN else calling_submodules(),
     ):
         yield

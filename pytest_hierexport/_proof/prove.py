@@ -90,9 +90,9 @@ def prove(
 ) -> Proof:
     """Show, call by call, that the nodes attributed to a call turn its inputs into its outputs.
 
-    Where a call is left unproven, the model runs in its other modes. Then values at fused nodes may be transposed or
-    reshaped, then the model follows the graph's choices (random numbers and orders), and at last its values are
-    compared with coarser tolerances and as far as rounding moves them.
+    Where a call is left unproven, the model runs in its other modes. Then it is watched operation by operation, then
+    values at fused nodes may be transposed or reshaped, then the model follows the graph's choices (random numbers and
+    orders), and at last its values are compared with coarser tolerances and as far as rounding moves them.
 
     Args:
         example: The model with the inputs to run it on. It is left as :func:`export` leaves it.
@@ -201,7 +201,16 @@ class _Pairing:
             if best is None or self._left(proof) < best[0]:
                 best = self._left(proof), mode, runs
         assert best is not None, "the model runs in one mode, or an error was raised"  # noqa: S101
-        _, mode, runs = best
+        left, mode, runs = best
+        by_operation = False
+        with suppress(ModelError):
+            values = Values(self.tolerances, 1, runs.values.precision)
+            calls = self._eager_run(mode, values, by_operation=True)
+            if (runs.values.precision, values.digests, calls) not in known:
+                watched = self.both_runs(calls, values)
+                yield (proof := _proof(watched))
+                by_operation = self._left(proof) < left
+                runs = watched if by_operation else runs
         if runs.fused:
             yield _proof(replace(runs, rearranged=self._rearranged(runs)))
         run = partial(run_graph, self.proto, self.feeds, folder=self.folder)
@@ -209,11 +218,13 @@ class _Pairing:
             for measured in (False, True) if has_choices(self.proto) else (True,):
                 values = Values(self.tolerances, _COARSER if measured else 1, runs.values.precision)
                 with following_choices(self.proto, self.feeds, run) as restart:
-                    calls = self._eager_run(mode, values, restart if measured else None)
+                    calls = self._eager_run(mode, values, restart if measured else None, by_operation=by_operation)
                     proof = _proof(self.both_runs(calls, values))
                 yield proof
 
-    def _eager_run(self, mode: Mode, values: Values, restart: Callable[[], None] | None = None) -> list[EagerCall]:
+    def _eager_run(
+        self, mode: Mode, values: Values, restart: Callable[[], None] | None = None, *, by_operation: bool = False
+    ) -> list[EagerCall]:
         """Run the model in a mode and number its values.
 
         Args:
@@ -221,8 +232,9 @@ class _Pairing:
             values: Takes the values.
             restart: Called before a second run, which measures how far rounding moves the values: it makes the graph's
                 choices again. Without it, only half precision is measured.
+            by_operation: Whether calls also have the values that their operations take from each other.
         """
-        calls = run_eager(self.example, self.graph.hierarchy, values, mode)
+        calls = run_eager(self.example, self.graph.hierarchy, values, mode, by_operation=by_operation)
         # A tolerance of the user's is not widened.
         if values.precision or (restart is not None and not self.tolerances):
             if restart is not None:

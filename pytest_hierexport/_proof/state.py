@@ -12,7 +12,7 @@ from pytest_hierexport._calls.hierarchy import Call
 from pytest_hierexport._export.modules import Instances
 from pytest_hierexport._export.recorder import CallRecorder, Observer
 from pytest_hierexport._export.state import ONE_AT_A_TIME
-from pytest_hierexport._proof.eager import Mode, ModelError, Runnable, run_model
+from pytest_hierexport._proof.eager import Mode, ModelError, Runnable, calling_submodules, run_model
 from pytest_hierexport._proof.tensors import array_of, fingerprint_of, has_elements, walk
 
 
@@ -46,7 +46,7 @@ def call_digests(example: Runnable) -> list[tuple[str, str]]:
     observer = _Digests()
     recorder = CallRecorder(Instances(example.model), observer=observer)
     try:
-        with ONE_AT_A_TIME, recorder.listening():
+        with ONE_AT_A_TIME, recorder.listening(), calling_submodules():
             run_model(example, Mode.PLAIN)
     except ModelError:
         return []

@@ -128,7 +128,9 @@ class _Call:
     """The nodes that it owns."""
 
     def judge(self, present: Sequence[int]) -> Verdict:
-        found = list(chain(self._not_produced(present), self._entering(), self._leaving()))
+        # Any call may compute a constant.
+        kept = (n for n in sorted(self.seen.kept) if n in self.runs.names and not self.runs.values[n].constant)
+        found = list(chain(self._not_produced((*present, *kept)), self._entering(), self._leaving()))
         if found:
             return next((verdict for verdict in found if verdict.kind is VerdictKind.UNPROVEN), found[0])
         if not present:
@@ -156,7 +158,7 @@ class _Call:
                         yield value
 
     def _not_produced(self, present: Iterable[int]) -> Iterator[Verdict]:
-        """Yield the outputs of the call that none of its nodes produces.
+        """Yield the outputs of the call, and what a hook kept, that none of its nodes produces.
 
         ONNX Runtime makes one reshape of that behind a `Gemm` and one in the caller: the output is there in the shape
         of the `Gemm`, and once more in its own, from the caller, where a transposition moves nothing (CLAP).
@@ -166,7 +168,8 @@ class _Call:
         for number in present:
             if number not in produced and number not in self.runs.stored:
                 value = self.runs.names[number]
-                yield self._unproven("the call returned a value that none of its nodes produces", value)
+                did = "returned" if number in self.seen.returned else "computed"
+                yield self._unproven(f"the call {did} a value that none of its nodes produces", value)
 
     def _entering(self) -> Iterator[Verdict]:
         """Yield the values that the call's nodes read and the call was not given."""
