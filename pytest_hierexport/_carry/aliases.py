@@ -17,6 +17,7 @@ from itertools import chain
 
 from pytest_hierexport._carry.constants import Constants
 from pytest_hierexport._carry.flat import Flat, Node, Value, same_operator, same_type
+from pytest_hierexport._carry.inputs import pair_inputs
 from pytest_hierexport._carry.numbering import Numbering, Round, share_knowledge
 from pytest_hierexport._carry.slices import backward_slice
 
@@ -31,7 +32,7 @@ def number_values(before: Flat, after: Flat) -> Numbering:
     """Number the values of both graphs, in rounds until no alias is new."""
     share_knowledge(before, after)
     constants = Constants()
-    aliases: dict[Value, Value] = {}
+    aliases = pair_inputs(before, after)
     while True:
         numbering = Round(before, after, dict(aliases), constants).run()
         order = {value: i for i, value in enumerate(numbering.before)}

@@ -153,7 +153,7 @@ def drop_prefix(before: Flat, after: Flat) -> None:
     added: Counter[str] = Counter()
     for value in unknown:
         cut = next((i for i in range(1, len(value.name)) if value.name[i:] in before.named), 0)
-        if cut and before.named[value.name[cut:]].leaf == value.leaf:
+        if cut and _may_be_one(before.named[value.name[cut:]], value):
             added[value.name[:cut]] += 1
     prefix, count = next(iter(added.most_common(1)), ("", 0))
     if count > len(leaves) - len(unknown):
@@ -163,6 +163,11 @@ def drop_prefix(before: Flat, after: Flat) -> None:
             if known not in after.named:
                 value.name = known
                 after.named[known] = value
+
+
+def _may_be_one(a: Value, b: Value) -> bool:
+    """Whether two leaves are equal apart from their names: an input may have another position (`extract_model`)."""
+    return a.leaf == b.leaf or (a.varying and b.varying and same_type(a, b))
 
 
 def same_operator(a: Node, b: Node) -> bool:

@@ -204,7 +204,11 @@ class Round:
         return number
 
     def _look_up_leaf(self, value: Value) -> int:
-        """Number an input or tensor; a tensor with a name of before but another content is new."""
+        """Number an input or tensor; an input without a counterpart is new, as is a tensor of other content."""
+        if value in self.aliases and (value.varying or self.aliases[value].varying):
+            return self.result.before[self.aliases[value]]
+        if value.varying:
+            return self._intern(("new", value.leaf))
         namesake = self.before.named.get(value.name) if value.name else None
         if namesake is not None and namesake not in self.before.producer and not same_tensor(namesake, value):
             leaf = value.leaf if value.leaf != namesake.leaf else ("changed", value.leaf)
