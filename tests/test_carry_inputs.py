@@ -75,3 +75,38 @@ def test_input_that_became_an_initializer_is_the_same_value() -> None:
     )
     found = carried(before, after, s="a", t="b", y="c")
     assert found == {"s0": [("a", "traced")], "t": [("b", "traced")], "y": [("c", "traced")]}
+
+
+@pytest.mark.parametrize("first", ["Neg(raw)", "Tanh(raw)"])
+@pytest.mark.parametrize("kind", ["float[2]", "uint8[2]"])
+def test_operations_put_in_front_belong_to_the_model(first: str, kind: str) -> None:
+    body = f"{{ r = Cast<to = 1>(raw) n = {first.replace('raw', 'r')} p = Abs(n)"
+    after = TOWERS.replace("float[2] query", f"{kind} raw").replace("{", body).replace("Tanh(query)", "Tanh(p)")
+    found = carried(TOWERS, after, **OWNERS)
+    assert {key: found.pop(key) for key in "rnp"} == {key: [("", "fused")] for key in "rnp"}
+    assert found == KEPT
+
+
+@pytest.mark.parametrize("first", ["more, ", ""])
+def test_a_graph_beside_the_model_belongs_to_the_model(first: str) -> None:
+    inputs = "float[2] more, float[2] query" if first else "float[2] query, float[2] more"
+    after = TOWERS.replace("float[2] query", inputs).replace("{", "{ m = Tanh(more) w = Exp(m)")
+    found = carried(TOWERS, after.replace("=> (", "=> (float[2] w, "), **OWNERS)
+    assert found == {**KEPT, "m": [("", "fused")], "w": [("", "fused")]}
+
+
+def test_a_loop_beside_the_model_belongs_to_the_model() -> None:
+    loop = (
+        "w = Loop(n, go, more) <body = l (int64 i, bool c, float[2] p) => (bool k, float[2] o) {k = Not(c) o = Sin(p)}>"
+    )
+    after = TOWERS.replace("=> (", "=> (float[2] w, ").replace(
+        "(float[2] q", "(int64 n, bool go, float[2] more, float[2] q"
+    )
+    found = carried(TOWERS, after.replace(") {", f") {{ {loop}"), **OWNERS)
+    assert found == {**KEPT, **{key: [("", "fused")] for key in ("w", "w/body/k", "w/body/o")}}
+
+
+def test_new_constant_in_place_of_another_is_another_value() -> None:
+    before = "g (float[2] x) => (float[2] y) <float[2] w = {1.0, 2.0}> { s = Mul(x, w) y = Exp(s) }"
+    after = before.replace("w = {1.0, 2.0}", "v = {1.0, 3.0}").replace("(x, w)", "(x, v)")
+    assert carried(before, after, s="a", y="b")["s"] == [("a", "fused")]

@@ -125,6 +125,7 @@ def _without(flat: Flat, casts: Mapping[Node, Value], other: Flat) -> Contracted
         named={known: copied(value) for name, value in flat.named.items() for known in (names.get(value, name), name)},
         initializers={name: copied(value) for name, value in flat.initializers.items()},
         leaves=list(map(copied, flat.leaves)),
+        inputs=list(map(copied, flat.inputs)),
         outputs=list(map(copied, flat.outputs)),
         opsets=flat.opsets,
     )

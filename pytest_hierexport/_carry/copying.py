@@ -63,7 +63,8 @@ class _Copier:
             self.flat.initializers[name] = self._leaf(place, value, place.label(name), ("initializer", name))
         for i, value in enumerate(graph.inputs):
             if value not in place.scope:
-                self._leaf(place, value, place.name(value), (INPUT, place.prefix, i), varying=True)
+                copied = self._leaf(place, value, place.name(value), (INPUT, place.prefix, i), varying=True)
+                self.flat.inputs.append(copied)
         self._nodes(graph, place)
         self.flat.outputs = [self._copied(place, value) for value in graph.outputs]
         return self.flat

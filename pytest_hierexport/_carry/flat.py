@@ -89,6 +89,8 @@ class Flat:
     initializers: dict[str, Value] = field(default_factory=dict)
     """By key: the main graph's by their own names, those of subgraphs as :mod:`pytest_hierexport._onnx.graph` says."""
     leaves: list[Value] = field(default_factory=list)
+    inputs: list[Value] = field(default_factory=list)
+    """The inputs of the model that have no initializer, in order."""
     outputs: list[Value] = field(default_factory=list)
     """The outputs of the model, in order."""
     opsets: dict[str, int] = field(default_factory=dict)

@@ -205,8 +205,10 @@ class Round:
 
     def _look_up_leaf(self, value: Value) -> int:
         """Number an input or tensor; an input without a counterpart is new, as is a tensor of other content."""
-        if value in self.aliases and (value.varying or self.aliases[value].varying):
-            return self.result.before[self.aliases[value]]
+        known = self.aliases.get(value)
+        # A new constant in place of a computed one, such as a size (ViT), or of another constant was folded or changed.
+        if known is not None and (value.varying or known in self.before.inputs):
+            return self.result.before[known]
         if value.varying:
             return self._intern(("new", value.leaf))
         namesake = self.before.named.get(value.name) if value.name else None
