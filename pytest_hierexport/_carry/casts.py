@@ -126,6 +126,7 @@ def _without(flat: Flat, casts: Mapping[Node, Value], other: Flat) -> Contracted
         initializers={name: copied(value) for name, value in flat.initializers.items()},
         leaves=list(map(copied, flat.leaves)),
         inputs=list(map(copied, flat.inputs)),
+        body_inputs={nodes[node]: list(map(copied, values)) for node, values in flat.body_inputs.items()},
         outputs=list(map(copied, flat.outputs)),
         opsets=flat.opsets,
     )

@@ -16,7 +16,6 @@ import onnx_ir as ir
 from pytest_hierexport._calls.names import encode
 from pytest_hierexport._carry.definitions import arity, attributes, is_pure
 from pytest_hierexport._carry.flat import Flat, Node, Value
-from pytest_hierexport._carry.inputs import INPUT
 from pytest_hierexport._carry.tensors import constant_content, tensor_key
 from pytest_hierexport._onnx.graph import function_prefix, node_key, subgraphs_ir
 from pytest_hierexport._onnx.order import topological_order
@@ -63,7 +62,7 @@ class _Copier:
             self.flat.initializers[name] = self._leaf(place, value, place.label(name), ("initializer", name))
         for i, value in enumerate(graph.inputs):
             if value not in place.scope:
-                copied = self._leaf(place, value, place.name(value), (INPUT, place.prefix, i), varying=True)
+                copied = self._leaf(place, value, place.name(value), ("input", place.prefix, i), varying=True)
                 self.flat.inputs.append(copied)
         self._nodes(graph, place)
         self.flat.outputs = [self._copied(place, value) for value in graph.outputs]
@@ -124,7 +123,9 @@ class _Copier:
             copied = self._leaf(place, value, place.label(name), ("initializer", place.prefix, name))
             self.flat.initializers[place.prefix + encode(name)] = copied
         for i, value in enumerate(graph.inputs):
-            self._leaf(place, value, place.name(value), (INPUT, place.prefix, i), varying=True)
+            copied = self._leaf(place, value, place.name(value), ("input", place.prefix, i), varying=True)
+            if place.parent is not None:
+                self.flat.body_inputs.setdefault(place.parent, []).append(copied)
         self._nodes(graph, place)
 
     def _body(self, call: Node, function: ir.Function, place: _Place) -> None:

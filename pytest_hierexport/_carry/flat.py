@@ -91,6 +91,8 @@ class Flat:
     leaves: list[Value] = field(default_factory=list)
     inputs: list[Value] = field(default_factory=list)
     """The inputs of the model that have no initializer, in order."""
+    body_inputs: dict[Node, list[Value]] = field(default_factory=dict)
+    """The inputs of the subgraphs that a node holds, in order."""
     outputs: list[Value] = field(default_factory=list)
     """The outputs of the model, in order."""
     opsets: dict[str, int] = field(default_factory=dict)

@@ -17,37 +17,30 @@ Example. A tool extracted one of two towers. The input `doc` is the first one no
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pytest_hierexport._carry.flat import Flat, Value, same_operator, same_type
-
-INPUT = "input"
-"""The first item of the leaf of an input; the second one is the prefix of its graph."""
+from pytest_hierexport._carry.flat import Flat, Node, Value, same_operator, same_type
 
 
-def pair_inputs(before: Flat, after: Flat) -> dict[Value, Value]:
-    """Map inputs after, and inputs before that became initializers, to the values before that they are."""
-    old, new = _by_graph(before), _by_graph(after)
-    pairs: dict[Value, Value] = {}
-    for graph, inputs in new.items():
-        pairs.update(_Pairing(before, after, old.get(graph, []), inputs).run())
-    known = {value for inputs in old.values() for value in inputs}
+def pair_inputs(before: Flat, after: Flat, holders: Mapping[Node, Node]) -> dict[Value, Value]:
+    """Map inputs after, and inputs before that became initializers, to the values before that they are.
+
+    Args:
+        before: The graph before.
+        after: The graph after.
+        holders: Nodes after with subgraphs, each with the node before whose subgraphs they are.
+    """
+    pairs = _Pairing(before, after, before.inputs, after.inputs).run()
+    for new, old in holders.items():
+        pairs.update(_Pairing(before, after, before.body_inputs.get(old, []), after.body_inputs.get(new, [])).run())
+    known = {*before.inputs}
     for name, value in after.initializers.items():
         # onnxsim and ONNX Runtime's tools fix an input, such as a flag, to a constant.
         namesake = before.named.get(name)
         if namesake is not None and namesake in known and same_type(namesake, value):
             pairs[value] = namesake
     return pairs
-
-
-def _by_graph(flat: Flat) -> dict[str, list[Value]]:
-    """Return the inputs of each graph, in order."""
-    found: dict[str, list[Value]] = {}
-    for value in flat.leaves:
-        if isinstance(value.leaf, tuple) and value.leaf[0] == INPUT:
-            found.setdefault(value.leaf[1], []).append(value)
-    return found
 
 
 @dataclass
