@@ -36,7 +36,8 @@ def carry(before: Model, attribution: Attribution, after: Model, *, primary: Pri
         The origins of each node and initializer of `after`.
 
     Raises:
-        UsageError: A path leads to no ONNX file, an argument is something else, or `primary` is none of these.
+        UsageError: A path leads to no ONNX file, a model is invalid, an argument is something else, or `primary` is
+            none of these.
     """
     flat = flat_copy(as_ir(before))
     nodes = {node: attribution.nodes.get(node.key, ()) for node in flat.nodes}
