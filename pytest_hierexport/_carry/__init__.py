@@ -17,8 +17,9 @@ The steps, each in a module of its own:
 3. `match`: pair each node with its twin, and each removed duplicate with the nodes that replaced it.
 4. `anchors`, `regions`: find which old values new ones correspond to, and group the nodes without a twin between them,
    with the nodes that they replaced (fusion).
-5. `cancelled`: inverse pairs that were dropped.
-6. `leftover`: constants, computed values that became initializers (constant folding), and what is left.
+5. `copies`: the owners of a merged node whose copies several calls take again.
+6. `cancelled`: inverse pairs that were dropped.
+7. `leftover`: constants, computed values that became initializers (constant folding), and what is left.
 """
 
 from __future__ import annotations
