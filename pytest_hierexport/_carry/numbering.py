@@ -185,6 +185,8 @@ class Round:
                 numbers[output] = self.result.before[self.aliases[output]]
             else:
                 numbers[output] = self._look_up(output, known)
+            # A tool that renames values may drop their types, without which the size of one is no constant.
+            _share_type(self._typed.setdefault(numbers[output], output), output)
 
     def _renamed(self, node: Node) -> Expression | None:
         """Return the expression of the node before that one after is under another name; None for any other."""
