@@ -723,3 +723,12 @@ def test_constant_of_a_branch_belongs_to_its_consumers_there() -> None:
     after = model(graph.replace("HELD", "<float k = {3.0}>").replace("INSIDE", ""))
     result = carry(before, known(before, u="a", v="b", k="a"), after)
     assert [(origin.call, origin.evidence.value) for origin in result.initializers["k"]] == [("a", "folded")]
+
+
+def test_renamed_values_without_types_keep_their_origins() -> None:
+    before = """g (float[2] x) => (float[2] y) <float w = {1.0}, float[2] u> {
+        u = Relu(x) s = Shape(u) e = Expand(w, s) p = Mul(u, e) y = Exp(p) }"""
+    after = """g (float[2] x) => (float[2] y) <float w = {1.0}> {
+        t0 = Relu(x) t1 = Shape(t0) t2 = Expand(w, t1) t3 = Mul(t0, t2) y = Exp(t3) }"""
+    found = carried(before, after, u="a", s="b", e="b", p="c", y="d")
+    assert [found[f"t{i}"] for i in range(4)] == [[(call, "traced")] for call in "abbc"]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import onnx_ir as ir
+import pytest
 import torch
 from torch import nn
 
@@ -124,3 +126,40 @@ def test_constant_folded_outside_a_branch_is_not_merged_into_it() -> None:
     after = f"{head}, float[2] folded = {{-1.0, -2.0}}> {{ z = Mul(x, folded) y = If(go) {branches} }}"
     found = carried(before, after, inside="a", p="a", q="a", y="a", outside="b", z="b")
     assert found["y/then_branch/inside"] == [("a", "traced")]
+
+
+RENAMED = """g (float[2] x, float[2] z, int64 n, bool go) => (float[2] y, float[2] o) {
+    y0 = Loop(n, go, x) <body = l (int64 i, bool c, float[2] s) => (bool d, float[2] r) {
+        d = Identity(c) p = Add(s, z) q = If(c) <then_branch = t () => (float[2] u) { u = Exp(p) },
+            else_branch = e () => (float[2] v) { v = Log(p) }> r = Sin(q) }>
+    o0 = Loop(n, go, z) <body = m (int64 I, bool C, float[2] S) => (bool D, float[2] R) {
+        D = Identity(C) P = Add(S, z) R = Cos(P) }>
+    y = Neg(y0) o = Abs(o0) }"""
+
+
+@pytest.mark.parametrize("loops", ["y0", "t"])
+def test_renamed_bodies_are_known_by_what_they_compute(loops: str) -> None:
+    names = {"y0": loops, "o0": f"{loops}1", **{name: f"n{ord(name)}" for name in "icsdrpquvICSDRP"}}
+    after = re.sub(r"\w+", lambda found: names.get(found[0], found[0]), RENAMED)
+    calls = {"p": "a", "u": "b", "v": "c", "r": "d", "P": "b", "R": "c", "y0": "a", "o0": "d", "q": "d", "y": "a"}
+    found = carried(RENAMED, after, **calls)
+    expected = {names.get(name, name): [(calls.get(name, ""), "traced")] for name in (*calls, "o")}
+    # Any Identity of a value computes the same as every other.
+    expected |= {names[name]: [("", "fused")] for name in "dD"}
+    assert {key.rpartition("/")[2]: origins for key, origins in found.items()} == expected
+
+
+def test_a_renamed_body_that_computes_something_else_is_not_known() -> None:
+    after = RENAMED.replace("y0", "t").replace("Sin(q)", "Tan(q)")
+    found = carried(RENAMED, after, y0="a", r="b")
+    assert found["t/body/r"] != [("b", "traced")]
+
+
+def test_renamed_random_numbers_are_known_by_order() -> None:
+    before = "g (float[2] x) => (float[2] y) { u = RandomNormalLike(x) v = RandomNormalLike(x) y = Sub(u, v) }"
+    after = before.replace("u", "t").replace("Stb", "Sub").replace("v", "w")
+    assert carried(before, after, u="a", v="b", y="c") == {
+        "t": [("a", "traced")],
+        "w": [("b", "traced")],
+        "y": [("c", "traced")],
+    }

@@ -49,6 +49,10 @@ def test_where_the_exporter_dropped_an_input_names_decide() -> None:
     assert names(IDS, MASK, extra=MORE, inputs="extra ids") == {"extra": [True], "ids": [1, 2]}
 
 
+def test_reordered_inputs_are_matched_by_their_names() -> None:
+    assert names(IDS, MASK, inputs="mask ids") == {"mask": [0.5], "ids": [1, 2]}
+
+
 def test_input_without_tensor_raises_error_with_its_name() -> None:
     with pytest.raises(UsageError, match="none for other"):
         names(IDS, MASK, inputs="other")

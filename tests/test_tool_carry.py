@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from pytest_hierexport import attach, carry, export, read, save
+from pytest_hierexport._errors import UsageError
 from pytest_hierexport._tools.modules.outlining import modules_as_functions
 from pytest_hierexport.cli import main
 
@@ -76,6 +77,15 @@ def test_result_of_carry_in_python_is_written_by_save(tagged: Path, stripped: Pa
     attribution = carry(tagged, read(tagged), model)
     attach(model, attribution)
     assert read(save(model, attribution, tmp_path / "out.onnx")).nodes == read(tagged).nodes
+
+
+def test_invalid_model_raises_error_with_the_value(tagged: Path, stripped: Path) -> None:
+    model = onnx.load(stripped)
+    model.graph.node.append(model.graph.node[-1])
+    onnx.save(model, stripped)
+    for invalid in (model, stripped):
+        with pytest.raises(UsageError, match=f"'{model.graph.node[-1].output[0]}' is redeclared"):
+            carry(tagged, read(tagged), invalid)
 
 
 @pytest.mark.parametrize("damage", ["no data", "not onnx", "tagless", "unrelated", "missing"])

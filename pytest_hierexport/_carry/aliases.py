@@ -15,8 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
+from pytest_hierexport._carry.bodies import Bodies
 from pytest_hierexport._carry.constants import Constants
 from pytest_hierexport._carry.flat import Flat, Node, Value, same_operator, same_type
+from pytest_hierexport._carry.inputs import pair_inputs
 from pytest_hierexport._carry.numbering import Numbering, Round, share_knowledge
 from pytest_hierexport._carry.slices import backward_slice
 
@@ -31,9 +33,10 @@ def number_values(before: Flat, after: Flat) -> Numbering:
     """Number the values of both graphs, in rounds until no alias is new."""
     share_knowledge(before, after)
     constants = Constants()
-    aliases: dict[Value, Value] = {}
+    bodies = Bodies(before, after)
+    aliases = pair_inputs(before, after, bodies.named)
     while True:
-        numbering = Round(before, after, dict(aliases), constants).run()
+        numbering = Round(before, after, dict(aliases), constants, bodies).run()
         order = {value: i for i, value in enumerate(numbering.before)}
         learned: dict[Value, Value] = {}
         for value, other in chain(_of_equal_expressions(numbering), _dropped(before, after, numbering)):

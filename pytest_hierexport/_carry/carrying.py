@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_hierexport._calls.attribution import Attribution, Origin, Origins, Primary, order_origins
 from pytest_hierexport._carry.cancelled import attribute_cancelled
 from pytest_hierexport._carry.casts import attribute_casts, contracted
+from pytest_hierexport._carry.copies import attribute_copies
 from pytest_hierexport._carry.copying import flat_copy
 from pytest_hierexport._carry.flat import Flat, drop_prefix
 from pytest_hierexport._carry.leftover import attribute_leftover, initializer_origins
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_hierexport._onnx.models import Model
 
 # In this order: a pass reads the origins that those before it gave.
-_PASSES = (attribute_matched, attribute_regions, attribute_cancelled, attribute_leftover)
+_PASSES = (attribute_matched, attribute_regions, attribute_copies, attribute_cancelled, attribute_leftover)
 
 
 def carry(before: Model, attribution: Attribution, after: Model, *, primary: Primary = "first") -> Attribution:
@@ -36,7 +37,8 @@ def carry(before: Model, attribution: Attribution, after: Model, *, primary: Pri
         The origins of each node and initializer of `after`.
 
     Raises:
-        UsageError: A path leads to no ONNX file, an argument is something else, or `primary` is none of these.
+        UsageError: A path leads to no ONNX file, a model is invalid, an argument is something else, or `primary` is
+            none of these.
     """
     flat = flat_copy(as_ir(before))
     nodes = {node: attribution.nodes.get(node.key, ()) for node in flat.nodes}

@@ -125,6 +125,8 @@ def _without(flat: Flat, casts: Mapping[Node, Value], other: Flat) -> Contracted
         named={known: copied(value) for name, value in flat.named.items() for known in (names.get(value, name), name)},
         initializers={name: copied(value) for name, value in flat.initializers.items()},
         leaves=list(map(copied, flat.leaves)),
+        inputs=list(map(copied, flat.inputs)),
+        body_inputs={nodes[node]: list(map(copied, values)) for node, values in flat.body_inputs.items()},
         outputs=list(map(copied, flat.outputs)),
         opsets=flat.opsets,
     )

@@ -62,7 +62,8 @@ class _Copier:
             self.flat.initializers[name] = self._leaf(place, value, place.label(name), ("initializer", name))
         for i, value in enumerate(graph.inputs):
             if value not in place.scope:
-                self._leaf(place, value, place.name(value), ("input", i), varying=True)
+                copied = self._leaf(place, value, place.name(value), ("input", place.prefix, i), varying=True)
+                self.flat.inputs.append(copied)
         self._nodes(graph, place)
         self.flat.outputs = [self._copied(place, value) for value in graph.outputs]
         return self.flat
@@ -122,7 +123,9 @@ class _Copier:
             copied = self._leaf(place, value, place.label(name), ("initializer", place.prefix, name))
             self.flat.initializers[place.prefix + encode(name)] = copied
         for i, value in enumerate(graph.inputs):
-            self._leaf(place, value, place.name(value), ("subgraph input", place.prefix, i), varying=True)
+            copied = self._leaf(place, value, place.name(value), ("input", place.prefix, i), varying=True)
+            if place.parent is not None:
+                self.flat.body_inputs.setdefault(place.parent, []).append(copied)
         self._nodes(graph, place)
 
     def _body(self, call: Node, function: ir.Function, place: _Place) -> None:

@@ -89,6 +89,10 @@ class Flat:
     initializers: dict[str, Value] = field(default_factory=dict)
     """By key: the main graph's by their own names, those of subgraphs as :mod:`pytest_hierexport._onnx.graph` says."""
     leaves: list[Value] = field(default_factory=list)
+    inputs: list[Value] = field(default_factory=list)
+    """The inputs of the model that have no initializer, in order."""
+    body_inputs: dict[Node, list[Value]] = field(default_factory=dict)
+    """The inputs of the subgraphs that a node holds, in order."""
     outputs: list[Value] = field(default_factory=list)
     """The outputs of the model, in order."""
     opsets: dict[str, int] = field(default_factory=dict)
@@ -180,7 +184,7 @@ def drop_prefix(before: Flat, after: Flat) -> None:
     added: Counter[str] = Counter()
     for value in unknown:
         cut = next((i for i in range(1, len(value.name)) if value.name[i:] in before.named), 0)
-        if cut and before.named[value.name[cut:]].leaf == value.leaf:
+        if cut and _may_be_one(before.named[value.name[cut:]], value):
             added[value.name[:cut]] += 1
     prefix, count = next(iter(added.most_common(1)), ("", 0))
     if count > len(leaves) - len(unknown):
@@ -190,6 +194,11 @@ def drop_prefix(before: Flat, after: Flat) -> None:
             if known not in after.named:
                 value.name = known
                 after.named[known] = value
+
+
+def _may_be_one(a: Value, b: Value) -> bool:
+    """Whether two leaves are equal apart from their names: an input may have another position (`extract_model`)."""
+    return a.leaf == b.leaf or (a.varying and b.varying and same_type(a, b))
 
 
 def same_operator(a: Node, b: Node) -> bool:

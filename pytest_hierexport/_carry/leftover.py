@@ -57,12 +57,13 @@ def _attribute_bodies(match: Match, origins: OriginsOf) -> None:
 
 
 def _attribute_added(match: Match, origins: OriginsOf) -> None:
-    """Give the root what a tool added around the model: between its inputs and the graph's, or behind its outputs."""
+    """Give the root what a tool added around the model: in front of its inputs, behind its outputs, or beside it."""
     after, numbering = match.after, match.numbering
     outputs = {numbering.before[value] for value in match.before.outputs}
     new = [node for node in after.nodes if not origins[node]]
     in_front: set[Value] = set()
     behind: set[Value] = set()
+    beside = _computed_beside(match, new)
     for node in new:
         varying = [value for value in node.operands if value.varying]
         if all(value in in_front or value not in after.producer for value in varying):
@@ -70,14 +71,32 @@ def _attribute_added(match: Match, origins: OriginsOf) -> None:
         # An input that the model returns is in front and behind.
         if varying and all(value in behind or numbering.after[value] in outputs for value in varying):
             behind.update(node.outputs)
-    leading = set(behind)
+    leading = behind | beside
     for node in reversed(new):
         consumers = after.consumers_of(node)
         if any(origins[consumer] or not leading.isdisjoint(consumer.outputs) for consumer in consumers):
             leading.update(node.outputs)
     for node in new:
-        if not leading.isdisjoint(node.outputs) and not (in_front | behind).isdisjoint(node.outputs):
+        if not leading.isdisjoint(node.outputs) and not (in_front | behind | beside).isdisjoint(node.outputs):
             origins[node].append(Origin(ROOT, Evidence.FUSED))
+
+
+def _computed_beside(match: Match, new: Iterable[Node]) -> set[Value]:
+    """Return what nodes compute from new inputs of the graph alone: `onnx.compose.merge_models` joins two graphs.
+
+    None where no node is known: then the graph is another one, with nothing of the model.
+    """
+    if not match.matched:
+        return set()
+    inputs = {value for value in match.after.inputs if not match.is_known(value)}
+    beside, nodes = set(inputs), set[Node]()
+    for node in new:
+        varying = [value for value in node.operands if value.varying]
+        # The inputs of a body are those of the node that holds it.
+        if node.parent in nodes if node.parent is not None else varying and beside.issuperset(varying):
+            nodes.add(node)
+            beside.update(node.outputs)
+    return beside - inputs
 
 
 def initializer_origins(match: Match, origins: OriginsOf, name: str, value: Value) -> Iterable[Origin]:

@@ -20,6 +20,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from pytest_hierexport._carry.bodies import Bodies
 from pytest_hierexport._carry.constants import Constants
 from pytest_hierexport._carry.flat import Flat, Node, Value, names_inside, same_operator, same_tensor, same_type
 from pytest_hierexport._carry.tensors import TENSOR, tensor_key, tensor_sample
@@ -135,11 +136,15 @@ class Round:
         after: The graph after.
         aliases: Values that are another value under a second name, each with that value.
         constants: What constant operations give; kept over the rounds.
+        bodies: The nodes that have no expression.
     """
 
-    def __init__(self, before: Flat, after: Flat, aliases: Mapping[Value, Value], constants: Constants) -> None:
+    def __init__(
+        self, before: Flat, after: Flat, aliases: Mapping[Value, Value], constants: Constants, bodies: Bodies
+    ) -> None:
         """Number nothing yet."""
-        self.before, self.after, self.aliases, self.constants = before, after, aliases, constants
+        self.before, self.after, self.aliases, self.constants, self.bodies = before, after, aliases, constants, bodies
+        self._lost: dict[Hashable, list[Node]] = {}  # nodes before without an expression or a name after
         self.result = Numbering(aliases=aliases)
         self._numbers: dict[Hashable, int] = {}
         self._typed: dict[int, Value] = {}  # the first value of each number
@@ -158,7 +163,9 @@ class Round:
 
     def _number_before(self, node: Node) -> None:
         numbers = self.result.before
-        expression = self.result.expressions_before[node] = self._expression(node, numbers, "before")
+        expression = self.result.expressions_before[node] = self._expression(node, numbers)
+        if not node.pure and self.bodies.is_lost(node):
+            self._lost.setdefault(self.bodies.form(node, numbers), []).append(node)
         for output, known in self._known_as(node, expression, numbers, self.before.opsets):
             alias = self.aliases.get(output, node.identity_input)
             if alias is not None and alias in numbers:
@@ -170,7 +177,7 @@ class Round:
 
     def _number_after(self, node: Node) -> None:
         numbers = self.result.after
-        expression = self.result.expressions_after[node] = self._expression(node, numbers, "after")
+        expression = self.result.expressions_after[node] = self._renamed(node) or self._expression(node, numbers)
         for output, known in self._known_as(node, expression, numbers, self.after.opsets):
             if node.identity_input is not None:
                 numbers[output] = numbers[node.identity_input]
@@ -178,12 +185,25 @@ class Round:
                 numbers[output] = self.result.before[self.aliases[output]]
             else:
                 numbers[output] = self._look_up(output, known)
+            # A tool that renames values may drop their types, without which the size of one is no constant.
+            _share_type(self._typed.setdefault(numbers[output], output), output)
+
+    def _renamed(self, node: Node) -> Expression | None:
+        """Return the expression of the node before that one after is under another name; None for any other."""
+        if node.pure or node in self.bodies.named or not self._lost:
+            return None
+        lost = self._lost.get(self.bodies.form(node, self.result.after))
+        if not lost:
+            return None
+        old = lost.pop(0)
+        for known, value in self.bodies.inputs(old, node):
+            self.result.after[value] = self.result.before[known]
+        return self.result.expressions_before[old]
 
     @staticmethod
-    def _expression(node: Node, numbers: Mapping[Value, int], side: str) -> Expression:
+    def _expression(node: Node, numbers: Mapping[Value, int]) -> Expression:
         if not node.pure:
-            # Each call of a function draws numbers of its own, by a node of one key.
-            return ("impure", side, node.key, id(node.parent))
+            return ("impure", id(node))
         inputs = tuple(-1 if value is None else numbers[value] for value in node.inputs)
         return (node.operator, node.attributes, inputs, node.arity)
 
@@ -204,7 +224,13 @@ class Round:
         return number
 
     def _look_up_leaf(self, value: Value) -> int:
-        """Number an input or tensor; a tensor with a name of before but another content is new."""
+        """Number an input or tensor; an input without a counterpart is new, as is a tensor of other content."""
+        known = self.aliases.get(value)
+        # A new constant in place of a computed one, such as a size (ViT), or of another constant was folded or changed.
+        if known is not None and (value.varying or known in self.before.inputs):
+            return self.result.before[known]
+        if value.varying:
+            return self._intern(("new", value.leaf))
         namesake = self.before.named.get(value.name) if value.name else None
         if namesake is not None and namesake not in self.before.producer and not same_tensor(namesake, value):
             leaf = value.leaf if value.leaf != namesake.leaf else ("changed", value.leaf)

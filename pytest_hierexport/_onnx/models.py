@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, Union
 
-from pytest_hierexport._errors import UsageError
+from pytest_hierexport._errors import UsageError, chain, in_words
 from pytest_hierexport._files.temporary import temporary_folder
 from pytest_hierexport._onnx.absent import is_absent, stored_bytes
 from pytest_hierexport._onnx.storage import load_proto
@@ -27,17 +27,37 @@ def as_ir(model: Model) -> ir.Model:
     """Return an onnx_ir model; external data is read when a tensor is used.
 
     Raises:
-        UsageError: There is no such file, or it is not an ONNX model.
+        UsageError: There is no such file, or it is not a valid ONNX model.
     """
     import onnx_ir as ir
 
     if isinstance(model, ir.Model):
         return model
     if not isinstance(model, str | Path):
-        return ir.from_proto(_message(model))
-    loaded = ir.from_proto(load_proto(model))
+        return converted(_message(model))
+    loaded = converted(load_proto(model))
     ir.external_data.set_base_dir(loaded.graph, Path(model).absolute().parent)
     return loaded
+
+
+def converted(message: onnx.ModelProto) -> ir.Model:
+    """Return the onnx_ir model of a protobuf message.
+
+    Raises:
+        UsageError: It is invalid: two nodes give a value of one name, as ONNX Runtime's float16 converter writes it
+            for an output that is constant.
+    """
+    import onnx_ir as ir
+
+    try:
+        return ir.from_proto(message)
+    except Exception as error:
+        *_, first = chain(error)
+        raise UsageError(
+            "a valid ONNX model",
+            found=in_words(first).partition(". ")[0],
+            do="look at what wrote it; onnx.checker.check_model(model) tells where it is invalid",
+        ) from error
 
 
 def _message(model: onnx.ModelProto) -> onnx.ModelProto:

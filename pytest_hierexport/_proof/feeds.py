@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 def feeds_of(example: Runnable, proto: onnx.ModelProto) -> dict[str, Array]:
     """Return the elements of every graph input.
 
-    Tensors and graph inputs are paired in order where there are as many of both, by name otherwise: an exporter may
-    drop an input that the model does not use.
+    Tensors and graph inputs are paired by name where the example has all names: an exporter may drop an input that the
+    model does not use, and a tool may put the inputs in another order. Else they are paired in order.
 
     Raises:
         UsageError: A graph input without a tensor.
@@ -29,15 +30,21 @@ def feeds_of(example: Runnable, proto: onnx.ModelProto) -> dict[str, Array]:
     names = [value.name for value in graph_inputs(proto.graph)]
     inputs = (tuple(example.args), dict(example.kwargs))
     tensors = [part for _, part in flattened(inputs) if isinstance(part, torch.Tensor)]
-    if len(tensors) != len(names):
+    try:
         adapter = Adapter(example.model, example.args, example.kwargs)
-        by_name = dict(zip(adapter.places, adapter.tensors, strict=True))
-        missing = [name for name in names if name not in by_name]
-        if missing:
-            raise UsageError(
-                f"a tensor for each graph input ({', '.join(names)})",
-                found=f"{len(tensors)} tensors among the example's inputs, none for {', '.join(missing)}",
-                do="give the inputs of the export; where the model has unused ones, export it without input_names",
-            )
-        tensors = [by_name[name] for name in names]
+    except (TypeError, ValueError):
+        # The signature tells no names, as that of a `forward` in C: only the order is left.
+        return _in_order(names, tensors, missing=names)
+    by_name = dict(zip(adapter.places, adapter.tensors, strict=True))
+    missing = [name for name in names if name not in by_name]
+    return _in_order(names, tensors, missing) if missing else {name: array_of(by_name[name]) for name in names}
+
+
+def _in_order(names: Sequence[str], tensors: Sequence[torch.Tensor], missing: Sequence[str]) -> dict[str, Array]:
+    if len(tensors) != len(names):
+        raise UsageError(
+            f"a tensor for each graph input ({', '.join(names)})",
+            found=f"{len(tensors)} tensors among the example's inputs, none for {', '.join(missing)}",
+            do="give the inputs of the export; where the model has unused ones, export it without input_names",
+        )
     return {name: array_of(tensor) for name, tensor in zip(names, tensors, strict=True)}

@@ -12,7 +12,7 @@ from pytest_hierexport._errors import TagError, UsageError
 from pytest_hierexport._files.paths import exists
 from pytest_hierexport._onnx import codec, storage
 from pytest_hierexport._onnx.external import check_data, locations
-from pytest_hierexport._onnx.models import Model, as_proto
+from pytest_hierexport._onnx.models import Model, as_proto, converted
 from pytest_hierexport._onnx.proto_tags import TaggedProto
 from pytest_hierexport._onnx.saving import save_model, save_proto
 from pytest_hierexport._onnx.sidecar import Sidecar, compose
@@ -190,7 +190,7 @@ def _attach(proto: onnx.ModelProto, attribution: Attribution, source: TaggedFile
 def _to_ir(proto: onnx.ModelProto, path: Path | None) -> ir.Model:
     import onnx_ir as ir
 
-    model = ir.from_proto(proto)
+    model = converted(proto)
     if path is not None:
         ir.external_data.set_base_dir(model.graph, path.absolute().parent)
     return model

@@ -1,0 +1,79 @@
+"""Pairs nodes whose names are gone and that have no expression: loops and branches by their bodies, random numbers.
+
+Example. A tool renamed all values of a loop. Nodes without a name before are compared by operator, attributes, the
+numbers of their inputs, and what is computed in their bodies; the inputs of the bodies are paired then, in order:
+
+    before                                call    after                                 origins
+    y = Scan(x) <s, v => {s1, o}>                 t3 = Scan(x) <t0, t1 => {t5, t6}>     as before
+        s1 = Add(s, v)                    a           t5 = Add(t0, t1)                  a traced
+        o  = Tanh(s1)                     b           t6 = Tanh(t5)                     b traced
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Mapping
+
+from pytest_hierexport._carry.flat import Flat, Node, Value
+
+
+class Bodies:
+    """The nodes of two graphs without an expression: which names of them stayed, and how the others compute."""
+
+    def __init__(self, before: Flat, after: Flat) -> None:
+        """Find the nodes that kept a name."""
+        self._flats = before, after
+        self.named = _named(before, after)
+        """Nodes after that are known by their name, each with its node before."""
+        self._kept = {*self.named.values()}
+        self._inside = {node: inside for flat in self._flats for node, inside in _inside(flat).items()}
+        self._ids: dict[Hashable, int] = {}
+
+    def is_lost(self, node: Node) -> bool:
+        """Whether no node after is known by the name of one before."""
+        return node not in self._kept
+
+    def inputs(self, old: Node, new: Node) -> list[tuple[Value, Value]]:
+        """Return the inputs of the bodies of two nodes in pairs."""
+        before, after = (flat.body_inputs for flat in self._flats)
+        return list(zip(before.get(old, ()), after.get(new, ()), strict=False))
+
+    def form(self, node: Node, numbers: Mapping[Value, int]) -> Hashable:
+        """Return what a node computes, given the numbers of what it takes: the same for nodes that compute the same."""
+        inside = self._inside.get(node, [])
+        held = [value for flat in self._flats for each in (node, *inside) for value in flat.body_inputs.get(each, ())]
+        ids: dict[Value, Hashable] = {value: ("input of a body", i) for i, value in enumerate(held)}
+
+        def taken(value: Value | None) -> Hashable:
+            return None if value is None else ids.get(value, numbers.get(value))
+
+        computed: Counter[Hashable] = Counter()
+        for each in inside:
+            expression = (each.operator, each.attributes, tuple(map(taken, each.inputs)), each.arity)
+            number = self._ids.setdefault(expression, len(self._ids))
+            computed[number] += 1
+            ids.update({output: ("computed in a body", number, i) for i, output in enumerate(each.outputs)})
+        inputs = tuple(map(taken, node.inputs))
+        return (node.operator, node.attributes, inputs, node.arity, frozenset(computed.items()))
+
+
+def _named(before: Flat, after: Flat) -> dict[Node, Node]:
+    """Map the nodes after to those before that have their name, or their key, and their operator."""
+    by_key = {node.key: node for node in before.nodes if not node.pure}
+    found: dict[Node, Node] = {}
+    for node in after.nodes:
+        same_name = None if node.pure else before.producer_of(node.first_name) or by_key.get(node.key)
+        if same_name is not None and same_name.operator == node.operator:
+            found[node] = same_name
+    return found
+
+
+def _inside(flat: Flat) -> dict[Node, list[Node]]:
+    """Return the nodes in the bodies of each node, those in bodies of these included."""
+    found: dict[Node, list[Node]] = {}
+    for node in flat.nodes:
+        holder = node.parent
+        while holder is not None:
+            found.setdefault(holder, []).append(node)
+            holder = holder.parent
+    return found

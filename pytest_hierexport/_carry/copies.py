@@ -1,0 +1,52 @@
+"""Gives each copy of a node that several calls own to the calls whose nodes take it.
+
+Example. An optimizer had merged the masks of two layers; a tool for a device computes it once for each consumer again:
+
+    before                     call                     after                      origins
+    mask = Where(c, a, b)      a traced, b merged       mask = Where(c, a, b)      a traced
+    s    = Add(q, mask)        a                        s    = Add(q, mask)        a traced
+    t    = Add(k, mask)        b                        copy = Where(c, a, b)      b fused
+                                                        t    = Add(k, copy)        b traced
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+
+from pytest_hierexport._calls.attribution import Evidence
+from pytest_hierexport._carry.flat import Node
+from pytest_hierexport._carry.match import Match, OriginsOf, weakened
+
+
+def attribute_copies(match: Match, origins: OriginsOf) -> None:
+    """Leave each copy the owners whose consumers take it, where that leaves an owner to each, and none without."""
+    for copies in _copies(match):
+        owners = {origin.call for node in copies for origin in origins[node]}
+        kept = {node: _nearest(match, origins, node, owners) for node in copies}
+        if len(owners) < 2 or not all(kept.values()) or owners != set[str]().union(*kept.values()):
+            continue
+        for node in copies:
+            left = [origin for origin in origins[node] if origin.call in kept[node]]
+            # What was merged into a twin, and has no node of its own beside it, is one more copy.
+            alone = all(origin.evidence == Evidence.MERGED for origin in left)
+            origins[node] = weakened(Evidence.FUSED, left) if alone else left
+
+
+def _copies(match: Match) -> Iterable[list[Node]]:
+    """Return the nodes of each expression that has more nodes after than before, the last ones first."""
+    expressions = match.numbering.expressions_after
+    more = {expressions[node] for node in match.unpaired if any(output.varying for output in node.outputs)}
+    found: dict[object, list[Node]] = {}
+    for node in reversed(match.after.nodes):
+        if expressions[node] in more and node in match.matched:
+            found.setdefault(expressions[node], []).append(node)
+    return found.values()
+
+
+def _nearest(match: Match, origins: OriginsOf, node: Node, owners: AbstractSet[str]) -> set[str]:
+    """Return those owners of a node that are the nearest ones above the calls of its consumers."""
+    consumers = (each for output in node.outputs for each in match.after.own_consumers(output))
+    calls = {origin.call for consumer in consumers for origin in origins[consumer]}
+    lineages = (match.known.hierarchy.lineage(call) for call in calls)
+    return {owner for lineage in lineages for owner in [each for each in lineage if each in owners][:1]}
