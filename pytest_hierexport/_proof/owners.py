@@ -113,7 +113,7 @@ class Graph:
         inside = [o for o in origins if not callers.isdisjoint(self._lineage(o.call))]
         if not callers.isdisjoint(origin.call for origin in inside):
             # A function that a module and its parent both call: the module's own calls of it explain its origin.
-            nearer = self._callers[self._function_of(calls)] - frozenset().union(*map(self._lineage, callers))
+            nearer = self._callers[_function_of(calls)] - frozenset().union(*map(self._lineage, callers))
             inside = [o for o in inside if o.call in callers or nearer.isdisjoint(self._lineage(o.call))]
         siblings = self._siblings[self._place(calls)]
         share, rest = divmod(len(inside), len(siblings))
@@ -126,19 +126,14 @@ class Graph:
 
     def _place(self, calls: FunctionCalls) -> Hashable:
         """Return what siblings share: the calls around them, the function and its callers."""
-        return *self._function_of(calls), frozenset(self._origins.get(calls[-1][1], ()))
-
-    def _function_of(self, calls: FunctionCalls) -> tuple[Hashable, ...]:
-        """Return the calls around a call of a function, and the function."""
-        *outer, (function, _) = calls
-        return *outer, function
+        return *_function_of(calls), frozenset(self._origins.get(calls[-1][1], ()))
 
     @cached_property
     def _callers(self) -> Mapping[Hashable, frozenset[str]]:
         """The module calls that call each function at a place."""
         callers: dict[Hashable, frozenset[str]] = defaultdict(frozenset)
         for calls in chain.from_iterable(self._siblings.values()):
-            callers[self._function_of(calls)] |= {origin.call for origin in self._origins.get(calls[-1][1], ())}
+            callers[_function_of(calls)] |= {origin.call for origin in self._origins.get(calls[-1][1], ())}
         return callers
 
     @cached_property
@@ -208,6 +203,12 @@ class Graph:
         fused = [owner for owner in node.owners if owner.origin.evidence is Evidence.FUSED]
         if any(call in owner.calls for owner in fused):
             yield from (owner for owner in fused if call not in owner.calls)
+
+
+def _function_of(calls: FunctionCalls) -> tuple[Hashable, ...]:
+    """Return the calls around a call of a function, and the function."""
+    *outer, (function, _) = calls
+    return *outer, function
 
 
 def _names(*values: str) -> tuple[str, ...]:
