@@ -82,7 +82,7 @@ class Noting(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.noted: torch.Tensor = self.linear(x).sin()
-        return self.noted * 2.5
+        return torch.mul(self.noted, 2.5)
 
 
 class Referring(nn.Module):

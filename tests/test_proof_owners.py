@@ -105,6 +105,18 @@ def test_function_node_of_caller_belongs_to_it_every_time() -> None:
     assert calls(graph, "y") == calls(graph, "z") == {"", "a", "b"}
 
 
+def test_function_of_module_and_parent_belongs_to_each_caller() -> None:
+    graph = graph_of(FUNCTION, {"y": "/", "z": "a", TWICE["t"]: "/ a", TWICE["w"]: "/ a.in"})
+    assert [node.calls for node in graph.nodes if node.operator == "Neg"] == [{""}, {"", "a"}]
+    assert calls(graph, "y") == {""}
+    assert calls(graph, "z") == {"", "a", "a.in"}
+
+
+def test_merged_function_node_keeps_calls_that_no_caller_explains() -> None:
+    graph = graph_of(FUNCTION, {"y": "/", "z": "b", TWICE["t"]: "/ a b", TWICE["w"]: "/ b"})
+    assert [node.calls for node in graph.nodes if node.operator == "Neg"] == [{"", "a"}, {"", "b"}]
+
+
 def test_input_that_function_returns_belongs_to_its_caller() -> None:
     text = """g (float[2] x) => (float[2] z) { y, same = my.outer(x) z = Add(y, same) }
     <domain: "my", opset_import: ["" : 20, "my" : 1]> outer (v) => (u, v) { w, t = my.both(v) u = Mul(w, t) }

@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins
@@ -110,6 +111,10 @@ class Graph:
             return origins
         callers = {origin.call for origin in own}
         inside = [o for o in origins if not callers.isdisjoint(self._lineage(o.call))]
+        if not callers.isdisjoint(origin.call for origin in inside):
+            # A function that a module and its parent both call: the module's own calls of it explain its origin.
+            nearer = self._callers[_function_of(calls)] - frozenset().union(*map(self._lineage, callers))
+            inside = [o for o in inside if o.call in callers or nearer.isdisjoint(self._lineage(o.call))]
         siblings = self._siblings[self._place(calls)]
         share, rest = divmod(len(inside), len(siblings))
         if len(siblings) == 1 or rest or callers == {origin.call for origin in inside}:
@@ -121,15 +126,22 @@ class Graph:
 
     def _place(self, calls: FunctionCalls) -> Hashable:
         """Return what siblings share: the calls around them, the function and its callers."""
-        *outer, (function, call) = calls
-        return *outer, function, frozenset(self._origins.get(call, ()))
+        return *_function_of(calls), frozenset(self._origins.get(calls[-1][1], ()))
+
+    @cached_property
+    def _callers(self) -> Mapping[Hashable, frozenset[str]]:
+        """The module calls that call each function at a place."""
+        callers: dict[Hashable, frozenset[str]] = defaultdict(frozenset)
+        for calls in chain.from_iterable(self._siblings.values()):
+            callers[_function_of(calls)] |= {origin.call for origin in self._origins.get(calls[-1][1], ())}
+        return callers
 
     @cached_property
     def _siblings(self) -> Mapping[Hashable, list[FunctionCalls]]:
         """The calls of functions that were inlined, in order, by place."""
-        chains = map(function_calls, self.model.graph)
+        nested = map(function_calls, self.model.graph)
         siblings: dict[Hashable, list[FunctionCalls]] = defaultdict(list)
-        for calls in dict.fromkeys(chain[: i + 1] for chain in chains for i in range(len(chain))):
+        for calls in dict.fromkeys(each[: i + 1] for each in nested for i in range(len(each))):
             siblings[self._place(calls)].append(calls)
         return siblings
 
@@ -191,6 +203,12 @@ class Graph:
         fused = [owner for owner in node.owners if owner.origin.evidence is Evidence.FUSED]
         if any(call in owner.calls for owner in fused):
             yield from (owner for owner in fused if call not in owner.calls)
+
+
+def _function_of(calls: FunctionCalls) -> tuple[Hashable, ...]:
+    """Return the calls around a call of a function, and the function."""
+    *outer, (function, _) = calls
+    return *outer, function
 
 
 def _names(*values: str) -> tuple[str, ...]:
