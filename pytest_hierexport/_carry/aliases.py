@@ -94,8 +94,8 @@ def _has_its_operator(before: Flat, node: Node, other: Node) -> bool:
         return False
     dropped = [value for value in other.inputs[len(node.inputs) :] if value]
     computing = backward_slice(before, dropped, lambda value: not value.varying)
-    leaves = {*dropped, *(operand for each in computing for operand in each.data_operands)} - before.producer.keys()
-    return not any(leaf.varying for leaf in leaves)
+    leaves = (*dropped, *(operand for each in computing for operand in each.data_operands))
+    return not any(leaf.varying for leaf in leaves if leaf not in before.producer)
 
 
 def _went_into_a_constant(before: Flat, changed: Iterable[tuple[Value | None, Value | None]]) -> bool:
