@@ -96,6 +96,8 @@ class Flat:
     outputs: list[Value] = field(default_factory=list)
     """The outputs of the model, in order."""
     opsets: dict[str, int] = field(default_factory=dict)
+    without_takers: frozenset[Node] = frozenset()
+    """Unused nodes of functions: what they give was not asked for by any call (two `nn.EmbeddingBag`)."""
 
     @cached_property
     def consumers(self) -> Mapping[Value, list[Node]]:

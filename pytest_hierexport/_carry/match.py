@@ -120,12 +120,12 @@ class _Matcher:
     def _pair(self, duplicates: list[Node], candidates: list[Node]) -> None:
         """Pair nodes of one expression: twins by name, then in order; the other nodes before were merged.
 
-        Unused ones were dropped: a function computes results that its caller does not take (two `nn.EmbeddingBag`).
+        Those without takers were dropped, not merged.
         """
         pairs = _paired(duplicates, candidates)
         self.twins.update(pairs)
         for node in duplicates:
-            if node not in pairs and node not in self.before.unused and not self._is_small_constant(node):
+            if node not in pairs and node not in self.before.without_takers and not self._is_small_constant(node):
                 self.merged[node] = self._replacements(node, candidates)
         taken = set(pairs.values())
         self.unpaired += [node for node in candidates if node not in taken]

@@ -112,11 +112,13 @@ class Recording:
     def _copy_inlined(self, model: ir.Model) -> None:
         """Copy the graph once more when its functions are inlined, which comes first: all its nodes have names now."""
         if model is self._graph:
-            self._copy_graph(model)
+            before = self._copy_graph(model)
+            before.without_takers = before.unused
 
-    def _copy_graph(self, model: ir.Model) -> None:
-        self._before = flat_copy(model)
-        self._stacks_by_node = {node: _stacks_of(node.source) for node in self._before.nodes}
+    def _copy_graph(self, model: ir.Model) -> Flat:
+        before = self._before = flat_copy(model)
+        self._stacks_by_node = {node: _stacks_of(node.source) for node in before.nodes}
+        return before
 
     def _traceable(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function that torch traces for a body (a branch of `cond`, a loop) that dynamo captured."""
