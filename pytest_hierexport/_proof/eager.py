@@ -95,8 +95,8 @@ def run_eager(
     instances = Instances(example.model)
     watcher = CallValues(instances, values, keep)
     recorder = CallRecorder(instances, known=hierarchy, observer=watcher)
-    crossings = Crossings(recorder, watcher)
-    watching = crossings if by_operation else nullcontext()
+    crossings = Crossings(recorder, watcher) if by_operation else None
+    watching = crossings or nullcontext()
     with ONE_AT_A_TIME, watcher.watching_bodies(), recorder.listening(), calling_submodules(), watching:
         run_model(example, mode)
     if not any(seen.call.name == ROOT for seen in watcher.calls):
@@ -105,7 +105,7 @@ def run_eager(
             found=f"{type(example.model).__name__} does not: its calls are not seen",
             do="run forward in the model's __call__",
         )
-    return [crossings.added_to(seen) for seen in watcher.calls]
+    return list(map(crossings.added_to, watcher.calls)) if crossings else watcher.calls
 
 
 def run_model(example: Runnable, mode: Mode) -> Any:

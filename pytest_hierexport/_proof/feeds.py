@@ -35,9 +35,11 @@ def feeds_of(example: Runnable, proto: onnx.ModelProto) -> dict[str, Array]:
     except (TypeError, ValueError):
         # The signature tells no names, as that of a `forward` in C: only the order is left.
         return _in_order(names, tensors, missing=names)
+    missing = [name for name in names if name not in adapter.places]
+    if missing:
+        return _in_order(names, tensors, missing)
     by_name = dict(zip(adapter.places, adapter.tensors, strict=True))
-    missing = [name for name in names if name not in by_name]
-    return _in_order(names, tensors, missing) if missing else {name: array_of(by_name[name]) for name in names}
+    return {name: array_of(by_name[name]) for name in names}
 
 
 def _in_order(names: Sequence[str], tensors: Sequence[torch.Tensor], missing: Sequence[str]) -> dict[str, Array]:

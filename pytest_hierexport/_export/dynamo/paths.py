@@ -36,11 +36,11 @@ def paths_by_id(stacks: Iterable[Stack]) -> dict[str, str]:
 
     A model calls a module as `self.a` and by a list of objects that hold it: `parts[0].lin` is `a`.
     """
-    found: dict[str, dict[str, bool]] = {}
+    found: dict[str, dict[str, None]] = {}
     for key, (path, _) in (entry for stack in stacks for entry in stack.items()):
         if is_of_dynamo(key):
-            found.setdefault(id_of(key), {})[dotted(path)] = not set("[(").isdisjoint(dotted(path))
-    paths = {key: [path for path, other in each.items() if not other] for key, each in found.items()}
+            found.setdefault(id_of(key), {})[dotted(path)] = None
+    paths = {key: [path for path in each if set("[(").isdisjoint(path)] for key, each in found.items()}
     return {key: own[0] for key, own in paths.items() if own and len(own) < len(found[key])}
 
 
