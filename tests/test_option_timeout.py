@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import importlib
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -12,7 +13,8 @@ import pytest
 
 from fatal_runs import Runs
 from projects import Project
-from pytest_hierexport._pytest.crashes import Hang
+from pytest_hierexport._pytest.crashes import Hang, HangFiles
+from pytest_hierexport._pytest.guard import dump_stacks
 from pytest_hierexport._pytest.options import OPTIONS
 from pytest_hierexport._pytest.time_limit import TimedOut, TimeLimit
 from pytest_hierexport._rules.child import ChildProcess
@@ -236,6 +238,20 @@ def test_hang_in_native_code_without_workers_leaves_report(runs: Runs) -> None:
     assert set(outcome.checks("b").values()) == {"not run"}
     assert " 1 failed, " in outcome.text
     assert not outcome.left
+
+
+def test_dump_that_is_being_written_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = HangFiles.of(tmp_path, "pytest")
+    whole = STACKS.replace("0x0002", f"0x{threading.get_ident():016x}")
+    first_thread, _, _ = whole.partition(f"Thread 0x{threading.get_ident():016x}")
+
+    def write(_: int, signal_number: int) -> None:
+        files.stacks.write_text(first_thread)
+        threading.Timer(0.6, files.stacks.write_text, [whole]).start()
+
+    monkeypatch.setattr("os.kill", write)
+    dump_stacks(0, files)
+    assert files.dumped() == whole
 
 
 def test_hang_in_a_rule_keeps_the_verdicts_before(runs: Runs) -> None:

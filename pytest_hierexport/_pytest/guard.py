@@ -13,6 +13,7 @@ import pickle
 import select
 import signal
 import sys
+import threading
 import time
 import traceback
 import warnings
@@ -36,6 +37,8 @@ _INTERVAL = 0.5
 """The seconds between two looks."""
 _PATIENCE = 5.0
 """The seconds that the process has to dump its stacks."""
+_PAUSE = 0.2
+"""The seconds in which a dump that is not whole grows."""
 _REPORTS = "reports.jsonl"
 
 
@@ -153,7 +156,7 @@ def _be_guard(plugin: GuardPlugin, session: pytest.Session, end: int) -> NoRetur
         while os.getppid() == parent and not ended.poll(_INTERVAL * 1000):
             hang = files.read()
             if hang is not None and time.monotonic() > hang.deadline + _INTERVAL:
-                _dump(parent, files)
+                dump_stacks(parent, files)
                 plugin.finish(session, hang)
                 break
     except BaseException:  # noqa: BLE001  # the fork must not go on to run the tests of its parent
@@ -162,9 +165,18 @@ def _be_guard(plugin: GuardPlugin, session: pytest.Session, end: int) -> NoRetur
     os._exit(0)
 
 
-def _dump(process: int, files: HangFiles) -> None:
-    """Make a process dump its stacks, which its handler does in native code, too."""
+def dump_stacks(process: int, files: HangFiles) -> None:
+    """Make a process dump its stacks, which its handler does in native code, too; wait until the dump is whole.
+
+    The handler writes word by word, and the main thread, whose line is wanted, last.
+    """
+    # A fork's main thread has the number of its parent's.
+    last = f"hread 0x{threading.get_ident():016x}"
     os.kill(process, SIGNAL)
     until = time.monotonic() + _PATIENCE
-    while not files.dumped() and time.monotonic() < until:
-        time.sleep(0.05)
+    dumped = ""
+    while time.monotonic() < until:
+        time.sleep(_PAUSE)
+        before, dumped = dumped, files.dumped()
+        if last in dumped and dumped == before:
+            break
