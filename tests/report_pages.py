@@ -166,7 +166,7 @@ def hostile_results(names: tuple[str, ...]) -> Results:
         difference = Difference(
             (Rename(name, name, 1, True, (name, child)),),
             (Change(child, None, {name: 1}), Change(name, {name: 1}, None)),
-            (Move(name, name), Move(f"{child}/{name}", name, last=True)),
+            (Move(name, name), Move(f"{child}/{name}", name, after=True)),
         )
         failure = Failure((Finding(name, name, name, f"{name} ({root})"),), name, name, difference)
         check = {"MUST-002": Check(Status.FAILED, name, 0.1, failure)}

@@ -75,6 +75,23 @@ def test_size_that_became_a_constant_gives_no_owner() -> None:
     assert found == {"rows": [("b", "traced")], "y": [("b", "fused")]}
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "owners"),
+    [
+        # An alias of the first input: the second is absent in both graphs.
+        ("v = Cast<to = 1>(u) y = Clip(v, , hi)", "y = Clip(u, , hi)", {"y": [("c", "traced")]}),
+        # The second input is new: the node took in what the `Max` did.
+        ("v = Max(u, lo) y = Clip(v, , hi)", "y = Clip(u, lo, hi)", {"y": [("b", "fused"), ("c", "fused")]}),
+        # The second input is gone.
+        ("y = Clip(u, lo, hi)", "v = Max(u, lo) y = Clip(v, , hi)", {"v": [("c", "fused")], "y": [("c", "fused")]}),
+    ],
+)
+def test_absent_input_is_no_alias(before: str, after: str, owners: dict[str, list[tuple[str, str]]]) -> None:
+    head = "g (float[2] x) => (float[2] y) <float hi = {2.0}, float lo = {-2.0}> { u = Relu(x)"
+    found = carried(f"{head} {before} }}", f"{head} {after} }}", u="a", v="b", y="c")
+    assert {key: sorted(each) for key, each in found.items()} == {"u": [("a", "traced")], **owners}
+
+
 def test_operation_that_was_dropped_leaves_no_owner_behind() -> None:
     before = """g (float[2, 2] x) => (float[2, 2] y)
         <float[2, 2] w = {1.0, 2.0, 3.0, 4.0}, float[2] one = {1.0, 1.0}> {

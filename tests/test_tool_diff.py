@@ -132,6 +132,15 @@ class TestModules:
         (pair,) = compared(before, after).modules.reordered
         assert [each.path for each in pair] == ["b", "a"]
 
+    def test_each_module_in_another_order_is_told_once(self, before: Path, after: Path) -> None:
+        root = {"": BEFORE[""], "b": ("torch.nn.modules.container.Sequential", [])}
+        save(before, {**root, **{f"b.{i}": BEFORE["a"] for i in range(4)}})
+        save(after, {**root, **{f"b.{i}": BEFORE["a"] for i in (1, 0, 3, 2)}})
+        found = compared(before, after)
+        assert [(one.path, other.path) for one, other in found.modules.reordered] == [("b.1", "b.0"), ("b.3", "b.2")]
+        tag = "/Net/Block"
+        assert f"> {tag}.1 now before {tag}.0, {tag}.3 now before {tag}.2\n" in text(found)
+
     def test_removed_module_with_those_below_is_one_line(self, before: Path, after: Path) -> None:
         save(before, {**BEFORE, "head.inner": ("m.Inner", ["Tanh"]), "head.inner.act": ("m.Act", ["Neg"])})
         save(after, BEFORE)

@@ -61,8 +61,8 @@ def compare(old: str, new: str) -> Difference:
     if old == new:
         return Difference()
     renames, old = renamed(old, new)
-    changes = _changes(*_different(old.splitlines(), new.splitlines()))
-    return Difference(tuple(renames), tuple(changes), tuple(moves(old, new)))
+    before, after = _different(old.splitlines(), new.splitlines())
+    return Difference(tuple(renames), tuple(_changes(before, after)), tuple(moves(before, after)))
 
 
 def diff(old: str, new: str, limit: int = 20) -> list[str]:

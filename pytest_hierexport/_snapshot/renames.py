@@ -19,6 +19,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from pytest_hierexport._snapshot.lines import count_members, members, parts_of, tag_of
 
@@ -57,12 +58,13 @@ class Move:
 
     tag: str
     neighbour: str
-    """The module that now follows it; where it is the last one, the module that it now follows."""
-    last: bool = False
+    """The nearest module that kept its place and ran before it, or after it, the other way round."""
+    after: bool = False
+    """Whether it now runs after the neighbour, not before it."""
 
     def __str__(self) -> str:
         """Return the move as a line."""
-        return f"> {self.tag} now {'last, after' if self.last else 'before'} {self.neighbour}"
+        return f"> {self.tag} now {'after' if self.after else 'before'} {self.neighbour}"
 
 
 def renamed(old: str, new: str) -> tuple[list[Rename], str]:
@@ -131,27 +133,39 @@ def _operators(lines: Sequence[str], name: str) -> Counter[tuple[str, str]]:
     return counted or Counter((tag_of(line), "") for line in own)
 
 
-def moves(old: str, new: str) -> list[Move]:
-    """Return the modules that run at another place among those that their caller calls in both texts."""
-    before, after = _children(old), _children(new)
-    return [move for parent in after if parent in before for move in _moved(before[parent], after[parent])]
+def moves(before: Iterable[str], after: Iterable[str]) -> Iterator[Move]:
+    """Yield the modules that run at another place among those that their caller calls in both texts, given their tags.
+
+    A run that is folded on one side alone counts member by member if both sides have it unfolded.
+    """
+    known, found = _children(before), _children(after)
+    for parent in found:
+        position = {tag: i for i, tag in enumerate(known.get(parent, ()))}
+        shared = [tag for tag in found[parent] if tag in position]
+        for i, j in displaced([position[tag] for tag in shared]):
+            yield Move(shared[i], shared[j], after=j < i)
 
 
-def _children(text: str) -> Mapping[str, list[str]]:
+def _children(tags: Iterable[str]) -> Mapping[str, list[str]]:
     children: dict[str, list[str]] = {}
-    for tag in map(tag_of, text.splitlines()):
+    for tag in tags:
         children.setdefault(tag.rpartition("/")[0], []).append(tag)
     return children
 
 
-def _moved(before: Sequence[str], after: Sequence[str]) -> Iterator[Move]:
-    position = {tag: i for i, tag in enumerate(before)}
-    shared = [tag for tag in after if tag in position]
-    stays = set(longest_rising([position[tag] for tag in shared]))
-    for i, tag in enumerate(shared):
-        if position[tag] not in stays:
-            following = shared[i + 1 : i + 2]
-            yield Move(tag, following[0]) if following else Move(tag, shared[i - 1], last=True)
+def displaced(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield the positions of different numbers outside a longest rising subsequence of them, each with another one.
+
+    The other one is that of the nearest number in the subsequence that is in the wrong order with it, preferably of
+    one behind it: of 2, 0, 1, the 2 stands before the 0.
+    """
+    rising = set(longest_rising(numbers))
+    places = [i for i, number in enumerate(numbers) if number in rising]
+    for i, number in enumerate(numbers):
+        if number not in rising:
+            behind = (j for j in places if j > i and numbers[j] < number)
+            before = (j for j in reversed(places) if j < i and numbers[j] > number)
+            yield i, next(chain(behind, before))
 
 
 def longest_rising(numbers: Sequence[int]) -> list[int]:

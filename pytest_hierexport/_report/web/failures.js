@@ -35,7 +35,7 @@ const diffTree = (model, { changes, renames, moves }) => {
     node.notes.push(note);
   };
   for (const { before, tags } of renames) for (const tag of tags) noted(tag, "renamed", `was ${before}`);
-  for (const { tag, neighbour, last } of moves) noted(tag, "moved", `now ${last ? "last, after" : "before"} ${neighbour.slice(neighbour.lastIndexOf("/") + 1)}`);
+  for (const { tag, neighbour, after } of moves) noted(tag, "moved", `now ${after ? "after" : "before"} ${neighbour.slice(neighbour.lastIndexOf("/") + 1)}`);
   for (const { tag, before = null, after = null } of changes) Object.assign(nodeOf(tag), { before, after, kind: before === null ? "new" : after === null ? "gone" : "changed" });
   const list = (nodes, depth) => h("ul", {}, [...nodes.values()].map((node) => {
     const [sign, word] = KINDS[node.kind];

@@ -14,12 +14,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
 
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import ROOT
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._snapshot.renames import longest_rising
+from pytest_hierexport._snapshot.renames import displaced
 
 _DEEPEST = 300
 """The most levels of modules: each difference has its tag, so the text would grow with the square of the levels."""
@@ -176,13 +175,8 @@ def _contents(instances: Sequence[Instance], content: dict[object, int]) -> dict
 
 
 def _reordered(old: Instance, other: Instance, pairs: Mapping[str, str]) -> Iterator[tuple[Instance, Instance]]:
-    """Yield a pair for each child that is not in the longest subsequence of children whose order did not change."""
-    position = {child.path: i for i, child in enumerate(other.children)}
-    shared = [position[pairs[each.path]] for each in old.children if pairs.get(each.path) in position]
-    kept = set(longest_rising(shared))
-    was = {place: i for i, place in enumerate(shared)}
-    for place in sorted(set(shared) - kept):
-        later = ((place, i) for i in range(place + 1, len(other.children)) if i in was and was[i] < was[place])
-        earlier = ((i, place) for i in reversed(range(place)) if i in was and was[i] > was[place])
-        for first, second in islice(chain(later, earlier), 1):
-            yield other.children[first], other.children[second]
+    """Yield a pair for each child whose place among the children that both have is another one, as they run now."""
+    position = {pairs[child.path]: i for i, child in enumerate(old.children) if child.path in pairs}
+    shared = [child for child in other.children if child.path in position]
+    for places in displaced([position[child.path] for child in shared]):
+        yield shared[min(places)], shared[max(places)]

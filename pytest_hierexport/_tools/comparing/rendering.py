@@ -94,7 +94,7 @@ def _modules(comparison: Comparison) -> Iterator[ShownChange]:
     for text, pairs in _grouped(modules.changed, _changed).items():
         yield ShownChange("~", some([new.tag for _, new in pairs]), text=text)
     for instance, follower in modules.reordered:
-        yield ShownChange(">", instance.tag, text=f"now before {follower.tag}")
+        yield ShownChange(">", f"{instance.tag} now before {follower.tag}")
     if comparison.untagged[0] != comparison.untagged[1]:
         yield ShownChange("~", "(untagged)", text=changed_counts(*comparison.untagged))
 
