@@ -54,6 +54,13 @@ def test_factory_may_return_any_documented_form(made: Callable[[], object], args
     assert (len(example.args), list(example.kwargs)) == (args, kwargs)
 
 
+def test_example_takes_the_inputs_that_export_takes() -> None:
+    model, x = torch.nn.Linear(2, 2), torch.ones(3, 2)
+    assert Example(model, x).args == (x,)
+    example = Example(model, {"input": x}, {"other": x})
+    assert (example.args, example.kwargs) == ((), {"input": x, "other": x})
+
+
 def test_notes_of_a_factory_s_example_are_kept() -> None:
     assert case(lambda: Example(Halver(), (X,), notes=("small weights",))).load().notes == ("small weights",)
 

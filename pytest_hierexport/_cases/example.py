@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import CollectError
+from pytest_hierexport._export.arguments import as_inputs
 
 if TYPE_CHECKING:
     import torch
@@ -21,11 +22,18 @@ class Example:
 
     model: torch.nn.Module
     args: tuple[Any, ...] = ()
+    """Positional inputs. A single tensor, or a mapping of keyword inputs, can be given instead, as to `export`."""
     kwargs: dict[str, Any] = field(default_factory=dict)
     dynamic_shapes: Any = None
     """As for `torch.onnx.export`; a plain dict of input name to dimension names is enough."""
     notes: tuple[str, ...] = ()
     """What the user should know of the example, such as that its inputs were guessed."""
+
+    def __post_init__(self) -> None:
+        """Split the inputs into positional and keyword ones."""
+        self.args, named = as_inputs(self.args, None)
+        if named:
+            self.kwargs = {**named, **self.kwargs}
 
 
 def parts_of(made: object) -> dict[str, Any]:
