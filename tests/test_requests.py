@@ -118,6 +118,10 @@ CALLS: dict[str, tuple[Callable[[Given], object], str]] = {
         lambda g: public.profile(g.path, {"x": g.example.args[0]}),
         "arrays of NumPy or None; found {'x': an object of the class Tensor} to do: make arrays by numpy.asarray(…), ",
     ),
+    "diverge on a list of tensors": (
+        lambda g: public.diverge(g.path, g.path, list(g.example.args)),
+        "or None; found [an object of the class Tensor] to do: make arrays by numpy.asarray(…), ",
+    ),
     "profile on a text": (lambda g: public.profile(g.path, providers=g.text), "a sequence of texts; found 'x'"),
     "export to a text": (lambda g: public.export(g.net, opset=g.text), "a whole number or None; found 'x'"),
     "export one kept": (lambda g: public.export(g.net, keep=g.text), "a sequence of texts; found 'x'"),
