@@ -148,7 +148,7 @@ def test_export_that_repeats_passes(factory: Callable[[], object], whole: Whole)
     ("factory", "told"),
     [
         (that_runs_in_the_order_of_a_set, "other values, first in the call part"),
-        (plain_models.in_the_order_of_a_set, "the plain exporter gives another graph of this model, too"),
+        (plain_models.in_the_order_of_a_set, "the plain exporter, too, gives another graph"),
     ],
 )
 def test_model_that_depends_on_the_seed_has_no_verdict(

@@ -12,7 +12,8 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from numbers import Integral, Real
 from pkgutil import resolve_name
@@ -165,7 +166,7 @@ def _found(value: object, annotation: str) -> str:
         parts = (f"{_found(one, annotation)}: {_found(two, annotation)}" for one, two in value.items())
         return f"{{{', '.join(parts):.200}}}"
     # Arrays and tensors are collections, too.
-    if is_holder and isinstance(value, (list, tuple, Set)):
+    if is_holder and isinstance(value, (list, tuple, AbstractSet)):
         return f"[{', '.join(_found(each, annotation) for each in value):.200}]"
     return f"an object of the class {type(value).__name__}"
 

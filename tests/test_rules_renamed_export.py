@@ -16,6 +16,7 @@ from torch import nn
 
 from pytest_hierexport._cases import Case, select
 from pytest_hierexport._cases.exporting import export_case
+from pytest_hierexport._errors import NoVerdictError
 from pytest_hierexport._rules.base import ExportedCase, Violation
 from pytest_hierexport._rules.decisions.source import exporter_sources
 from pytest_hierexport._rules.renamed_export import _changed_attributes, renaming_violations
@@ -45,6 +46,18 @@ class Plain(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         blocked: torch.Tensor = self.block(x)
         return blocked
+
+
+class GrowsWithEachExport(Plain):
+    """Computes more each time that it is exported."""
+
+    exports = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        GrowsWithEachExport.exports += torch.compiler.is_exporting()
+        for _ in range(GrowsWithEachExport.exports):
+            x = super().forward(x)
+        return x
 
 
 class Counts(Plain):
@@ -145,6 +158,11 @@ def found(folder: Path, model: nn.Module) -> list[tuple[str, str]]:
 
 def test_model_without_names_shows_no_difference(tmp_path: Path) -> None:
     assert not found(tmp_path, Plain())
+
+
+def test_graph_that_changes_with_each_export_has_no_verdict(tmp_path: Path) -> None:
+    with pytest.raises(NoVerdictError, match="under the same names, too, the second export differs, first at "):
+        violations(tmp_path, GrowsWithEachExport())
 
 
 def test_model_that_assigns_to_its_buffer_shows_no_difference(tmp_path: Path) -> None:

@@ -99,10 +99,10 @@ def _check_plain_export(exported: ExportedCase) -> None:
     """
     if not plain_repeats(exported):
         raise NoVerdictError(
-            "a plain exporter that gives the same graph under every hash seed",
-            found="not run: under another hash seed the plain exporter gives another graph of this model, too",
-            do="sort the sets in the model's own code; where the order is torch's own, as in nn.EmbeddingBag, set "
-            "PYTHONHASHSEED to one number in CI: else names and order of nodes may change from run to run",
+            "a plain exporter that gives the same graph in every process",
+            found="not run: the plain exporter, too, gives another graph of this model in another process",
+            do="sort the sets in the model's own code, and keep the time out of it; where the order is torch's own, as "
+            "in nn.EmbeddingBag, set PYTHONHASHSEED to one number in CI: else nodes may change from run to run",
         )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pytest_hierexport._calls.attribution import Origin, Origins
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._cases.exporting import with_other_options
-from pytest_hierexport._errors import HierexportError, raise_if_disk_full
+from pytest_hierexport._errors import HierexportError, NoVerdictError, raise_if_disk_full
 from pytest_hierexport._files.temporary import temporary_folder
 from pytest_hierexport._onnx.codec import entries_of
 from pytest_hierexport._onnx.difference import content_of
@@ -38,6 +38,9 @@ def renaming_violations(exported: ExportedCase, files: Sequence[Path] = ()) -> I
     Args:
         exported: The case and its file.
         files: The exporter's own source: where a name of the model decides in it is a violation.
+
+    Raises:
+        NoVerdictError: Under its own names, too, the model's second export gives another graph.
     """
     watch = Watch(files, exported.example.model) if files else None
     # A model may look itself up by what its class prints, and torch.compile may not trace code that is watched: neither
@@ -51,7 +54,26 @@ def renaming_violations(exported: ExportedCase, files: Sequence[Path] = ()) -> I
     if watch:
         _watch_options(exported, watch, printed=printed)
         yield from watch.violations
+    if violations and not (watch and watch.violations):
+        _check_repetition(exported)
     yield from violations
+
+
+def _check_repetition(exported: ExportedCase) -> None:
+    """Raise an error where the graph changes from export to export, as by the time: that says nothing of names."""
+    with temporary_folder() as folder:
+        try:
+            again = exported.export_again(Path(folder) / exported.path.name)
+        except HierexportError as error:
+            raise_if_disk_full(error)
+            return
+        changed = _change(exported, *_pairs(exported, again))
+    if changed:
+        raise NoVerdictError(
+            "a model that is exported to the same graph twice",
+            found=f"not run: under the same names, too, the second export differs, first at {changed.where}",
+            do="look for what depends on the time, on random numbers, or on what an earlier export left behind",
+        )
 
 
 def _watch_options(exported: ExportedCase, watch: Watch, *, printed: bool) -> None:
@@ -93,14 +115,18 @@ def _compared(exported: ExportedCase, watch: Watch | None, *, printed: bool) -> 
             raise_if_disk_full(error)
             found = f"none {_RENAMED}: expected {error.expected}; found {error.found}"
             return False, [Violation("the model under other names", "the same export", found, _DO)]
-        old, new = inventory_proto(exported.proto), inventory_proto(again.proto)
-        nodes, tensors = (
-            list(zip_longest(before, after, fillvalue=("the end of the graph", None)))
-            for before, after in ((old.nodes, new.nodes), (old.initializers, new.initializers))
-        )
+        nodes, tensors = _pairs(exported, again)
         if changed := _change(exported, nodes, tensors):
             return False, [changed]
         return True, list(_Comparison(exported, again, renaming).violations(nodes, tensors))
+
+
+def _pairs(before: ExportedCase, after: ExportedCase) -> tuple[_Pairs, _Pairs]:
+    """Return the nodes of two exports side by side, and their initializers."""
+    old, new = inventory_proto(before.proto), inventory_proto(after.proto)
+    end = ("the end of the graph", None)
+    nodes = list(zip_longest(old.nodes, new.nodes, fillvalue=end))
+    return nodes, list(zip_longest(old.initializers, new.initializers, fillvalue=end))
 
 
 def _change(before: ExportedCase, nodes: _Pairs, tensors: _Pairs) -> Violation | None:
