@@ -93,7 +93,7 @@ def test_snapshot_made_in_the_other_form_names_the_option(project: Project) -> N
     plain.stdout.fnmatch_lines(
         [
             "the snapshot of build was made with details",
-            "  found *a run without --hierexport-details",
+            "  found *a run without details",
             "  to do *repeat it with details, *: pytest *::test_snapshot --hierexport-details",
         ]
     )
@@ -103,7 +103,7 @@ def test_snapshot_made_in_the_other_form_names_the_option(project: Project) -> N
     detailed.stdout.fnmatch_lines(
         [
             "the snapshot of build was made without details",
-            "  found *a run with --hierexport-details",
+            "  found *a run with details",
             "  to do *leave them out, or write it with details: * --hierexport-details * --snapshot-update",
         ]
     )

@@ -178,10 +178,10 @@ class TestLists:
         printed = run(capsys, "m.onnx", "--origins").splitlines()
         start = printed.index("origins:")
         assert printed[start + 1 :] == [
-            "  a  Neg  /Net/Encoder/Layer.1 (traced)  /Net/Encoder/Layer.10 (merged)",
-            "  b  Neg  /Net/Encoder/Layer.10 (traced)",
-            "  c  Neg  /Net/Head/Norm (fused)",
-            "  w  /Net/Encoder (traced)",
+            "  a  Neg  /Net/Encoder/Layer.1 (enc.1, traced)  /Net/Encoder/Layer.10 (enc.10, merged)",
+            "  b  Neg  /Net/Encoder/Layer.10 (enc.10, traced)",
+            "  c  Neg  /Net/Head/Norm (head.norm, fused)",
+            "  w  /Net/Encoder (enc, traced)",
         ]
         (first, *_) = csv.DictReader(io.StringIO(run(capsys, "m.onnx", "--origins", "--format", "csv")))
         assert json.loads(first["origins"])[1] == {

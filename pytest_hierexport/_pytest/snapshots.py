@@ -107,7 +107,7 @@ def check_snapshot(request: pytest.FixtureRequest, run: Run, case: Case, text: s
         to_do = f"leave them out, or write it with details: {update}"
         if detailed:
             to_do = f"repeat it with details, here or by details = true in a manifest: {repeat} --hierexport-details"
-        found = [("expected", f"{shown} compared as it was made"), ("found", f"a run {wanted} --hierexport-details")]
+        found = [("expected", f"{shown} compared as it was made"), ("found", f"a run {wanted} details")]
         raise _failed(run, case, f"the snapshot of {case.name} was made {made} details", found, to_do)
     found = [("expected", shown), ("found", "(- gone, + new, ~ other operators, > moved, = renamed)")]
     title, to_do = f"the hierarchy of {case.name} has changed", f"read the change; where it is meant: {update}"

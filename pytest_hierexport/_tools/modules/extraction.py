@@ -195,7 +195,7 @@ def _region_of(model: ir.Model, hierarchy: Hierarchy, call: str) -> Region:
         raise UsageError(
             f"nodes of the module call {call!r}",
             found="none: it returns its inputs, was folded into a constant, or was optimized away",
-            do=f"extract the call that made it: {hierarchy[call].parent or '/'}",
+            do=f"extract the call that made it: {hierarchy[call].parent or hierarchy.tag(ROOT)}",
         )
     depth = 0
     while all(len(nodes) > depth + 1 for nodes in paths) and len({nodes[depth + 1].graph for nodes in paths}) == 1:
