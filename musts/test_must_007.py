@@ -117,6 +117,15 @@ def test_tag_shifted_to_a_sibling_is_found_with_its_value(whole: ExportedCase, t
     assert violation.found == f"the call returned a value that none of its nodes produces: {key} (/Tower/Layer.1)"
 
 
+@pytest.mark.parametrize("step", ["", "steps:quantize"])
+def test_advice_names_tolerances_for_the_result_of_a_step(step: str, whole: ExportedCase, tmp_path: Path) -> None:
+    key = only(whole, "layers.0.linear")
+    changed = retagged(whole, tmp_path, lambda k, origins: traced("layers.1.linear") if k == key else origins)
+    of_step = ExportedCase(replace(changed.case, step=step), changed.path, changed.example, changed.exporter_name)
+    violations = breaks("MUST-007", of_step)
+    assert {"`tolerances`" in violation.do for violation in violations} == {bool(step)}
+
+
 @pytest.mark.parametrize("dropped", [0, 1])
 def test_a_dropped_co_owner_is_found(dropped: int, whole: ExportedCase, tmp_path: Path) -> None:
     key = merged(whole)

@@ -25,6 +25,8 @@ def check(exported: ExportedCase) -> Iterator[Violation]:
         tag = attribution.hierarchy.tag(name) if is_listed else "a call that the file does not list"
         found_in = verdict.tag or ("an input of the graph" if verdict.value in inputs else "untagged")
         do = "find what moved the value to another call, and carry origins through it"
+        if exported.case.step:
+            do += "; if the step is meant to change values, first state larger `tolerances` for it"
         if verdict.reason == OTHER_OUTPUTS:
             do = "compare the values with `hierexport diverge`; if a step is meant to change them, state `tolerances`"
         if not is_listed:

@@ -107,9 +107,9 @@ def _print_text(analysis: Analysis, lists: dict[str, Iterator[dict[str, Any]]], 
 def _as_text(row: dict[str, Any]) -> str:
     """Return a listed node on one line: the key, the operator, the tag with its call and evidence, the other owners."""
     parts = [row["key"], row["operator"]]
-    for origin in row.get("origins", ()):
-        # Calls of torch.nn have the tag of the module around them.
-        parts.append(f"{origin['tag']} ({', '.join(filter(None, (origin['call'], origin['evidence'])))})")
+    # Calls of torch.nn have the tag of the module around them.
+    told = ((each["tag"], filter(None, (each["call"], each["evidence"]))) for each in row.get("origins", ()))
+    parts += [f"{tag} ({', '.join(about)})" for tag, about in told]
     if "returned_by" in row:
         parts.append(f"{row['tag'] or 'untagged'}, but {', '.join(row['returned_by'])} returned its value")
     return "  ".join(filter(None, parts))
