@@ -103,8 +103,16 @@ class TestInterface:
             return lambda proto: proto.graph.input[0].CopyFrom(value)
 
         assert compared(CONSTANT, shape(64), shape(128)).model == [
-            "input x: …_with_a_long_name_3x64 → …_with_a_long_name_3x128"
+            "input x: …with_a_long_name_3, 64] → …with_a_long_name_3, 128]"
         ]
+
+    def test_name_of_a_size_is_no_number_and_no_list(self, compared: Callable[..., Comparison]) -> None:
+        def shape(*sizes: int | str) -> Edit:
+            value = helper.make_tensor_value_info("x", TensorProto.FLOAT, sizes)
+            return lambda proto: proto.graph.input[0].CopyFrom(value)
+
+        assert compared(CONSTANT, shape("4"), shape(4)).model == ['input x: FLOAT["4"] → FLOAT[4]']
+        assert compared(CONSTANT, shape("a, b"), shape("a", "b")).model == ['input x: FLOAT["a, b"] → FLOAT[a, b]']
 
     def test_elements_of_sequences_are_compared(self, compared: Callable[..., Comparison]) -> None:
         def elements(dtype: int) -> Edit:
@@ -113,7 +121,7 @@ class TestInterface:
             return lambda proto: proto.graph.input[0].type.CopyFrom(declared)
 
         assert compared(CONSTANT, elements(TensorProto.FLOAT), elements(TensorProto.INT64)).model == [
-            "input x: optional(sequence(FLOAT, 2)) → optional(sequence(INT64, 2))"
+            "input x: optional(sequence(FLOAT[2])) → optional(sequence(INT64[2]))"
         ]
 
     def test_declarations_of_a_function_are_compared(self, compared: Callable[..., Comparison]) -> None:

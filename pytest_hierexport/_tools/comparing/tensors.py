@@ -58,7 +58,7 @@ class Store:
             return np.ascontiguousarray(numpy_helper.to_array(tensor))
         except Exception as error:  # onnx raises errors of many classes for data that is missing or damaged
             raise UsageError(
-                f"the data of every initializer of {self.name}",
+                f"the data of every stored tensor of {self.name}",
                 found=f"{tensor.name!r}: {str(error)[:300]}",
                 do="keep the files with external data beside the model, or export it again",
             ) from error

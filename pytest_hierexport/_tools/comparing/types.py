@@ -1,11 +1,16 @@
-"""Writes the type of a value as text: `FLOAT, 2xN`, `sequence(INT64)`."""
+"""Writes the type of a value as text: `FLOAT[2, N]`, `sequence(INT64)`."""
 
 from __future__ import annotations
 
+import json
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import onnx
+
+_SIZE_NAME = re.compile(r"(?![0-9]+$)[\w .*+/()-]+")
+"""The names of sizes that cannot be taken for a number or for several sizes; others are quoted."""
 
 
 def type_text(declared: onnx.TypeProto) -> str:
@@ -26,14 +31,14 @@ def type_text(declared: onnx.TypeProto) -> str:
 
 def _tensor(declared: onnx.TypeProto.Tensor | onnx.TypeProto.SparseTensor) -> str:
     element = _element(declared.elem_type)
-    if not declared.HasField("shape"):
-        return element
-    return f"{element}, {'x'.join(map(_dimension, declared.shape.dim)) or 'scalar'}"
+    return f"{element}[{', '.join(map(_dimension, declared.shape.dim))}]" if declared.HasField("shape") else element
 
 
 def _dimension(declared: onnx.TensorShapeProto.Dimension) -> str:
     kind = declared.WhichOneof("value")
-    return "?" if kind is None else str(getattr(declared, kind))
+    if kind != "dim_param":
+        return "?" if kind is None else str(declared.dim_value)
+    return declared.dim_param if _SIZE_NAME.fullmatch(declared.dim_param) else json.dumps(declared.dim_param)
 
 
 def _element(data_type: int) -> str:
