@@ -44,6 +44,14 @@ g (float[2] x) => (float[2] y) {
   y = Mul(x, half)
 }
 """
+BRANCHES = """
+<ir_version: 10, opset_import: ["" : 20]>
+g (float[2] x, bool taken) => (float[2] y) {} {{
+  y = If (taken) <
+    then_branch = yes () => (float[2] t) {} {{ t = Add(x, {}) }},
+    else_branch = no () => (float[2] e) {{ e = Neg(x) }}>
+}}
+"""
 CALLS = [Call("", 0, "m.Net", None), Call("block", 0, "m.Block", ""), Call("block", 1, "m.Block", "")]
 Edit = Callable[[onnx.ModelProto], object]
 
@@ -193,6 +201,17 @@ class TestData:
         found = compared(TWO_NORMS, after=rename)
         assert found.nodes == []
         assert [each.change for each in found.initializers] == ["renamed from scale", "renamed from shift"]
+
+    def test_initializer_that_moved_into_a_branch_is_found(self, tmp_path: Path) -> None:
+        held, moved = (
+            saved(tmp_path / f"{i}.onnx", BRANCHES.format(*texts))
+            for i, texts in enumerate(
+                [("<float[2] outer = {1, 2}>", "", "outer"), ("", "<float[2] own = {1, 2}>", "own")]
+            )
+        )
+        found = compare(load_tagged(held), load_tagged(moved))
+        assert found.nodes == []
+        assert [each.change for each in found.initializers] == ["renamed from outer"]
 
     def test_renamed_duplicates_are_paired_by_their_consumers(self, compared: Callable[..., Comparison]) -> None:
         text = TWO_NORMS.replace("Mul(x, shift)", "Mul(x, scale)")

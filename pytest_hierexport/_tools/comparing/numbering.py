@@ -11,12 +11,15 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pytest_hierexport._onnx.order import topological_order
 from pytest_hierexport._tools.comparing.attributes import attribute_content
 from pytest_hierexport._tools.comparing.graphs import FlatGraph, FlatNode, FlatValue
 from pytest_hierexport._tools.comparing.tensors import Data, Store
+
+if TYPE_CHECKING:
+    from pytest_hierexport._tools.comparing.tensors import Tensor
 
 PartT = TypeVar("PartT")
 KeyT = TypeVar("KeyT")
@@ -54,21 +57,12 @@ class Numbering:
         return self._numbers.setdefault(content, len(self._numbers))
 
     def _number_data(self, before: FlatGraph, after: FlatGraph, data: Data) -> None:
-        """Number the initializers whose key one graph alone has by their data."""
-        alone = [
-            [
-                value
-                for leaf, values in graph.leaves.items()
-                if leaf not in other.leaves
-                for value in values
-                if value.tensor
-            ]
-            for graph, other in ((before, after), (after, before))
-        ]
-        for values, store in zip(alone if all(alone) else (), (data.before, data.after), strict=False):
-            for value in values:
-                if value.tensor is not None:
-                    self.values[value] = self._number("data", value.leaf[:-1], store.content(value.tensor))
+        """Number the initializers that have other keys in the other graph by their data."""
+        alone = _alone(before, after), _alone(after, before)
+        # Data is read only where there are initializers on both sides that may be equal.
+        for initializers, store in zip(alone, (data.before, data.after), strict=True) if all(alone) else ():
+            for value, tensor in initializers:
+                self.values[value] = self._number("data", store.content(tensor))
 
     def _by_expression(self, graph: FlatGraph, store: Store) -> dict[int, list[FlatNode]]:
         expressions: dict[int, list[FlatNode]] = defaultdict(list)
@@ -90,6 +84,12 @@ class Numbering:
 
     def _consumers(self, consumers: Iterable[tuple[FlatNode, object]]) -> frozenset[object]:
         return frozenset(Counter((self.uses.get(node, -1), place) for node, place in consumers).items())
+
+
+def _alone(graph: FlatGraph, other: FlatGraph) -> list[tuple[FlatValue, Tensor]]:
+    """Return the initializers whose key the other graph lacks."""
+    values = (value for leaf, values in graph.leaves.items() if leaf not in other.leaves for value in values)
+    return [(value, value.tensor) for value in values if value.tensor is not None]
 
 
 def _in_order(graph: FlatGraph) -> list[FlatNode]:

@@ -117,7 +117,7 @@ def _pair_initializers(before: FlatGraph, after: FlatGraph, pairs: Pairs, number
             if new is not None and old.tensor is not None and numbers[old] == numbers[new]:
                 pairs.add_values(old, new)
     left, others = (
-        grouped((v for each in graph.leaves.values() for v in each if v.tensor and v not in done), numbers.__getitem__)
+        grouped((v for each in graph.leaves.values() for v in each if v not in done), numbers.__getitem__)
         for graph, done in ((before, pairs.values), (after, pairs.taken))
     )
     for number, values in left.items():
