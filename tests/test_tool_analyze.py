@@ -17,6 +17,7 @@ from onnx import TensorProto, helper
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._onnx import storage
+from pytest_hierexport._onnx.graph import walk
 from pytest_hierexport._tools.analysis import coverage_line
 from pytest_hierexport.cli import main
 from schemas import strict_schema
@@ -248,3 +249,26 @@ def test_whole_tags_of_deep_modules_are_refused(tmp_path: Path, capsys: pytest.C
 def test_coverage_counts_one_node_in_the_singular() -> None:
     assert coverage_line(1, {"fused": 1}) == "1 node: fused 1"
     assert coverage_line(1_200, {"fused": 1}) == "1 of 1,200 nodes: fused 1"
+
+
+def test_module_that_calls_itself_is_one_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    calls = [
+        Call("", 0, "m.Net", None),
+        Call("r", 0, "m.Rec", ""),
+        Call("r.f", 0, "m.Fc", "r"),
+        Call("r", 1, "m.Rec", "r.f"),
+        Call("r.f", 1, "m.Fc", "r@1"),
+    ]
+    names = ["x", *(call.name for call in calls[1:])]
+    nodes = [helper.make_node("Neg", [names[i]], [call.name]) for i, call in enumerate(calls[1:])]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("x", names[-1])]
+    proto = helper.make_model(helper.make_graph(nodes, "g", values[:1], values[1:]), ir_version=10)
+    origins = {key: (Origin(name, Evidence.TRACED),) for (key, _), name in zip(walk(proto), names[1:], strict=True)}
+    storage.attach_proto(proto, Attribution(Hierarchy(calls), origins))
+    (tmp_path / "r.onnx").write_bytes(proto.SerializeToString())
+    rows = list(csv.DictReader(io.StringIO(run(capsys, str(tmp_path / "r.onnx"), "--format", "csv"))))
+    assert [(row["tag"], row["calls"], row["nodes"], row["own_nodes"]) for row in rows] == [
+        ("/Net", "1", "4", "0"),
+        ("/Net/Rec", "2", "4", "2"),
+        ("/Net/Rec/Fc", "2", "2", "2"),
+    ]

@@ -307,7 +307,7 @@ class TestCommand:
         proto.graph.initializer[0].ClearField("raw_data")
         after.write_bytes(proto.SerializeToString())
         assert main(["diff", str(before), str(after)]) == 2
-        assert "the data of every initializer of after.onnx" in capsys.readouterr().err
+        assert "the data of every stored tensor of after.onnx" in capsys.readouterr().err
 
     def test_json_follows_its_schema_and_lists_everything(
         self, before: Path, after: Path, capsys: pytest.CaptureFixture[str]

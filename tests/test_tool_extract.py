@@ -250,6 +250,72 @@ class TestForwardNames:
         assert [*made.outputs.values()] == ["half"]
 
 
+class Cell(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.x, self.h = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x: Any, hidden: Any, memory: Any) -> Any:
+        memory = memory * self.x(x).sigmoid()
+        return (self.h(hidden) + x).tanh() * memory, memory
+
+
+class Recurrent(nn.Module):
+    """Gives its cell two states in another order than it has them; `most` limits them."""
+
+    def __init__(self, most: float = 10.0) -> None:
+        super().__init__()
+        self.cell, self.most = Cell(), most
+
+    def forward(self, x: Any, states: Any) -> Any:
+        if not torch.compiler.is_dynamo_compiling() and type(states[0]) is torch.Tensor:
+            assert float(states[0].abs().max()) <= self.most
+        new, memory = self.cell(x, states[1], states[0])
+        return new.exp(), memory.exp()
+
+
+class Attending(nn.Module):
+    """Takes one value for three parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(4, 1, batch_first=True)
+
+    def forward(self, x: Any) -> Any:
+        x = x.exp()
+        return self.attention(x, x, x, need_weights=False)[0].exp()
+
+
+class TestEqualValues:
+    @staticmethod
+    def names(example: Example, call: str, shown: Example | None = None) -> dict[str, str]:
+        made = export(example.model.eval(), example.args)
+        extracted = extract(made.model, made.attribution, call, shown or example)
+        return {**extracted.inputs, **extracted.outputs}
+
+    def test_states_of_zeros_are_told_apart_on_other_inputs(self) -> None:
+        states = (torch.zeros(2, 4), torch.zeros(2, 4))
+        found = self.names(Example(Recurrent(), (torch.randn(2, 4), states), {}), "cell")
+        assert (found["states_1"], found["states_0"]) == ("hidden", "memory")
+        assert {*found.values()} == {"x", "hidden", "memory", "output_0", "output_1"}
+
+    def test_model_that_fails_on_other_inputs_names_no_equal_ones(self) -> None:
+        torch.manual_seed(0)
+        example = Example(Recurrent(), (torch.randn(2, 4), (torch.zeros(2, 4), torch.zeros(2, 4))), {})
+        strict = Recurrent(0.0)
+        strict.load_state_dict(example.model.state_dict())
+        found = self.names(example, "cell", Example(strict.eval(), example.args, {}))
+        assert {value: name for value, name in found.items() if "state" in value} == {
+            "states_0": "states_0",
+            "states_1": "states_1",
+        }
+        assert {"hidden", "memory", "output_0", "output_1"}.isdisjoint(found.values())
+
+    def test_value_of_several_parameters_has_the_first_name(self) -> None:
+        found = self.names(Example(Attending(), (torch.randn(1, 3, 4),), {}), "attention")
+        assert [*found.values()] == ["query", "output_0"]
+
+
 class TestCommand:
     def test_file_has_external_data_and_fitting_sidecar(self, saved: Path, tmp_path: Path) -> None:
         (tmp_path / "out").mkdir()

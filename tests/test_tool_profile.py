@@ -117,7 +117,7 @@ def by_call(found: Profile) -> dict[str, Counter[str]]:
     """Return the kernels of each call by operator."""
     counts: dict[str, Counter[str]] = {}
     for node in found.nodes:
-        counts.setdefault(node.calls[0] if node.calls else "untagged", Counter())[node.operator] += node.kernels
+        counts.setdefault(node.calls[0] if node.calls else "untagged", Counter())[node.operator] += int(node.kernels)
     return counts
 
 
@@ -179,6 +179,36 @@ def test_parts_of_a_profile_add_up_to_the_run(nested: Path) -> None:
     loop = next(node for node in found.nodes if node.operator == "Loop")
     whole = next(each.duration for each in found.timeline if each.operator == "Loop")
     assert loop.self_time < whole
+
+
+def test_node_of_varying_branches_counts_for_its_share_of_runs() -> None:
+    text = """
+    <ir_version: 10, opset_import: ["" : 20]>
+    g (float[8] x, bool taken) => (float[8] y) {
+      [if] y = If (taken) <
+        then_branch = yes () => (float[8] t) { [big] t = Neg(x) },
+        else_branch = no () => (float[8] e) { [small] e = Abs(x) }>
+    }
+    """
+
+    def run(begin: int, name: str, operator: str, time: int) -> list[dict[str, Any]]:
+        kernels = [kernel(name, operator, begin + 5, time), graph_run(begin + 4, time + 2)]
+        whole = [kernel("if", "If", begin + 3, time + 4), graph_run(begin + 2, time + 6)]
+        return [*kernels, *whole, event("Session", "model_run", begin, time + 10)]
+
+    events = [*run(0, "small", "Abs", 10), *run(100, "big", "Neg", 40), *run(200, "small", "Abs", 14)]
+    events += run(300, "small", "Abs", 12)
+    origins = {key: (Origin("", Evidence.TRACED),) for key in ("y", "y/then_branch/t", "y/else_branch/e")}
+    attribution = Attribution(Hierarchy([Call("", 0, "m.Net", None)]), origins)
+    measured = Measured(tuple(read_runs(events)), None, "x")
+    found = _figures(measured, onnx.parser.parse_model(text), attribution)
+    assert [(node.operator, node.self_time, node.kernels) for node in found.nodes] == [
+        ("If", 4.0, 1),
+        ("Neg", 10.0, 0.25),
+        ("Abs", 9.0, 0.75),
+    ]
+    assert (found.calls[0].total_time, found.calls[0].kernels) == (23.0, 2.0)
+    assert found.notes[-1].startswith("2 nodes did not run equally often in all runs")
 
 
 # Both branches, and the graph around them, name a node "n"; two nodes have no name.

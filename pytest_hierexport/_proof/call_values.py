@@ -9,7 +9,7 @@ Each value has a number (:class:`values.Values`); equal tensors have the same on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -52,6 +52,10 @@ class EagerCall:
     """The inputs that are Python numbers alone, or a tensor that it wrote through a view. A fusion cannot remove
     them: otherwise a flag that the call was given would excuse a wrong tag (a counterexample of MUST-007)."""
 
+    places: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    """The numbers of each place of the inputs; in `inputs` and `returned`, a number has its first place alone."""
+    returned_places: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    """The numbers of each place of what it returned."""
     kept: frozenset[int] = frozenset()
     """Tensors that its own operations computed and those of other calls took, though it did not return them. Only a run
     that is watched by operation has them."""
@@ -115,10 +119,11 @@ class CallValues(Observer):
         """Record the inputs of a call."""
         with self._recording():
             found = list(walk((args, kwargs)))
-            inputs, tensors = self._numbers_of(found)
-            captured, _ = self._numbers_of(self._captured(call.path))
+            inputs, tensors, places = self._numbers_of(found)
+            captured, _, more = self._numbers_of(self._captured(call.path))
             settings = inputs.keys() - tensors.keys() - captured.keys()
             seen = EagerCall(call, self._begun, self._bodies > 0, inputs | captured, {}, frozenset(), settings)
+            seen = replace(seen, places=places | more)
             self._open[call.name] = seen, (args, kwargs), shared_with(found, self._seen, self._fingerprint)
             self._begun += 1
 
@@ -126,14 +131,15 @@ class CallValues(Observer):
         """Record the outputs of a call."""
         with self._recording():
             seen, holders, shared = self._open.pop(call.name)
-            numbers, returned = self._numbers_of(walk(output))
-            _, kept = self._numbers_of(walk(holders))
-            captured, _ = self._numbers_of(self._captured(call.path))
+            numbers, returned, places = self._numbers_of(walk(output))
+            _, kept, _ = self._numbers_of(walk(holders))
+            captured, *_ = self._numbers_of(self._captured(call.path))
             written = [each for each in shared if each.was_written]
             read = {self.values.add(each.found): "written" for each in written if each.found is not None}
-            given, _ = self._numbers_of(("", each.tensor) for each in written)
+            given, *_ = self._numbers_of(("", each.tensor) for each in written)
             seen = replace(seen, inputs=read | seen.inputs, settings=seen.settings | read.keys() - seen.inputs.keys())
-            self.calls.append(replace(seen, returned=returned, effects=frozenset((*numbers, *kept, *captured, *given))))
+            effects = frozenset((*numbers, *kept, *captured, *given))
+            self.calls.append(replace(seen, returned=returned, returned_places=places, effects=effects))
 
     def _captured(self, path: str) -> Iterator[tuple[str, torch.Tensor]]:
         """Yield the tensors on a module or below it that this run has put there or changed.
@@ -145,16 +151,21 @@ class CallValues(Observer):
                 if self._unchanged.get(tensor) != version_of(tensor):
                     yield f"captured {name}", tensor
 
-    def _numbers_of(self, found: Iterable[tuple[str, Any]]) -> tuple[dict[int, str], dict[int, str]]:
-        """Return the values of what was found, and of the tensors among it, each with its place."""
+    def _numbers_of(
+        self, found: Iterable[tuple[str, Any]]
+    ) -> tuple[dict[int, str], dict[int, str], dict[str, frozenset[int]]]:
+        """Return the values of what was found, of the tensors among it, each with its first place, and all places."""
         all_of_them: dict[int, str] = {}
         tensors: dict[int, str] = {}
+        places: dict[str, frozenset[int]] = {}
         for label, part in found:
-            for number in self.number(part):
+            numbers = self.number(part)
+            places[label] = frozenset(numbers)
+            for number in numbers:
                 all_of_them.setdefault(number, label)
                 if isinstance(part, torch.Tensor):
                     tensors.setdefault(number, label)
-        return all_of_them, tensors
+        return all_of_them, tensors, places
 
     def number(self, part: Any) -> list[int]:
         """Return the numbers of a tensor's value as it is now, or those of a Python number."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._calls.attribution import Attribution
-from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy, Module, element_count
+from pytest_hierexport._calls.hierarchy import ROOT, Call, Hierarchy, Module, element_count
 from pytest_hierexport._calls.names import encode_operator
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.graph import inventory_proto
@@ -194,7 +194,8 @@ def _figures(attribution: Attribution, parameters: Iterable[tuple[str, int]]) ->
 def instances(hierarchy: Hierarchy) -> dict[str | None, ModuleFigures]:
     """Return the instance of each kept call; for the key None, the root.
 
-    The calls that one caller makes under one segment belong to one instance.
+    The calls that one caller makes under one segment belong to one instance; a call below another call of its module
+    belongs to the instance of that one.
     """
     root = hierarchy[ROOT]
     segment = hierarchy.segment(ROOT) if hierarchy.is_kept(ROOT) else ""
@@ -205,9 +206,17 @@ def instances(hierarchy: Hierarchy) -> dict[str | None, ModuleFigures]:
         if name == ROOT or not hierarchy.is_kept(name):
             continue
         caller, segment = of_call[hierarchy.kept_above(name)], hierarchy.segment(name) or "/"
-        if (caller, segment) not in known:
+        outer = _outer_call(hierarchy, call)
+        if outer is None and (caller, segment) not in known:
             known[caller, segment] = ModuleFigures(segment, call.path, call.cls)
             caller.children.append(known[caller, segment])
-        of_call[name] = known[caller, segment]
+        of_call[name] = known[caller, segment] if outer is None else of_call[outer]
         of_call[name].calls += 1
     return of_call
+
+
+def _outer_call(hierarchy: Hierarchy, call: Call) -> str | None:
+    """Return the nearest call above a call that ran the same module; None where there is none."""
+    # A first call has none: it would be one of an earlier index. Most calls are first ones.
+    above = () if call.index == 0 or call.parent is None else hierarchy.lineage(call.parent)
+    return next((name for name in above if hierarchy[name].path == call.path), None)

@@ -2,10 +2,11 @@
 
 1. `modules`: pair the module instances of both hierarchies, by path, then by content.
 2. `graphs`: flatten both graphs, subgraphs and functions included, into nodes and values.
-3. `pairing`: pair their nodes: by value numbering, then by their neighbours, then by name.
-4. `tensors`: compare the paired initializers.
-5. `comparison`: collect the differences.
-6. `rendering`: write them as text, Markdown or JSON; `folding` makes equal ones one line.
+3. `numbering`, `pairing`: pair their nodes: by value numbering, then by their neighbours, then by name.
+4. `tensors`, `attributes`: compare the paired initializers and the attributes of paired nodes.
+5. `interface`, `types`: compare the declared inputs, outputs and operator sets.
+6. `comparison`: collect the differences; `texts` words them.
+7. `rendering`: write them as text, Markdown or JSON; `folding` makes equal ones one line.
 """
 
 from __future__ import annotations

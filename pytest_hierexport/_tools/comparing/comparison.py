@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pytest_hierexport._calls.attribution import Attribution
+from pytest_hierexport._calls.names import call_name
 from pytest_hierexport._onnx.graph import operators
+from pytest_hierexport._tools.comparing.attributes import attribute_change
 from pytest_hierexport._tools.comparing.graphs import FlatGraph, FlatNode, FlatValue
+from pytest_hierexport._tools.comparing.interface import interface_changes
 from pytest_hierexport._tools.comparing.modules import ModuleChanges, Tree, compare_modules
-from pytest_hierexport._tools.comparing.pairing import Pairs, attribute_content, pair
+from pytest_hierexport._tools.comparing.pairing import Labels, Pairs, pair
 from pytest_hierexport._tools.comparing.tensors import Data, Store
+from pytest_hierexport._tools.comparing.texts import NONE, change
 
 if TYPE_CHECKING:
-    import onnx
-
     from pytest_hierexport._tools.tagged_file import TaggedFile
-
-_LONGEST_TEXT = 100
-_NONE = "none"
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ class Comparison:
     node_names: Sequence[Renamed]
     initializers: Sequence[TensorChange]
     model: Sequence[str]
-    """Differences in the inputs, the outputs and the operator sets."""
+    """Differences in the inputs, the outputs and the operator sets, of functions too."""
 
     @property
     def same(self) -> bool:
@@ -86,17 +85,18 @@ def compare(before: TaggedFile, after: TaggedFile) -> Comparison:
     modules = compare_modules(*trees)
     graphs = FlatGraph(before.proto), FlatGraph(after.proto)
     data = Data(*(Store(None if file.path is None else file.path.parent, _name(file)) for file in (before, after)))
-    labels = _labels(graphs, trees, modules)
-    pairs = pair(*graphs, labels.__getitem__, data)
     sides = _Side(before.attribution, trees[0], modules), _Side(after.attribution, trees[1], None)
+    calls = {node: side.owners(node.key)[:1] for graph, side in zip(graphs, sides, strict=True) for node in graph.nodes}
+    labels = Labels(_modules(graphs, trees, modules).__getitem__, lambda node: tuple(calls[node]))
+    pairs = pair(*graphs, labels, data)
     return Comparison(
         modules=modules,
         untagged=(dict(trees[0].untagged), dict(trees[1].untagged)),
-        nodes=list(_node_changes(graphs, pairs, sides)),
+        nodes=list(_node_changes(graphs, pairs, sides, data)),
         values=[Renamed(old.name, new.name) for old, new in _outputs(pairs) if old.name != new.name],
         node_names=[Renamed(old.name, new.name) for old, new in pairs.nodes.items() if old.name != new.name],
         initializers=list(_tensor_changes(graphs, pairs, data)),
-        model=list(_model_changes(before.proto, after.proto, graphs, pairs)),
+        model=list(_model_changes((before, after), graphs, pairs, data)),
     )
 
 
@@ -104,7 +104,7 @@ def _name(file: TaggedFile) -> str:
     return "standard input" if file.path is None else file.path.name
 
 
-def _labels(
+def _modules(
     graphs: tuple[FlatGraph, FlatGraph], trees: Sequence[Tree], modules: ModuleChanges
 ) -> dict[FlatNode, str | None]:
     """Return for each node of both graphs the path of its module in the file after.
@@ -133,14 +133,14 @@ class _Side:
         return self.attribution.hierarchy.tag(origins[0].call) if origins else ""
 
     def owners(self, key: str) -> list[str]:
-        """Return the paths of the instances of all origins, the primary's first; for a paired one, the path after."""
-        paths = dict.fromkeys(self.tree.path_of(origin.call) for origin in self.attribution.nodes.get(key, ()))
+        """Return the calls of all origins, the primary's first; those of a paired module by its path after."""
+        calls = [self.tree.counted(origin.call) for origin in self.attribution.nodes.get(key, ())]
         pairs = {} if self.modules is None else self.modules.pairs
-        return list(dict.fromkeys(pairs.get(path, path) for path in paths))
+        return list(dict.fromkeys(call_name(pairs.get(call.path, call.path), call.index) for call in calls))
 
 
 def _node_changes(
-    graphs: tuple[FlatGraph, FlatGraph], pairs: Pairs, sides: tuple[_Side, _Side]
+    graphs: tuple[FlatGraph, FlatGraph], pairs: Pairs, sides: tuple[_Side, _Side], data: Data
 ) -> Iterator[NodeChange]:
     for node in graphs[0].nodes:
         if node not in pairs.nodes:
@@ -152,21 +152,23 @@ def _node_changes(
             yield NodeChange("added", node.key, node.operator, tag)
             continue
         old = partner[node]
-        changes = [*_in_fields(old, node, pairs), *_in_tags(old, node, sides)]
+        changes = [*_in_fields(old, node, pairs, data), *_in_tags(old, node, sides)]
         if changes:
             yield NodeChange("changed", node.key, node.operator, tag, changes)
 
 
-def _in_fields(old: FlatNode, new: FlatNode, pairs: Pairs) -> Iterator[str]:
+def _in_fields(old: FlatNode, new: FlatNode, pairs: Pairs, data: Data) -> Iterator[str]:
+    if old.overload != new.overload:
+        yield change("overload", old.overload or NONE, new.overload or NONE)
     for name in dict.fromkeys((*old.attributes, *new.attributes)):
-        one, other = old.attributes.get(name), new.attributes.get(name)
-        if one is None or other is None or attribute_content(one) != attribute_content(other):
-            yield f"attribute {name}: {_shown(one)} → {_shown(other)}"
+        text = attribute_change(old.attributes.get(name), new.attributes.get(name), data)
+        if text:
+            yield f"attribute {name}: {text}"
     for place in dict.fromkeys((*old.inputs, *new.inputs)):
         a, b = old.inputs.get(place), new.inputs.get(place)
         if a is None or b is None or pairs.values.get(a) is not b:
             where = f"input {place}" if isinstance(place, int) else "output {1} of subgraph {0}".format(*place)  # type: ignore[misc]
-            yield f"{where}: {_NONE if a is None else a.name} → {_NONE if b is None else b.name}"
+            yield change(where, NONE if a is None else a.name, NONE if b is None else b.name)
     if len(old.outputs) != len(new.outputs):
         yield f"outputs: {len(old.outputs)} → {len(new.outputs)}"
 
@@ -174,26 +176,9 @@ def _in_fields(old: FlatNode, new: FlatNode, pairs: Pairs) -> Iterator[str]:
 def _in_tags(old: FlatNode, new: FlatNode, sides: tuple[_Side, _Side]) -> Iterator[str]:
     a, b = sides[0].owners(old.key), sides[1].owners(new.key)
     if a[:1] != b[:1]:
-        yield f"tag: {sides[0].tag(old.key) or _NONE} → {sides[1].tag(new.key) or _NONE}"
+        yield f"tag: {sides[0].tag(old.key) or NONE} → {sides[1].tag(new.key) or NONE}"
     elif set(a) != set(b):
-        yield f"owners: {', '.join(sorted(set(a) - set(b))) or _NONE} → {', '.join(sorted(set(b) - set(a))) or _NONE}"
-
-
-def _shown(attribute: onnx.AttributeProto | None) -> str:
-    if attribute is None:
-        return _NONE
-    if attribute.ref_attr_name:
-        return f"attribute {attribute.ref_attr_name} of the function"
-    from onnx import helper
-
-    try:
-        value: Any = helper.get_attribute_value(attribute)
-    except ValueError:
-        return "a value of no type"
-    if hasattr(value, "dims"):
-        return f"a tensor of shape {list(value.dims)}"
-    text = " ".join(str(value.decode("utf-8", "replace") if isinstance(value, bytes) else value).split())
-    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
+        yield f"owners: {', '.join(sorted(set(a) - set(b))) or NONE} → {', '.join(sorted(set(b) - set(a))) or NONE}"
 
 
 def _outputs(pairs: Pairs) -> Iterator[tuple[FlatValue, FlatValue]]:
@@ -208,38 +193,19 @@ def _tensor_changes(graphs: tuple[FlatGraph, FlatGraph], pairs: Pairs, data: Dat
             yield TensorChange("removed", old.name)
             continue
         renamed = f"renamed from {old.name}" if old.name != new.name else ""
-        change = ", ".join(filter(None, (renamed, data.change(old.tensor, new.tensor))))
-        if change:
-            yield TensorChange("changed", new.name, change)
+        text = ", ".join(filter(None, (renamed, data.change(old.tensor, new.tensor))))
+        if text:
+            yield TensorChange("changed", new.name, text)
     for new in after:
         if new not in pairs.taken:
             yield TensorChange("added", new.name)
 
 
 def _model_changes(
-    before: onnx.ModelProto, after: onnx.ModelProto, graphs: tuple[FlatGraph, FlatGraph], pairs: Pairs
+    files: tuple[TaggedFile, TaggedFile], graphs: tuple[FlatGraph, FlatGraph], pairs: Pairs, data: Data
 ) -> Iterator[str]:
-    opsets = [{opset.domain or "ai.onnx": opset.version for opset in proto.opset_import} for proto in (before, after)]
-    yield from _of_entries("opset", *opsets)
-    for kind in ("input", "output"):
-        types = [{value.name: _type(value) for value in getattr(proto.graph, kind)} for proto in (before, after)]
-        yield from _of_entries(kind, *types)
+    yield from interface_changes(files[0].proto, files[1].proto, data)
     for place, value in graphs[0].results.items():
         other = graphs[1].results.get(place)
         if other is not None and pairs.values.get(value) is not other:
             yield f"output {place[-1]} is another value"
-
-
-def _of_entries(kind: str, before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
-    for name in dict.fromkeys((*before, *after)):
-        if before.get(name) != after.get(name):
-            yield f"{kind} {name}: {before.get(name, _NONE)} → {after.get(name, _NONE)}"
-
-
-def _type(value: onnx.ValueInfoProto) -> str:
-    from onnx import helper
-
-    try:
-        return str(helper.printable_type(value.type))[:_LONGEST_TEXT]
-    except (KeyError, ValueError):
-        return "of an unknown type"

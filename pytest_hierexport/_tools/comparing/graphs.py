@@ -27,7 +27,7 @@ class FlatValue:
     producer: FlatNode | None = None
     index: int = 0
     """Its position among the outputs of its producer."""
-    tensor: onnx.TensorProto | None = None
+    tensor: onnx.TensorProto | onnx.SparseTensorProto | None = None
     consumers: list[tuple[FlatNode, object]] = field(default_factory=list)
     """Each consumer with the position of the value among its inputs."""
 
@@ -44,6 +44,8 @@ class FlatNode:
     inputs: dict[object, FlatValue]
     """By position; also the outputs of its subgraphs, by (attribute, index)."""
     outputs: list[FlatValue]
+    overload: str = ""
+    """The overload of the function that it calls."""
 
 
 class FlatGraph:
@@ -71,15 +73,19 @@ class FlatGraph:
         self, graph: Any, scope: ChainMap[str, FlatValue], place: Place, prefix: str
     ) -> list[tuple[str, FlatValue]]:
         """Add the nodes of a graph or function; return its outputs by name."""
-        for tensor in getattr(graph, "initializer", ()):
-            scope[tensor.name] = self._leaf(FlatValue(tensor.name, (*place, "initializer", tensor.name), tensor=tensor))
+        sparse = ((tensor.values.name, tensor) for tensor in getattr(graph, "sparse_initializer", ()))
+        for name, tensor in (*((tensor.name, tensor) for tensor in getattr(graph, "initializer", ())), *sparse):
+            scope[name] = self._leaf(FlatValue(name, (*place, "initializer", name), tensor=tensor))
         for i, declared in enumerate(graph.input):
             name = declared if isinstance(declared, str) else declared.name
             if name not in scope.maps[0]:
                 # In a subgraph or function, the position of an input identifies it: the caller does not use its name.
                 leaf = (*place, "input", i if place else name)
                 scope[name] = self._leaf(FlatValue(name, leaf))
-        nodes = [FlatNode("", node.name, encode_operator(node.domain, node.op_type), {}, {}, []) for node in graph.node]
+        nodes = [
+            FlatNode("", node.name, encode_operator(node.domain, node.op_type), {}, {}, [], node.overload)
+            for node in graph.node
+        ]
         for position, (node, flat) in enumerate(zip(graph.node, nodes, strict=True)):
             flat.key = prefix + node_key(node.output, position)
             flat.outputs = [FlatValue(name, (), flat, i) for i, name in enumerate(node.output)]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pytest_hierexport._calls.attribution import Attribution
-from pytest_hierexport._calls.hierarchy import ROOT
+from pytest_hierexport._calls.hierarchy import ROOT, Call
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._snapshot.renames import displaced
 
@@ -31,11 +31,17 @@ class Instance:
     path: str
     cls: str
     tag: str
-    calls: int = 0
+    callers: list[Call] = field(default_factory=list)
+    """The call with a segment above each of its calls, in order; the root's first call has none."""
     operators: Counter[str] = field(default_factory=Counter)
     """The number of its own nodes, by operator."""
     children: list[Instance] = field(default_factory=list)
     """In the order of their first calls."""
+
+    @property
+    def calls(self) -> int:
+        """The number of its calls."""
+        return len(self.callers) + (self.path == ROOT)
 
     def below(self) -> Iterator[Instance]:
         """Yield the instance and all below it."""
@@ -68,25 +74,34 @@ class Tree:
             )
         self._hierarchy = hierarchy
         self.instances: dict[str, Instance] = {}
-        for name, call in hierarchy.items():
+        for name in hierarchy:
             if name == ROOT or hierarchy.is_kept(name):
-                if call.path not in self.instances:
-                    self.instances[call.path] = Instance(call.path, call.cls, hierarchy.tag(name))
-                    if name != ROOT:
-                        above = hierarchy[hierarchy.kept_above(name) or ROOT].path
-                        self.instances[above].children.append(self.instances[call.path])
-                self.instances[call.path].calls += 1
+                self._add_call(name)
         self.untagged: Counter[str] = Counter()
         self.owner: dict[str, str | None] = {}
         """The path of the instance that each node counts for; None for an untagged one."""
         for key, operator in operators.items():
             origins = attribution.nodes.get(key, ())
-            path = self.owner[key] = self.path_of(origins[0].call) if origins else None
+            path = self.owner[key] = self.counted(origins[0].call).path if origins else None
             (self.untagged if path is None else self.instances[path].operators)[operator] += 1
 
-    def path_of(self, call: str) -> str:
-        """Return the path of the instance that a call counts for."""
-        return self._hierarchy[self._hierarchy.kept(call) or ROOT].path
+    def _add_call(self, name: str) -> None:
+        call = self._hierarchy[name]
+        caller = None if call.parent is None else self.counted(call.parent)
+        if call.path not in self.instances:
+            self.instances[call.path] = Instance(call.path, call.cls, self._hierarchy.tag(name))
+            if caller is not None:
+                self.instances[caller.path].children.append(self.instances[call.path])
+        if caller is not None:
+            self.instances[call.path].callers.append(caller)
+
+    def counted(self, call: str) -> Call:
+        """Return the call whose tag a call has: the nearest one with a segment, else the root's."""
+        return self._hierarchy[self._hierarchy.kept(call) or ROOT]
+
+    def tag(self, call: Call) -> str:
+        """Return the tag of a call."""
+        return self._hierarchy.tag(call.name)
 
 
 @dataclass(frozen=True)
@@ -100,7 +115,9 @@ class ModuleChanges:
     renamed: Sequence[tuple[Instance, Instance]]
     """The instances whose class has another name."""
     changed: Sequence[tuple[Instance, Instance]]
-    """The instances whose own operators or whose number of calls changed."""
+    """The instances whose own operators, number of calls or callers changed."""
+    callers: Mapping[str, tuple[str, str]]
+    """By the path of an instance that did not move itself: the callers' tags of its first call with another caller."""
     reordered: Sequence[tuple[Instance, Instance]]
     """Siblings whose order changed: the second ran before the first and now runs after it."""
     pairs: Mapping[str, str]
@@ -116,16 +133,31 @@ def compare_modules(before: Tree, after: Tree) -> ModuleChanges:
     for old, other in moved:
         pairs.update((a.path, b.path) for a, b in zip(old.below(), other.below(), strict=True))
     paired = [(before.instances[a], after.instances[b]) for a, b in pairs.items()]
+    tops = {old for old, _ in moved}
+    stayed = [(old, new) for old, new in paired if old not in tops]
+    callers = {new.path: found for old, new in stayed if (found := _other_caller(old, new, pairs))}
     reached = set(pairs.values())
     return ModuleChanges(
         added=_topmost(after.instances.values(), lambda each: each.path not in reached),
         removed=_topmost(before.instances.values(), lambda each: each.path not in pairs),
         moved=moved,
         renamed=[(old, other) for old, other in paired if old.cls != other.cls],
-        changed=[(o, a) for o, a in paired if (o.operators, o.calls) != (a.operators, a.calls)],
+        changed=[
+            (old, new)
+            for old, new in paired
+            if (old.operators, old.calls) != (new.operators, new.calls) or new.path in callers
+        ],
+        callers={path: (before.tag(old), after.tag(new)) for path, (old, new) in callers.items()},
         reordered=[pair for old, other in paired for pair in _reordered(old, other, pairs)],
         pairs=pairs,
     )
+
+
+def _other_caller(old: Instance, new: Instance, pairs: Mapping[str, str]) -> tuple[Call, Call] | None:
+    """Return the callers of the first call that another call makes now; calls are paired in order."""
+    callers = zip(old.callers, new.callers, strict=False)
+    moved = (pair for pair in callers if (pairs.get(pair[0].path), pair[0].index) != (pair[1].path, pair[1].index))
+    return next(moved, None)
 
 
 def _topmost(instances: Iterable[Instance], wanted: Callable[[Instance], bool]) -> list[Instance]:

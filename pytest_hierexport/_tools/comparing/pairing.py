@@ -1,7 +1,7 @@
 """Pairs the nodes and values of two graphs.
 
-1. By value numbering: nodes with equal expressions over paired inputs are twins, whatever their names. Initializers
-   with the same name are paired, whatever their data.
+1. By value numbering: nodes with equal expressions are twins, whatever their names; of several, those with equal uses.
+   Initializers with the same name are equal, whatever their data; of the others, those with equal data.
 2. By neighbours, where the graphs differ: from paired values to their producers and to their consumers.
 3. By name; then the remaining nodes of one operator in one module, in order.
 
@@ -16,16 +16,22 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
-from pytest_hierexport._onnx.order import topological_order
 from pytest_hierexport._tools.comparing.graphs import FlatGraph, FlatNode, FlatValue
+from pytest_hierexport._tools.comparing.numbering import Numbering, grouped
 from pytest_hierexport._tools.comparing.tensors import Data
 
 Label = Callable[[FlatNode], object]
-"""Returns the module of a node: the same for two modules that are paired."""
-_FIRST_OUTPUT = 1 << 40
-"""The value numbers of node outputs begin here, those of inputs and initializers at 0."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The places of nodes in the hierarchies, equal for paired modules."""
+
+    module: Label
+    """Returns the module of a node."""
+    call: Label
+    """Returns the call of a node."""
 
 
 @dataclass(eq=False)
@@ -57,75 +63,66 @@ class Pairs:
             self.add_values(a, b)
 
 
-def pair(before: FlatGraph, after: FlatGraph, label: Label, data: Data) -> Pairs:
+def pair(before: FlatGraph, after: FlatGraph, labels: Labels, data: Data) -> Pairs:
     """Pair the nodes and values of two graphs.
 
     Args:
         before: The graph of the first file.
         after: The graph of the second file.
-        label: Returns the module of a node of either graph.
-        data: Reads the data of initializers.
+        labels: The calls and modules of the nodes of both graphs.
+        data: Reads the data of initializers and attributes.
     """
-    pairs = Pairs()
-    _pair_leaves(before, after, pairs, data)
-    _pair_by_value(before, after, pairs, label)
+    pairs, label = Pairs(), labels.module
+    for leaf, values in before.leaves.items():
+        for old, new in zip(values, after.leaves.get(leaf, ()), strict=False):
+            pairs.add_values(old, new)
+    numbering = Numbering(before, after, data)
+    _pair_by_value(numbering, pairs, labels)
+    _pair_initializers(before, after, pairs, numbering)
     _pair_by_neighbours(before, after, pairs, label)
     for group in (lambda node: (label(node), node.operator, node.key), lambda node: (label(node), node.operator)):
-        news = _grouped((node for node in after.nodes if node not in pairs.taken), group)
-        for content, olds in _grouped((node for node in before.nodes if node not in pairs.nodes), group).items():
+        news = grouped((node for node in after.nodes if node not in pairs.taken), group)
+        for content, olds in grouped((node for node in before.nodes if node not in pairs.nodes), group).items():
             if len(olds) == len(news.get(content, ())):
                 _pair_in_order(olds, news[content], pairs)
     return pairs
 
 
-def _pair_leaves(before: FlatGraph, after: FlatGraph, pairs: Pairs, data: Data) -> None:
-    """Pair inputs and initializers by their keys, then initializers by their data."""
-    for leaf, values in before.leaves.items():
-        for old, new in zip(values, after.leaves.get(leaf, ()), strict=False):
-            pairs.add_values(old, new)
-    waiting: dict[object, list[FlatValue]] = defaultdict(list)
-    for new in (value for values in after.leaves.values() for value in values if value not in pairs.taken):
-        if new.tensor is not None:
-            waiting[data.after.content(new.tensor)].append(new)
-    for old in (value for values in before.leaves.values() for value in values if value not in pairs.values):
-        candidates = waiting.get(data.before.content(old.tensor)) if old.tensor is not None and waiting else None
-        if candidates:
-            pairs.add_values(old, candidates.pop(0))
-
-
-def _pair_by_value(before: FlatGraph, after: FlatGraph, pairs: Pairs, label: Label) -> None:
-    numbers: dict[FlatValue, int] = {}
-    for i, (old, new) in enumerate(pairs.values.items()):
-        numbers[old] = numbers[new] = i
-    # Several values may have one key: those of subgraphs under equal attribute names. They get one number.
-    for values in (*before.leaves.values(), *after.leaves.values()):
-        number = next((numbers[value] for value in values if value in numbers), len(numbers))
-        for value in values:
-            numbers.setdefault(value, number)
-    expressions: dict[object, int] = {}
-    groups, others = (_by_expression(graph, numbers, expressions) for graph in (before, after))
+def _pair_by_value(numbering: Numbering, pairs: Pairs, labels: Labels) -> None:
+    """Pair nodes with equal expressions; of several, those with equal uses and calls."""
+    uses, call = numbering.uses, labels.call
+    choices: tuple[Callable[[FlatNode], object], ...] = (
+        lambda node: (uses[node], call(node), node.key),
+        lambda node: (uses[node], call(node)),
+        lambda node: node.key,
+        call,
+        labels.module,
+        lambda _node: None,
+    )
+    groups, others = numbering.expressions
     for expression, olds in groups.items():
         news = others.get(expression, [])
-        for group in (lambda node: node.key, label, lambda _node: None):
-            left = _grouped((node for node in news if node not in pairs.taken), group)
-            for content, nodes in _grouped((node for node in olds if node not in pairs.nodes), group).items():
+        for group in choices if len(olds) + len(news) > 2 else choices[-1:]:
+            left = grouped((node for node in news if node not in pairs.taken), group)
+            for content, nodes in grouped((node for node in olds if node not in pairs.nodes), group).items():
                 _pair_in_order(nodes, left.get(content, ()), pairs)
 
 
-def _by_expression(
-    graph: FlatGraph, numbers: dict[FlatValue, int], expressions: dict[object, int]
-) -> dict[int, list[FlatNode]]:
-    """Number the outputs of nodes, and group the nodes by their expressions."""
-    groups: dict[int, list[FlatNode]] = defaultdict(list)
-    for _, node in topological_order(graph.nodes, lambda node: node.inputs.values(), lambda node: node.outputs):
-        # A value on a cycle has no number yet. Its `id` takes the place: it is equal to no other value.
-        inputs = tuple((place, numbers.get(value, -id(value))) for place, value in node.inputs.items())
-        attributes = tuple(sorted((name, attribute_content(each)) for name, each in node.attributes.items()))
-        expression = expressions.setdefault((node.operator, attributes, inputs), len(expressions))
-        groups[expression].append(node)
-        for value in node.outputs:
-            numbers[value] = _FIRST_OUTPUT + expressions.setdefault((expression, value.index), len(expressions))
-    return groups
+def _pair_initializers(before: FlatGraph, after: FlatGraph, pairs: Pairs, numbering: Numbering) -> None:
+    """Pair initializers with equal data: those that paired nodes take, then the others in order."""
+    numbers = numbering.values
+    for a, b in pairs.nodes.items():
+        for place, old in a.inputs.items():
+            new = b.inputs.get(place)
+            if new is not None and old.tensor is not None and numbers[old] == numbers[new]:
+                pairs.add_values(old, new)
+    left, others = (
+        grouped((v for each in graph.leaves.values() for v in each if v not in done), numbers.__getitem__)
+        for graph, done in ((before, pairs.values), (after, pairs.taken))
+    )
+    for number, values in left.items():
+        for old, new in zip(values, others.get(number, ()), strict=False):
+            pairs.add_values(old, new)
 
 
 def _pair_by_neighbours(before: FlatGraph, after: FlatGraph, pairs: Pairs, label: Label) -> None:
@@ -176,22 +173,3 @@ def _pair_in_order(olds: Iterable[FlatNode], news: Iterable[FlatNode], pairs: Pa
     for old, new in zip(list(olds), list(news), strict=False):
         if pairs.free(old, new):
             pairs.add(old, new)
-
-
-def _grouped(nodes: Iterable[FlatNode], group: Callable[[FlatNode], object]) -> dict[object, list[FlatNode]]:
-    grouped: dict[object, list[FlatNode]] = defaultdict(list)
-    for node in nodes:
-        grouped[group(node)].append(node)
-    return grouped
-
-
-def attribute_content(attribute: Any) -> bytes:
-    """Return an attribute as bytes, without its doc string and without the name and texts of its tensor."""
-    if not attribute.doc_string and not attribute.HasField("t"):
-        return bytes(attribute.SerializeToString(deterministic=True))
-    copied = type(attribute)()
-    copied.CopyFrom(attribute)
-    copied.ClearField("doc_string")
-    for part in ("name", "doc_string", "metadata_props") if copied.HasField("t") else ():
-        copied.t.ClearField(part)
-    return bytes(copied.SerializeToString(deterministic=True))

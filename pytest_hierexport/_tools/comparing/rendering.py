@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any, TypeVar
 
 from pytest_hierexport._snapshot.diff import changed_counts
 from pytest_hierexport._text import counted, inline_code
 from pytest_hierexport._tools.comparing.comparison import Comparison, NodeChange, Renamed, TensorChange
 from pytest_hierexport._tools.comparing.folding import Line, ShownChange, fold, some
-from pytest_hierexport._tools.comparing.modules import Instance
+from pytest_hierexport._tools.comparing.modules import Instance, ModuleChanges
 
 _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 
@@ -91,7 +92,7 @@ def _modules(comparison: Comparison) -> Iterator[ShownChange]:
         operators = f"operators {'equal' if equal else 'changed'}"
         text = f"{counted(len(pairs), 'instance')}, {operators}: {some([new.tag for _, new in pairs])}"
         yield ShownChange("=", f"renamed {cls} → {other}", text=text)
-    for text, pairs in _grouped(modules.changed, _changed).items():
+    for text, pairs in _grouped(modules.changed, partial(_changed, modules)).items():
         yield ShownChange("~", some([new.tag for _, new in pairs]), text=text)
     for instance, follower in modules.reordered:
         yield ShownChange(">", f"{instance.tag} now before {follower.tag}")
@@ -106,10 +107,12 @@ def _grouped(pairs: Sequence[_Pair], key: Callable[[Instance, Instance], KeyT]) 
     return grouped
 
 
-def _changed(old: Instance, new: Instance) -> str:
+def _changed(modules: ModuleChanges, old: Instance, new: Instance) -> str:
     """Return the text of a changed module, which modules with equal changes share."""
     calls = f"calls {old.calls} → {new.calls}" if old.calls != new.calls else ""
-    return ", ".join(filter(None, (calls, changed_counts(old.operators, new.operators))))
+    callers = modules.callers.get(new.path, ())
+    called = f"called by {' → '.join(callers)}" if callers else ""
+    return ", ".join(filter(None, (calls, called, changed_counts(old.operators, new.operators))))
 
 
 def _counts(operators: Mapping[str, int]) -> str:
@@ -147,5 +150,6 @@ def _instance(instance: Instance, operators: Counter[str]) -> dict[str, Any]:
         "path": instance.path,
         "class": instance.cls,
         "calls": instance.calls,
+        "callers": list(dict.fromkeys(caller.path for caller in instance.callers)),
         "operators": dict(sorted(operators.items())),
     }

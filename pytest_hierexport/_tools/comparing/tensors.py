@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.difference import content_of
@@ -13,6 +13,8 @@ from pytest_hierexport._onnx.external import load_data
 
 if TYPE_CHECKING:
     import onnx
+
+    Tensor: TypeAlias = onnx.TensorProto | onnx.SparseTensorProto
 
 
 @dataclass(frozen=True)
@@ -24,12 +26,14 @@ class Store:
     name: str
     """The name of the file, for messages."""
 
-    def content(self, tensor: onnx.TensorProto) -> object:
+    def content(self, tensor: Tensor) -> object:
         """Return a key that is equal for tensors of equal type, shape and data.
 
         Raises:
             UsageError: The data is missing, or does not fit the shape.
         """
+        if _is_sparse(tensor):
+            return tuple(tensor.dims), self.content(tensor.values), self.content(tensor.indices)
         digest = hashlib.sha256(self.array(tensor).tobytes()) if tensor.data_type != _STRING else None
         data = digest.hexdigest() if digest else tuple(tensor.string_data)
         return tensor.data_type, tuple(tensor.dims), data
@@ -54,10 +58,14 @@ class Store:
             return np.ascontiguousarray(numpy_helper.to_array(tensor))
         except Exception as error:  # onnx raises errors of many classes for data that is missing or damaged
             raise UsageError(
-                f"the data of every initializer of {self.name}",
+                f"the data of every stored tensor of {self.name}",
                 found=f"{tensor.name!r}: {str(error)[:300]}",
                 do="keep the files with external data beside the model, or export it again",
             ) from error
+
+
+def _is_sparse(tensor: Tensor) -> TypeGuard[onnx.SparseTensorProto]:
+    return str(tensor.DESCRIPTOR.name) == "SparseTensorProto"
 
 
 _STRING = 8
@@ -71,12 +79,26 @@ class Data:
     before: Store
     after: Store
 
-    def change(self, old: onnx.TensorProto, new: onnx.TensorProto) -> str:
+    def change(self, old: Tensor, new: Tensor) -> str:
         """Return the difference between two tensors as text; an empty text for equal ones.
 
         Raises:
             UsageError: The data is missing, or does not fit the shape.
         """
+        if _is_sparse(old) or _is_sparse(new):
+            return self._sparse_change(old, new)
+        return self._dense_change(old, new)
+
+    def _sparse_change(self, old: Tensor, new: Tensor) -> str:
+        if not _is_sparse(old) or not _is_sparse(new):
+            return "{} → {}".format(*("sparse" if _is_sparse(tensor) else "dense" for tensor in (old, new)))
+        if old.dims != new.dims:
+            return f"shape {list(old.dims)} → {list(new.dims)}"
+        parts = {"values": (old.values, new.values), "indices": (old.indices, new.indices)}
+        changes = ((name, self._dense_change(*pair)) for name, pair in parts.items())
+        return ", ".join(f"{name}: {text}" for name, text in changes if text)
+
+    def _dense_change(self, old: onnx.TensorProto, new: onnx.TensorProto) -> str:
         import numpy as np
         from onnx import TensorProto
 

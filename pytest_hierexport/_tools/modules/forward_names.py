@@ -7,6 +7,8 @@ graph gets the name of the argument or the part of the result that it equals:
     position_embeddings[0]       an item of an argument          position_embeddings_0
     result.last_hidden_state     an attribute of the result      last_hidden_state
     result                       the result itself               output
+
+Equal arguments, such as two states of zeros, are told apart on other inputs.
 """
 
 from __future__ import annotations
@@ -14,10 +16,14 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._calls.attribution import Attribution
+from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.models import as_proto
+from pytest_hierexport._tools.modules.matches import Match, certain, find_matches, is_certain
+from pytest_hierexport._tools.modules.other_inputs import on_other_inputs
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -38,34 +44,38 @@ def forward_names(
     inputs: Sequence[ir.Value],
     outputs: Sequence[ir.Value],
 ) -> dict[ir.Value, str]:
-    """Return the names of inputs and outputs; empty for one that equals no argument or no part of the result.
+    """Return the names of the inputs and outputs that equal one argument or one part of the result.
 
     Raises:
         UsageError: The model does not run, or its inputs are not those of the graph.
     """
     from pytest_hierexport._export.modules import Instances
+
+    matches = _certain_matches(example, model, attribution, call, {"input": inputs, "output": outputs})
+    instances = Instances(example.model)
+    modules = {path: module for module in example.model.modules() for path in instances.paths(module)}
+    parameters = _parameters(modules.get(attribution.hierarchy[call].path))
+
+    def name(kind: str, place: str) -> str:
+        return _joined(_input(place, parameters) if kind == "input" else place, kind)
+
+    return {value: name(*match.places[0]) for value, match in matches.items()}
+
+
+def _certain_matches(
+    example: Runnable, model: ir.Model, attribution: Attribution, call: str, values: Mapping[str, Sequence[ir.Value]]
+) -> dict[ir.Value, Match]:
+    """Return the matches that name one place; where the example does not tell, other inputs do, if the model runs."""
     from pytest_hierexport._proof.prove import run_both
 
     with as_proto(model) as (message, folder):
-        runs = run_both(example, message, attribution, folder)
-    eager = runs.calls.get(call)
-    if eager is None:
-        return {}
-    instances = Instances(example.model)
-    modules = {path: module for module in example.model.modules() for path in instances.paths(module)}
-    parameters = _parameters(modules.get(eager.call.path))
-
-    def name(value: ir.Value, places: Mapping[int, str], kind: str) -> str:
-        number = next((number for number in runs.numbers(str(value.name)) if number in places), None)
-        if number is None:
-            return ""
-        place = places[number]
-        return _joined(_input(place, parameters) if kind == "input" else place, kind)
-
-    return {
-        **{value: name(value, eager.inputs, "input") for value in inputs},
-        **{value: name(value, eager.returned, "output") for value in outputs},
-    }
+        first = find_matches(run_both(example, message, attribution, folder), call, values)
+        if all(is_certain(value, first) for value in first):
+            return first
+        second = None
+        with suppress(UsageError):
+            second = find_matches(run_both(on_other_inputs(example), message, attribution, folder), call, values)
+    return certain(first, second)
 
 
 def _parameters(module: torch.nn.Module | None) -> list[str]:

@@ -10,7 +10,7 @@ from pytest_hierexport._calls.hierarchy import Hierarchy
 
 @dataclass(frozen=True)
 class NodeProfile:
-    """A node of the optimized graph. Times are medians over the runs, in microseconds."""
+    """A node of the optimized graph, per run of the model; times in microseconds."""
 
     key: str
     name: str
@@ -22,11 +22,13 @@ class NodeProfile:
     evidence: str | None
     """The evidence for the primary origin; `derived` if the call was guessed from its neighbours."""
     self_time: float
-    """The time of the node itself; the nodes in its subgraphs have their own."""
-    kernels: int
-    """The number of times that it ran in one run of the model: in a loop, once per iteration."""
-    output_bytes: int
-    """The size of its outputs, summed over all kernels."""
+    """The time of the node itself; the nodes in its subgraphs have their own. The median over the runs of the time of
+    a kernel, times the kernels."""
+    kernels: float
+    """The number of times that it ran in one run of the model: in a loop, once per iteration. An average, where runs
+    take other branches or iterate more often."""
+    output_bytes: float
+    """The size of its outputs, summed over all kernels; an average as well."""
     provider: str
     """The execution provider that ran it."""
 
@@ -46,9 +48,9 @@ class CallProfile:
     """The part of `self_time` in nodes that have origins in other calls too (merged or fused)."""
     share: float
     """`total_time` as a part of the run's time."""
-    kernels: int
+    kernels: float
     """The kernels of its own nodes and of those of all calls below it."""
-    output_bytes: int
+    output_bytes: float
     """The size of the outputs of these nodes."""
 
 
@@ -63,9 +65,9 @@ class ClassProfile:
     """The time of these calls and of all calls below them; a call below another of the same class counts once."""
     share: float
     """`self_time` as a part of the run's time: the shares of all classes do not overlap."""
-    kernels: int
+    kernels: float
     """The kernels of their own nodes."""
-    output_bytes: int
+    output_bytes: float
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from pytest_hierexport._files.temporary import temporary_folder
 from pytest_hierexport._onnx.graph import check_inputs, walk
 from pytest_hierexport._onnx.loading import import_runtime
 from pytest_hierexport._onnx.storage import load_proto
+from pytest_hierexport._text import counted
 from pytest_hierexport._tools.profiling import rollup
 from pytest_hierexport._tools.profiling.feeds import Array, random_feeds
 from pytest_hierexport._tools.profiling.figures import Profile
@@ -107,7 +108,7 @@ def _figures(measured: Measured, ran: onnx.ModelProto, attribution: Attribution)
         hierarchy=hierarchy,
         graph=ran.graph.name,
         coverage=attribution.coverage(),
-        notes=_notes(measured),
+        notes=(*_notes(measured), *_varying(rollup.count_varying(joined))),
         versions={
             "pytest-hierexport": metadata.version("pytest-hierexport"),
             "onnxruntime": import_runtime().__version__,
@@ -120,6 +121,15 @@ def _notes(measured: Measured) -> tuple[str, ...]:
         return ()
     reason = f"ONNX Runtime cannot write the optimized graph ({measured.reason})"
     return (f"{reason}: kernels are matched with the file's own nodes; those that the optimizer made are unattributed",)
+
+
+def _varying(count: int) -> tuple[str, ...]:
+    if not count:
+        return ()
+    nodes = counted(count, "node")
+    return (
+        f"{nodes} did not run equally often in all runs: these figures are averages, those of the trace of one run",
+    )
 
 
 def _save(ran: onnx.ModelProto, attribution: Attribution, source: TaggedFile, measured: Measured, path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy
 from pytest_hierexport._calls.names import encode_operator
-from pytest_hierexport._tools.profiling.events import ModelRun
+from pytest_hierexport._tools.profiling.events import Kernel, ModelRun
 from pytest_hierexport._tools.profiling.figures import CallProfile, ClassProfile, KernelSlice, NodeProfile
 from pytest_hierexport._tools.profiling.joining import Joined
 
@@ -23,21 +23,11 @@ def node_profiles(
     runs: Sequence[Sequence[Joined]], nodes: Iterable[tuple[str, onnx.NodeProto]], attribution: Attribution
 ) -> Iterator[NodeProfile]:
     """Yield the figures of each node that ran, in graph order."""
-    times: dict[str, list[int]] = defaultdict(list)
-    for run in runs:
-        of_run: Counter[str] = Counter()
-        for joined in run:
-            if joined.key is not None:
-                of_run[joined.key] += joined.kernel.self_time
-        for key, time in of_run.items():
-            times[key].append(time)
-    # All runs have the same inputs, so the first one gives the kernels and output sizes of all.
-    kernels: dict[str, list[Joined]] = defaultdict(list)
-    for joined in runs[0]:
-        kernels[joined.key or ""].append(joined)
+    ran = _ran(runs)
     for key, node in nodes:
-        if key in times:
-            origins, ran = attribution.nodes.get(key, ()), [joined.kernel for joined in kernels[key]]
+        if key in ran:
+            origins, kernels = attribution.nodes.get(key, ()), [kernel for run in ran[key] for kernel in run]
+            times = [sum(kernel.self_time for kernel in run) / len(run) for run in ran[key]]
             yield NodeProfile(
                 key=key,
                 name=node.name,
@@ -45,11 +35,36 @@ def node_profiles(
                 tag=attribution.tag(key) if origins else None,
                 calls=tuple(origin.call for origin in origins),
                 evidence=origins[0].evidence.value if origins else None,
-                self_time=float(median(times[key])),
-                kernels=len(ran),
-                output_bytes=sum(kernel.output_bytes for kernel in ran),
-                provider=ran[0].provider if ran else "",
+                self_time=median(times) * len(kernels) / len(runs),
+                kernels=_per_run(len(kernels), len(runs)),
+                output_bytes=_per_run(sum(kernel.output_bytes for kernel in kernels), len(runs)),
+                provider=kernels[0].provider,
             )
+
+
+def _ran(runs: Iterable[Sequence[Joined]]) -> dict[str, list[list[Kernel]]]:
+    """Return the kernels of each node, for each run in which it ran."""
+    ran: dict[str, list[list[Kernel]]] = defaultdict(list)
+    for run in runs:
+        of_run: dict[str, list[Kernel]] = defaultdict(list)
+        for joined in run:
+            if joined.key is not None:
+                of_run[joined.key].append(joined.kernel)
+        for key, kernels in of_run.items():
+            ran[key].append(kernels)
+    return ran
+
+
+def _per_run(count: int, runs: int) -> float:
+    """Return the average over the runs; a whole number where it is one."""
+    return count / runs if count % runs else count // runs
+
+
+def count_varying(runs: Sequence[Sequence[Joined]]) -> int:
+    """Count the nodes that did not run equally often in all runs."""
+    counts = (Counter(joined.key for joined in run if joined.key is not None) for run in runs)
+    first, *others = counts
+    return len({key for other in others for key in first.keys() | other.keys() if first[key] != other[key]})
 
 
 def unmatched_time(runs: Iterable[Iterable[Joined]]) -> float:
@@ -62,10 +77,10 @@ class _Sums:
     self_time: float = 0.0
     shared_time: float = 0.0
     total_time: float = 0.0
-    own_kernels: int = 0
-    kernels: int = 0
-    output_bytes: int = 0
-    all_bytes: int = 0
+    own_kernels: float = 0
+    kernels: float = 0
+    output_bytes: float = 0
+    all_bytes: float = 0
 
 
 def _sums(nodes: Iterable[NodeProfile], hierarchy: Hierarchy) -> dict[str, _Sums]:

@@ -67,7 +67,7 @@ def _call_rows(profile: Profile, depth: int | None) -> Iterator[tuple[str, ...]]
             _ms(call.total_time),
             f"{call.share:.1%}",
             _ms(call.self_time),
-            f"{call.kernels:,}",
+            f"{call.kernels:,.1f}".removesuffix(".0"),
             f"{call.output_bytes / 1024:,.1f}",
         )
 
@@ -100,7 +100,7 @@ def _class_rows(profile: Profile) -> Iterator[tuple[str, ...]]:
             f"{each.share:.1%}",
             _ms(each.total_time),
             f"{each.calls:,}",
-            f"{each.kernels:,}",
+            f"{each.kernels:,.1f}".removesuffix(".0"),
             f"{each.output_bytes / 1024:,.1f}",
         )
 

@@ -1,0 +1,67 @@
+"""Compares the attributes of nodes and functions by their values, however and wherever these are stored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pytest_hierexport._tools.comparing.texts import NONE, arrow
+
+if TYPE_CHECKING:
+    import onnx
+
+    from pytest_hierexport._tools.comparing.tensors import Data, Store
+
+_TENSORS = ("t", "tensors", "sparse_tensor", "sparse_tensors")
+
+
+def attribute_content(attribute: onnx.AttributeProto, store: Store) -> object:
+    """Return a key that is equal for attributes of equal name, type and value.
+
+    Raises:
+        UsageError: The data of a tensor is missing, or does not fit its shape.
+    """
+    tensors = tuple(store.content(tensor) for tensor in _tensors(attribute))
+    if not attribute.doc_string and not tensors:
+        return attribute.SerializeToString(deterministic=True), tensors
+    copied = type(attribute)()
+    copied.CopyFrom(attribute)
+    for part in ("doc_string", *_TENSORS):
+        copied.ClearField(part)
+    return copied.SerializeToString(deterministic=True), tensors
+
+
+def attribute_change(before: onnx.AttributeProto | None, after: onnx.AttributeProto | None, data: Data) -> str:
+    """Return the difference between two attributes as text: `1 → -1`; an empty text for equal ones.
+
+    Raises:
+        UsageError: The data of a tensor is missing, or does not fit its shape.
+    """
+    if before is None or after is None:
+        return "" if before is after else arrow(_shown(before), _shown(after))
+    if attribute_content(before, data.before) == attribute_content(after, data.after):
+        return ""
+    if before.HasField("t") and after.HasField("t"):
+        return data.change(before.t, after.t)
+    texts = _shown(before), _shown(after)
+    return arrow(*texts) if texts[0] != texts[1] else "other values"
+
+
+def _tensors(attribute: onnx.AttributeProto) -> list[onnx.TensorProto | onnx.SparseTensorProto]:
+    single = [getattr(attribute, name) for name in ("t", "sparse_tensor") if attribute.HasField(name)]
+    return [*single, *attribute.tensors, *attribute.sparse_tensors]
+
+
+def _shown(attribute: onnx.AttributeProto | None) -> str:
+    if attribute is None:
+        return NONE
+    if attribute.ref_attr_name:
+        return f"attribute {attribute.ref_attr_name} of the function"
+    from onnx import helper
+
+    try:
+        value: Any = helper.get_attribute_value(attribute)
+    except ValueError:
+        return "a value of no type"
+    if tensors := _tensors(attribute):
+        return "tensors of shapes " + ", ".join(str(list(tensor.dims)) for tensor in tensors)
+    return " ".join(str(value.decode("utf-8", "replace") if isinstance(value, bytes) else value).split())

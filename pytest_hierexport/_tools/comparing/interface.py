@@ -1,0 +1,71 @@
+"""Compares what two models declare: inputs, outputs and operator sets, of the graph and of each function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pytest_hierexport._calls.names import encode_operator
+from pytest_hierexport._tools.comparing.attributes import attribute_change
+from pytest_hierexport._tools.comparing.texts import NONE, change
+from pytest_hierexport._tools.comparing.types import type_text
+
+if TYPE_CHECKING:
+    import onnx
+
+    from pytest_hierexport._tools.comparing.tensors import Data
+
+
+def interface_changes(before: onnx.ModelProto, after: onnx.ModelProto, data: Data) -> Iterator[str]:
+    """Yield the differences between the declarations of two models as texts.
+
+    Raises:
+        UsageError: The data of an attribute's default is missing, or does not fit its shape.
+    """
+    yield from _of_entries("opset", *(_opsets(proto) for proto in (before, after)))
+    for kind in ("input", "output"):
+        types = [
+            {value.name: type_text(value.type) for value in getattr(proto.graph, kind)} for proto in (before, after)
+        ]
+        yield from _of_entries(kind, *types)
+        yield from _of_order(f"{kind}s", *types)
+    functions = [{(f.domain, f.name, f.overload): f for f in proto.functions} for proto in (before, after)]
+    for identity, function in functions[0].items():
+        if other := functions[1].get(identity):
+            name = (
+                f"{encode_operator(function.domain, function.name)}{f':{function.overload}' * bool(function.overload)}"
+            )
+            yield from (f"function {name}: {text}" for text in _in_function(function, other, data))
+
+
+def _opsets(declaring: onnx.ModelProto | onnx.FunctionProto) -> dict[str, int]:
+    return {opset.domain or "ai.onnx": opset.version for opset in declaring.opset_import}
+
+
+def _in_function(before: onnx.FunctionProto, after: onnx.FunctionProto, data: Data) -> Iterator[str]:
+    """Yield the differences between the declarations of two functions; their nodes are compared with all others."""
+    yield from _of_entries("opset", _opsets(before), _opsets(after))
+    for kind in ("input", "output"):
+        numbers = [len(getattr(function, kind)) for function in (before, after)]
+        if numbers[0] != numbers[1]:
+            yield change(f"number of {kind}s", *map(str, numbers))
+    required = [dict.fromkeys(function.attribute, "required") for function in (before, after)]
+    yield from _of_entries("attribute", *required)
+    defaults = [{each.name: each for each in function.attribute_proto} for function in (before, after)]
+    for name in dict.fromkeys((*defaults[0], *defaults[1])):
+        text = attribute_change(defaults[0].get(name), defaults[1].get(name), data)
+        if text:
+            yield f"default of attribute {name}: {text}"
+
+
+def _of_entries(kind: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    for name in dict.fromkeys((*before, *after)):
+        if before.get(name) != after.get(name):
+            yield change(f"{kind} {name}", str(before.get(name, NONE)), str(after.get(name, NONE)))
+
+
+def _of_order(kind: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
+    """Yield a text if the names that both have are in another order."""
+    shared = [[name for name in names if name in others] for names, others in ((before, after), (after, before))]
+    if shared[0] != shared[1]:
+        yield change(f"order of the {kind}", *(", ".join(names) for names in shared))

@@ -1,0 +1,226 @@
+"""What `hierexport diff` counts as a difference: calls, order, types, functions and data; and what it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
+from pytest_hierexport._calls.hierarchy import Call, Hierarchy
+from pytest_hierexport._onnx import storage
+from pytest_hierexport._onnx.graph import walk
+from pytest_hierexport._tools.comparing import Comparison, as_lines, compare
+from pytest_hierexport._tools.tagged_file import load_tagged
+
+TWO_NORMS = """
+<ir_version: 10, opset_import: ["" : 20]>
+g (float[2] x, float[2] z) => (float[2] y, float[2] w)
+<float[2] scale = {1, 1}, float[2] shift = {1, 1}> {
+  scaled = Mul(x, scale)
+  shifted = Mul(x, shift)
+  y = Relu(scaled)
+  w = Add(shifted, z)
+}
+"""
+FUNCTION = """
+<ir_version: 10, opset_import: ["" : 20, "my" : 1]>
+g (float[2] x) => (float[2] y) {
+  y = my.Leaky(x)
+}
+<domain: "my", opset_import: ["" : 20]>
+Leaky <alpha: float = 0.5> (p) => (q) {
+  q = LeakyRelu <alpha: float = @alpha> (p)
+}
+"""
+CONSTANT = """
+<ir_version: 10, opset_import: ["" : 20]>
+g (float[2] x) => (float[2] y) {
+  half = Constant <value = float {0.5}> ()
+  y = Mul(x, half)
+}
+"""
+BRANCHES = """
+<ir_version: 10, opset_import: ["" : 20]>
+g (float[2] x, bool taken) => (float[2] y) {} {{
+  y = If (taken) <
+    then_branch = yes () => (float[2] t) {} {{ t = Add(x, {}) }},
+    else_branch = no () => (float[2] e) {{ e = Neg(x) }}>
+}}
+"""
+CALLS = [Call("", 0, "m.Net", None), Call("block", 0, "m.Block", ""), Call("block", 1, "m.Block", "")]
+Edit = Callable[[onnx.ModelProto], object]
+
+
+def saved(path: Path, text: str, edit: Edit | None = None, calls: list[Call] = CALLS, call: str = "block") -> Path:
+    """Write a model, all of whose nodes belong to one call."""
+    proto = onnx.parser.parse_model(text)
+    if edit is not None:
+        edit(proto)
+    origins = {key: (Origin(call, Evidence.TRACED),) for key, _ in walk(proto)}
+    storage.attach_proto(proto, Attribution(Hierarchy(calls), origins))
+    path.write_bytes(proto.SerializeToString())
+    return path
+
+
+@pytest.fixture
+def compared(tmp_path: Path) -> Callable[..., Comparison]:
+    def compared(text: str, before: Edit | None = None, after: Edit | None = None) -> Comparison:
+        files = saved(tmp_path / "before.onnx", text, before), saved(tmp_path / "after.onnx", text, after)
+        return compare(*map(load_tagged, files))
+
+    return compared
+
+
+class TestCalls:
+    def test_other_caller_is_a_changed_module(self, tmp_path: Path) -> None:
+        norm = [Call("norm", 0, "m.Norm", caller) for caller in ("", "block", "block@1")]
+        before, *others = (
+            load_tagged(saved(tmp_path / f"{i}.onnx", CONSTANT, None, [*CALLS, each], "norm"))
+            for i, each in enumerate(norm)
+        )
+        lines = [list(as_lines(compare(before, after), "a", "b", 9))[-1] for after in others]
+        assert lines == [
+            "  ~ /Net/Block/Norm..norm: called by /Net → /Net/Block",
+            "  ~ /Net/Block@1/Norm..norm: called by /Net → /Net/Block@1",
+        ]
+
+    def test_tag_of_another_call_is_a_changed_node(self, tmp_path: Path) -> None:
+        files = (saved(tmp_path / f"{call}.onnx", CONSTANT, call=call) for call in ("block", "block@1"))
+        found = compare(*map(load_tagged, files))
+        assert [each.changes for each in found.nodes] == [["tag: /Net/Block → /Net/Block@1"]] * 2
+
+
+class TestInterface:
+    @pytest.mark.parametrize(("kind", "order"), [("input", "x, z → z, x"), ("output", "y, w → w, y")])
+    def test_another_order_is_a_difference(self, compared: Callable[..., Comparison], kind: str, order: str) -> None:
+        def turn(proto: onnx.ModelProto) -> None:
+            values = getattr(proto.graph, kind)
+            values.append(values.pop(0))
+
+        assert compared(TWO_NORMS, after=turn).model == [f"order of the {kind}s: {order}"]
+
+    def test_long_types_differ_in_their_last_size(self, compared: Callable[..., Comparison]) -> None:
+        def shape(last: int) -> Edit:
+            names = [f"a_symbolic_size_with_a_long_name_{i}" for i in range(4)]
+            value = helper.make_tensor_value_info("x", TensorProto.FLOAT, [*names, last])
+            return lambda proto: proto.graph.input[0].CopyFrom(value)
+
+        assert compared(CONSTANT, shape(64), shape(128)).model == [
+            "input x: …with_a_long_name_3, 64] → …with_a_long_name_3, 128]"
+        ]
+
+    def test_name_of_a_size_is_no_number_and_no_list(self, compared: Callable[..., Comparison]) -> None:
+        def shape(*sizes: int | str) -> Edit:
+            value = helper.make_tensor_value_info("x", TensorProto.FLOAT, sizes)
+            return lambda proto: proto.graph.input[0].CopyFrom(value)
+
+        assert compared(CONSTANT, shape("4"), shape(4)).model == ['input x: FLOAT["4"] → FLOAT[4]']
+        assert compared(CONSTANT, shape("a, b"), shape("a", "b")).model == ['input x: FLOAT["a, b"] → FLOAT[a, b]']
+
+    def test_elements_of_sequences_are_compared(self, compared: Callable[..., Comparison]) -> None:
+        def elements(dtype: int) -> Edit:
+            tensor = helper.make_tensor_type_proto(dtype, [2])
+            declared = helper.make_optional_type_proto(helper.make_sequence_type_proto(tensor))
+            return lambda proto: proto.graph.input[0].type.CopyFrom(declared)
+
+        assert compared(CONSTANT, elements(TensorProto.FLOAT), elements(TensorProto.INT64)).model == [
+            "input x: optional(sequence(FLOAT[2])) → optional(sequence(INT64[2]))"
+        ]
+
+    def test_declarations_of_a_function_are_compared(self, compared: Callable[..., Comparison]) -> None:
+        def change(proto: onnx.ModelProto) -> None:
+            proto.functions[0].opset_import[0].version = 19
+            proto.functions[0].attribute_proto[0].f = 0.25
+            proto.functions[0].input.append("unused")
+
+        assert compared(FUNCTION, after=change).model == [
+            "function my::Leaky: opset ai.onnx: 20 → 19",
+            "function my::Leaky: number of inputs: 1 → 2",
+            "function my::Leaky: default of attribute alpha: 0.5 → 0.25",
+        ]
+
+    def test_overload_of_a_node_is_compared(self, compared: Callable[..., Comparison]) -> None:
+        found = compared(FUNCTION, after=lambda proto: setattr(proto.graph.node[0], "overload", "other"))
+        assert [each.changes for each in found.nodes] == [["overload: none → other"]]
+
+
+def in_floats(proto: onnx.ModelProto) -> None:
+    """Store the constant of the first node as floats instead of bytes."""
+    tensor = proto.graph.node[0].attribute[0].t
+    array = numpy_helper.to_array(tensor)
+    tensor.CopyFrom(helper.make_tensor("other", TensorProto.FLOAT, array.shape, array.ravel()))
+
+
+def in_bytes(proto: onnx.ModelProto) -> None:
+    tensor = proto.graph.node[0].attribute[0].t
+    tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor), "constant"))
+
+
+class TestData:
+    def test_constant_in_another_form_is_no_difference(self, compared: Callable[..., Comparison]) -> None:
+        assert compared(CONSTANT, in_bytes, in_floats).same
+
+    def test_constants_in_external_data_are_compared(self, tmp_path: Path, compared: Callable[..., Comparison]) -> None:
+        def external(name: str, value: float) -> Edit:
+            def edit(proto: onnx.ModelProto) -> None:
+                tensor = proto.graph.node[0].attribute[0].t
+                tensor.CopyFrom(numpy_helper.from_array(np.float32(value)))
+                onnx.external_data_helper.set_external_data(tensor, name)
+                tensor.ClearField("raw_data")
+                (tmp_path / name).write_bytes(np.float32(value).tobytes())
+
+            return edit
+
+        assert compared(CONSTANT, external("a", 1.5), external("b", 1.5)).same
+        (found,) = compared(CONSTANT, external("a", 1.5), external("b", 9.5)).nodes
+        assert found.changes == ["attribute value: 1 of 1 elements, by at most 8"]
+
+    def test_sparse_initializers_are_compared(self, compared: Callable[..., Comparison]) -> None:
+        def sparse(value: float, index: int) -> Edit:
+            values = helper.make_tensor("sparse", TensorProto.FLOAT, [1], [value])
+            indices = helper.make_tensor("indices", TensorProto.INT64, [1], [index])
+            tensor = helper.make_sparse_tensor(values, indices, [4])
+            return lambda proto: proto.graph.sparse_initializer.append(tensor)
+
+        assert compared(CONSTANT, sparse(1.0, 0), sparse(1.0, 0)).same
+        (found,) = compared(CONSTANT, sparse(1.0, 0), sparse(2.0, 3)).initializers
+        assert found.change == "values: 1 of 1 elements, by at most 1, indices: 1 of 1 elements, by at most 3"
+
+    def test_equal_initializers_are_paired_by_their_consumers(self, compared: Callable[..., Comparison]) -> None:
+        def rename(proto: onnx.ModelProto) -> None:
+            for node, name in zip(proto.graph.node, ("one", "other"), strict=False):
+                node.input[1] = name
+            for tensor, name in zip(proto.graph.initializer, ("other", "one"), strict=True):
+                tensor.name = name
+
+        found = compared(TWO_NORMS, after=rename)
+        assert found.nodes == []
+        assert [each.change for each in found.initializers] == ["renamed from scale", "renamed from shift"]
+
+    def test_initializer_that_moved_into_a_branch_is_found(self, tmp_path: Path) -> None:
+        held, moved = (
+            saved(tmp_path / f"{i}.onnx", BRANCHES.format(*texts))
+            for i, texts in enumerate(
+                [("<float[2] outer = {1, 2}>", "", "outer"), ("", "<float[2] own = {1, 2}>", "own")]
+            )
+        )
+        found = compare(load_tagged(held), load_tagged(moved))
+        assert found.nodes == []
+        assert [each.change for each in found.initializers] == ["renamed from outer"]
+
+    def test_renamed_duplicates_are_paired_by_their_consumers(self, compared: Callable[..., Comparison]) -> None:
+        text = TWO_NORMS.replace("Mul(x, shift)", "Mul(x, scale)")
+
+        def turn(proto: onnx.ModelProto) -> None:
+            proto.graph.node[0].output[0], proto.graph.node[1].output[0] = "b", "a"
+            proto.graph.node[2].input[0], proto.graph.node[3].input[0] = "b", "a"
+            proto.graph.node.insert(0, proto.graph.node.pop(1))
+
+        found = compared(text, after=turn)
+        assert [(each.before, each.after) for each in found.values] == [("scaled", "b"), ("shifted", "a")]
+        assert found.nodes == []
