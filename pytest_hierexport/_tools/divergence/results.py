@@ -13,7 +13,11 @@ _NO_VALUE = "none of its values is compared by itself"
 
 @dataclass(frozen=True)
 class Gap:
-    """How far a tensor lies from the reference. Numbers that are NaN, or the same infinity, in both are left out."""
+    """How far a tensor lies from the reference.
+
+    Numbers that are NaN, or the same infinity, in both are left out. The ratio, the cosine and the largest absolute
+    difference also leave out those in which both agree where they dwarf all in which they do not: the -1e9 of a mask.
+    """
 
     sqnr: float
     """The ratio of the reference to the difference (signal to quantization noise) in dB; `inf` where both are equal,
