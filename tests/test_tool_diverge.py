@@ -367,8 +367,8 @@ def test_infinite_masks_do_not_hide_other_numbers() -> None:
 
 @pytest.mark.parametrize(("fill", "dtype"), [(-1e9, np.float32), (-1e4, np.float32), (-65504, np.float16)])
 def test_mask_hides_no_error_of_the_scores_beside(fill: float, dtype: type) -> None:
-    scores = np.array([3.0, -5.0, 0.5, *[fill] * 3], dtype)
-    tripled = np.array([9.0, -15.0, 1.5, *[fill] * 3], dtype)
+    scores: Any = np.array([3.0, -5.0, 0.5, *[fill] * 3], dtype)
+    tripled: Any = np.array([9.0, -15.0, 1.5, *[fill] * 3], dtype)
     found = gap(scores, tripled)
     assert found.parted
     assert found.max_abs == 10

@@ -14,6 +14,7 @@ from torch import nn
 from torch._higher_order_ops.scan import scan
 
 from pytest_hierexport import Divergence, Example, diverge, export
+from pytest_hierexport._tools.divergence.page import as_page
 from pytest_hierexport._tools.divergence.text import as_lines
 from pytest_hierexport.cli import main
 
@@ -160,6 +161,7 @@ def test_output_that_the_other_lacks_is_no_verdict(tmp_path: Path, capsys: pytes
     np.savez(inputs, x=X.numpy())
     assert main(["diverge", str(right), str(wrong), "--inputs", str(inputs), "--exit-code"]) == 1
     assert "but outputs are unknown: linear_1" in capsys.readouterr().out
+    assert "but outputs are unknown: linear_1" in as_page(diverge(right, wrong, given), "page")
     lines = "\n".join(as_lines(diverge(right, wrong, given, depth=0), 3))
     assert "(the root)  1 of 2 values unknown: the other graph lacks it" in lines
 

@@ -45,11 +45,15 @@ def _first_line(divergence: Divergence) -> str:
     lacking = f"; {unknown} of {len(divergence.calls)} calls are unknown" if unknown else ""
     first = divergence.first
     if first is None or first.parting is None or (gap := first.parting.accumulated) is None:
-        if divergence.unknown_outputs:
-            lacking = f", but outputs are unknown: {one_line(', '.join(divergence.unknown_outputs))}{lacking}"
-        return f"no call parts by more than the tolerance{lacking}"
+        return f"{no_parting(divergence)}{lacking}"
     why = gap.reason or f"{number(gap.distance)} from the reference, tolerance {number(gap.tolerance)}"
     return f"first parting: {call_label(first)} at {first.parting.name} ({why}){lacking}"
+
+
+def no_parting(divergence: Divergence) -> str:
+    """Return the sentence where no call parts, with the outputs that could not be compared."""
+    unknown = f", but outputs are unknown: {one_line(', '.join(divergence.unknown_outputs))}"
+    return f"no call parts by more than the tolerance{unknown if divergence.unknown_outputs else ''}"
 
 
 def call_label(call: CallGap) -> str:
