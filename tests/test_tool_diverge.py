@@ -365,6 +365,22 @@ def test_infinite_masks_do_not_hide_other_numbers() -> None:
     assert gap(mask, mask + np.float32(0.1)).sqnr == pytest.approx(10 * np.log10(5 / 0.02), abs=1e-3)
 
 
+@pytest.mark.parametrize(("fill", "dtype"), [(-1e9, np.float32), (-1e4, np.float32), (-65504, np.float16)])
+def test_mask_hides_no_error_of_the_scores_beside(fill: float, dtype: type) -> None:
+    scores: Any = np.array([3.0, -5.0, 0.5, *[fill] * 3], dtype)
+    tripled: Any = np.array([9.0, -15.0, 1.5, *[fill] * 3], dtype)
+    found = gap(scores, tripled)
+    assert found.parted
+    assert found.max_abs == 10
+    assert not gap(scores, scores * dtype(1 + 1e-6)).parted
+
+
+def test_rounding_beside_a_saturated_softmax_does_not_part() -> None:
+    sure = np.array([1.0, 1e-12, 1.0, 3e-12], np.float32)
+    found = gap(sure, np.array([1.0, 1.1e-12, 1.0, 3.1e-12], np.float32))
+    assert not found.parted
+
+
 def test_rounding_of_tiny_numbers_does_not_part() -> None:
     x = torch.linspace(-40, 40, 200, dtype=torch.float64)
     rounded = x * (1 + 1e-6)

@@ -21,8 +21,8 @@ class Example:
     """A model and its example inputs."""
 
     model: torch.nn.Module
-    args: tuple[Any, ...] = ()
-    """Positional inputs. A single tensor, or a mapping of keyword inputs, can be given instead, as to `export`."""
+    args: Any = ()
+    """A tuple of positional inputs; a single tensor, or a mapping of keyword inputs, is made one, as `export` does."""
     kwargs: dict[str, Any] = field(default_factory=dict)
     dynamic_shapes: Any = None
     """As for `torch.onnx.export`; a plain dict of input name to dimension names is enough."""

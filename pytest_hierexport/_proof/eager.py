@@ -68,6 +68,7 @@ def run_eager(
     keep: Keep | None = None,
     *,
     by_operation: bool = False,
+    take: Callable[[Any], None] | None = None,
 ) -> list[EagerCall]:
     """Run the model once and record every call.
 
@@ -78,6 +79,7 @@ def run_eager(
         mode: The way in which the model runs.
         keep: Called with the number of every tensor among the inputs and outputs of calls, while it has this value.
         by_operation: Whether the calls also have the values that their operations take from each other.
+        take: Called with what the model returns.
 
     Returns:
         The calls in the order in which they ended.
@@ -98,7 +100,9 @@ def run_eager(
     crossings = Crossings(recorder, watcher) if by_operation else None
     watching = crossings or nullcontext()
     with ONE_AT_A_TIME, watcher.watching_bodies(), recorder.listening(), calling_submodules(), watching:
-        run_model(example, mode)
+        returned = run_model(example, mode)
+    if take is not None:
+        take(returned)
     if not any(seen.call.name == ROOT for seen in watcher.calls):
         raise ModelError(
             "a model that runs its forward when it is called",

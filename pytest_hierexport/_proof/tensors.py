@@ -98,6 +98,19 @@ def array_of(tensor: torch.Tensor) -> Array:
     return elements.reshape(tensor.shape)
 
 
+def returned_arrays(output: Any, count: int) -> dict[str, Array]:
+    """Return the tensors that a model returned by their places, in the order of a graph's outputs.
+
+    Args:
+        output: What the model returned.
+        count: The number of the graph's outputs; where it has one for each number too, the numbers are among them.
+    """
+    leaves = {f"output{place}": part for place, part in flattened(output)}
+    tensors = {place: leaf for place, leaf in leaves.items() if isinstance(leaf, torch.Tensor)}
+    counted = leaves if len(tensors) != count == len(leaves) else tensors
+    return {place: array_of(torch.as_tensor(leaf)) for place, leaf in counted.items()}
+
+
 def fingerprint_of(tensor: torch.Tensor, precision: str = "") -> Fingerprint | None:
     """Return a tensor's fingerprint; None where it has no elements."""
     if not has_elements(tensor):

@@ -13,7 +13,6 @@ import numpy as np
 import onnx
 import onnx.inliner
 import onnx_ir as ir
-import torch
 
 from pytest_hierexport._cases import Example
 from pytest_hierexport._errors import UsageError
@@ -23,7 +22,7 @@ from pytest_hierexport._proof.choices import following_choices, has_choices
 from pytest_hierexport._proof.eager import Mode, ModelError, in_each, run_model
 from pytest_hierexport._proof.feeds import feeds_of
 from pytest_hierexport._proof.session import Fetched, run_graph
-from pytest_hierexport._proof.tensors import array_of, flattened
+from pytest_hierexport._proof.tensors import returned_arrays
 from pytest_hierexport._proof.tolerance import Array, distances, is_floating, tolerance_of
 from pytest_hierexport._rules.base import ExportedCase, Violation, limited
 
@@ -95,7 +94,7 @@ def _differences(
     graph: onnx.GraphProto, found: Sequence[tuple[str, Array]], returned: Any, tolerances: Mapping[str, float]
 ) -> Iterator[Violation]:
     """Yield the differences between the graph's outputs and what the model returned."""
-    expected = _returned(returned, len(found))
+    expected = returned_arrays(returned, len(found))
     if len(expected) != len(found):
         said = f"{len(expected)}, one for each tensor that the model returns"
         yield Violation(_ALL, said, f"{len(found)}", _DO)
@@ -107,14 +106,6 @@ def _differences(
         tolerance = max(inherited.get(name, 0.0), tolerance_of(wanted.dtype.name, tolerances))
         if different := _different(wanted, array, tolerance):
             yield Violation(f"output {name} (the model's {place})", *different, _DO)
-
-
-def _returned(output: Any, count: int) -> dict[str, Array]:
-    """Return the tensors by their places; the numbers too, where the graph has an output for each of them."""
-    leaves = {f"output{place}": part for place, part in flattened(output)}
-    tensors = {place: leaf for place, leaf in leaves.items() if isinstance(leaf, torch.Tensor)}
-    counted = leaves if len(tensors) != count == len(leaves) else tensors
-    return {place: array_of(torch.as_tensor(leaf)) for place, leaf in counted.items()}
 
 
 def _different(wanted: Array, found: Array, tolerance: float) -> tuple[str, str] | None:

@@ -84,7 +84,7 @@ def _run(options: argparse.Namespace) -> int:
         print_json(as_dict(found, options.top))
     else:
         print_lines(as_lines(found, options.top))
-    return _DIVERGED if options.exit_code and found.first is not None else 0
+    return _DIVERGED if options.exit_code and (found.first is not None or found.unknown_outputs) else 0
 
 
 def _check(options: argparse.Namespace) -> None:

@@ -7,13 +7,24 @@ y = Relu(h)        act     y = Relu(h_dequant)            y, y          matched 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
+from pytest_hierexport._proof.tolerance import Array
 from pytest_hierexport._tools.divergence.boundaries import Boundaries, Boundary
-from pytest_hierexport._tools.divergence.compared import Arrays, Compared, Row, with_includes
-from pytest_hierexport._tools.divergence.pairs import Matching, Pair, nearest_pair, without_false, without_rivals
-from pytest_hierexport._tools.divergence.results import ValueGap
+from pytest_hierexport._tools.divergence.compared import Arrays, Compared, Row, row_of, with_includes
+from pytest_hierexport._tools.divergence.outputs import matched_outputs, rows_of_root, with_outputs, worst_by_name
+from pytest_hierexport._tools.divergence.pairs import (
+    Matching,
+    Pair,
+    chosen_pairs,
+    measured_pair,
+    possible_pairs,
+    without_false,
+)
 from pytest_hierexport._tools.divergence.sides import Side
+
+_LACKING = "the other graph lacks it"
 
 
 def compare_with_graph(
@@ -22,7 +33,8 @@ def compare_with_graph(
     """Compare each value that leaves the own nodes of a call of the reference.
 
     Values are matched as carry matches both graphs. A value that this leaves without a partner is compared with the
-    nearest value that leaves the nodes of the same call in the other graph, where that has tags.
+    nearest value that leaves the nodes of the same call in the other graph, where that has tags. The outputs are
+    compared with those of the other graph, too.
 
     Args:
         reference: The graph whose calls count.
@@ -33,28 +45,42 @@ def compare_with_graph(
     """
     boundaries = Boundaries(reference.graph, depth)
     arrays = Arrays[str](folder)
-    for name, array in reference.fetch(boundaries.values):
+    for name, array in reference.fetch([*boundaries.values, *reference.outputs]):
         arrays.add(name, array)
-    known: dict[str, list[str]] = {}
-    for name, value in matching.same_values(reference.graph.model, other.graph.model, boundaries.values).items():
-        known.setdefault(value, []).append(name)
+    same = matching.same_values(reference.graph.model, other.graph.model, boundaries.values)
+    known, results = _inverted(same.items()), _inverted(matched_outputs(reference.outputs, other.outputs))
     by_tag = _candidates(boundaries, Boundaries(other.graph, depth), known)
     pairs: list[Pair[str]] = []
-    guesses: list[Pair[str]] = []
-    for value, array in other.fetch([*known, *by_tag]):
-        # With another number of elements, a changed shape parts. Elements in another layout are another value: an
-        # optimizer moved a Transpose.
-        pairs += [
-            Pair(value, name, other.gap(value, arrays[name], array), array.dtype.name)
-            for name in known.get(value, ())
-            if name in arrays and (arrays[name].shape == array.shape or arrays[name].size != array.size)
-        ]
-        guess = nearest_pair(value, array, by_tag.get(value, ()), arrays, other)
-        guesses += [guess] if guess else []
-    pairs = without_false(reference.graph.model, [*without_rivals(guesses), *pairs])
-    found = {pair.key: pair for pair in pairs}
-    rows = [_row(boundary, found.get(name), arrays) for name, boundary in boundaries.values.items()]
-    return Compared(boundaries, with_includes(reference.graph, rows), arrays)
+    outputs: list[Pair[str]] = []
+    guesses: list[list[Pair[str]]] = []
+    for value, array in other.fetch([*known, *by_tag, *results]):
+        names = [name for name in known.get(value, ()) if name in arrays and _is_same_layout(arrays[name], array)]
+        pairs += [measured_pair(value, array, name, arrays, other) for name in names]
+        names = [name for name in results.get(value, ()) if name in arrays]
+        outputs += [measured_pair(value, array, name, arrays, other) for name in names]
+        guesses.append(possible_pairs(value, array, dict.fromkeys(by_tag.get(value, ()), 1), arrays, other))
+    pairs = without_false(reference.graph.model, [*chosen_pairs(guesses), *pairs])
+    compared = worst_by_name((pair.key, pair) for pair in outputs)
+    found = with_outputs(boundaries, {pair.key: pair for pair in pairs}, compared)
+    rows = with_includes(boundaries, [_row(each, found.get(name), arrays) for name, each in boundaries.values.items()])
+    return Compared(boundaries, [*rows, *rows_of_root(boundaries, found, compared, _LACKING)], arrays)
+
+
+def _inverted(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return the first names of each second one."""
+    found: dict[str, list[str]] = {}
+    for name, value in pairs:
+        found.setdefault(value, []).append(name)
+    return found
+
+
+def _is_same_layout(reference: Array, other: Array) -> bool:
+    """Whether tensors can be compared as one value.
+
+    With another number of elements, a changed shape parts. Elements in another layout are another value: an optimizer
+    moved a Transpose.
+    """
+    return reference.shape == other.shape or reference.size != other.size
 
 
 def _candidates(reference: Boundaries, other: Boundaries, known: dict[str, list[str]]) -> dict[str, list[str]]:
@@ -70,8 +96,5 @@ def _candidates(reference: Boundaries, other: Boundaries, known: dict[str, list[
 
 
 def _row(boundary: Boundary, pair: Pair[str] | None, arrays: Arrays[str]) -> Row[str]:
-    reason = "the other graph lacks it" if boundary.name in arrays else "it is no tensor"
-    value = ValueGap(boundary.name, boundary.position, reason=reason)
-    if pair is not None:
-        value = ValueGap(boundary.name, boundary.position, pair.value, pair.gap)
-    return Row(value, boundary.calls, pair)
+    reason = _LACKING if boundary.name in arrays else "it is no tensor"
+    return row_of(boundary, pair, pair.value if pair else None, reason=reason)

@@ -7,31 +7,39 @@ y = Relu(h)        act     act returns b                             y, b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._proof.call_values import EagerCall
 from pytest_hierexport._proof.choices import following_choices, has_choices
 from pytest_hierexport._proof.eager import Mode, ModelError, Runnable, run_eager
 from pytest_hierexport._proof.matching import match
 from pytest_hierexport._proof.session import run_graph
-from pytest_hierexport._proof.tensors import array_of
+from pytest_hierexport._proof.tensors import array_of, returned_arrays
+from pytest_hierexport._proof.tolerance import Array
 from pytest_hierexport._proof.values import Values
 from pytest_hierexport._tools.divergence.boundaries import Boundaries, Boundary
-from pytest_hierexport._tools.divergence.compared import Arrays, Compared, Row, with_includes
-from pytest_hierexport._tools.divergence.pairs import Pair, nearest_pair, without_rivals
-from pytest_hierexport._tools.divergence.results import ValueGap
+from pytest_hierexport._tools.divergence.compared import Arrays, Compared, Row, row_of, with_includes
+from pytest_hierexport._tools.divergence.outputs import rows_of_root, with_outputs, worst_by_name
+from pytest_hierexport._tools.divergence.pairs import Pair, chosen_pairs, measured_pair, possible_pairs
 from pytest_hierexport._tools.divergence.sides import Side
 
 if TYPE_CHECKING:
     import torch
 
+_LACKING = "no tensor of the model's calls corresponds to it"
+Key = int | str
+"""The number of a value of the eager run, or the place of a tensor that the model returned."""
 
-def compare_with_model(example: Runnable, side: Side, depth: int | None, folder: Path) -> Compared[int]:
+
+def compare_with_model(example: Runnable, side: Side, depth: int | None, folder: Path) -> Compared[Key]:
     """Compare each value that leaves the own nodes of a call with the tensors that calls took and returned.
+
+    The outputs are compared with what the model returned, too, in order.
 
     Args:
         example: The model with its inputs.
@@ -43,50 +51,81 @@ def compare_with_model(example: Runnable, side: Side, depth: int | None, folder:
         ModelError: The model does not run.
     """
     boundaries = Boundaries(side.graph, depth)
-    arrays = Arrays[int](folder)
+    arrays = Arrays[Key](folder)
     with ExitStack() as stack:
         if has_choices(side.proto):
             run = partial(run_graph, side.proto, side.feeds, folder=side.folder)
             stack.enter_context(following_choices(side.proto, side.feeds, run))
-        calls = match(side.graph, _run(example, side, arrays))
-        pairs = [
-            nearest_pair(value, array, _candidates(boundaries.values[value], calls), arrays, side)
-            for value, array in side.fetch(boundaries.values)
-        ]
-    found = {pair.value: pair for pair in without_rivals([pair for pair in pairs if pair])}
-    rows = [_row(boundary, found.get(value), calls) for value, boundary in boundaries.values.items()]
-    return Compared(boundaries, with_includes(side.graph, rows), arrays)
+        eager, returned = _run(example, side, arrays)
+    calls = match(side.graph, eager)
+    candidates: list[list[Pair[Key]]] = []
+    given: dict[str, Array] = {}
+    for value, array in side.fetch([*boundaries.values, *side.outputs]):
+        if value in side.outputs:
+            given[value] = array
+        if value in boundaries.values:
+            votes = _votes(boundaries.values[value], calls)
+            candidates.append(possible_pairs(value, array, votes, arrays, side))
+    outputs = _outputs(side, given, returned, arrays)
+    pairs = with_outputs(boundaries, {pair.value: pair for pair in chosen_pairs(candidates)}, outputs)
+    rows = with_includes(boundaries, [_row(each, pairs.get(name), calls) for name, each in boundaries.values.items()])
+    return Compared(boundaries, [*rows, *rows_of_root(boundaries, pairs, outputs, _LACKING)], arrays)
 
 
-def _run(example: Runnable, side: Side, arrays: Arrays[int]) -> list[EagerCall]:
-    """Run the model as it was captured, or else as its users run it."""
+def _run(example: Runnable, side: Side, arrays: Arrays[Key]) -> tuple[list[EagerCall], Any]:
+    """Run the model as it was captured, or else as its users run it; return its calls and what it returned."""
 
     def keep(number: int, tensor: torch.Tensor) -> None:
         arrays.add(number, array_of(tensor))
 
-    values = Values()
+    def run(mode: Mode) -> tuple[list[EagerCall], Any]:
+        returned: list[Any] = []
+        calls = run_eager(example, side.graph.hierarchy, Values(), mode, keep, take=returned.append)
+        return calls, returned[0]
+
     try:
-        return run_eager(example, side.graph.hierarchy, values, Mode.EXPORTING, keep)
+        return run(Mode.EXPORTING)
     except ModelError:
-        return run_eager(example, side.graph.hierarchy, values, Mode.PLAIN, keep)
+        return run(Mode.PLAIN)
 
 
-def _candidates(boundary: Boundary, calls: Mapping[str, EagerCall]) -> Iterator[int]:
-    """Yield the values that the calls left by a value returned, and those that the calls entered by it were given."""
+def _outputs(side: Side, given: Mapping[str, Array], returned: Any, arrays: Arrays[Key]) -> dict[str, Pair[Key]]:
+    """Return the pair of each output with the tensor that the model returned in its place.
+
+    Where the model returned more or fewer tensors than the graph gives, places say nothing: the nearest one counts.
+    """
+    expected = returned_arrays(returned, len(side.outputs))
+    for place, array in expected.items():
+        arrays.add(place, array)
+    if len(expected) != len(side.outputs):
+        votes = dict.fromkeys(expected, 1)
+        nearest = {name: possible_pairs(name, array, votes, arrays, side) for name, array in given.items()}
+        return {name: pairs[0] for name, pairs in nearest.items() if pairs}
+    placed = [(name, place) for name, place in zip(side.outputs, expected, strict=True) if name in given]
+    return worst_by_name((name, measured_pair(name, given[name], place, arrays, side)) for name, place in placed)
+
+
+def _votes(boundary: Boundary, calls: Mapping[str, EagerCall]) -> Counter[Key]:
+    """Return how many of the calls left by a value returned each tensor, and of those entered by it were given it.
+
+    A call also gives what it wrote into its arguments or left in an attribute; what it was given it does not give.
+    """
+    votes: Counter[Key] = Counter()
     for call in boundary.left & calls.keys():
-        yield from (*calls[call].returned, *calls[call].effects)
+        votes.update({*calls[call].returned, *(calls[call].effects - calls[call].inputs.keys())})
     for call in boundary.entered & calls.keys():
-        yield from calls[call].inputs.keys() - calls[call].settings
+        votes.update(calls[call].inputs.keys() - calls[call].settings)
+    return votes
 
 
-def _row(boundary: Boundary, pair: Pair[int] | None, calls: Mapping[str, EagerCall]) -> Row[int]:
+def _row(boundary: Boundary, pair: Pair[Key] | None, calls: Mapping[str, EagerCall]) -> Row[Key]:
     if pair is None:
-        reason = "no tensor of the model's calls corresponds to it"
-        return Row(ValueGap(boundary.name, boundary.position, reason=reason), boundary.calls, None)
+        return row_of(boundary, None, reason=_LACKING)
+    if isinstance(pair.key, str):
+        return row_of(boundary, pair, f" {pair.key}")
     returning = [call for call in boundary.left if call in calls and pair.key in calls[call].returned]
     own = tuple(call for call in boundary.calls if call in returning)
-    given = [call for call in sorted(boundary.entered & calls.keys()) if pair.key in calls[call].inputs]
+    taking = [call for call in sorted(boundary.entered & calls.keys()) if pair.key in calls[call].inputs]
     places = [f"{call} output{calls[call].returned[pair.key]}" for call in (*own, *returning)]
-    places += [f"{call} input{calls[call].inputs[pair.key]}" for call in given]
-    value = ValueGap(boundary.name, boundary.position, places[0] if places else None, pair.gap)
-    return Row(value, own or boundary.calls, pair)
+    places += [f"{call} input{calls[call].inputs[pair.key]}" for call in taking]
+    return row_of(boundary, pair, places[0] if places else None, own)

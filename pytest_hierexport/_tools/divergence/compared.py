@@ -10,10 +10,9 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from pytest_hierexport._proof.owners import Graph
 from pytest_hierexport._proof.session import BUDGET
 from pytest_hierexport._proof.tolerance import Array
-from pytest_hierexport._tools.divergence.boundaries import Boundaries
+from pytest_hierexport._tools.divergence.boundaries import Boundaries, Boundary
 from pytest_hierexport._tools.divergence.pairs import Pair
 from pytest_hierexport._tools.divergence.results import ValueGap
 
@@ -71,8 +70,11 @@ class Compared(Generic[KeyT]):
 
     @cached_property
     def pairs(self) -> Mapping[str, Pair[KeyT]]:
-        """The pairs, by the name of the value in the graph that is compared with the reference."""
-        return {row.pair.value: row.pair for row in self.rows if row.pair is not None}
+        """The pairs, by the name of the value in the graph that is compared; its first row counts."""
+        found: dict[str, Pair[KeyT]] = {}
+        for pair in (row.pair for row in self.rows if row.pair is not None):
+            found.setdefault(pair.value, pair)
+        return found
 
     @cached_property
     def by_call(self) -> Mapping[str, Sequence[Row[KeyT]]]:
@@ -84,19 +86,49 @@ class Compared(Generic[KeyT]):
         return found
 
 
-def with_includes(graph: Graph, rows: Sequence[Row[KeyT]]) -> list[Row[KeyT]]:
-    """Add to each known value the calls of the unknown values from which it is computed, back to other known ones."""
+def row_of(
+    boundary: Boundary,
+    pair: Pair[KeyT] | None,
+    other: str | None = None,
+    calls: tuple[str, ...] = (),
+    reason: str = "",
+) -> Row[KeyT]:
+    """Return the row of a value.
+
+    Args:
+        boundary: The value.
+        pair: Its pair with a value of the reference, if there is one.
+        other: What it is compared with.
+        calls: The calls to which it counts; none for all whose own node its producer is.
+        reason: Why it is unknown, if there is no pair.
+    """
+    value = ValueGap(boundary.name, boundary.position, reason=reason, is_output=boundary.is_output)
+    if pair is not None:
+        value = replace(value, other=other, accumulated=pair.gap, reason="")
+    return Row(value, calls or boundary.calls, pair)
+
+
+def with_includes(boundaries: Boundaries, rows: Sequence[Row[KeyT]]) -> list[Row[KeyT]]:
+    """Add to each known value the other calls whose errors it shows: those of which it alone tells anything.
+
+    These are the calls of the unknown values from which it is computed, back to other known ones, and the calls of the
+    nodes between, where no value of the call is known: all of its values leave through a node that it shares.
+    """
+    graph = boundaries.graph
     unknown = {row.value.name: row for row in rows if row.pair is None}
     known = {row.value.name for row in rows} - unknown.keys()
+    telling = {call for row in rows if row.pair is not None for call in row.calls}
 
     def included(position: int) -> Iterator[str]:
         pending, seen = [position], set[int]()
-        while unknown and pending:
+        while pending:
             position = pending.pop()
             if position in seen:
                 continue
             seen.add(position)
-            for value in graph.nodes[position].inputs:
+            node = graph.nodes[position]
+            yield from (call for call in boundaries.computing(node) if call not in telling)
+            for value in node.inputs:
                 yield from unknown[value].calls if value in unknown else ()
                 pending += [graph.producer[value]] if value in graph.producer and value not in known else []
 

@@ -16,12 +16,12 @@ from pytest_hierexport._files.temporary import temporary_folder
 from pytest_hierexport._proof.tolerance import Array
 from pytest_hierexport._tools.divergence.against_graph import compare_with_graph
 from pytest_hierexport._tools.divergence.against_model import compare_with_model
-from pytest_hierexport._tools.divergence.compared import Arrays, Compared
+from pytest_hierexport._tools.divergence.compared import Arrays, Compared, Row
 from pytest_hierexport._tools.divergence.cutting import run_parts
 from pytest_hierexport._tools.divergence.impact import impacts
 from pytest_hierexport._tools.divergence.merging import merged
 from pytest_hierexport._tools.divergence.pairs import Matching
-from pytest_hierexport._tools.divergence.results import CallGap, Divergence, Gap
+from pytest_hierexport._tools.divergence.results import CallGap, Divergence, Gap, ValueGap
 from pytest_hierexport._tools.divergence.sides import Inputs, Side, open_side
 from pytest_hierexport._tools.selection import quantized_names
 from pytest_hierexport._tools.tagged_file import attribution_of
@@ -77,14 +77,20 @@ def diverge(
 
 def _compared(found: Divergence) -> Divergence:
     """Return what was found; where nothing is known, "no call parts" would be taken for a verdict."""
-    if any(call.accumulated is not None for call in found.calls):
+    if any(_tells(value) for call in found.calls for value in call.values):
         return found
-    reasons, count = Counter(call.reason for call in found.calls), len(found.calls)
+    known = {call: call.accumulated.reason for call in found.calls if call.accumulated is not None}
+    reasons, count = Counter(known.get(call, call.reason) for call in found.calls), len(found.calls)
     raise UsageError(
         "a module call of which values can be compared",
         found=f"none: {'; '.join(f'{reason} ({n} of {count} calls)' for reason, n in reasons.most_common())}",
         do="check that this is the model that the file was exported from, or a graph that a tool made of the file",
     )
+
+
+def _tells(value: ValueGap) -> bool:
+    """Whether a value was compared; an output of another shape and name says nothing but that the graphs differ."""
+    return value.accumulated is not None and not (value.accumulated.reshaped and value.other != value.name)
 
 
 @dataclass(frozen=True)
@@ -135,7 +141,7 @@ def _attribution(model: Model) -> Attribution:
 
 def _parts(side: Side, compared: Compared[KeyT], folder: Path) -> Mapping[str, Array]:
     """Return each value of the graph as its own part computes it from the reference's values."""
-    pairs = (pair for pair in compared.pairs.values() if pair.fits)
+    pairs = (pair for pair in compared.pairs.values() if pair.fits and pair.value in side.graph.producer)
     known = {pair.value: compared.arrays[pair.key].astype(pair.dtype) for pair in pairs}
     parts = Arrays[str](folder)
     for value, array in run_parts(side, known):
@@ -145,11 +151,12 @@ def _parts(side: Side, compared: Compared[KeyT], folder: Path) -> Mapping[str, A
 
 def _impacts(side: Side, compared: Compared[str], parts: Mapping[str, Array]) -> dict[str, Gap]:
     """Return the errors of the outputs by each call; none where ONNX Runtime cannot run the changed graph."""
-    pairs = (row.pair for row in compared.rows if row.pair is not None and row.pair.value in parts)
-    changed = {pair.key: parts[pair.value] for pair in pairs}
-    values = {call: [row.value.name for row in rows] for call, rows in compared.by_call.items()}
+    changed = {
+        call: {row.pair.key: parts[row.pair.value] for row in rows if row.pair and row.pair.value in parts}
+        for call, rows in compared.by_call.items()
+    }
     with suppress(UsageError):
-        return dict(impacts(side, values, compared.arrays, changed))
+        return dict(impacts(side, compared.arrays, changed))
     return {}
 
 
@@ -164,14 +171,18 @@ def _divergence(
         parts: Its values as computed from those of the reference.
         found: The errors of the outputs by each call.
     """
-    pairs = compared.pairs
-    errors = {value: side.gap(value, compared.arrays[pairs[value].key], array) for value, array in parts.items()}
     graph = compared.boundaries.graph
     hierarchy, sources = graph.hierarchy, {node.name: node for node in graph.model.graph}
+
+    def added(row: Row[KeyT]) -> Gap | None:
+        if row.pair is None or row.pair.value not in parts:
+            return None
+        return side.gap(row.pair.value, compared.arrays[row.pair.key], parts[row.pair.value])
+
     calls = []
-    for call, nodes in compared.boundaries.names.items():
-        rows = compared.by_call.get(call, ())
-        values = tuple(replace(row.value, added=errors.get(row.pair.value) if row.pair else None) for row in rows)
+    for call in dict.fromkeys((*compared.boundaries.names, *compared.by_call)):
+        nodes = compared.boundaries.names.get(call, ())
+        values = tuple(replace(row.value, added=added(row)) for row in compared.by_call.get(call, ()))
         adds = any(value.added for value in values)
         calls.append(
             CallGap(
@@ -179,7 +190,7 @@ def _divergence(
                 hierarchy.tag(call),
                 hierarchy[call].cls,
                 depth=len([*hierarchy.lineage(call)]) - 1,
-                end=compared.boundaries.ends[call],
+                end=compared.boundaries.ends.get(call, len(graph.nodes)),
                 nodes=nodes,
                 values=values,
                 impact=found.get(call),

@@ -10,6 +10,10 @@ import numpy as np
 from pytest_hierexport._proof.tolerance import Array, distances, tolerance_of
 from pytest_hierexport._tools.divergence.results import Gap
 
+_OUTLYING = 1e3
+"""How many times as large as every number that differs another number is that says nothing about those: beyond it, an
+error of a tenth of them is below 1e-4 of the signal. Below it are the large activations of language models: what rounds
+them rounds the numbers beside them, too."""
 _MASKED = 1e30
 """The magnitude from which on a number is a mask's: squared, one would hide all others."""
 
@@ -30,10 +34,11 @@ def gap(reference: Array, other: Array, tolerance: float | None = None, inherite
         reason = f"shape {list(other.shape)} instead of {list(reference.shape)}"
         return Gap(-np.inf, np.nan, np.inf, np.inf, tolerance, reason, reshaped=True)
     one, two = (array.astype(np.float64).ravel() for array in (reference, other))
-    far = float(distances(one, two).max(initial=0.0))
+    apart = distances(one, two)
+    far = float(apart.max(initial=0.0))
     if (np.isfinite(one) != np.isfinite(two)).any():
         return Gap(-np.inf, np.nan, np.inf, np.inf, tolerance, "NaN or infinity in one of them alone")
-    ordinary = _ordinary(one, two)
+    ordinary = _ordinary(one, two) & ~_outlying(one, two, apart > tolerance)
     one, two = one[ordinary], two[ordinary]
     signal, noise, power = (float(np.dot(each, each)) for each in (one, one - two, two))
     sqnr = float(10 * np.log10(signal / noise)) if signal and noise else -np.inf  # without noise, a mask differs
@@ -52,6 +57,18 @@ def nearness(reference: Array, other: Array) -> float | None:
     one, two = one[ordinary], two[ordinary]
     sizes = float(np.linalg.norm(one) + np.linalg.norm(two))
     return odd + (float(np.linalg.norm(one - two)) / sizes if sizes else 0.0)
+
+
+def _outlying(one: Array, two: Array, apart: Array) -> Array:
+    """Return where both agree in a number that dwarfs all in which they do not, such as the -1e9 of a mask.
+
+    Its square would be the signal, and no error of the scores beside it exceed the tolerance. Numbers below that size
+    always count: beside the 1 of a saturated softmax, small numbers are rounding errors.
+    """
+    if not apart.any():
+        return apart
+    magnitudes = np.maximum(np.abs(one), np.abs(two))
+    return np.asarray(~apart & (magnitudes > _OUTLYING * max(1.0, float(magnitudes[apart].max()))))
 
 
 def _ordinary(one: Array, two: Array) -> Array:

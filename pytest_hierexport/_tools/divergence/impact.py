@@ -9,7 +9,7 @@ call, and zero for all others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import onnx
@@ -26,29 +26,27 @@ _ADDABLE = ("float16", "float32", "float64")
 
 
 def impacts(
-    side: Side,
-    values: Mapping[str, Sequence[str]],
-    arrays: Mapping[str, Array],
-    changed: Mapping[str, Array],
+    side: Side, arrays: Mapping[str, Array], changed: Mapping[str, Mapping[str, Array]]
 ) -> Iterator[tuple[str, Gap]]:
     """Yield each call with the error of the model's outputs where it alone adds its error.
 
     Args:
         side: The reference graph.
-        values: The names of the values of each call.
-        arrays: These values in the reference.
-        changed: Some of them as the other graph computes them from the reference's.
+        arrays: Its values.
+        changed: The values of each call as the other graph computes them from the reference's.
     """
-    addable = [name for name in changed if arrays[name].dtype.name in _ADDABLE]
+    computed = side.graph.producer.keys()
+    addable = {name for own in changed.values() for name in own if name in computed and _is_addable(arrays[name])}
     label = unused_ending(side)
-    deltas = {name: name + label + "-delta" for name in addable}
-    zeros = {deltas[name]: np.zeros((), arrays[name].dtype) for name in addable}
-    calls = {call: own for call, names in values.items() if (own := [name for name in names if name in deltas])}
+    deltas = {name: name + label + "-delta" for name in sorted(addable)}
+    zeros = {delta: np.zeros((), arrays[name].dtype) for name, delta in deltas.items()}
+    calls = {call: sorted(own.keys() & addable) for call, own in changed.items() if not addable.isdisjoint(own)}
 
     def feeds() -> Iterator[dict[str, Array]]:
         yield {**side.feeds, **zeros}
-        for own in calls.values():
-            yield {**side.feeds, **zeros, **{deltas[name]: _delta(arrays[name], changed[name]) for name in own}}
+        for call, names in calls.items():
+            own = {deltas[name]: _delta(arrays[name], changed[call][name]) for name in names}
+            yield {**side.feeds, **zeros, **own}
 
     outputs = [name for name in side.graph.outputs if name in side.graph.producer]
     runs = (
@@ -58,6 +56,10 @@ def impacts(
     base = next(runs)
     for call, found in zip(calls, runs, strict=True):
         yield call, gap(base, found, side.tolerance)
+
+
+def _is_addable(array: Array) -> bool:
+    return array.dtype.name in _ADDABLE
 
 
 def _delta(reference: Array, own: Array) -> Array:

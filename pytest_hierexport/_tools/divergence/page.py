@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pytest_hierexport._files.ownership import GENERATOR
 from pytest_hierexport._text import one_line
 from pytest_hierexport._tools.divergence.results import CallGap, Divergence, Gap
-from pytest_hierexport._tools.divergence.text import call_label, number
+from pytest_hierexport._tools.divergence.text import call_label, no_parting, number
 
 _HEIGHT = 360
 _MARGIN = 48
@@ -37,7 +37,7 @@ def as_page(divergence: Divergence, title: str) -> str:
         title: The heading.
     """
     first = divergence.first
-    found = "no call parts by more than the tolerance" if first is None else f"first parting: {call_label(first)}"
+    found = no_parting(divergence) if first is None else f"first parting: {call_label(first)}"
     rows = "\n".join(_row(call, is_first=call is first) for call in divergence.calls)
     head = "".join(f"<th>{name}</th>" for name in ("module call", "accumulated dB", "added dB", "output dB", "cosine"))
     parts = [

@@ -1,11 +1,12 @@
 """Pairs the values of a graph with those of the reference.
 
-`Matching` knows pairs by the structure and the names of both graphs, as carry matches them. `nearest_pair` finds them
-by value. In a graph that changed, even the nearest value may be another one; two rules drop such pairs:
+`Matching` knows pairs by the structure and the names of both graphs, as carry matches them. `possible_pairs` finds
+them by value. In a graph that changed, even the nearest value may be another one; three rules avoid such pairs:
 
     value      nearest    apart
     h_quant    h          0.1         kept
-    h_sum      h          0.7         dropped: h_quant is nearer to h (`without_rivals`)
+    h_sum      h          0.7         dropped: h_quant is nearer to h (`chosen_pairs`)
+    z_wrong    x, then z  0.3, 0.5    z: another value equals x (`chosen_pairs`)
     m_quant    m          0.9         dropped: y = Relu(m) is equal in both graphs (`without_false`)
 """
 
@@ -50,23 +51,52 @@ class Pair(Generic[KeyT]):
         return not self.gap.reshaped
 
 
-def nearest_pair(
-    value: str, array: Array, keys: Iterable[KeyT], arrays: Mapping[KeyT, Array], side: Side
-) -> Pair[KeyT] | None:
-    """Pair a value of a graph with the nearest of some of the reference; None where none has its shape and kind."""
-    found = [(near, key) for key in keys if key in arrays and (near := nearness(arrays[key], array)) is not None]
-    if not found:
-        return None
-    near, key = min(found, key=lambda each: each[0])
-    return Pair(value, key, side.gap(value, arrays[key], array), array.dtype.name, near)
+def measured_pair(value: str, array: Array, key: KeyT, arrays: Mapping[KeyT, Array], side: Side) -> Pair[KeyT]:
+    """Pair a value of a graph with one of the reference."""
+    return Pair(value, key, side.gap(value, arrays[key], array), array.dtype.name)
 
 
-def without_rivals(pairs: Sequence[Pair[KeyT]]) -> list[Pair[KeyT]]:
-    """Drop the pairs beyond the tolerance whose reference value has a nearer one in the graph."""
+def possible_pairs(
+    value: str, array: Array, votes: Mapping[KeyT, int], arrays: Mapping[KeyT, Array], side: Side
+) -> list[Pair[KeyT]]:
+    """Pair a value of a graph with those of the reference that have its shape and kind, the most probable first.
+
+    That is the nearest where it lies within the tolerance, and is then the only one; else the one with the most votes,
+    of several the nearest. A negated result is farther from the right one than from most others.
+
+    Args:
+        value: The value.
+        array: Its elements.
+        votes: How many calls tell of each value of the reference that it may be this one.
+        arrays: The values of the reference.
+        side: The graph.
+    """
+    near = {key: nearness(arrays[key], array) for key in votes if key in arrays}
+    found = {key: each for key, each in near.items() if each is not None}
+
+    def pair(key: KeyT) -> Pair[KeyT]:
+        return Pair(value, key, side.gap(value, arrays[key], array), array.dtype.name, found[key])
+
+    if found and not (nearest := pair(min(found, key=found.__getitem__))).gap.parted:
+        return [nearest]
+    return [pair(key) for key in sorted(found, key=lambda key: (-votes[key], found[key]))]
+
+
+def chosen_pairs(candidates: Iterable[Sequence[Pair[KeyT]]]) -> list[Pair[KeyT]]:
+    """Choose a pair for each value of a graph, of those that it may have, the most probable first.
+
+    A value within the tolerance keeps its pair. Any other has the first whose value of the reference no value of the
+    graph equals: in a residual network, a wrong result may be nearer to what its call was given than to the right one.
+    It is dropped where that value of the reference has a nearer one in the graph.
+    """
+    several = [pairs for pairs in candidates if pairs]
+    equal = {pair.key for pairs in several for pair in pairs if not pair.gap.parted}
+    left = (next((pair for pair in pairs if pair.key not in equal or not pair.gap.parted), None) for pairs in several)
+    chosen = [pair for pair in left if pair is not None]
     best: dict[KeyT, float] = {}
-    for pair in pairs:
+    for pair in chosen:
         best[pair.key] = min(pair.nearness, best.get(pair.key, pair.nearness))
-    return [pair for pair in pairs if not pair.gap.parted or pair.nearness <= best[pair.key]]
+    return [pair for pair in chosen if not pair.gap.parted or pair.nearness <= best[pair.key]]
 
 
 def without_false(reference: ir.Model, pairs: Iterable[Pair[str]]) -> list[Pair[str]]:

@@ -8,10 +8,16 @@ from functools import cached_property
 
 from pytest_hierexport._errors import UsageError
 
+_NO_VALUE = "none of its values is compared by itself"
+
 
 @dataclass(frozen=True)
 class Gap:
-    """How far a tensor lies from the reference. Numbers that are NaN, or the same infinity, in both are left out."""
+    """How far a tensor lies from the reference.
+
+    Numbers that are NaN, or the same infinity, in both are left out. The ratio, the cosine and the largest absolute
+    difference also leave out those in which both agree where they dwarf all in which they do not: the -1e9 of a mask.
+    """
 
     sqnr: float
     """The ratio of the reference to the difference (signal to quantization noise) in dB; `inf` where both are equal,
@@ -57,6 +63,8 @@ class ValueGap:
     """Other calls whose errors count here as well: their values, from which this one is computed, are unknown."""
     reason: str = ""
     """Why the value is unknown."""
+    is_output: bool = False
+    """Whether it is an output of the graph."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +113,12 @@ class CallGap:
         """Why nothing is known of the call; empty where something is."""
         if self.accumulated is not None:
             return ""
-        return next((value.reason for value in self.values), "no value leaves its nodes")
+        return next((value.reason for value in self.values), _NO_VALUE)
+
+    @cached_property
+    def unknown(self) -> tuple[ValueGap, ...]:
+        """Those of its values that are unknown."""
+        return tuple(value for value in self.values if value.accumulated is None)
 
 
 def _worst(gaps: Iterator[Gap | None]) -> Gap | None:
@@ -144,6 +157,12 @@ class Divergence:
     def first(self) -> CallGap | None:
         """The call that gives the first value, in execution order, beyond its tolerance; None where none is."""
         return next((call for call in self.calls if call.parting is not None), None)
+
+    @cached_property
+    def unknown_outputs(self) -> tuple[str, ...]:
+        """The outputs of the graph that could not be compared: where one is unknown, "no call parts" is no verdict."""
+        values = (value for call in self.calls for value in call.unknown if value.is_output)
+        return tuple(dict.fromkeys(value.name for value in values))
 
     @cached_property
     def ranking(self) -> tuple[CallGap, ...]:

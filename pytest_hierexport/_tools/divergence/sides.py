@@ -60,10 +60,21 @@ class Side:
         return coarsest(self.graph.model.graph, own)
 
     def fetch(self, names: Iterable[str]) -> Iterator[tuple[str, Array]]:
-        """Yield the named values that are tensors."""
-        for found in run_graph(self.proto, self.feeds, [*names], self.folder):
+        """Yield the named values that are tensors: those that nodes compute, then inputs and initializers."""
+        wanted = dict.fromkeys(names)
+        computed = [name for name in wanted if name in self.graph.producer]
+        for found in run_graph(self.proto, self.feeds, computed, self.folder):
             if len(found.arrays) == 1:
                 yield found.name, found.arrays[0]
+        for name in wanted.keys() - self.graph.producer.keys():
+            tensor = self.graph.initializers[name].const_value if name in self.graph.initializers else None
+            if name in self.feeds or tensor is not None:
+                yield name, self.feeds[name] if tensor is None else tensor.numpy()
+
+    @cached_property
+    def outputs(self) -> list[str]:
+        """The names of the graph's outputs, in order; the list may repeat one."""
+        return [str(value.name) for value in self.graph.model.graph.outputs]
 
 
 @contextmanager

@@ -45,9 +45,15 @@ def _first_line(divergence: Divergence) -> str:
     lacking = f"; {unknown} of {len(divergence.calls)} calls are unknown" if unknown else ""
     first = divergence.first
     if first is None or first.parting is None or (gap := first.parting.accumulated) is None:
-        return f"no call parts by more than the tolerance{lacking}"
+        return f"{no_parting(divergence)}{lacking}"
     why = gap.reason or f"{number(gap.distance)} from the reference, tolerance {number(gap.tolerance)}"
     return f"first parting: {call_label(first)} at {first.parting.name} ({why}){lacking}"
+
+
+def no_parting(divergence: Divergence) -> str:
+    """Return the sentence where no call parts, with the outputs that could not be compared."""
+    unknown = f", but outputs are unknown: {one_line(', '.join(divergence.unknown_outputs))}"
+    return f"no call parts by more than the tolerance{unknown if divergence.unknown_outputs else ''}"
 
 
 def call_label(call: CallGap) -> str:
@@ -70,6 +76,9 @@ def _cells(call: CallGap, *, is_first: bool) -> tuple[str, ...]:
     decibels = ("-" if gap is None else number(gap.sqnr) for gap in (found, call.added, call.impact))
     remarks = ["parts first" if is_first else "", found.reason]
     remarks += [f"with {', '.join(call.includes)}"] if call.includes else []
+    remarks += (
+        [f"{len(call.unknown)} of {len(call.values)} values unknown: {call.unknown[0].reason}"] if call.unknown else []
+    )
     remark = "; ".join(filter(None, remarks))
     return *decibels, number(found.cosine), number(found.max_abs), f"{call_label(call)}  {remark}".rstrip()
 
@@ -85,6 +94,7 @@ def as_dict(divergence: Divergence, count: int) -> dict[str, object]:
     return {
         "format": FORMAT,
         "first": None if divergence.first is None else divergence.first.call,
+        "unknown_outputs": [*divergence.unknown_outputs],
         "ranking": [call.call for call in divergence.ranking],
         "exclusion": {"modules": [*exclusion.modules], "nodes": [*exclusion.nodes]},
         "calls": _plain(divergence.calls),
