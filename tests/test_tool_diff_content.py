@@ -104,6 +104,10 @@ class TestInterface:
 
         assert compared(TWO_NORMS, after=turn).model == [f"order of the {kind}s: {order}"]
 
+    def test_output_that_is_stated_twice_is_a_difference(self, compared: Callable[..., Comparison]) -> None:
+        found = compared(TWO_NORMS, None, lambda proto: proto.graph.output.append(proto.graph.output[0]))
+        assert found.model == ["number of outputs: 2 → 3"]
+
     def test_long_types_differ_in_their_last_size(self, compared: Callable[..., Comparison]) -> None:
         def shape(last: int) -> Edit:
             names = [f"a_symbolic_size_with_a_long_name_{i}" for i in range(4)]
@@ -164,6 +168,12 @@ def in_bytes(proto: onnx.ModelProto) -> None:
 class TestData:
     def test_constant_in_another_form_is_no_difference(self, compared: Callable[..., Comparison]) -> None:
         assert compared(CONSTANT, in_bytes, in_floats).same
+
+    def test_constants_without_valid_data_are_compared_as_they_are(self, compared: Callable[..., Comparison]) -> None:
+        def cut(proto: onnx.ModelProto) -> None:
+            proto.graph.node[0].attribute[0].t.ClearField("float_data")
+
+        assert compared(CONSTANT, cut, cut).same
 
     def test_constants_in_external_data_are_compared(self, tmp_path: Path, compared: Callable[..., Comparison]) -> None:
         def external(name: str, value: float) -> Edit:

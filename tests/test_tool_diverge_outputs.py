@@ -217,3 +217,74 @@ def test_call_that_depends_on_no_input_is_compared(tmp_path: Path) -> None:
     wrong = exported(given, tmp_path / "b.onnx", change, optimize=False)
     assert all(call.accumulated is not None for call in diverge(given, right).calls)
     assert first(diverge(given, wrong)) == first(diverge(right, wrong, given)) == "positions.proj"
+
+
+def _appended(op_type: str) -> Change:
+    """Return the change that computes the output once more, by an untagged node."""
+
+    def change(graph: onnx.GraphProto) -> None:
+        (output,) = graph.output
+        graph.node.append(onnx.helper.make_node(op_type, [output.name, output.name], ["end"]))
+        output.name = "end"
+
+    return change
+
+
+def test_output_of_an_untagged_node_parts(tmp_path: Path) -> None:
+    given = example(Residual())
+    right = exported(given, tmp_path / "right.onnx", _appended("Add"))
+    found = diverge(right, exported(given, tmp_path / "wrong.onnx", _appended("Mul")), given)
+    assert found.first is not None
+    assert found.first.call == ""
+
+
+def test_missing_head_parts_by_its_output(tmp_path: Path) -> None:
+    def behead(graph: onnx.GraphProto) -> None:
+        head = graph.node.pop()
+        graph.output[0].name = head.input[0]
+        graph.output[0].type.tensor_type.shape.dim[1].dim_value = 4
+
+    given = example(nn.Sequential(Residual(), nn.Linear(4, 10)))
+    right, wrong = exported(given, tmp_path / "a.onnx"), exported(given, tmp_path / "b.onnx", behead)
+    found = diverge(right, wrong, given)
+    assert found.first is not None or found.unknown_outputs
+
+
+def test_right_value_as_further_output_is_no_parting(tmp_path: Path) -> None:
+    def expose(graph: onnx.GraphProto) -> None:
+        hidden = [node for node in graph.node if node.op_type == "Add"][-2].output[0]
+        graph.output.append(onnx.helper.make_tensor_value_info(hidden, onnx.TensorProto.FLOAT, [3, 4]))
+
+    given = example(Residual())
+    assert diverge(given, exported(given, tmp_path / "exposed.onnx", expose)).first is None
+
+
+def test_model_that_fails_as_it_is_captured_runs_plainly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Odd(nn.Module):
+        is_odd = False
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor) -> Any:
+            if self.is_odd and torch.compiler.is_compiling():
+                self.first(x * 3)
+                raise RuntimeError("only as it is captured")
+            return self.second(self.first(x))
+
+    given = example(Odd())
+    path = exported(given, tmp_path / "net.onnx")
+    monkeypatch.setattr(Odd, "is_odd", True)
+    assert diverge(given, path).first is None
+
+
+def test_texts_among_the_outputs_are_no_tensors(tmp_path: Path) -> None:
+    def label(graph: onnx.GraphProto) -> None:
+        graph.initializer.append(numpy_helper.from_array(np.array(["a", "b"], object), "labels"))
+        graph.output.append(onnx.helper.make_tensor_value_info("labels", onnx.TensorProto.STRING, [2]))
+
+    given = example(Residual())
+    path = exported(given, tmp_path / "net.onnx", label)
+    found = diverge(path, path, given)
+    assert (found.first, found.unknown_outputs) == (None, ("labels",))

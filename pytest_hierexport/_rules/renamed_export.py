@@ -54,7 +54,7 @@ def renaming_violations(exported: ExportedCase, files: Sequence[Path] = ()) -> I
     if watch:
         _watch_options(exported, watch, printed=printed)
         yield from watch.violations
-    if violations and not (watch and watch.violations):
+    if not is_final and not (watch and watch.violations):
         _check_repetition(exported)
     yield from violations
 

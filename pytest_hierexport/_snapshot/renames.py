@@ -19,7 +19,6 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 from pytest_hierexport._snapshot.lines import count_members, members, parts_of, tag_of
 
@@ -58,7 +57,7 @@ class Move:
 
     tag: str
     neighbour: str
-    """The nearest module that kept its place and ran before it, or after it, the other way round."""
+    """The nearest module that kept its place and that the moved one has passed."""
     after: bool = False
     """Whether it now runs after the neighbour, not before it."""
 
@@ -163,9 +162,10 @@ def displaced(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
     places = [i for i, number in enumerate(numbers) if number in rising]
     for i, number in enumerate(numbers):
         if number not in rising:
-            behind = (j for j in places if j > i and numbers[j] < number)
-            before = (j for j in reversed(places) if j < i and numbers[j] > number)
-            yield i, next(chain(behind, before))
+            # Of the subsequence, the nearest one behind is the smallest behind, and the nearest before the largest.
+            at = bisect_left(places, i)
+            is_behind = at < len(places) and numbers[places[at]] < number
+            yield i, places[at] if is_behind else places[at - 1]
 
 
 def longest_rising(numbers: Sequence[int]) -> list[int]:

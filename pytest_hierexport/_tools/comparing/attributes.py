@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pytest_hierexport._errors import UsageError
 from pytest_hierexport._tools.comparing.texts import NONE, arrow
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def attribute_content(attribute: onnx.AttributeProto, store: Store) -> object:
     Raises:
         UsageError: The data of a tensor is missing, or does not fit its shape.
     """
-    tensors = tuple(store.content(tensor) for tensor in _tensors(attribute))
+    tensors = tuple(_content(tensor, store) for tensor in _tensors(attribute))
     if not attribute.doc_string and not tensors:
         return attribute.SerializeToString(deterministic=True), tensors
     copied = type(attribute)()
@@ -28,6 +29,16 @@ def attribute_content(attribute: onnx.AttributeProto, store: Store) -> object:
     for part in ("doc_string", *_TENSORS):
         copied.ClearField(part)
     return copied.SerializeToString(deterministic=True), tensors
+
+
+def _content(tensor: onnx.TensorProto | onnx.SparseTensorProto, store: Store) -> object:
+    """Return the content of a tensor; its bytes as they are where they are no valid tensor."""
+    try:
+        return store.content(tensor)
+    except UsageError:
+        if getattr(tensor, "external_data", ()):
+            raise
+        return tensor.SerializeToString(deterministic=True)
 
 
 def attribute_change(before: onnx.AttributeProto | None, after: onnx.AttributeProto | None, data: Data) -> str:

@@ -29,6 +29,9 @@ def interface_changes(before: onnx.ModelProto, after: onnx.ModelProto, data: Dat
         ]
         yield from _of_entries(kind, *types)
         yield from _of_order(f"{kind}s", *types)
+        numbers = [len(getattr(proto.graph, kind)) for proto in (before, after)]
+        if numbers[0] != numbers[1] and types[0].keys() == types[1].keys():  # a list may repeat a name
+            yield change(f"number of {kind}s", *map(str, numbers))
     functions = [{(f.domain, f.name, f.overload): f for f in proto.functions} for proto in (before, after)]
     for identity, function in functions[0].items():
         if other := functions[1].get(identity):

@@ -25,7 +25,7 @@ def type_text(declared: onnx.TypeProto) -> str:
     if kind == "sparse_tensor_type":
         return f"sparse({_tensor(declared.sparse_tensor_type)})"
     if kind == "opaque_type":
-        return f"opaque({declared.opaque_type.domain}.{declared.opaque_type.name})"
+        return f"opaque({json.dumps(declared.opaque_type.domain)}, {json.dumps(declared.opaque_type.name)})"
     return "of an unknown type"
 
 

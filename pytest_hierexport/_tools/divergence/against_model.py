@@ -60,8 +60,9 @@ def compare_with_model(example: Runnable, side: Side, depth: int | None, folder:
     calls = match(side.graph, eager)
     candidates: list[list[Pair[Key]]] = []
     given: dict[str, Array] = {}
+    names = {*side.outputs}
     for value, array in side.fetch([*boundaries.values, *side.outputs]):
-        if value in side.outputs:
+        if value in names:
             given[value] = array
         if value in boundaries.values:
             votes = _votes(boundaries.values[value], calls)
@@ -74,13 +75,14 @@ def compare_with_model(example: Runnable, side: Side, depth: int | None, folder:
 
 def _run(example: Runnable, side: Side, arrays: Arrays[Key]) -> tuple[list[EagerCall], Any]:
     """Run the model as it was captured, or else as its users run it; return its calls and what it returned."""
+    values = Values()  # one for both runs: `arrays` has each number once
 
     def keep(number: int, tensor: torch.Tensor) -> None:
         arrays.add(number, array_of(tensor))
 
     def run(mode: Mode) -> tuple[list[EagerCall], Any]:
         returned: list[Any] = []
-        calls = run_eager(example, side.graph.hierarchy, Values(), mode, keep, take=returned.append)
+        calls = run_eager(example, side.graph.hierarchy, values, mode, keep, take=returned.append)
         return calls, returned[0]
 
     try:
@@ -99,8 +101,8 @@ def _outputs(side: Side, given: Mapping[str, Array], returned: Any, arrays: Arra
         arrays.add(place, array)
     if len(expected) != len(side.outputs):
         votes = dict.fromkeys(expected, 1)
-        nearest = {name: possible_pairs(name, array, votes, arrays, side) for name, array in given.items()}
-        return {name: pairs[0] for name, pairs in nearest.items() if pairs}
+        nearest = (possible_pairs(name, array, votes, arrays, side) for name, array in given.items())
+        return {pair.value: pair for pair in chosen_pairs(nearest)}
     placed = [(name, place) for name, place in zip(side.outputs, expected, strict=True) if name in given]
     return worst_by_name((name, measured_pair(name, given[name], place, arrays, side)) for name, place in placed)
 
@@ -122,7 +124,7 @@ def _row(boundary: Boundary, pair: Pair[Key] | None, calls: Mapping[str, EagerCa
     if pair is None:
         return row_of(boundary, None, reason=_LACKING)
     if isinstance(pair.key, str):
-        return row_of(boundary, pair, f" {pair.key}")
+        return row_of(boundary, pair, pair.key)
     returning = [call for call in boundary.left if call in calls and pair.key in calls[call].returned]
     own = tuple(call for call in boundary.calls if call in returning)
     taking = [call for call in sorted(boundary.entered & calls.keys()) if pair.key in calls[call].inputs]

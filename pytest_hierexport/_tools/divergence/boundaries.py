@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from pytest_hierexport._calls.attribution import Evidence
+from pytest_hierexport._calls.hierarchy import ROOT
 from pytest_hierexport._proof.inlining import key, keys_inside
 from pytest_hierexport._proof.owners import Graph, Node
 
@@ -124,4 +125,5 @@ class Boundaries:
         is_output = value in graph.outputs
         if is_output:
             left |= producer.calls
+            own = own or (ROOT,)  # of an untagged node: the model gives it
         return Boundary(value, position, own, frozenset(left), frozenset(entered), is_output)

@@ -151,9 +151,10 @@ def _parts(side: Side, compared: Compared[KeyT], folder: Path) -> Mapping[str, A
 
 def _impacts(side: Side, compared: Compared[str], parts: Mapping[str, Array]) -> dict[str, Gap]:
     """Return the errors of the outputs by each call; none where ONNX Runtime cannot run the changed graph."""
+    pairs = {call: [row.pair for row in rows if row.pair] for call, rows in compared.by_call.items()}
     changed = {
-        call: {row.pair.key: parts[row.pair.value] for row in rows if row.pair and row.pair.value in parts}
-        for call, rows in compared.by_call.items()
+        call: {pair.key: parts[pair.value] for pair in each if pair.fits and pair.value in parts}
+        for call, each in pairs.items()
     }
     with suppress(UsageError):
         return dict(impacts(side, compared.arrays, changed))

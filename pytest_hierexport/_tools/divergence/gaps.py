@@ -11,9 +11,9 @@ from pytest_hierexport._proof.tolerance import Array, distances, tolerance_of
 from pytest_hierexport._tools.divergence.results import Gap
 
 _OUTLYING = 1e3
-"""How many times as large as every number that differs another number is that says nothing about those: beyond it, an
-error of a tenth of them is below 1e-4 of the signal. Below it are the large activations of language models: what rounds
-them rounds the numbers beside them, too."""
+"""A number in which both agree is left out where it exceeds this many times 1 and the largest number in which they
+differ. From there on, an error of a tenth is below 1e-4 of the signal. Below it are the large activations of language
+models: what rounds them rounds the numbers beside them, too."""
 _MASKED = 1e30
 """The magnitude from which on a number is a mask's: squared, one would hide all others."""
 

@@ -6,7 +6,8 @@ Example: `other` lacks the last layer, so its output is the right result of anot
     h = Add(x, a)  layer.0            h = Add(x, a)  layer.0, output    h, h        y, h: the root's result parts
     y = Add(h, b)  layer.1, output
 
-The value `h` equals its counterpart and does not part; it is no right output for that.
+The value `h` equals its counterpart and does not part; it is no right output for that. This is told of the root where
+the reference is the model, and of `layer.1` where it is a graph.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from pytest_hierexport._tools.divergence.results import ValueGap
 
 def matched_outputs(reference: Sequence[str], other: Sequence[str]) -> list[tuple[str, str]]:
     """Return the outputs of two graphs that correspond: those of one name, and the others in order, where as many."""
-    same = [(name, name) for name in dict.fromkeys(reference) if name in other]
-    lost = [name for name in reference if name not in other]
-    new = [name for name in other if name not in reference]
+    known, given = dict.fromkeys(reference), dict.fromkeys(other)
+    same = [(name, name) for name in known if name in given]
+    lost = [name for name in reference if name not in given]
+    new = [name for name in other if name not in known]
     return [*same, *zip(lost, new, strict=True)] if len(lost) == len(new) else same
 
 

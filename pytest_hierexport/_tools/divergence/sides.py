@@ -25,6 +25,9 @@ from pytest_hierexport._proof.tolerance import Array, tolerance_of
 from pytest_hierexport._tools.divergence.gaps import gap
 from pytest_hierexport._tools.divergence.results import Gap
 
+_TEXTS = "OSU"
+"""The kinds of arrays of texts in NumPy, which have no distances."""
+
 if TYPE_CHECKING:
     import onnx_ir as ir
 
@@ -60,16 +63,17 @@ class Side:
         return coarsest(self.graph.model.graph, own)
 
     def fetch(self, names: Iterable[str]) -> Iterator[tuple[str, Array]]:
-        """Yield the named values that are tensors: those that nodes compute, then inputs and initializers."""
+        """Yield the named tensors of numbers: those that nodes compute, then inputs and initializers."""
         wanted = dict.fromkeys(names)
         computed = [name for name in wanted if name in self.graph.producer]
         for found in run_graph(self.proto, self.feeds, computed, self.folder):
-            if len(found.arrays) == 1:
+            if len(found.arrays) == 1 and found.arrays[0].dtype.kind not in _TEXTS:
                 yield found.name, found.arrays[0]
         for name in wanted.keys() - self.graph.producer.keys():
             tensor = self.graph.initializers[name].const_value if name in self.graph.initializers else None
-            if name in self.feeds or tensor is not None:
-                yield name, self.feeds[name] if tensor is None else tensor.numpy()
+            array = self.feeds.get(name) if tensor is None else tensor.numpy()
+            if array is not None and array.dtype.kind not in _TEXTS:
+                yield name, array
 
     @cached_property
     def outputs(self) -> list[str]:

@@ -44,7 +44,9 @@ def forward_names(
     inputs: Sequence[ir.Value],
     outputs: Sequence[ir.Value],
 ) -> dict[ir.Value, str]:
-    """Return the names of the inputs and outputs that equal one argument or one part of the result.
+    """Return the names of the inputs and outputs that equal an argument or a part of the result.
+
+    A value that equals several of them on both inputs has the name of the first.
 
     Raises:
         UsageError: The model does not run, or its inputs are not those of the graph.

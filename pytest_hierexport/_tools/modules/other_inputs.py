@@ -52,4 +52,4 @@ def _changed(tensor: torch.Tensor, steps: int, random: torch.Generator) -> torch
     if not tensor.is_floating_point():
         return tensor.flatten().roll(steps).reshape(tensor.shape)
     added = torch.rand(tensor.shape, generator=random)
-    return (tensor.double() + added).to(tensor.dtype)
+    return (tensor.cpu().double() + added).to(tensor.device, tensor.dtype)
