@@ -7,7 +7,7 @@ import json
 import time
 import warnings
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -39,7 +39,7 @@ from pytest_hierexport._proof import prove
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Observed", "all_names", "case_of", "check", "needs_capture", "record"]
+__all__ = ["Observed", "all_names", "carrying", "case_of", "check", "needs_capture", "record"]
 
 Observed = dict[str, dict[str, Any]]
 """What the code gave, by section (`origins after`, `verdicts`) and there by node, initializer or call."""
@@ -220,15 +220,31 @@ def check(name: str, case: Case, folder: Path, *, capture: bool) -> list[str]:
         folder: Where it was recorded.
         capture: Whether to capture the model again as well, unwatched: watching must change nothing either.
     """
-    with zipfile.ZipFile(folder / f"{name}.zip") as stored:
-        fields = json.loads(stored.read("captured.json"))
-        captured = _Captured(**fields, before=stored.read("before.onnx"), after=stored.read("after.onnx"))
-        recorded: Observed = json.loads(stored.read("observed.json"))
+    captured, recorded = _stored(name, folder)
     example, blobs = _built(case, folder)
     observed = _observe(case, example, blobs, captured)
     if capture:
         observed |= _seen(*_capture(case, example))
     return list(_differences(recorded, json.loads(json.dumps(observed))))
+
+
+def carrying(name: str, folder: Path) -> Callable[[], Observed]:
+    """Return a function that carries a stored case, and returns the origins."""
+    captured, _ = _stored(name, folder)
+    _, blobs = _built(case_of(name), folder)
+
+    def carry_again() -> Observed:
+        capture = captured.again(blobs)
+        return _origins(capture, *_carried(capture))
+
+    return carry_again
+
+
+def _stored(name: str, folder: Path) -> tuple[_Captured, Observed]:
+    with zipfile.ZipFile(folder / f"{name}.zip") as stored:
+        fields = json.loads(stored.read("captured.json"))
+        captured = _Captured(**fields, before=stored.read("before.onnx"), after=stored.read("after.onnx"))
+        return captured, json.loads(stored.read("observed.json"))
 
 
 def needs_capture(name: str, folder: Path) -> bool:
