@@ -110,3 +110,9 @@ def test_new_constant_in_place_of_another_is_another_value() -> None:
     before = "g (float[2] x) => (float[2] y) <float[2] w = {1.0, 2.0}> { s = Mul(x, w) y = Exp(s) }"
     after = before.replace("w = {1.0, 2.0}", "v = {1.0, 3.0}").replace("(x, w)", "(x, v)")
     assert carried(before, after, s="a", y="b")["s"] == [("a", "fused")]
+
+
+def test_renamed_input_that_the_model_returns_is_known() -> None:
+    before = "g (float[2] x, float[2] z) => (float[2] z, float[2] y) { y = Relu(x) }"
+    after = "g (float[2] x, float[2] z_orig) => (float[2] z, float[2] y) { z = Identity(z_orig) y = Relu(x) }"
+    assert carried(before, after, y="a") == {"z": [("", "fused")], "y": [("a", "traced")]}

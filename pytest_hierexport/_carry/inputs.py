@@ -96,7 +96,7 @@ class _Pairing:
         return namesake if same_type(namesake, value) and (value in taken or not taken) else None
 
     def _taken_now(self, old: Value) -> list[Value]:
-        """Return what the consumers of a value before that kept name and operator take in its place."""
+        """Return what consumers that kept name and operator take, and what outputs give, in place of a value before."""
         return list(dict.fromkeys(self._in_place_of(old)))
 
     def _in_place_of(self, old: Value) -> Iterator[Value]:
@@ -107,6 +107,11 @@ class _Pairing:
             for known, value in zip(node.inputs, namesake.inputs, strict=True):
                 if known is old and value is not None:
                     yield self._passed(value)
+        # torch gives the name of an input that the model returns to an Identity of it.
+        if len(self.before.outputs) == len(self.after.outputs):
+            for known, output in zip(self.before.outputs, self.after.outputs, strict=True):
+                if known is old and (returned := self._passed(output)) in self.new:
+                    yield returned
 
     def _passed(self, value: Value) -> Value:
         """Return the value that Identities pass through."""
