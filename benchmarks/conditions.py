@@ -22,7 +22,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import CodeType
@@ -124,12 +123,12 @@ def _install(condition: Condition) -> None:
 
 def _cases(options: argparse.Namespace) -> Cases:
     """Load the net, and carry each case once."""
-    from benchmarks.replay import recorded
+    from benchmarks.replay import is_wanted, recorded
     from benchmarks.replay_case import carrying
 
     found: dict[str, tuple[Callable[[], object], object]] = {}
     for name in recorded(options.folder):
-        if any(fnmatch(name, glob) for glob in options.only):
+        if is_wanted(name, options.only):
             compute = carrying(name, options.folder)
             found[name] = compute, compute()
     return found

@@ -84,7 +84,7 @@ def main(arguments: Sequence[str]) -> int:
     options = _options(arguments)
     if options.command == "record":
         return _record(options)
-    names = [name for name in recorded(options.folder) if _is_wanted(name, options.only)]
+    names = [name for name in recorded(options.folder) if is_wanted(name, options.only)]
     started = time.monotonic()
     results = []
     for result in run("check", names, options):
@@ -100,7 +100,7 @@ def _record(options: argparse.Namespace) -> int:
     there = {*recorded(options.folder), *skipped}
     from benchmarks.replay_case import all_names
 
-    names = [name for name in all_names(options.seeds) if name not in there and _is_wanted(name, options.only)]
+    names = [name for name in all_names(options.seeds) if name not in there and is_wanted(name, options.only)]
     print(f"{len(names)} cases to record, {len(there)} are there", flush=True)
     for result in run("record", names, options):
         print(f"{result.name}: {result.error or result.lines[0]} ({result.seconds:.1f} s in all)", flush=True)
@@ -122,7 +122,8 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _is_wanted(name: str, globs: Sequence[str]) -> bool:
+def is_wanted(name: str, globs: Sequence[str]) -> bool:
+    """Whether a case is one of those that were asked for."""
     return any(fnmatch(name, glob) for glob in globs)
 
 

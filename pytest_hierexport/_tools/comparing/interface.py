@@ -29,9 +29,8 @@ def interface_changes(before: onnx.ModelProto, after: onnx.ModelProto, data: Dat
         ]
         yield from _of_entries(kind, *types)
         yield from _of_order(f"{kind}s", *types)
-        numbers = [len(getattr(proto.graph, kind)) for proto in (before, after)]
-        if numbers[0] != numbers[1] and types[0].keys() == types[1].keys():  # a list may repeat a name
-            yield change(f"number of {kind}s", *map(str, numbers))
+        if types[0].keys() == types[1].keys():  # a list may repeat a name
+            yield from _of_number(kind, before.graph, after.graph)
     functions = [{(f.domain, f.name, f.overload): f for f in proto.functions} for proto in (before, after)]
     for identity, function in functions[0].items():
         if other := functions[1].get(identity):
@@ -49,9 +48,7 @@ def _in_function(before: onnx.FunctionProto, after: onnx.FunctionProto, data: Da
     """Yield the differences between the declarations of two functions; their nodes are compared with all others."""
     yield from _of_entries("opset", _opsets(before), _opsets(after))
     for kind in ("input", "output"):
-        numbers = [len(getattr(function, kind)) for function in (before, after)]
-        if numbers[0] != numbers[1]:
-            yield change(f"number of {kind}s", *map(str, numbers))
+        yield from _of_number(kind, before, after)
     required = [dict.fromkeys(function.attribute, "required") for function in (before, after)]
     yield from _of_entries("attribute", *required)
     defaults = [{each.name: each for each in function.attribute_proto} for function in (before, after)]
@@ -65,6 +62,15 @@ def _of_entries(kind: str, before: Mapping[str, Any], after: Mapping[str, Any]) 
     for name in dict.fromkeys((*before, *after)):
         if before.get(name) != after.get(name):
             yield change(f"{kind} {name}", str(before.get(name, NONE)), str(after.get(name, NONE)))
+
+
+def _of_number(
+    kind: str, before: onnx.GraphProto | onnx.FunctionProto, after: onnx.GraphProto | onnx.FunctionProto
+) -> Iterator[str]:
+    """Yield a text if two graphs or functions have other numbers of inputs, or of outputs."""
+    numbers = [len(getattr(each, kind)) for each in (before, after)]
+    if numbers[0] != numbers[1]:
+        yield change(f"number of {kind}s", *map(str, numbers))
 
 
 def _of_order(kind: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pytest_hierexport._cases import Example
 
 if TYPE_CHECKING:
     import torch
@@ -13,16 +13,7 @@ if TYPE_CHECKING:
     from pytest_hierexport._proof.eager import Runnable
 
 
-@dataclass(frozen=True)
-class OtherExample:
-    """A model with other inputs than its example has."""
-
-    model: torch.nn.Module
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-
-
-def on_other_inputs(example: Runnable) -> OtherExample:
+def on_other_inputs(example: Runnable) -> Example:
     """Return the model of an example with other inputs, the same ones in each run.
 
     To floating numbers, a random number between 0 and 1 is added. The elements of other tensors are rotated: any
@@ -38,7 +29,7 @@ def on_other_inputs(example: Runnable) -> OtherExample:
     random = torch.Generator().manual_seed(0)
     others = {key: _changed(tensor, i, random) for i, (key, tensor) in enumerate(tensors.items(), start=1)}
     args, kwargs = copy.deepcopy(inputs, others)
-    return OtherExample(example.model, args, kwargs)
+    return Example(example.model, args, kwargs)
 
 
 def _changed(tensor: torch.Tensor, steps: int, random: torch.Generator) -> torch.Tensor:

@@ -67,7 +67,7 @@ def _call_rows(profile: Profile, depth: int | None) -> Iterator[tuple[str, ...]]
             _ms(call.total_time),
             f"{call.share:.1%}",
             _ms(call.self_time),
-            f"{call.kernels:,.1f}".removesuffix(".0"),
+            _count(call.kernels),
             f"{call.output_bytes / 1024:,.1f}",
         )
 
@@ -100,10 +100,15 @@ def _class_rows(profile: Profile) -> Iterator[tuple[str, ...]]:
             f"{each.share:.1%}",
             _ms(each.total_time),
             f"{each.calls:,}",
-            f"{each.kernels:,.1f}".removesuffix(".0"),
+            _count(each.kernels),
             f"{each.output_bytes / 1024:,.1f}",
         )
 
 
 def _ms(microseconds: float) -> str:
     return f"{microseconds / 1000:,.3f}"
+
+
+def _count(average: float) -> str:
+    """Return an average number as text, without a fraction where it has none."""
+    return f"{average:,.1f}".removesuffix(".0")
