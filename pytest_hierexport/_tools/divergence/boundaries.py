@@ -113,16 +113,16 @@ class Boundaries:
 
     def _leaving(self, position: int, value: str) -> Boundary | None:
         graph, producer = self.graph, self.graph.nodes[position]
-        if value not in self._by_numbers and value not in graph.outputs:
+        is_output = value in graph.outputs
+        if not is_output and value not in self._by_numbers:
             return None
         own = self.calls_of(producer)
         consumers = [graph.nodes[i] for i in graph.consumers.get(value, ())]
         others = [node for node in consumers if set(own).isdisjoint(self.calls_of(node))]
-        if not others and value not in graph.outputs:
+        if not others and not is_output:
             return None
         left = {call for node in others for call in producer.calls - node.calls}
         entered = {call for node in others for call in node.calls - producer.calls}
-        is_output = value in graph.outputs
         if is_output:
             left |= producer.calls
             own = own or (ROOT,)  # of an untagged node: the model gives it
