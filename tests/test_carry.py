@@ -647,6 +647,15 @@ def test_merge_behind_a_dropped_operation_has_both_owners() -> None:
     }
 
 
+def test_merge_between_two_dropped_pairs_has_both_owners() -> None:
+    before = """g (float[2] x) => (float[2] y, float[2] z) { kept = Exp(x) z = Cos(kept)
+        n = Neg(x) nn = Neg(n) lost = Exp(nn) m = Neg(lost) mm = Neg(m) y = Sin(mm) }"""
+    after = "g (float[2] x) => (float[2] y, float[2] z) { kept = Exp(x) z = Cos(kept) y = Sin(kept) }"
+    found = carried(before, after, kept="a", z="a", lost="b", m="c", mm="c", y="d")
+    assert found["kept"] == [("a", "traced"), ("b", "merged")]
+    assert found["y"] == [("d", "traced")]
+
+
 def test_constants_that_were_folded_were_not_merged() -> None:
     weight = "float[2] w = {1.0, 2.0}"
     before = f"""g (float[2] x) => (float[2] y, float[2] z) <{weight}> {{
