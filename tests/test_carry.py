@@ -65,6 +65,13 @@ def test_scale_that_went_into_earlier_weights_is_co_owner() -> None:
     assert found["y"] == [("c", "traced")]
 
 
+def test_bias_that_went_into_the_operation_before_is_co_owner() -> None:
+    head = "g (float[2, 2] x) => (float[2, 2] y) <float[2, 2] w = {1.0, 2.0, 3.0, 4.0}, float[2] bias = {2.0, 3.0}>"
+    before = f"{head} {{ h = MatMul(x, w) s = Add(h, bias) y = Relu(s) }}"
+    found = carried(before, f"{head} {{ h = Gemm(x, w, bias) y = Relu(h) }}", h="a", s="b", y="c")
+    assert found == {"h": [("a", "fused"), ("b", "fused")], "y": [("c", "traced")]}
+
+
 def test_size_that_became_a_constant_gives_no_owner() -> None:
     head = "g (float[batch, heads, 4] x) => (float[n, 4] y)"
     before = f"""{head} <int64[1] four = {{4}}> {{

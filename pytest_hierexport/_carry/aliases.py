@@ -39,7 +39,7 @@ def number_values(before: Flat, after: Flat) -> Numbering:
         numbering = Round(before, after, dict(aliases), constants, bodies).run()
         order = {value: i for i, value in enumerate(numbering.before)}
         learned: dict[Value, Value] = {}
-        for value, other in chain(_of_equal_expressions(numbering), _dropped(before, after, numbering)):
+        for value, other in _dropped(before, after, numbering):
             own, source = numbering.equal(value), numbering.known[numbering.before[other]]
             equals = [value, *own]
             if own and order[own[0]] < order[source]:
@@ -51,16 +51,6 @@ def number_values(before: Flat, after: Flat) -> Numbering:
         if not learned:
             return numbering
         aliases.update(learned)
-
-
-def _of_equal_expressions(numbering: Numbering) -> Iterator[Alias]:
-    """Yield the values whose expression is that of an alias, perhaps only since a later round (mbart, mvp)."""
-    for expressions in (numbering.expressions_before, numbering.expressions_after):
-        computed = [((each, i), value) for node, each in expressions.items() for i, value in enumerate(node.outputs)]
-        known = {key: numbering.aliases[value] for key, value in computed if value in numbering.aliases}
-        for key, value in computed:
-            if value not in numbering.aliases and key in known:
-                yield value, known[key]
 
 
 def _dropped(before: Flat, after: Flat, numbering: Numbering) -> Iterator[Alias]:
@@ -79,9 +69,9 @@ def _dropped(before: Flat, after: Flat, numbering: Numbering) -> Iterator[Alias]
             continue
         pairs = zip(node.inputs, same_name.inputs, strict=False)
         changed = [(new, old) for new, old in pairs if not _is_equal(numbering, new, old)]
-        aliases = [_bypassed(before, after, numbering, new, old) for new, old in changed if new and old]
+        aliases = [_bypassed(before, after, numbering, new, old) if new and old else [] for new, old in changed]
         # One input that is no alias makes the node another operation: a fusion.
-        if len(aliases) == len(changed) and all(aliases) and not _went_into_a_constant(before, changed):
+        if all(aliases) and not _went_into_a_constant(before, changed):
             yield from chain.from_iterable(aliases)
 
 
@@ -127,7 +117,7 @@ def _bypassed(before: Flat, after: Flat, numbering: Numbering, new: Value, old: 
         return _further_up(before, numbering, old, numbering.known[number])
     if not same_type(source, old):
         return []
-    return [(new, old) if _went_into_weights(before, after, numbering, new, (old, source)) else (old, source)]
+    return [(new, old) if _has_other_weights(before, after, numbering, new, source) else (old, source)]
 
 
 def _further_up(before: Flat, numbering: Numbering, lost: Value, kept: Value) -> list[Alias]:
@@ -177,23 +167,16 @@ def _operands_of_equals(before: Flat, value: Value, other: Value) -> list[tuple[
     return [(a, b) for a, b in pairs if a and b] if all((a is None) == (b is None) for a, b in pairs) else None
 
 
-def _went_into_weights(before: Flat, after: Flat, numbering: Numbering, new: Value, alias: Alias) -> bool:
-    """Whether what lay between a lost value and its source went into new weights in front of it, not away.
+def _has_other_weights(before: Flat, after: Flat, numbering: Numbering, new: Value, source: Value) -> bool:
+    """Whether a value takes weights that its namesake did not: what followed the namesake went into these.
 
-    onnxslim puts the scale of a layer into the `Linear` before it, whose name the scaled value has then (DINOv2).
+    onnxslim puts the scale of a layer into the `Linear` before it, whose name the scaled value has then (DINOv2);
+    onnxoptimizer gives the bias of an `Add` to the convolution before it, which keeps its name.
     """
-    old, source = alias
-    lost = backward_slice(before, [old], lambda value: value is source)
     made = backward_slice(after, [new], lambda value: numbering.after[value] in numbering.known)
-    lost_weights = (value for node in lost for value in node.operands if _is_weight(value))
-    new_weights = (value for node in made for value in node.operands if _is_weight(value))
-    return any(numbering.before[value] not in numbering.alive for value in lost_weights) and any(
-        numbering.after[value] not in numbering.known for value in new_weights
-    )
-
-
-def _is_weight(value: Value) -> bool:
-    return not value.varying and value.dtype is not None and value.dtype.is_floating_point()
+    replaced = backward_slice(before, [source], lambda value: numbering.before[value] in numbering.alive)
+    weights = {numbering.before[value] for node in replaced for value in node.operands}
+    return any(numbering.after[value] not in weights for node in made for value in node.operands if not value.varying)
 
 
 def _source(before: Flat, numbering: Numbering, value: Value, number: int) -> Value | None:
