@@ -165,6 +165,30 @@ def test_graph_that_changes_with_each_export_has_no_verdict(tmp_path: Path) -> N
         violations(tmp_path, GrowsWithEachExport())
 
 
+EXPORTS_ONCE = """
+import copy
+
+from torch.nn.utils import parametrize
+from pytest_hierexport import export as tagged
+
+def export(model, args, kwargs, path):
+    copied = copy.deepcopy(model)
+    for module in [each for each in copied.modules() if parametrize.is_parametrized(each)]:
+        parametrize.remove_parametrizations(module, "weight")
+    tagged(copied, args, kwargs, path=path)
+"""
+
+
+def test_exporter_that_breaks_the_model_has_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "exports_once.py").write_text(EXPORTS_ONCE)
+    monkeypatch.syspath_prepend(tmp_path)
+    model = Plain()
+    # The class that torch made for the parametrisation is the copy's too, and loses its `weight`.
+    nn.utils.parametrizations.weight_norm(model.block.projection)
+    with pytest.raises(NoVerdictError, match="under the same names, too, the second export fails: .*'weight'"):
+        violations(tmp_path, model, "exports_once:export")
+
+
 def test_model_that_assigns_to_its_buffer_shows_no_difference(tmp_path: Path) -> None:
     assert not violations(tmp_path, Counts())
 
@@ -266,6 +290,50 @@ def test_tags_with_old_names_are_told(tmp_path: Path, monkeypatch: pytest.Monkey
     violation, *_ = violations(tmp_path, Plain(), "writes_old_names:export")
     assert violation.expected == "call 'block.projection', /Plain/Block (traced) under its new name"
     assert violation.found.startswith("call 'block.projection', /Plain/Block (traced), after all classes")
+
+
+WRAPS = """
+from torch import nn
+
+from pytest_hierexport import export as tagged
+
+class Pipeline(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.block = nn.Tanh()
+        self.inner = model
+
+    def forward(self, x):
+        return self.inner(self.block(x))
+
+def export(model, args, kwargs, path):
+    tagged(Pipeline(model), args, kwargs, path=path)
+"""
+NAMES_WITHIN = """
+    import onnx
+    from pytest_hierexport import Attribution, Call, Hierarchy, Origin, attach, read, save
+    import onnx_ir as ir
+
+    found, graph = read(path), ir.load(path)
+    old = lambda name: "inner.block" if name and name.count(".") == 1 and name.startswith("inner.") else name
+    calls = [Call(old(c.path), c.index, c.cls, c.parent) for c in found.hierarchy.values() if c.path.count(".") < 2]
+    moved = {k: tuple(Origin(old(o.call.rpartition(".")[0]) if o.call.count(".") > 1 else o.call, o.evidence)
+                      for o in each) for k, each in found.nodes.items()}
+    attribution = Attribution(Hierarchy(calls), moved)
+    attach(graph, attribution)
+    save(graph, attribution, path)
+"""
+
+
+@pytest.mark.parametrize(("ending", "stale"), [("", []), (NAMES_WITHIN, ["call 'inner.block', /Pipeline/Plain/Block"])])
+def test_names_of_a_wrapper_are_not_the_models(
+    ending: str, stale: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "wraps_and_names" if ending else "wraps"
+    (tmp_path / f"{name}.py").write_text(WRAPS + ending)
+    monkeypatch.syspath_prepend(tmp_path)
+    found = [each.expected for each in violations(tmp_path, Plain(), f"{name}:export") if each.where.startswith("node")]
+    assert found == [f"{each} (traced) under its new name" for each in stale]
 
 
 def test_line_that_asks_for_a_name_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

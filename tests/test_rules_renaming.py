@@ -202,6 +202,17 @@ def test_parametrised_class_is_renamed_as_its_original() -> None:
         assert renaming.names.old(class_of(leaf)) == old != class_of(leaf)
 
 
+def test_removed_parametrisation_leaves_the_renamed_class() -> None:
+    leaf, x = Leaf(), torch.ones(2)
+    nn.utils.parametrize.register_parametrization(leaf, "scale", nn.Softplus())
+    expected = leaf(x)
+    with renamed(leaf) as renaming:
+        nn.utils.parametrize.remove_parametrizations(leaf, "scale")
+        assert renaming.names.old(type(leaf)) is Leaf
+        assert type(leaf).__name__ != "Leaf"
+        assert torch.equal(leaf(x), expected)
+
+
 def test_parameters_that_torchs_own_code_finds_by_name_keep_them() -> None:
     class Memory(nn.LSTM):
         pass

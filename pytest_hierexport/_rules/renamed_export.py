@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pytest_hierexport._calls.attribution import Origin, Origins
-from pytest_hierexport._calls.hierarchy import Call, Hierarchy
+from pytest_hierexport._calls.hierarchy import ROOT, Call, Hierarchy
 from pytest_hierexport._cases.exporting import with_other_options
 from pytest_hierexport._errors import HierexportError, NoVerdictError, raise_if_disk_full
+from pytest_hierexport._export.modules import written_class
 from pytest_hierexport._files.temporary import temporary_folder
 from pytest_hierexport._onnx.codec import entries_of
 from pytest_hierexport._onnx.difference import content_of
@@ -64,14 +65,15 @@ def _check_repetition(exported: ExportedCase) -> None:
     with temporary_folder() as folder:
         try:
             again = exported.export_again(Path(folder) / exported.path.name)
+            changed = _change(exported, *_pairs(exported, again))
+            found = f"differs, first at {changed.where}" if changed else ""
         except HierexportError as error:
             raise_if_disk_full(error)
-            return
-        changed = _change(exported, *_pairs(exported, again))
-    if changed:
+            found = f"fails: {error.found}"
+    if found:
         raise NoVerdictError(
             "a model that is exported to the same graph twice",
-            found=f"not run: under the same names, too, the second export differs, first at {changed.where}",
+            found=f"not run: under the same names, too, the second export {found}",
             do="look for what depends on the time, on random numbers, or on what an earlier export left behind",
         )
 
@@ -175,6 +177,10 @@ class _Comparison:
     def __init__(self, before: ExportedCase, after: ExportedCase, renaming: Renaming) -> None:
         self._before, self._renaming = before, renaming
         self._old, self._written = before.attribution, after.attribution
+        name = written_class(before.example.model).__name__
+        calls = self._old.hierarchy.values()
+        self._root = next((call.path for call in calls if call.cls.rpartition(".")[2] == name), ROOT)
+        """The path of the model: below the root where the exporter wraps it."""
         try:
             self._found = renaming.under_own_names(self._written)
         except ValueError:
@@ -197,10 +203,15 @@ class _Comparison:
         """Yield each node or initializer whose origins are not those of before, renamed."""
         for (key, _), (new, _) in pairs:
             was, now = (_text(old.get(key, ()), self._old.hierarchy), _text(found.get(new, ()), self._found.hierarchy))
-            is_stale = any(self._renaming.is_renamed(origin.call) for origin in written.get(new, ()))
+            is_stale = any(self._is_stale(origin.call) for origin in written.get(new, ()))
             if is_stale or was != now:
                 expected = f"{was} under its new name" if is_stale else was
                 yield Violation(self._where(kind, key), expected, f"{now}, {_RENAMED}", _DO)
+
+    def _is_stale(self, call: str) -> bool:
+        """Return whether a call has an old name of the model's; what a wrapper of the exporter's holds may have any."""
+        below = f"{self._root}." if self._root else ""
+        return call.startswith(below) and self._renaming.is_renamed(call.removeprefix(below))
 
     def _entries(self, kind: str, pairs: _Pairs) -> Iterator[Violation]:
         """Yield the metadata of the exporter's own that some elements have only under the model's names.

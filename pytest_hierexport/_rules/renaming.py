@@ -151,7 +151,8 @@ class _Plan:
             cls, named = type(module), written_class(module)
             if cls in self._generated or is_torch_nn(qualified(named)):
                 continue
-            self._generated[cls] = _subclass(cls, named, self._names.of_class(named.__name__), printed=printed)
+            new = self._generated.get(named) or _subclass(named, self._names.of_class(named.__name__), printed=printed)
+            self._generated |= {named: new, cls: new if cls is named else _made_again(cls, new)}
             self._registries[cls] = _renamed_registries(module)
         self.names = Names(self._names.words, {id(new): old for old, new in self._generated.items()})
 
@@ -208,12 +209,12 @@ def _finds_by_registry(module: nn.Module) -> bool:
         vars(module)["_modules"] = held
 
 
-def _subclass(cls: type, named: type, new: str, *, printed: bool) -> type:
-    """Return a subclass with a new name in place of that of a class, which is the one that tags show."""
+def _subclass(cls: type, new: str, *, printed: bool) -> type:
+    """Return a subclass with a new name, which tags show."""
     # A class that was renamed without its `__qualname__`, as torch.fx does, has no scope.
-    old, name = named.__qualname__, named.__name__
+    old, name = cls.__qualname__, cls.__name__
     scope = old.removesuffix(name) if f".{old}".endswith(f".{name}") else ""
-    names = {"__module__": named.__module__, "__qualname__": f"{scope}{new}"}
+    names = {"__module__": cls.__module__, "__qualname__": f"{scope}{new}"}
     metaclass = type(cls) if printed else type(type(cls).__name__, (type(cls),), {"__repr__": lambda _: repr(cls)})
     try:
         return new_class(new, (cls,), {"metaclass": metaclass}, lambda held: held.update(names))
@@ -223,6 +224,15 @@ def _subclass(cls: type, named: type, new: str, *, printed: bool) -> type:
             found=f"{encode(cls.__module__)}.{cls.__qualname__}: {type(error).__name__}: {error}",
             do="let that class be extended without arguments, or leave it out of the case",
         ) from error
+
+
+def _made_again(cls: type, base: type) -> type:
+    """Return a class that torch made of one for parametrisations, made of another one.
+
+    torch deletes what the class holds and goes back to its base, as the parametrisations are removed.
+    """
+    held = {name: value for name, value in vars(cls).items() if name not in {"__dict__", "__weakref__"}}
+    return type(base)(cls.__name__, (base,), held)
 
 
 class OldName:
