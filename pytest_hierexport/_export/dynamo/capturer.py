@@ -94,7 +94,7 @@ class Recording:
                 stack.enter_context(replaced(holder, name, wrap(getattr(holder, name))))
             if isinstance(self._model, torch.nn.Module):
                 stack.enter_context(replaced(torch.export, "export", self._watching_attempts(torch.export.export)))
-                recorder = CallRecorder(Instances(self._model), observer=self._scopes, tracer=self._scopes)
+                recorder = CallRecorder(Instances(self._model), observer=self._scopes)
                 self._scopes.recorder, self._scopes.calls = recorder, recorder.calls
                 stack.enter_context(recorder.listening())
                 run = _calling(recorder, torch.fx.Interpreter.run)
