@@ -272,4 +272,4 @@ def _free_index(name: str, index: int, calls: Mapping[str, Call]) -> int:
 
 def _module(key: str, recorder: CallRecorder | None) -> torch.nn.Module | None:
     """Return the module of an entry of dynamo; None for any other entry, and where the model is not known."""
-    return recorder.instances.by_module_id(id_of(key)) if recorder is not None else None
+    return recorder.instances.by_id.get(id_of(key)) if recorder is not None else None
