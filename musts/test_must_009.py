@@ -16,7 +16,8 @@ from typing import Any
 import onnx
 import pytest
 
-from pytest_hierexport._onnx.storage import Tags, attach_proto, rewrite
+from pytest_hierexport._onnx.codec import Tags
+from pytest_hierexport._onnx.storage import attach_proto, rewrite
 from pytest_hierexport._rules.base import ExportedCase
 from toys import breaks, damaged, exported, with_metadata
 

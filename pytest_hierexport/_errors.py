@@ -11,8 +11,8 @@ import traceback
 from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
 from importlib import metadata
-from itertools import takewhile
 from operator import attrgetter
+from os.path import commonprefix
 from pathlib import Path
 
 from pytest_hierexport._text import one_line, without_colours
@@ -203,9 +203,7 @@ def similar(wanted: str, known: Iterable[str]) -> list[str]:
 
         def common(name: str) -> int:
             pairs = (folded, name), (folded[::-1], name[::-1])
-            return sum(
-                1 for pair in pairs for _ in takewhile(lambda both: both[0] == both[1], zip(*pair, strict=False))
-            )
+            return sum(len(commonprefix(pair)) for pair in pairs)  # noqa: RUF071  # these are no paths
 
         names = sorted(heapq.nlargest(_MOST_COMPARED, names, common))
     close = difflib.get_close_matches(folded, names, n=_MOST_SIMILAR, cutoff=0.6)
@@ -248,7 +246,15 @@ def gist(error: BaseException) -> str:
 
     The project's own messages are given with all their lines, those of exporters in a sentence.
     """
-    return f"{in_words(error, whole=_is_own(error))}{_place(error)}"
+    folders = _machinery()
+    frames = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    # Those of the project and of libraries that it uses. What raised the error is the innermost frame; frames of ours
+    # further out only called it, as those of the recorder do between a model's and torch's.
+    users = [(file, line) for file, line in frames if not any(folder in file.parents for folder in folders)]
+    words = in_words(error, whole=bool(users) and users[-1] == frames[-1])
+    if not frames or folders[0] in frames[-1][0].parents:
+        return words
+    return words + next((source_place(file, line) for file, line in reversed(users) if file.is_absolute()), "")
 
 
 def in_words(error: BaseException, *, whole: bool = False) -> str:
@@ -260,27 +266,10 @@ def in_words(error: BaseException, *, whole: bool = False) -> str:
     return f"{type(error).__name__}: {' '.join(lines[: last + 1])[:_LONGEST]}"
 
 
-def _is_own(error: BaseException) -> bool:
-    """Whether the project's code raised an error, or a library that it uses: neither an exporter nor this package."""
-    raised_in = [Path(frame.filename).parents for frame in traceback.extract_tb(error.__traceback__)[-1:]]
-    return any(not any(folder in parents for folder in _machinery()) for parents in raised_in)
-
-
 def _machinery() -> list[Path]:
     """Return the folders of this package and of those that an export runs in, this one's first."""
     files = (getattr(sys.modules.get(name), "__file__", None) for name in _MACHINERY)
     return [Path(__file__).parent, *(Path(file).parent for file in files if file is not None)]
-
-
-def _place(error: BaseException) -> str:
-    """Return the innermost line of the user's code; the empty text where only exporters' code ran, or ours raised."""
-    folders = _machinery()
-    frames = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
-    if not frames or folders[0] in frames[-1][0].parents:
-        return ""
-    # Frames of ours further out only called it, as those of the recorder do between a model's and torch's.
-    places = ((file, line) for file, line in reversed(frames) if not any(folder in file.parents for folder in folders))
-    return next((source_place(file, line) for file, line in places if file.is_absolute()), "")
 
 
 def source_place(file: Path, line: int | None) -> str:

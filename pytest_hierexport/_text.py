@@ -25,7 +25,9 @@ _KEPT = frozenset(" _-+,=@~.")
 
 def one_line(text: str) -> str:
     r"""Return text that a terminal shows on one line, its control characters escaped: `\x1b`, `\n`."""
-    return text if text.isascii() and text.isprintable() else _CONTROL.sub(_escape_character, text)
+    if text.isascii() and text.isprintable():
+        return text
+    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def printable(text: str) -> str:
@@ -48,20 +50,16 @@ def counted(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
-def numbered(name: str, mark: str) -> Iterator[str]:
-    """Yield a name, then the name with 2, 3, … after a mark."""
+def numbered(name: str, mark: str, first: int = 2) -> Iterator[str]:
+    """Yield a name, then the name with `first` and the numbers after it behind a mark."""
     yield name
-    yield from (f"{name}{mark}{i}" for i in count(2))
+    yield from (f"{name}{mark}{i}" for i in count(first))
 
 
 def aligned(parts: Sequence[tuple[str, str]]) -> list[str]:
     """Return labelled texts, the lines of each below one another."""
-    lines = []
-    for label, text in parts:
-        first, *more = text.splitlines() or [""]
-        lines.append(f"  {label:<9} {first}".rstrip())
-        lines += [f"  {'':<9} {line}".rstrip() for line in more]
-    return lines
+    lines = ((label, i, line) for label, text in parts for i, line in enumerate(text.splitlines() or [""]))
+    return [f"  {'' if i else label:<9} {line}".rstrip() for label, i, line in lines]
 
 
 def inline_code(text: str) -> str:
@@ -86,7 +84,3 @@ def escape(name: str) -> str:
 def percent_encoded(text: str) -> str:
     """Percent-encode all characters of a text; it may hold lone surrogates."""
     return "".join(f"%{byte:02X}" for byte in text.encode("utf-8", "surrogatepass"))
-
-
-def _escape_character(match: re.Match[str]) -> str:
-    return match[0].encode("unicode_escape").decode("ascii")

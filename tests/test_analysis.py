@@ -20,7 +20,7 @@ from pytest_hierexport import export
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._errors import TagError, UsageError
-from pytest_hierexport._onnx import storage
+from pytest_hierexport._onnx import sidecar, storage
 from pytest_hierexport._tools import analysis
 from pytest_hierexport._tools.analysis import Analysis, ModuleFigures, as_dict, as_lines
 from pytest_hierexport._tools.tagged_file import load_tagged
@@ -145,7 +145,7 @@ class TestSidecar:
     def test_one_of_another_file_is_left_out_and_named(self, tmp_path: Path) -> None:
         path = tmp_path / "m.onnx"
         write(path, Hierarchy([Call("", 0, "m.Net", None)]), {"a": origins("")}, {})
-        storage.sidecar_path(path).write_text("{}")
+        sidecar.sidecar_path(path).write_text("{}")
         assert analyze(path).exporter == ""
         assert analyze(path).sidecar.startswith("not used: ")
 
@@ -284,4 +284,4 @@ def test_shared_parameters_count_once_for_the_first_called_module(tmp_path: Path
 
 
 def _sidecar(path: Path) -> Any:
-    return json.loads(storage.sidecar_path(path).read_text(encoding="utf-8"))
+    return json.loads(sidecar.sidecar_path(path).read_text(encoding="utf-8"))

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NoReturn
 
@@ -107,16 +108,16 @@ def test_next_write_removes_what_a_killed_process_left(
 
 @pytest.mark.skipif(os.name != "posix", reason="only POSIX locks folders")
 def test_folder_that_another_process_removed_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    locked = atomic._locked
+    locked = atomic.locked
     lost: list[Path] = []
 
-    def late(folder: Path, *, wait: bool) -> int | None:
+    def late(folder: Path) -> AbstractContextManager[bool]:
         if not lost:
             lost.append(folder)
             folder.rmdir()
-        return locked(folder, wait=wait)
+        return locked(folder)
 
-    monkeypatch.setattr(atomic, "_locked", late)
+    monkeypatch.setattr(atomic, "locked", late)
     write_atomically(tmp_path / "record", "new")
     assert [path.name for path in tmp_path.iterdir()] == ["record"]
     assert lost

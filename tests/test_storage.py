@@ -120,7 +120,7 @@ def make_model(fill: float = 1.0, size: int = 2) -> ir.Model:
     return ir.from_proto(make_proto(fill, size))
 
 
-def saved(path: Path, tags: storage.Tags = "both", fill: float = 1.0, **options: Any) -> Attribution:
+def saved(path: Path, tags: codec.Tags = "both", fill: float = 1.0, **options: Any) -> Attribution:
     model, attribution = make_model(fill, options.pop("size", 2)), make_attribution(keep=options.pop("keep", False))
     storage.attach(model, attribution, tags)
     storage.save(model, attribution, path, modules=MODULES, exporter="dynamo", **options)
@@ -144,7 +144,7 @@ def entries(message: Any) -> dict[str, str]:
 def attached(request: pytest.FixtureRequest) -> Callable[..., onnx.ModelProto]:
     """Attach tags to a model in memory or to a message; both give a message."""
 
-    def attach(proto: onnx.ModelProto, attribution: Attribution, tags: storage.Tags = "both") -> onnx.ModelProto:
+    def attach(proto: onnx.ModelProto, attribution: Attribution, tags: codec.Tags = "both") -> onnx.ModelProto:
         if request.param == "file":
             storage.attach_proto(proto, attribution, tags)
             return proto
@@ -238,7 +238,7 @@ class TestWhatIsWritten:
         assert entries(dict(walk(proto))["s"])["hierexport.tag"] == "/Net/Layer.0/Linear"
 
     @pytest.mark.parametrize("tags", ["both", "metadata", "doc_string", "none"])
-    def test_tags_stand_where_they_were_asked_for(self, attached: Callable[..., Any], tags: storage.Tags) -> None:
+    def test_tags_stand_where_they_were_asked_for(self, attached: Callable[..., Any], tags: codec.Tags) -> None:
         proto = attached(make_proto(), make_attribution(), tags)
         nodes = dict(walk(proto))
         assert ("hierexport.tag" in entries(nodes["t"])) is (tags in {"both", "metadata"})
@@ -246,9 +246,7 @@ class TestWhatIsWritten:
         assert ("hierexport.format" in entries(proto)) is (tags != "none")
 
     @pytest.mark.parametrize("tags", ["both", "metadata", "doc_string", "none"])
-    def test_exporters_metadata_goes_and_the_user_s_stays(
-        self, attached: Callable[..., Any], tags: storage.Tags
-    ) -> None:
+    def test_exporters_metadata_goes_and_the_user_s_stays(self, attached: Callable[..., Any], tags: codec.Tags) -> None:
         proto = attached(with_exporter_metadata(make_proto()), make_attribution(), tags)
         assert b"pkg." not in proto.SerializeToString()
         assert b"of/another/tool" not in proto.SerializeToString()
@@ -311,7 +309,7 @@ class TestReadingBack:
         path = tmp_path / "model.onnx"
         attribution = saved(path, keep=keep)
         if source != "sidecar":
-            storage.sidecar_path(path).unlink()
+            sidecar.sidecar_path(path).unlink()
         if source != "metadata":
             forget(path, "node metadata", "tensor metadata")
         if source != "doc_string":
@@ -322,14 +320,14 @@ class TestReadingBack:
         assert storage.read(path) == attribution
 
     @pytest.mark.parametrize(("tags", "source"), [("metadata", "metadata"), ("doc_string", "doc_string")])
-    def test_tags_in_one_place_are_enough(self, tmp_path: Path, tags: storage.Tags, source: str) -> None:
+    def test_tags_in_one_place_are_enough(self, tmp_path: Path, tags: codec.Tags, source: str) -> None:
         attribution = saved(tmp_path / "model.onnx", tags)
         assert storage.read(tmp_path / "model.onnx", source) == attribution
 
     @pytest.mark.parametrize(
         ("tags", "source"), [("metadata", "doc_string"), ("doc_string", "metadata"), ("none", "metadata")]
     )
-    def test_what_is_not_there_is_said_to_be_missing(self, tmp_path: Path, tags: storage.Tags, source: str) -> None:
+    def test_what_is_not_there_is_said_to_be_missing(self, tmp_path: Path, tags: codec.Tags, source: str) -> None:
         saved(tmp_path / "model.onnx", tags)
         with pytest.raises(TagError, match=f"tags in its {source}"):
             storage.read(tmp_path / "model.onnx", source)
@@ -482,14 +480,14 @@ def forget(path: Path, *parts: str) -> None:
 
 class TestSidecar:
     def test_it_is_named_after_its_file(self) -> None:
-        assert storage.sidecar_path("to/model.onnx") == Path("to/model.hierarchy.json")
-        assert storage.sidecar_path("to/MODEL.ONNX") == Path("to/MODEL.hierarchy.json")
-        assert storage.sidecar_path("to/model.v2") == Path("to/model.v2.hierarchy.json")
+        assert sidecar.sidecar_path("to/model.onnx") == Path("to/model.hierarchy.json")
+        assert sidecar.sidecar_path("to/MODEL.ONNX") == Path("to/MODEL.hierarchy.json")
+        assert sidecar.sidecar_path("to/model.v2") == Path("to/model.v2.hierarchy.json")
 
     def test_it_says_what_the_file_says_and_more(self, tmp_path: Path) -> None:
         path = tmp_path / "model.onnx"
         attribution = saved(path)
-        found = storage.read_sidecar(path)
+        found = sidecar.read_sidecar(path)
         assert found.attribution == attribution
         assert found.modules == MODULES
         assert (found.inputs, found.outputs) == (("x", "c"), ("y",))
@@ -519,12 +517,12 @@ class TestSidecar:
         saved(tmp_path / "other.onnx", fill=2.0)
         shutil.copy(tmp_path / "other.onnx", tmp_path / "model.onnx")
         with pytest.raises(TagError, match="SHA-256"):
-            storage.read_sidecar(tmp_path / "model.onnx")
+            sidecar.read_sidecar(tmp_path / "model.onnx")
 
     def test_a_missing_sidecar_is_said_to_be_missing(self, tmp_path: Path) -> None:
         onnx.save(make_proto(), tmp_path / "model.onnx")
         with pytest.raises(TagError, match="No such file"):
-            storage.read_sidecar(tmp_path / "model.onnx")
+            sidecar.read_sidecar(tmp_path / "model.onnx")
 
     @pytest.mark.parametrize(
         ("edit", "message"),
@@ -548,14 +546,14 @@ class TestSidecar:
         edit(document)
         path.write_text(json.dumps(document))
         with pytest.raises(TagError, match=message):
-            storage.read_sidecar(tmp_path / "model.onnx")
+            sidecar.read_sidecar(tmp_path / "model.onnx")
 
     @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"7", b"\xff\xfe"])
     def test_what_is_no_sidecar_at_all_is_refused(self, tmp_path: Path, content: bytes) -> None:
         saved(tmp_path / "model.onnx")
         (tmp_path / "model.hierarchy.json").write_bytes(content)
         with pytest.raises(TagError):
-            storage.read_sidecar(tmp_path / "model.onnx")
+            sidecar.read_sidecar(tmp_path / "model.onnx")
 
 
 class TestLoading:
@@ -697,10 +695,10 @@ class TestSaving:
         landed = ["model.onnx", "model.onnx.data", "model.hierarchy.json"][:step]
         assert found == {name: (new if name in landed else old)[name] for name in old}
         if step == 0:
-            assert storage.read_sidecar(path).attribution == make_attribution()
+            assert sidecar.read_sidecar(path).attribution == make_attribution()
         else:
             with pytest.raises(TagError, match="SHA-256"):
-                storage.read_sidecar(path)
+                sidecar.read_sidecar(path)
 
     def test_a_full_disk_is_noticed_before_anything_moves(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -757,7 +755,7 @@ class TestRewriting:
         for source in SOURCES:
             assert storage.read(path, source) == wanted
         assert (tmp_path / "model.onnx.data").read_bytes() == data
-        assert storage.read_sidecar(path).modules == MODULES
+        assert sidecar.read_sidecar(path).modules == MODULES
 
     def test_rewriting_what_is_there_changes_no_byte(self, tmp_path: Path) -> None:
         saved(tmp_path / "model.onnx")
@@ -773,7 +771,7 @@ class TestRewriting:
 
     def test_a_file_without_a_sidecar_gets_none(self, tmp_path: Path) -> None:
         saved(tmp_path / "model.onnx")
-        storage.sidecar_path(tmp_path / "model.onnx").unlink()
+        sidecar.sidecar_path(tmp_path / "model.onnx").unlink()
         storage.rewrite(tmp_path / "model.onnx", lambda found: found, tags="metadata")
         assert list(files(tmp_path)) == ["model.onnx"]
 

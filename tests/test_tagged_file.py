@@ -15,7 +15,7 @@ from torch import nn
 
 from pytest_hierexport import export
 from pytest_hierexport._errors import TagError, UsageError
-from pytest_hierexport._onnx import storage
+from pytest_hierexport._onnx import sidecar, storage
 from pytest_hierexport._tools.tagged_file import load_tagged, parse_tagged, save_tagged, to_bytes
 
 
@@ -73,7 +73,7 @@ class TestPlainFile:
         plain = load_tagged(folder / "plain.onnx")
         save_tagged(plain.proto, plain.attribution, plain, tmp_path / "copy.onnx")
         assert load_tagged(tmp_path / "copy.onnx").tags_from == "torch"
-        storage.sidecar_path(tmp_path / "copy.onnx").unlink()
+        sidecar.sidecar_path(tmp_path / "copy.onnx").unlink()
         assert load_tagged(tmp_path / "copy.onnx").tags_from == "torch"
         save_tagged(plain.proto, plain.attribution, plain, tmp_path / "bare.onnx", "none")
         bare = load_tagged(tmp_path / "bare.onnx")

@@ -17,7 +17,7 @@ from torch import nn
 
 from pytest_hierexport import carry, export
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
-from pytest_hierexport._onnx import storage
+from pytest_hierexport._onnx import sidecar, storage
 from pytest_hierexport.cli import main
 from schemas import strict_schema
 
@@ -41,7 +41,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def net(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    for path in (original, storage.sidecar_path(original)):
+    for path in (original, sidecar.sidecar_path(original)):
         (tmp_path / path.name).write_bytes(path.read_bytes())
     return tmp_path / original.name
 

@@ -19,7 +19,7 @@ from pytest_hierexport._cases import Case, select
 from pytest_hierexport._cases.deploying import deploy
 from pytest_hierexport._cases.exporting import export_case
 from pytest_hierexport._errors import CollectError, ExportError, NoVerdictError
-from pytest_hierexport._onnx import storage
+from pytest_hierexport._onnx import sidecar
 from pytest_hierexport._onnx.absent import is_absent_proto, without_absent
 from pytest_hierexport._rules.base import ExportedCase
 from pytest_hierexport._rules.registry import BUILT_IN
@@ -142,8 +142,8 @@ def test_hierarchy_is_that_of_the_model_with_weights(exported: ExportedCase, tmp
     case = replace(exported.case, weights="full")
     result = export_case(case, case.load(), tmp_path / "full.onnx")
     assert dict(result.attribution.hierarchy) == dict(exported.attribution.hierarchy)
-    beside = storage.read_sidecar(exported.path)
-    assert beside.modules == storage.read_sidecar(tmp_path / "full.onnx").modules
+    beside = sidecar.read_sidecar(exported.path)
+    assert beside.modules == sidecar.read_sidecar(tmp_path / "full.onnx").modules
 
 
 def test_rules_that_need_numbers_do_not_run(exported: ExportedCase) -> None:

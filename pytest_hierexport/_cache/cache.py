@@ -127,7 +127,8 @@ class Cache:
                     with self._staged(name, result.record()) as made:
                         fetched = self._remote.fetch(result.files, made)
                 except OSError as error:
-                    return self._give_up(f"the cache {self.folder} cannot be written ({error.strerror or error})")
+                    self._give_up(error)
+                    return False
                 if fetched:
                     self._make_room(self._bound)
                     return True
@@ -168,7 +169,7 @@ class Cache:
                 for file in files:
                     shutil.copyfile(file, made / file.name)
         except OSError as error:
-            self._give_up(f"the cache {self.folder} cannot be written ({error.strerror or error})")
+            self._give_up(error)
             return ""
         tidy(self.folder, _short_digest(question))
         self._make_room(size)
@@ -244,11 +245,10 @@ class Cache:
         if self._size > self._bound:
             self._size = evict(self.folder, self._bound)
 
-    def _give_up(self, reason: str) -> bool:
+    def _give_up(self, error: OSError) -> None:
         if self._sure:
             self._sure = False
-            self._warn(reason)
-        return False
+            self._warn(f"the cache {self.folder} cannot be written ({error.strerror or error})")
 
 
 def _is_whole(path: Path) -> bool:

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -48,7 +49,8 @@ class Logs:
     """
 
     def __init__(self, is_installed: Callable[[Path], bool], is_project: Callable[[str], bool]) -> None:
-        self._is_installed, self._is_project = is_installed, is_project
+        self._is_installed = is_installed
+        self._fingerprint = partial(fingerprint, is_project=is_project)
         self._logs: dict[str | Path, Log] = defaultdict(Log)
         self._model = self._latest = COMMON
         """The model that is worked on, and the one that was worked on last."""
@@ -144,9 +146,6 @@ class Logs:
             if self._latest != COMMON and (now is None or now != self._memory.get(key)):
                 self._logs[owner].leads_to.add(self._latest)
         self._memory = memory
-
-    def _fingerprint(self, kept: Mapping[str, object]) -> int | None:
-        return fingerprint(kept, self._is_project)
 
     def _loaded(self) -> Iterator[tuple[ModuleType, Path]]:
         for module in list(sys.modules.values()):

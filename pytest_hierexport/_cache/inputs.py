@@ -43,7 +43,7 @@ class Inputs:
         """Fingerprint the files and folders as they are now, and variables of an environment."""
         return cls(
             {path: _content(path) for path in map(str, files)},
-            {path: _digest_of(_counted(path)) for path in map(str, listed)},
+            {path: _names(path) for path in map(str, listed)},
             modules_of(searched),
             {name: variable_digest(name, environment) for name in variables},
         )
@@ -75,11 +75,7 @@ def _digest(path: str, _: Signature) -> str:
     return digest(Path(path))
 
 
-def _counted(folder: str) -> list[str]:
-    return [name for name in names_in(folder) if name != "__pycache__"]
-
-
-def _digest_of(names: Iterable[str]) -> str:
-    """Return the digest of names, empty where there are none."""
-    ordered = "\0".join(sorted(names))
+def _names(folder: str) -> str:
+    """Return the digest of the names in a folder, empty where there are none."""
+    ordered = "\0".join(sorted(name for name in names_in(folder) if name != "__pycache__"))
     return text_digest(ordered) if ordered else ""

@@ -11,11 +11,12 @@ import builtins
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
-from importlib.machinery import SourceFileLoader
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import resolve_name
+from itertools import accumulate
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, Protocol
@@ -29,13 +30,16 @@ _executing: ContextVar[tuple[Path, ...]] = ContextVar("_executing", default=())
 
 
 class Listener(Protocol):
-    """What is told of modules."""
+    """What is told of modules, and of searches for them."""
 
     def imported(self, files: Sequence[Path]) -> None:
         """Take the files of the modules that an import names."""
 
     def executed(self, module: ModuleType, file: Path) -> None:
         """Take a module whose code has just run."""
+
+    def searched(self, module: str, folder: str, found: ModuleSpec | None) -> None:
+        """Take a module's full name, a folder where it was looked for, and what was found there."""
 
 
 def executing() -> tuple[Path, ...]:
@@ -133,7 +137,8 @@ class _Files:
         if file is not None and self._is_installed(file):
             self.installed.add(name)
             return []
-        loaded = [*_above(name), name, *(f"{name}.{each}" for each in fromlist if isinstance(each, str))]
+        packages = accumulate(name.split("."), "{}.{}".format)  # the last is the module itself
+        loaded = [*packages, *(f"{name}.{each}" for each in fromlist if isinstance(each, str))]
         files = filter(None, map(self._loaded_from, loaded))
         return [file for file in files if not self._is_installed(file)]
 
@@ -150,9 +155,3 @@ def _package(names: Mapping[str, Any]) -> str | None:
         return package
     name: str = names["__name__"]
     return name if "__path__" in names else name.rpartition(".")[0]
-
-
-def _above(name: str) -> Iterator[str]:
-    """Yield the names of the packages above a module."""
-    while name := name.rpartition(".")[0]:
-        yield name

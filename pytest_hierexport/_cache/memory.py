@@ -75,7 +75,8 @@ def _parts(value: object, is_project: Callable[[str], bool]) -> Iterable[object]
         return function.__code__, function.__defaults__, function.__kwdefaults__, function.__closure__, vars(function)
     if issubclass(kind, type):
         cls: Any = value
-        return _members(cls) if is_project(_file(cls)) else ()
+        members = (part for name, part in vars(cls).items() if name not in _OF_CLASSES)
+        return members if is_project(_file(cls)) else ()
     return gc.get_referents(value)
 
 
@@ -86,10 +87,6 @@ def _innermost(function: Any) -> Any:
         seen.add(id(inner))
         function = inner
     return function
-
-
-def _members(cls: type) -> Iterable[object]:
-    return [value for name, value in vars(cls).items() if name not in _OF_CLASSES]
 
 
 def _file(cls: type) -> str:

@@ -7,7 +7,7 @@ import hashlib
 import shutil
 from base64 import b64encode
 from collections.abc import Callable
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 from urllib.error import HTTPError
 from urllib.parse import unquote, urlsplit
 from urllib.request import Request, urlopen
@@ -52,18 +52,10 @@ class Transfer:
         return self._digest.hexdigest()
 
 
-class Place(Protocol):
-    """Holds contents by name."""
+def place_at(url: str) -> _Server | _FileSystem:
+    """Return the place at a URL, without any connection to it: it gets and puts contents by name.
 
-    def get(self, name: str, into: BinaryIO, transfer: Transfer) -> None:
-        """Copy the content of a name; raise a FileNotFoundError where there is none."""
-
-    def put(self, name: str, content: BinaryIO, size: int) -> None:
-        """Give a name a content of so many bytes."""
-
-
-def place_at(url: str) -> Place:
-    """Return the place at a URL, without any connection to it.
+    To get one that is not there raises a FileNotFoundError.
 
     Raises:
         UsageError: No installed package serves such a URL.

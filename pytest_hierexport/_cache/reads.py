@@ -156,12 +156,6 @@ class Reads:
         elif not is_own_program(args) and not looks_for_a_library():
             self.logs.add_program()
 
-    def record_variable(self, name: str, *, by_project: bool) -> None:
-        """Record that an environment variable was read."""
-        logs = self.logs.current() if by_project else [self.logs.common]
-        for log in logs:
-            log.variables.add(name)
-
     def _add_file(self, path: Path | None) -> None:
         source = None if path is None else _source_of(path)
         if source is not None and not is_installed(source):
@@ -202,8 +196,10 @@ def _hook(event: str, args: tuple[object, ...]) -> None:
 
 def _variable_hook(name: str, reader: str) -> None:
     if not paused.get():
-        for reads in _active:
-            reads.record_variable(name, by_project=_is_project(reader))
+        by_project = _is_project(reader)
+        for logs in (reads.logs for reads in _active):
+            for log in logs.current() if by_project else [logs.common]:
+                log.variables.add(name)
 
 
 def _path(value: object) -> Path | None:

@@ -23,22 +23,14 @@ from functools import cache
 from importlib.machinery import FileFinder, ModuleSpec
 from traceback import walk_stack
 from types import FrameType, ModuleType
-from typing import Protocol
 
-from pytest_hierexport._cache.loading import trimmed
+from pytest_hierexport._cache.loading import Listener, trimmed
 from pytest_hierexport._files.listings import names_in
 from pytest_hierexport._files.paths import of_standard_library
 
 FOLDER = ""
 """Stands for the folder itself in place of a module's name."""
 _SUFFIXES = tuple(importlib.machinery.all_suffixes())
-
-
-class Listener(Protocol):
-    """What is told of searches."""
-
-    def searched(self, module: str, folder: str, found: ModuleSpec | None) -> None:
-        """Take a module's full name, a folder where it was looked for, and what was found there."""
 
 
 def watch_searches(listeners: Sequence[Listener]) -> None:
@@ -85,7 +77,8 @@ def _present(folder: str, name: str) -> str:
     found = list(files.get(name, ()))
     if name in known and os.path.isdir(path := f"{folder}{os.sep}{name}"):  # noqa: PTH112  # as above
         # Without any of these files it is a namespace package, whatever it holds.
-        found += sorted(f"{name}/{file}" for file in _packages(names_in(path))) or [f"{name}/"]
+        packages = _files_by_module(names_in(path))[0].get("__init__", ())
+        found += [f"{name}/{file}" for file in packages] or [f"{name}/"]
     return " ".join(found)
 
 
@@ -97,8 +90,3 @@ def _files_by_module(names: tuple[str, ...]) -> tuple[Mapping[str, Sequence[str]
         if name.endswith(_SUFFIXES):
             files[name.partition(".")[0]].append(name)
     return dict(files), frozenset(names)
-
-
-@cache
-def _packages(names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name for name in names if name.partition(".")[0] == "__init__" and name.endswith(_SUFFIXES))

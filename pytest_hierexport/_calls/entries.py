@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from itertools import accumulate, chain
 from typing import Any
 
 from pytest_hierexport._calls.attribution import Attribution
@@ -60,23 +61,22 @@ def module_entries(
     """
     hierarchy = attribution.hierarchy
     declared = {module.path: module for module in modules}
-    calls: dict[str, list[str]] = {}
+    calls: dict[str, list[str]] = defaultdict(list)
     for name, call in hierarchy.items():
-        calls.setdefault(call.path, []).append(name)
+        calls[call.path].append(name)
     nodes, co_owned, held = _nodes(attribution, operators), _co_owned(attribution), _bytes(attribution, sizes)
     entries = []
     for path in _in_order([*declared, *calls], {path: hierarchy.position[names[0]] for path, names in calls.items()}):
         called, module = calls.get(path, []), declared.get(path)
-        own = nodes.get(path, [])
         entries.append(
             ModuleEntry(
                 path=path,
                 cls=hierarchy[called[0]].cls if called else module.cls if module else "",
                 tag=hierarchy.tag(called[0]) if called and hierarchy.is_kept(called[0]) else "",
                 calls=len(called),
-                operators=dict(sorted(Counter(operator for operator, _ in own).items())),
-                evidence=dict(sorted(Counter(evidence for _, evidence in own).items())),
-                co_owned=dict(sorted(co_owned.get(path, {}).items())),
+                operators=dict(sorted(Counter(operator for operator, _ in nodes[path]).items())),
+                evidence=dict(sorted(Counter(evidence for _, evidence in nodes[path]).items())),
+                co_owned=dict(sorted(co_owned[path].items())),
                 parameters=trainable_elements(module) if module else 0,
                 bytes=held[path],
             )
@@ -86,22 +86,22 @@ def module_entries(
 
 def _nodes(attribution: Attribution, operators: Mapping[str, str]) -> dict[str, list[tuple[str, str]]]:
     """Return the operator and the evidence of each node, by the path of its primary origin."""
-    nodes: dict[str, list[tuple[str, str]]] = {}
+    nodes: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for key, operator in operators.items():
         for origin in attribution.nodes.get(key, ())[:1]:
-            nodes.setdefault(attribution.hierarchy[origin.call].path, []).append((operator, origin.evidence.value))
+            nodes[attribution.hierarchy[origin.call].path].append((operator, origin.evidence.value))
     return nodes
 
 
 def _co_owned(attribution: Attribution) -> dict[str, Counter[str]]:
     """Count the nodes that a module owns beside the primary of another one, by path and evidence."""
-    counts: dict[str, Counter[str]] = {}
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
     for origins in attribution.nodes.values():
         evidence: dict[str, str] = {}
         for origin in origins:
             evidence.setdefault(attribution.hierarchy[origin.call].path, origin.evidence.value)
         for path, kind in list(evidence.items())[1:]:
-            counts.setdefault(path, Counter())[kind] += 1
+            counts[path][kind] += 1
     return counts
 
 
@@ -120,8 +120,9 @@ def trainable_elements(module: Module) -> int:
 
 def _in_order(paths: Iterable[str], positions: Mapping[str, int]) -> Iterator[str]:
     """Yield the paths and all above them, parents first; siblings by their first call, then as they are declared."""
-    every = dict.fromkeys(above for path in (ROOT, *paths) for above in _from_root(path))
-    children: dict[str, list[str]] = {path: [] for path in every}
+    below = (accumulate(path.split("."), "{}.{}".format) for path in paths if path != ROOT)
+    every = dict.fromkeys((ROOT, *chain.from_iterable(below)))
+    children: dict[str, list[str]] = defaultdict(list)
     for path in every:
         if path != ROOT:
             children[path.rpartition(".")[0]].append(path)
@@ -133,13 +134,6 @@ def _in_order(paths: Iterable[str], positions: Mapping[str, int]) -> Iterator[st
         path = pending.pop()
         yield path
         pending.extend(sorted(children[path], key=first.__getitem__)[::-1])
-
-
-def _from_root(path: str) -> Iterator[str]:
-    """Yield the paths above a path, the root first, and the path itself."""
-    yield ROOT
-    parts = path.split(".") if path else []
-    yield from (".".join(parts[: end + 1]) for end in range(len(parts)))
 
 
 def to_lines(entries: Iterable[ModuleEntry]) -> str:

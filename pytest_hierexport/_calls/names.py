@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable
 from urllib.parse import unquote
 
-from pytest_hierexport._text import CONTROLS
+from pytest_hierexport._text import CONTROLS, percent_encoded
 
 _UNSAFE = re.compile(f"[/.@%{CONTROLS}]")
 # The separators between operators in a snapshot, and between an operator and its domain.
@@ -26,7 +26,7 @@ _BUILDING_BLOCKS = ("torch.nn.", "torch.ao.nn.", "torch._C.")
 def encode(name: str) -> str:
     """Percent-encode the separators `/ . @ %` and control characters of one attribute or class name."""
     # An identifier has no such character; checking that takes a quarter of the time.
-    return name if name.isidentifier() else _UNSAFE.sub(_encode_character, name)
+    return name if name.isidentifier() else _encoded(_UNSAFE, name)
 
 
 def encode_operator(domain: str, op_type: str) -> str:
@@ -34,12 +34,12 @@ def encode_operator(domain: str, op_type: str) -> str:
 
     It has no white space, comma or control character, and splits back into domain and name.
     """
-    name = _UNSAFE_IN_OPERATOR.sub(_encode_character, op_type)
-    return name if domain in {"", "ai.onnx"} else f"{_UNSAFE_IN_OPERATOR.sub(_encode_character, domain)}::{name}"
+    name = _encoded(_UNSAFE_IN_OPERATOR, op_type)
+    return name if domain in {"", "ai.onnx"} else f"{_encoded(_UNSAFE_IN_OPERATOR, domain)}::{name}"
 
 
-def _encode_character(match: re.Match[str]) -> str:
-    return "".join(f"%{byte:02X}" for byte in match[0].encode("utf-8", "surrogatepass"))
+def _encoded(unsafe: re.Pattern[str], name: str) -> str:
+    return unsafe.sub(lambda match: percent_encoded(match[0]), name)
 
 
 def decode(text: str) -> str:

@@ -15,7 +15,7 @@ A pattern is compared segment by segment, so `layer.1` never names `layer.10`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import islice
@@ -64,17 +64,13 @@ def _checked(hierarchy: Hierarchy, pattern: str, found: list[str]) -> list[str]:
         raise UsageError(
             "a path, a tag or a class of a module that runs",
             found=f"{pattern!r}, which matches none",
-            do=f"{_proposed(hierarchy, pattern)}; hierexport analyze lists the modules",
+            do=f"{proposal(pattern, sorted(_names(hierarchy, pattern)))}; hierexport analyze lists the modules",
         )
     return found
 
 
-def _proposed(hierarchy: Hierarchy, pattern: str) -> str:
-    """Return what to do about a pattern: the names of calls, in its form, that are similar to it."""
-    return proposal(pattern, sorted(_names(hierarchy, pattern)))
-
-
 def _names(hierarchy: Hierarchy, pattern: str) -> set[str]:
+    """Return names of calls in the form of a pattern."""
     names = [*islice(hierarchy, _MOST_NAMED)]
     if pattern.startswith("/"):
         return {hierarchy.tag(name) for name in names}
@@ -95,19 +91,20 @@ def calls_below(hierarchy: Hierarchy, calls: Iterable[str]) -> set[str]:
 def _by_path(hierarchy: Hierarchy, pattern: str, modules: Sequence[Module]) -> list[str]:
     """Return the calls under a path as wanted; if there are none, those of modules with such a path under another."""
     path, index = _split_index(pattern)
-    fits = _path_matcher(path)
+    wanted = path.split(".") if path else []
+
+    def fits(own: str) -> bool:
+        state = _at(wanted, [0])
+        for segment in own.split("."):
+            state = _step(wanted, state, partial(_fits, text=segment))
+        return bool(wanted) and len(wanted) in state
+
     paths = {name: call.path for name, call in hierarchy.items() if _fits_index(index, call.index)}
     if found := [name for name, own in paths.items() if fits(own)]:
         return found
     first = {module.path: module.shared or module.path for module in modules}
-    wanted = {instance for known, instance in first.items() if fits(known)}
-    return [name for name, own in paths.items() if first.get(own) in wanted]
-
-
-def _path_matcher(pattern: str) -> Callable[[str], bool]:
-    wanted = pattern.split(".") if pattern else []
-    state = _start(wanted)
-    return lambda path: bool(wanted) and _ends(wanted, _walk(wanted, state, path.split(".")))
+    instances = {instance for known, instance in first.items() if fits(known)}
+    return [name for name, own in paths.items() if first.get(own) in instances]
 
 
 def _by_class(hierarchy: Hierarchy, pattern: str) -> list[str]:
@@ -124,13 +121,13 @@ def _by_tag(hierarchy: Hierarchy, pattern: str) -> list[str]:
         return [name for name in islice(hierarchy, 1) if hierarchy.tag(name) == "/"]
     wanted = pattern.split("/")[1:]
     # Each tag continues that of the call above it: matching them one after the other takes linear time.
-    states: dict[str | None, _State] = {None: _start(wanted)}
+    states: dict[str | None, _State] = {None: _at(wanted, [0])}
     found = []
     for name, call in hierarchy.items():
         if hierarchy.is_kept(name):
             fits = partial(_fits_call, segment=hierarchy.segment(name), index=call.index)
             states[name] = _step(wanted, states[hierarchy.kept_above(name)], fits)
-            found += [name] if _ends(wanted, states[name]) else []
+            found += [name] if len(wanted) in states[name] else []
     return found
 
 
@@ -152,33 +149,17 @@ def _split_index(text: str) -> tuple[str, int | None]:
     return (before, int(digits)) if mark and _INDEX.fullmatch(digits) else (text, None)
 
 
-def _walk(wanted: Sequence[str], state: _State, segments: Iterable[str]) -> _State:
-    for segment in segments:
-        state = _step(wanted, state, partial(_fits, text=segment))
-    return state
-
-
-def _start(wanted: Sequence[str]) -> _State:
-    return frozenset(_with_skipped(wanted, [0]))
-
-
 def _step(wanted: Sequence[str], state: _State, fits: Callable[[str], bool]) -> _State:
     """Return the positions after one more segment; `**` takes it and stays."""
     inside = [i for i in state if i < len(wanted)]
     stayed = [i for i in inside if wanted[i] == _ANY_DEPTH]
-    passed = [i + 1 for i in inside if wanted[i] != _ANY_DEPTH and fits(wanted[i])]
-    return frozenset(_with_skipped(wanted, stayed + passed))
+    return _at(wanted, stayed + [i + 1 for i in inside if wanted[i] != _ANY_DEPTH and fits(wanted[i])])
 
 
-def _with_skipped(wanted: Sequence[str], positions: Iterable[int]) -> Iterator[int]:
-    """Yield the positions, and those behind each `**` there, which may stand for no segment."""
-    for position in positions:
-        at = position
-        yield at
-        while at < len(wanted) and wanted[at] == _ANY_DEPTH:
-            at += 1
-            yield at
-
-
-def _ends(wanted: Sequence[str], state: _State) -> bool:
-    return len(wanted) in state
+def _at(wanted: Sequence[str], positions: Iterable[int]) -> _State:
+    """Return the positions, and those behind each `**` there, which may stand for no segment."""
+    reached = set(positions)
+    for i, segment in enumerate(wanted):
+        if segment == _ANY_DEPTH and i in reached:
+            reached.add(i + 1)
+    return frozenset(reached)

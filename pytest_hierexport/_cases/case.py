@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._cases.example import Example, check_model, parts_of
 from pytest_hierexport._errors import CollectError, UsageError, gist, pass_on, refuse_coroutine
-from pytest_hierexport._export.arguments import as_inputs
+from pytest_hierexport._export.choices import as_inputs
 from pytest_hierexport._stages import load_torch, stage
 
 if TYPE_CHECKING:

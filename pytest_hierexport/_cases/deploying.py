@@ -41,11 +41,12 @@ def deploy(step: str, exported: Path, path: Path) -> tuple[ir.Model, Attribution
     from pytest_hierexport._onnx import storage
     from pytest_hierexport._onnx.absent import lacks_data
     from pytest_hierexport._onnx.models import as_ir
+    from pytest_hierexport._onnx.sidecar import read_sidecar
 
     proto = storage.load_proto(exported)
     if step in ONNXRUNTIME and lacks_data(proto):
         raise NoVerdictError(f"weights for {step}", found="not run: no weights", do="take the model with its weights")
-    known, data = storage.read_sidecar(exported), _data(proto, exported.parent)
+    known, data = read_sidecar(exported), _data(proto, exported.parent)
     with temporary_folder() as folder:
         given, made = Path(folder, "given", exported.name), Path(folder, "made", path.name)
         made.parent.mkdir()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import CollectError
-from pytest_hierexport._export.arguments import as_inputs
+from pytest_hierexport._export.choices import as_inputs
 
 if TYPE_CHECKING:
     import torch

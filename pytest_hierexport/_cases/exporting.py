@@ -122,7 +122,7 @@ def check_written(path: Path, who: str, do: str) -> None:
 def _landing(path: Path) -> Iterator[Path]:
     """Give a path for a new file; at the end it and the files beside it replace the old ones atomically."""
     from pytest_hierexport._files.atomic import staged
-    from pytest_hierexport._onnx.storage import sidecar_path
+    from pytest_hierexport._onnx.sidecar import sidecar_path
 
     with staged(path) as stage:
         made = stage.folder / path.name

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pytest_hierexport._calls.hierarchy import Call
 from pytest_hierexport._export.choices import ExportOptions
@@ -52,13 +52,8 @@ class CannotCaptureError(Exception):
     """A capture cannot export the model, for the reason in the message; another capture may."""
 
 
-class Capturer(Protocol):
-    """Exports a model to ONNX and finds the call of every node."""
+Capturer: TypeAlias = Callable[[Request], Capture]
+"""Exports the request's model and finds the call of every node; leaves the model as it was, also after an error.
 
-    def __call__(self, request: Request) -> Capture:
-        """Capture the request's model; leave the model as it was, also after an error.
-
-        Raises:
-            CannotCaptureError: This capture cannot export the model.
-            Exception: Any error of the exporter underneath or of the model.
-        """
+It raises a :class:`CannotCaptureError`, or any error of the exporter underneath or of the model.
+"""

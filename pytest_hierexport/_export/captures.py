@@ -56,21 +56,19 @@ def capture_with(request: Request) -> Served:
         UsageError: No exporter has this name.
         ExportError: None of them can export the model, or code of this package failed.
     """
-    exporter = request.options.exporter
-    if exporter not in EXPORTERS:
+    if (exporter := request.options.exporter) not in EXPORTERS:
         raise UsageError(f"exporter to be {' or '.join(EXPORTERS)}", found=repr(exporter), do="choose one of them")
     failures: dict[str, CannotCaptureError] = {}
     try:
-        return _first_to_serve(request, failures)
+        return _first_to_serve(_suited(request) if exporter == "auto" else [exporter], request, failures)
     finally:
         # The errors refer to the frames that failed, and these to `failures`: a cycle that would keep their objects.
         failures.clear()
 
 
-def _first_to_serve(request: Request, failures: dict[str, CannotCaptureError]) -> Served:
-    exporter = request.options.exporter
+def _first_to_serve(names: list[str], request: Request, failures: dict[str, CannotCaptureError]) -> Served:
     refused: Served | None = None
-    for name in _suited(request) if exporter == "auto" else (exporter,):
+    for name in names:
         if request.options.strict and failures and name in _RECORDS_ONE_RUN:
             error = failure_of_model(request) or _error(request, failures, forbidden=name)
             raise error from _first_cause(failures)
@@ -82,7 +80,7 @@ def _first_to_serve(request: Request, failures: dict[str, CannotCaptureError]) -
             failures[name] = failure
             continue
         served = _served(capture, name, failures)
-        refusal = _refusal(capture.after) if exporter == "auto" else None
+        refusal = _refusal(capture.after) if request.options.exporter == "auto" else None
         if refusal is None:
             return served
         refused = refused or served

@@ -1,8 +1,8 @@
-"""Defines the options of an export and checks some of them. Importing it imports neither torch nor onnx."""
+"""Defines the options of an export and the form of its inputs. Importing it imports neither torch nor onnx."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -60,3 +60,13 @@ def check_opset(opset: int | None) -> int | None:
         found=str(opset),
         do="ask for an opset in that range, or for none, which leaves it to the exporter",
     )
+
+
+def as_inputs(args: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the positional and the keyword inputs of example inputs as users write them.
+
+    `args` is a tuple or list of positional inputs, a mapping of keyword inputs, or a single input.
+    """
+    if isinstance(args, Mapping):
+        return (), {**args, **(kwargs or {})}
+    return (tuple(args) if isinstance(args, (tuple, list)) else (args,)), dict(kwargs or {})

@@ -89,7 +89,8 @@ class Instances:
         for parts, module in walk_modules(model):
             self._paths.setdefault(id(vars(module)), []).append(join_path(parts))
             self._modules[id(vars(module))] = module
-        self._by_module_id = {str(id(module)): module for module in self._modules.values()}
+        self.by_id = {str(id(module)): module for module in self._modules.values()}
+        """Each instance by its `id`, given as text."""
 
     def paths(self, module: torch.nn.Module) -> list[str]:
         """Return the paths of an instance, in the order of `named_modules()`; none for a module of another model."""
@@ -102,10 +103,6 @@ class Instances:
     def classes(self) -> set[type]:
         """Return every class that an instance is of, base classes included."""
         return {cls for module in self._modules.values() for cls in type(module).__mro__}
-
-    def by_module_id(self, identity: str) -> torch.nn.Module | None:
-        """Return the instance with this `id`, which is given as text; None if the model has none with it."""
-        return self._by_module_id.get(identity)
 
     def tensors(self) -> dict[str, tuple[str, ...]]:
         """Return, for every dotted name of each parameter and buffer, the paths of the modules that own the tensor.
@@ -169,21 +166,20 @@ def module_tree(model: torch.nn.Module) -> tuple[Module, ...]:
     for a tensor with several names, because of tied parameters or of such an instance.
     """
     first: dict[int, str] = {}
-    return tuple(_module(join_path(parts), module, first) for parts, module in walk_modules(model))
-
-
-def _module(path: str, module: torch.nn.Module, first: dict[int, str]) -> Module:
-    """Describe an instance under one path.
-
-    `first` maps the `id` of instances and tensors to the first name of each; new ones are added to it.
-    """
-    shared = first.setdefault(id(module), path)
-    parameters = tuple(_parameters(path, module, first))
-    return Module(path, class_of(module), parameters, None if shared == path else shared)
+    found: list[Module] = []
+    for parts, module in walk_modules(model):
+        path = join_path(parts)
+        shared = first.setdefault(id(module), path)
+        parameters = tuple(_parameters(path, module, first))
+        found.append(Module(path, class_of(module), parameters, None if shared == path else shared))
+    return tuple(found)
 
 
 def _parameters(path: str, module: torch.nn.Module, first: dict[int, str]) -> Iterator[Parameter]:
-    """Yield a module's own parameters and buffers; `first` is that of :func:`_module`."""
+    """Yield a module's own parameters and buffers.
+
+    `first` maps the `id` of instances and tensors to the first name of each; new ones are added to it.
+    """
     from torch.nn.parameter import is_lazy
 
     for tensors, trainable in ((module._parameters, True), (module._buffers, False)):

@@ -16,10 +16,9 @@ from pytest_hierexport._calls.attribution import Primary
 from pytest_hierexport._calls.hierarchy import Hierarchy
 from pytest_hierexport._carry import carry_flat, flat_copy
 from pytest_hierexport._errors import ExportError, UsageError
-from pytest_hierexport._export.arguments import as_inputs
 from pytest_hierexport._export.capture import Request
 from pytest_hierexport._export.captures import Served, capture_with
-from pytest_hierexport._export.choices import ExportOptions, check_opset
+from pytest_hierexport._export.choices import ExportOptions, as_inputs, check_opset
 from pytest_hierexport._export.dynamic_shapes import complete_shapes
 from pytest_hierexport._export.modules import check_initialised, kept_classes, module_tree
 from pytest_hierexport._export.result import Export
@@ -27,8 +26,8 @@ from pytest_hierexport._export.state import ONE_AT_A_TIME, WAS_TRAINING, as_foun
 from pytest_hierexport._export.traced import attribute_before
 from pytest_hierexport._files.versions import check_requirements
 from pytest_hierexport._onnx import storage
+from pytest_hierexport._onnx.codec import Tags
 from pytest_hierexport._onnx.node_names import NameStyle, check_name_style, rename_nodes
-from pytest_hierexport._onnx.storage import Tags
 
 
 def export(

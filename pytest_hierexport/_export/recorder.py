@@ -35,7 +35,7 @@ def failed_call(error: BaseException) -> Call | None:
 
 
 class Observer:
-    """Is told of each call; this base class ignores them."""
+    """Is told of each call, and answers for the tracer under which the model runs; this base class knows of none."""
 
     def entered(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Receive a call that begins, and its inputs."""
@@ -43,9 +43,8 @@ class Observer:
     def left(self, call: Call, output: Any) -> None:
         """Receive a call that has returned, and its output; it is not called for a call that raised."""
 
-
-class Tracer:
-    """The interface to the tracer under which a model runs; this base class is for a run without a tracer."""
+    def ended(self) -> None:
+        """Receive that the innermost call ends, also by an error."""
 
     def accessed(self, _module: torch.nn.Module) -> str | None:
         """Return the path by which the caller reached the module that is being called; None where it is unknown."""
@@ -54,12 +53,6 @@ class Tracer:
     def pushing(self, _module: torch.nn.Module) -> Callable[[Callable[[], Any]], Any] | None:
         """Return a function that runs a call with its module on the tracer's stack; None where the module is on it."""
         return None
-
-    def opened(self) -> None:
-        """Receive that a call begins."""
-
-    def closed(self) -> None:
-        """Receive that the innermost call ends, also by an error."""
 
     def run_foreign(self, _module: torch.nn.Module, function: Callable[[], Any], _args: tuple[Any, ...]) -> Any:
         """Run the call of a module that is not part of the model: `function` is the call, with its arguments bound."""
@@ -75,7 +68,6 @@ class CallRecorder:
     known: Hierarchy | None = None
     """The calls of an earlier recording. An instance that its caller has under several names gets the name that it had
     there; without `known` it gets its names in turn, one for each call."""
-    tracer: Tracer = field(default_factory=Tracer)
     calls: dict[str, Call] = field(default_factory=dict)
     """The calls of the latest pass, by name, in execution order."""
     _open: list[tuple[Call, int]] = field(default_factory=list)
@@ -132,8 +124,8 @@ class CallRecorder:
             if torch.compiler.is_dynamo_compiling() or not concerns(module):
                 return original(module, *args, **kwargs)
             if not self.instances.paths(module):
-                return self.tracer.run_foreign(module, calls_on(lambda: original(module, *args, **kwargs)), args)
-            if (push := self.tracer.pushing(module)) is not None:
+                return self.observer.run_foreign(module, calls_on(lambda: original(module, *args, **kwargs)), args)
+            if (push := self.observer.pushing(module)) is not None:
                 return push(functools.partial(observed, module, *args, **kwargs))
             call = self._begin(module)  # `failed_call` reads this variable
             try:
@@ -142,7 +134,7 @@ class CallRecorder:
                 self.observer.left(call, output)
                 return output
             finally:
-                self.tracer.closed()
+                self.observer.ended()
                 self._open.pop()
 
         recording: Callable[..., Any] = observed
@@ -155,9 +147,8 @@ class CallRecorder:
             self.calls.clear()
             self._runs.clear()
             self._positions.clear()
-        call = self.add(module, self.current, self.tracer.accessed(module))
+        call = self.add(module, self.current, self.observer.accessed(module))
         self._open.append((call, id(vars(module))))
-        self.tracer.opened()
         return call
 
     @property

@@ -71,7 +71,8 @@ class _Record:
         self.parts = read()
 
     def restore(self) -> None:
-        if not _are_identical(self._read(), self.parts):
+        # Compared by identity: `==` of two tensors gives a tensor.
+        if list(map(id, self._read())) != list(map(id, self.parts)):
             self._write(self.parts)
 
 
@@ -113,11 +114,6 @@ def _record_of_slots(instance: Any, names: Sequence[str]) -> _Record:
                 object.__delattr__(instance, name)
 
     return _Record(read, write)
-
-
-def _are_identical(now: list[Any], before: list[Any]) -> bool:
-    """Compare by identity: `==` of two tensors gives a tensor."""
-    return len(now) == len(before) and all(a is b for a, b in zip(now, before, strict=True))
 
 
 def _records(model: torch.nn.Module) -> Iterator[_Record]:

@@ -11,8 +11,8 @@ import importlib
 import inspect
 import io
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout, suppress
 from typing import Any
 
 import torch
@@ -80,13 +80,11 @@ def _exporters() -> Any:
         raise CannotCaptureError(f"transformers {version} has no ONNX exporter; 5.20.2 has one") from error
 
 
-@contextmanager
-def _tolerating_failed_inputs() -> Iterator[None]:
+def _tolerating_failed_inputs() -> AbstractContextManager[None]:
     """Let the exporter continue where it fails to compute further inputs in advance: `forward` may compute them."""
     utils: Any = importlib.import_module("transformers.exporters.utils")
     original = getattr(utils, _PRECOMPUTE, None)
-    with replaced(utils, _PRECOMPUTE, functools.partial(_precompute, original)) if original else nullcontext():
-        yield
+    return replaced(utils, _PRECOMPUTE, functools.partial(_precompute, original)) if original else nullcontext()
 
 
 _PRECOMPUTE = "precompute_export_inputs"

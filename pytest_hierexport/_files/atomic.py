@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,18 +62,10 @@ def staging(target: Path) -> Iterator[Staged]:
     """
     _remove_abandoned(absolute(target))
     while True:
-        made = tempfile.TemporaryDirectory(prefix=STAGED, dir=target)
-        folder = Path(made.name)
-        lock = _locked(folder, wait=True)
-        if folder.is_dir():
-            break
-        made.cleanup()  # another process found it before it was locked
-        _release(lock)
-    try:
-        with made:
-            yield Staged(folder, target)
-    finally:
-        _release(lock)
+        with tempfile.TemporaryDirectory(prefix=STAGED, dir=target) as made, locked(folder := Path(made)):
+            if folder.is_dir():  # else another process found it before it was locked
+                yield Staged(folder, target)
+                return
 
 
 @unrecorded()
@@ -86,39 +78,24 @@ def _remove_abandoned(target: Path) -> None:
         for entry in entries:
             if not entry.name.startswith(STAGED) or not entry.is_dir(follow_symlinks=False):
                 continue
-            lock = _locked(Path(entry), wait=False)
-            if lock is not None:
-                shutil.rmtree(entry, ignore_errors=True)
-                _release(lock)
-
-
-def _locked(folder: Path, *, wait: bool) -> int | None:
-    """Lock a folder; None where that is not possible, or another process has it and `wait` is not set."""
-    if fcntl is None:
-        return None
-    descriptor = None
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except OSError:  # it is gone, another's, held, or on a file system without locks
-        _release(descriptor)
-        return None
-    return descriptor
+            with locked(Path(entry), wait=False) as is_ours:
+                if is_ours:
+                    shutil.rmtree(entry, ignore_errors=True)
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keep out other processes that lock a folder, where it can be locked."""
-    lock = _locked(folder, wait=True)
-    try:
-        yield
-    finally:
-        _release(lock)
-
-
-def _release(lock: int | None) -> None:
-    if lock is not None:
-        os.close(lock)
+def locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Keep out other processes that lock a folder; give whether it could be locked."""
+    is_ours = False
+    with ExitStack() as stack:
+        # It may be gone, another's, held, or on a file system without locks.
+        with suppress(OSError):
+            if fcntl is not None:
+                descriptor = os.open(folder, os.O_RDONLY)
+                stack.callback(os.close, descriptor)
+                fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+                is_ours = True
+        yield is_ours
 
 
 def write_atomically(path: Path, text: str) -> None:

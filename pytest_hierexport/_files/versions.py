@@ -33,7 +33,9 @@ def check_requirements() -> None:
     """
     from packaging.requirements import Requirement
 
-    required = [each for each in map(Requirement, _stated()) if each.marker is None or each.marker.evaluate(_NO_EXTRA)]
+    own = next(iter(metadata.distributions(name=_OWN)), None)  # none where it is used without being installed
+    stated = map(Requirement, [] if own is None else own.requires or [])
+    required = [each for each in stated if each.marker is None or each.marker.evaluate(_NO_EXTRA)]
     versions = installed_versions(tuple(each.name for each in required))
     wrong = [
         each
@@ -47,12 +49,6 @@ def check_requirements() -> None:
             found=", ".join(f"{each.name} {versions[each.name]}" for each in wrong),
             do=f"pip install {' '.join(map(repr, wanted))}",
         )
-
-
-def _stated() -> list[str]:
-    """Return the requirements of this package; none where it is used without being installed."""
-    found = next(iter(metadata.distributions(name=_OWN)), None)
-    return [] if found is None else found.requires or []
 
 
 def commit(folder: Path) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +15,9 @@ if TYPE_CHECKING:
 _KEY = "location"
 
 
-def locations(proto: onnx.ModelProto) -> Iterator[tuple[str, str]]:
-    """Yield the name and the location of every tensor with external data."""
-    return _locations(_tensors(proto))
-
-
-def _locations(tensors: Iterable[onnx.TensorProto]) -> Iterator[tuple[str, str]]:
-    for tensor in tensors:
+def locations(message: onnx.ModelProto | onnx.TensorProto) -> Iterator[tuple[str, str]]:
+    """Yield the name and the location of every tensor with external data in a message."""
+    for tensor in _tensors(message):
         yield from ((tensor.name, entry.value) for entry in tensor.external_data if entry.key == _KEY)
 
 
@@ -36,11 +32,12 @@ def check_locations(proto: onnx.ModelProto, content: bytes) -> None:
     Raises:
         UsageError: A location is absolute, or leads out of the folder.
     """
-    found = list(_locations(proto.graph.initializer))
+    found = [each for tensor in proto.graph.initializer for each in locations(tensor)]
     if content.count(_KEY.encode()) > len(found):
         found = list(locations(proto))
     for name, location in found:
-        if _leads_out(location):
+        paths = (PurePosixPath(location), PureWindowsPath(location))
+        if any(path.is_absolute() or path.drive or path.root or ".." in path.parts for path in paths):
             raise UsageError(
                 "external data in the folder of the model",
                 found=f"{name!r} at {location!r}",
@@ -72,11 +69,6 @@ def load_data(tensor: onnx.TensorProto, folder: Path) -> None:
     load_external_data_for_tensor(tensor, str(folder))
     tensor.ClearField("external_data")
     tensor.ClearField("data_location")
-
-
-def _leads_out(location: str) -> bool:
-    paths = (PurePosixPath(location), PureWindowsPath(location))
-    return any(path.is_absolute() or path.drive or path.root or ".." in path.parts for path in paths)
 
 
 def _tensors(message: Any) -> Iterator[Any]:

@@ -57,18 +57,6 @@ class Inventory(Generic[NodeT, InitializerT, GraphT]):
         yield from ((f"initializer {key}", initializer) for key, initializer in self.initializers)
 
 
-@dataclass(frozen=True)
-class _Form:
-    """The functions that read the parts of a graph in one of its two forms, onnx_ir and protobuf."""
-
-    nodes: Callable[[Any], Iterable[Any]]
-    """The nodes of a graph or a function."""
-    output_names: Callable[[Any], Iterable[str]]
-    subgraphs: Callable[[Any], Iterable[tuple[str, Any]]] | None
-    """None for a model without subgraphs."""
-    initializers: Callable[[Any], Iterable[tuple[str, Any]]]
-
-
 def walk(model: ir.Model | onnx.ModelProto) -> Iterator[tuple[str, Any]]:
     """Return every node of the model, its subgraphs and functions, with its key, in file order."""
     import onnx
@@ -105,13 +93,14 @@ def initializer_bytes(model: ir.Model) -> dict[str, int]:
 
 def inventory_ir(model: ir.Model) -> Inventory[ir.Node, ir.Value, ir.Graph]:
     """List the parts of an onnx_ir model; the initializers are values."""
-    form = _Form(
-        nodes=iter,
-        output_names=lambda node: [output.name or "" for output in node.outputs],
-        subgraphs=subgraphs_ir,
-        initializers=lambda graph: graph.initializers.items(),
+    return _inventory(
+        model.graph,
+        model.functions.values(),
+        nodes_of=iter,
+        names_of=lambda node: [output.name or "" for output in node.outputs],
+        subgraphs_of=subgraphs_ir,
+        initializers_of=lambda graph: graph.initializers.items(),
     )
-    return _inventory(form, model.graph, model.functions.values())
 
 
 def inventory_proto(
@@ -123,39 +112,45 @@ def inventory_proto(
         model: The message.
         subgraphs: False for a model without subgraphs: attributes are not read, which takes half of the time.
     """
-    form = _Form(
-        nodes=attrgetter("node"),
-        output_names=attrgetter("output"),
-        subgraphs=subgraphs_proto if subgraphs else None,
-        initializers=lambda graph: ((tensor.name, tensor) for tensor in graph.initializer),
+    return _inventory(
+        model.graph,
+        model.functions,
+        nodes_of=attrgetter("node"),
+        names_of=attrgetter("output"),
+        subgraphs_of=subgraphs_proto if subgraphs else None,
+        initializers_of=lambda graph: ((tensor.name, tensor) for tensor in graph.initializer),
     )
-    return _inventory(form, model.graph, model.functions)
 
 
-def _inventory(form: _Form, graph: Any, functions: Iterable[Any]) -> Inventory[Any, Any, Any]:
-    found = Inventory[Any, Any, Any]()
-    found.graphs.append(graph)
-    found.initializers += form.initializers(graph)
-    _add_nodes(found, form, graph, "")
-    for function in functions:
-        found.functions.append(function)
-        _add_nodes(found, form, function, function_prefix(function.domain, function.name, function.overload))
+def _inventory(
+    graph: Any,
+    functions: Iterable[Any],
+    *,
+    nodes_of: Callable[[Any], Iterable[Any]],
+    names_of: Callable[[Any], Iterable[str]],
+    subgraphs_of: Callable[[Any], Iterable[tuple[str, Any]]] | None,
+    initializers_of: Callable[[Any], Iterable[tuple[str, Any]]],
+) -> Inventory[Any, Any, Any]:
+    """List the parts of a model by functions that read the parts of a graph in one of its two forms."""
+    found = Inventory[Any, Any, Any](graphs=[graph], initializers=[*initializers_of(graph)], functions=[*functions])
+
+    def add_nodes(part: Any, prefix: str) -> None:
+        keyed = [(prefix + node_key(names_of(node), position), node) for position, node in enumerate(nodes_of(part))]
+        if subgraphs_of is None:
+            found.nodes.extend(keyed)
+            return
+        for key, node in keyed:
+            found.nodes.append((key, node))
+            for place, subgraph in subgraphs_of(node):
+                inside = f"{key}/{place}/"
+                found.graphs.append(subgraph)
+                found.initializers += [(inside + encode(name), held) for name, held in initializers_of(subgraph)]
+                add_nodes(subgraph, inside)
+
+    add_nodes(graph, "")
+    for function in found.functions:
+        add_nodes(function, function_prefix(function.domain, function.name, function.overload))
     return found
-
-
-def _add_nodes(found: Inventory[Any, Any, Any], form: _Form, graph: Any, prefix: str) -> None:
-    if form.subgraphs is None:
-        names = form.output_names
-        found.nodes += [(prefix + node_key(names(node), i), node) for i, node in enumerate(form.nodes(graph))]
-        return
-    for position, node in enumerate(form.nodes(graph)):
-        key = prefix + node_key(form.output_names(node), position)
-        found.nodes.append((key, node))
-        for place, subgraph in form.subgraphs(node):
-            inside = f"{key}/{place}/"
-            found.graphs.append(subgraph)
-            found.initializers += [(inside + encode(name), held) for name, held in form.initializers(subgraph)]
-            _add_nodes(found, form, subgraph, inside)
 
 
 def may_hold_subgraphs(content: bytes) -> bool:
@@ -239,20 +234,13 @@ def cannot_run(engine: str, error: Exception, graph: onnx.GraphProto, *, loaded:
     if any(map(is_absent_proto, graph.initializer)):
         do = "export the model with its weights"
         return UsageError(f"a graph with weights for {engine} to run", found="one that was exported without", do=do)
+    found = " ".join(str(error).split()) or type(error).__name__
     if not loaded:
-        return UsageError(
-            f"a graph that {engine} can load",
-            found=" ".join(str(error).split()) or type(error).__name__,
-            do="convert the operators or types that it lacks, or take another version of it; if it names none, check "
-            "the file with onnx.checker",
-        )
+        do = "convert the operators or types that it lacks, or take another version of it; if it names none, check "
+        return UsageError(f"a graph that {engine} can load", found=found, do=f"{do}the file with onnx.checker")
     inputs = first_names([f"{value.name} {_declared(value)}" for value in graph_inputs(graph)])
-    return UsageError(
-        f"a graph that {engine} can run on these inputs",
-        found=" ".join(str(error).split()) or type(error).__name__,
-        do=f"give its inputs the types and shapes that it declares ({inputs}); where they have these, check the file "
-        "with onnx.checker",
-    )
+    do = f"give its inputs the types and shapes that it declares ({inputs}); where they have these, check the file "
+    return UsageError(f"a graph that {engine} can run on these inputs", found=found, do=f"{do}with onnx.checker")
 
 
 def _declared(value: onnx.ValueInfoProto) -> str:

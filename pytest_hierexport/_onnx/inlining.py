@@ -13,12 +13,9 @@ def inline_functions(model: ir.Model) -> bool:
     calling node in addition to their own.
     """
     _copy_returned_inputs(model)
-    return bool(InlinePass(lambda function: _fits(function, model))(model).modified)
-
-
-def _fits(function: ir.Function, model: ir.Model) -> bool:
-    """Whether a function has the opset versions of the model."""
-    return all(model.opset_imports.get(domain, own) == own for domain, own in function.opset_imports.items())
+    opsets = model.opset_imports
+    inliner = InlinePass(lambda called: all(opsets.get(of, own) == own for of, own in called.opset_imports.items()))
+    return bool(inliner(model).modified)
 
 
 def _copy_returned_inputs(model: ir.Model) -> None:

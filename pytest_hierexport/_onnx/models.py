@@ -75,17 +75,6 @@ def _message(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
-def _tensors(model: ir.Model) -> Iterator[ir.TensorProtocol | None]:
-    return (value.const_value for graph in model.graphs() for value in graph.initializers.values())
-
-
-def _is_outside(model: ir.Model) -> bool:
-    """Whether a tensor of a model lies in a file, whose folder a message does not say."""
-    import onnx_ir as ir
-
-    return any(isinstance(tensor, ir.ExternalTensor) and not is_absent(tensor) for tensor in _tensors(model))
-
-
 @contextmanager
 def as_proto(model: Model) -> Iterator[tuple[onnx.ModelProto, Path | None]]:
     """Give a message that the caller may change, and the folder of its external data; None if the message has all data.
@@ -101,9 +90,13 @@ def as_proto(model: Model) -> Iterator[tuple[onnx.ModelProto, Path | None]]:
         copied = type(_message(model))()
         copied.CopyFrom(model)
         yield copied, None
-    elif not _is_outside(model) and sum(map(stored_bytes, _tensors(model))) < _LARGE:
-        yield ir.to_proto(model), None
     else:
+        tensors = [value.const_value for graph in model.graphs() for value in graph.initializers.values()]
+        # A message does not say the folder of a file in which a tensor lies.
+        outside = any(isinstance(tensor, ir.ExternalTensor) and not is_absent(tensor) for tensor in tensors)
+        if not outside and sum(map(stored_bytes, tensors)) < _LARGE:
+            yield ir.to_proto(model), None
+            return
         with temporary_folder() as folder:
             path = Path(folder) / "model.onnx"
             ir.save(model, path, external_data="model.onnx.data")

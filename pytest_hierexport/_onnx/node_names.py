@@ -10,7 +10,8 @@ index of the call. A module that is not below its caller gets `.` and its path f
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from functools import cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pytest_hierexport._calls.attribution import Attribution
@@ -18,6 +19,7 @@ from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._calls.names import call_name, encode
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.graph import walk
+from pytest_hierexport._text import numbered
 
 if TYPE_CHECKING:
     import onnx
@@ -53,46 +55,23 @@ def rename_nodes(model: ir.Model | onnx.ModelProto, attribution: Attribution, st
         KeyError: An origin is not a call of the attribution's hierarchy.
     """
     check_name_style(style)
-    prefix = _prefixes(attribution.hierarchy, style)
-    names = _UniqueNames()
+    hierarchy = attribution.hierarchy
+
+    @cache
+    def prefix(call: str) -> str:
+        if style == "tag":
+            return f"{hierarchy.tag(call).rstrip('/')}/"
+        segments = [_segment(hierarchy, hierarchy[above]) for above in hierarchy.lineage(call)]
+        return "/".join(["", *(segment for segment in reversed(segments) if segment), ""])
+
+    taken: set[str] = set()
+    free: dict[str, Iterator[str]] = {}
     for key, node in walk(model):
         origins = attribution.nodes.get(key, ())
         operator = encode(node.op_type)
-        node.name = names.unique(prefix(origins[0].call) + operator if origins else node.name or operator)
-
-
-class _UniqueNames:
-    """Makes names unique: a second `MatMul` becomes `MatMul_1`."""
-
-    def __init__(self) -> None:
-        self._taken: set[str] = set()
-        self._next: dict[str, int] = {}
-
-    def unique(self, wanted: str) -> str:
-        """Return the name, with the first free number appended if it is taken."""
-        name, number = wanted, self._next.get(wanted, 1)
-        while name in self._taken:
-            name, number = f"{wanted}_{number}", number + 1
-        self._next[wanted] = number
-        self._taken.add(name)
-        return name
-
-
-def _prefixes(hierarchy: Hierarchy, style: NameStyle) -> Callable[[str], str]:
-    """Return a function from a call to the prefix of its nodes' names, which ends with a slash."""
-    known: dict[str, str] = {}
-
-    def prefix(name: str) -> str:
-        if name not in known:
-            known[name] = f"{hierarchy.tag(name).rstrip('/')}/" if style == "tag" else _path_prefix(hierarchy, name)
-        return known[name]
-
-    return prefix
-
-
-def _path_prefix(hierarchy: Hierarchy, name: str) -> str:
-    segments = [_segment(hierarchy, hierarchy[call]) for call in hierarchy.lineage(name)]
-    return "/".join(["", *(segment for segment in reversed(segments) if segment), ""])
+        wanted = prefix(origins[0].call) + operator if origins else node.name or operator
+        node.name = next(name for name in free.setdefault(wanted, numbered(wanted, "_", 1)) if name not in taken)
+        taken.add(node.name)
 
 
 def _segment(hierarchy: Hierarchy, call: Call) -> str:

@@ -31,11 +31,9 @@ def definition(op_type: str, opset: int, domain: str) -> Any:
 def is_deterministic(op_type: str, opset: int, domain: str) -> bool:
     """Whether an operator's outputs depend only on its inputs and attributes; True if ONNX does not define it."""
     schema = definition(op_type, opset, domain)
-    return schema is None or _is_deterministic(schema)
-
-
-def _is_deterministic(schema: Any) -> bool:
-    """Whether a schema's operator is deterministic; schemas before onnx 1.20 do not state it, so it is inferred."""
+    if schema is None:
+        return True
+    # Schemas before onnx 1.20 do not state it, so it is inferred.
     stated = getattr(schema, "node_determinism", None)
     if stated is not None:
         return bool(stated != onnx.defs.OpSchema.NodeDeterminism.NonDeterministic)

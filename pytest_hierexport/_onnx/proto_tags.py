@@ -90,23 +90,17 @@ class TaggedProto:
         Raises:
             TagError: The tags have an unknown format, or cannot be parsed.
         """
-        with refusing_deep_json("the model's tags"):
-            return self._read(source)
-
-    @_uncollected()
-    def _read(self, source: str) -> Attribution | None:
         model = codec.entries_of(self.proto)
         if codec.FORMAT not in model:
             return None
-        reader = codec.Reader(codec.hierarchy_from_entries(model))
-        if source == "metadata":
-            nodes = {key: _by_metadata(reader, node, key) for key, node in self.parts.nodes}
-            tensors = {key: _by_metadata(reader, tensor, key) for key, tensor in self.parts.initializers}
-        else:
-            nodes, tensors = self._by_doc_strings(reader), reader.initializers(model)
-        if nodes and not any(nodes.values()):
-            return None
-        return Attribution(reader.hierarchy, nodes, tensors)
+        with refusing_deep_json("the model's tags"), _uncollected():
+            reader = codec.Reader(codec.hierarchy_from_entries(model))
+            if source == "metadata":
+                nodes = {key: _by_metadata(reader, node, key) for key, node in self.parts.nodes}
+                tensors = {key: _by_metadata(reader, tensor, key) for key, tensor in self.parts.initializers}
+            else:
+                nodes, tensors = self._by_doc_strings(reader), reader.initializers(model)
+        return Attribution(reader.hierarchy, nodes, tensors) if any(nodes.values()) or not nodes else None
 
     def _by_doc_strings(self, reader: codec.Reader) -> dict[str, Origins]:
         read: dict[str, Origins] = {"": ()}
@@ -164,21 +158,16 @@ class _NodeFields:
     def __init__(self, texts: codec.Texts) -> None:
         entries = onnx.NodeProto()
         _add_entries(entries, texts.entries)
-        doc = onnx.NodeProto(doc_string=texts.doc_string) if texts.doc_string else onnx.NodeProto()
-        self._doc_string = texts.doc_string
-        self._count = len(texts.entries)
+        self._doc_string, self._count = texts.doc_string, len(texts.entries)
         self._entries = bytes(entries.SerializeToString())
-        self._all = bytes(doc.SerializeToString()) + self._entries
+        self._all = bytes(onnx.NodeProto(doc_string=texts.doc_string or None).SerializeToString()) + self._entries
 
     def write(self, node: onnx.NodeProto) -> None:
         """Replace the texts of a node, unless they are these already."""
-        # A serialised node ends with its doc string, its domain where it has one, and its metadata entries. Comparing
-        # bytes takes a quarter of the time of comparing the entries one by one.
-        content = node.SerializeToString()
-        if (
-            (self._doc_string and content.endswith(self._all))
-            or (content.endswith(self._entries) and node.doc_string == self._doc_string)
-        ) and len(node.metadata_props) == self._count:
+        # A serialised node ends with its metadata entries. Comparing bytes takes a quarter of the time of comparing the
+        # entries one by one.
+        is_written = len(node.metadata_props) == self._count and node.doc_string == self._doc_string
+        if is_written and node.SerializeToString().endswith(self._entries):
             return
         _clear_node(node, every_doc_string=bool(self._doc_string))
         # Merging serialised fields takes a fraction of the time of setting them one by one.

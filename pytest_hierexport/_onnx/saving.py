@@ -79,43 +79,37 @@ def _serialise(model: ir.Model, folder: Path, data: str | None) -> onnx.ModelPro
     """Return the model as a message, its tensors inside or in the file `data`; the model itself is unchanged."""
     import onnx_ir as ir
 
-    values = [
-        value for graph in model.graphs() for value in graph.initializers.values() if value.const_value is not None
-    ]
-    tensors = [value.const_value for value in values]
+    values = (value for graph in model.graphs() for value in graph.initializers.values())
+    stored = [(value, value.const_value) for value in values if value.const_value is not None]
     try:
-        _place(values, folder, data)
+        _place(stored, folder, data)
         return ir.to_proto(model)
     except OSError:
         raise
     except Exception as error:  # reading a lazy tensor runs code of others, which may raise any error
         raise _too_large(cause(error)) from error
     finally:
-        for value, tensor in zip(values, tensors, strict=True):
+        for value, tensor in stored:
             value.const_value = tensor
 
 
-def _place(values: list[ir.Value], folder: Path, data: str | None) -> None:
+def _place(stored: list[tuple[ir.Value, ir.TensorProtocol]], folder: Path, data: str | None) -> None:
     """Move large tensors to the file `data`, if it is given; load all other external tensors into the model."""
-    import onnx_ir as ir
+    from onnx_ir import ExternalTensor, external_data
 
-    outside = [value for value in values if data is not None and stored_bytes(value.const_value) > _INLINE_UP_TO]
-    if data is not None and outside:
-        tensors = [value.const_value for value in outside if value.const_value is not None]
-        for value, tensor in zip(
-            outside, ir.external_data.convert_tensors_to_external(tensors, folder, data), strict=True
-        ):
-            _replace(value, tensor)
-    for value in set(values).difference(outside):
-        if isinstance(value.const_value, ir.ExternalTensor) and not is_absent(value.const_value):
-            _replace(value, *ir.external_data.convert_tensors_from_external([value.const_value]))
-
-
-def _replace(value: ir.Value, tensor: ir.TensorProtocol) -> None:
-    """Replace the tensor of a value; the new one gets the tags of the old one."""
-    if value.const_value is not None:
-        tensor.metadata_props.update(value.const_value.metadata_props)
-    value.const_value = tensor
+    large: list[tuple[ir.Value, ir.TensorProtocol]] = []
+    inside: list[tuple[ir.Value, ir.TensorProtocol]] = []
+    for value, tensor in stored:
+        if data is not None and stored_bytes(tensor) > _INLINE_UP_TO:
+            large.append((value, tensor))
+        elif isinstance(tensor, ExternalTensor) and not is_absent(tensor):
+            inside.append((value, tensor))
+    moved = external_data.convert_tensors_from_external([tensor for _, tensor in inside])
+    if data is not None and large:
+        moved += external_data.convert_tensors_to_external([tensor for _, tensor in large], folder, data)
+    for (value, tensor), new in zip((*inside, *large), moved, strict=True):
+        new.metadata_props.update(tensor.metadata_props)
+        value.const_value = new
 
 
 def _too_large(found: str) -> ExportError:

@@ -58,7 +58,7 @@ def sidecar_path(path: str | Path) -> Path:
 
 
 def compose(
-    proto: onnx.ModelProto, sha256: str, attribution: Attribution, modules: Iterable[Module] = (), exporter: str = ""
+    proto: onnx.ModelProto, sha256: str, attribution: Attribution, modules: Iterable[Module], exporter: str
 ) -> Sidecar:
     """Return the sidecar of a model, given the SHA-256 of its file."""
     return Sidecar(
@@ -184,29 +184,20 @@ def parse(text: str, where: str = "the sidecar") -> Sidecar:
     """
     document = parse_json(text, where)
     with refusing_deep_json(where):
-        return _sidecar(document, where)
-
-
-def _sidecar(document: Any, where: str) -> Sidecar:
-    if isinstance(document, dict) and "format" in document:
-        check_format(document["format"])
-    if (found := schema_error("sidecar", document)) is not None:
-        raise _broken(where, found)
-    reader = Reader(hierarchy_from_json(document["calls"], document["keep"]))
-    return Sidecar(
-        attribution=_attribution(document, reader, where),
-        modules=tuple(
-            Module(
-                each["path"], each["class"], tuple(_parameter(p, where) for p in each["parameters"]), each.get("shared")
-            )
-            for each in document["modules"]
-        ),
-        inputs=tuple(document["inputs"]),
-        outputs=tuple(document["outputs"]),
-        versions=document["versions"],
-        sha256=document["sha256"],
-        exporter=document["exporter"],
-    )
+        if isinstance(document, dict) and "format" in document:
+            check_format(document["format"])
+        if (found := schema_error("sidecar", document)) is not None:
+            raise _broken(where, found)
+        reader = Reader(hierarchy_from_json(document["calls"], document["keep"]))
+        return Sidecar(
+            attribution=_attribution(document, reader, where),
+            modules=tuple(_module(module, where) for module in document["modules"]),
+            inputs=tuple(document["inputs"]),
+            outputs=tuple(document["outputs"]),
+            versions=document["versions"],
+            sha256=document["sha256"],
+            exporter=document["exporter"],
+        )
 
 
 def _attribution(document: Mapping[str, Any], reader: Reader, where: str) -> Attribution:
@@ -218,6 +209,11 @@ def _attribution(document: Mapping[str, Any], reader: Reader, where: str) -> Att
     if attribution.coverage() != document["coverage"]:
         raise _broken(where, f"the coverage {compact(document['coverage'])}, which is not that of its nodes")
     return attribution
+
+
+def _module(module: Mapping[str, Any], where: str) -> Module:
+    parameters = tuple(_parameter(parameter, where) for parameter in module["parameters"])
+    return Module(module["path"], module["class"], parameters, module.get("shared"))
 
 
 def _parameter(parameter: Mapping[str, Any], where: str) -> Parameter:

@@ -6,6 +6,7 @@ External data is never opened for reading.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,28 +19,12 @@ from pytest_hierexport._onnx.codec import PLACES, Tags
 from pytest_hierexport._onnx.graph import Inventory, inventory_ir
 from pytest_hierexport._onnx.proto_tags import TaggedProto
 from pytest_hierexport._onnx.saving import save_model, save_proto
-from pytest_hierexport._onnx.sidecar import Sidecar, compose, read_sidecar, sidecar_path
+from pytest_hierexport._onnx.sidecar import compose, read_sidecar, sidecar_path
 from pytest_hierexport._requests import check_argument
 
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
-
-__all__ = [
-    "Sidecar",
-    "Tags",
-    "attach",
-    "attach_proto",
-    "check_tags",
-    "load_proto",
-    "read",
-    "read_in_file",
-    "read_sidecar",
-    "read_tagged",
-    "rewrite",
-    "save",
-    "sidecar_path",
-]
 
 # Doc strings first: more tools keep them, and reading them takes a fifth of the time of reading metadata.
 _IN_FILE = ("doc_string", "metadata")
@@ -100,12 +85,8 @@ def save(
     """
     path = Path(path)
     _check_fits(attribution, inventory_ir(model))
-    save_model(
-        model,
-        path,
-        lambda proto, sha256: compose(proto, sha256, attribution, modules, exporter),
-        external_data=external_data,
-    )
+    beside = partial(compose, attribution=attribution, modules=modules, exporter=exporter)
+    save_model(model, path, beside, external_data=external_data)
     return path
 
 
@@ -136,11 +117,10 @@ def rewrite(
     check_argument("what the function returns", attribution, "Attribution")
     _check_fits(attribution, tagged.parts)
     tagged.write(attribution, tags)
-    if known is None:
-        save_proto(tagged.proto, path, None)
-    else:
-        modules, exporter = known.modules, known.exporter
-        save_proto(tagged.proto, path, lambda proto, sha256: compose(proto, sha256, attribution, modules, exporter))
+    beside = None
+    if known is not None:
+        beside = partial(compose, attribution=attribution, modules=known.modules, exporter=known.exporter)
+    save_proto(tagged.proto, path, beside)
     return attribution
 
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins
+from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
 from pytest_hierexport._calls.hierarchy import ROOT, Call, Hierarchy
 from pytest_hierexport._calls.names import encode, join_path
 
@@ -41,42 +42,29 @@ def read_scopes(tagged: TaggedProto) -> Attribution | None:
     stacks = {key: _stack(node) for key, node in tagged.parts.nodes}
     if len({stack[0] for stack in stacks.values() if stack and stack[0][0] == ROOT}) > 1:
         return None  # models that were merged: none of their roots called the others
-    calls = _Calls()
-    nodes = {key: calls.origins(stack) for key, stack in stacks.items()}
-    if not any(nodes.values()):
+    calls = _calls(stack for stack in stacks.values() if stack and stack[0][0] == ROOT)
+    if not calls:
         return None
-    initializers = {name: calls.of_path(owner) for name, owner in _declared(tagged.proto.graph)}
-    return Attribution(Hierarchy(calls.by_stack.values()), nodes, initializers)
+    hierarchy = Hierarchy(calls.values())
+    nodes = {
+        key: (Origin(calls[stack].name, Evidence.TRACED),) if stack in calls else () for key, stack in stacks.items()
+    }
+    # The name of a module's first call is its path.
+    owned = ((name, owner) for name, owner in _declared(tagged.proto.graph) if owner in hierarchy)
+    return Attribution(hierarchy, nodes, {name: (Origin(owner, Evidence.TRACED),) for name, owner in owned})
 
 
-class _Calls:
-    """Names a call for each stack; the stacks that end in the same path are numbered in order."""
-
-    def __init__(self) -> None:
-        self.by_stack: dict[Stack, Call] = {}
-        self._runs: dict[str, int] = {}
-        self._first: dict[str, Call] = {}
-
-    def origins(self, stack: Stack) -> Origins:
-        if not stack or stack[0][0] != ROOT:
-            return ()
-        parent: Call | None = None
-        for depth in range(1, len(stack) + 1):
-            parent = self._call(stack[:depth], parent)
-        return (Origin(parent.name, Evidence.TRACED),) if parent is not None else ()
-
-    def _call(self, stack: Stack, parent: Call | None) -> Call:
-        if stack not in self.by_stack:
-            path, cls = stack[-1]
-            index = self._runs[path] = self._runs.get(path, -1) + 1
-            call = self.by_stack[stack] = Call(path, index, cls, None if parent is None else parent.name)
-            self._first.setdefault(path, call)
-        return self.by_stack[stack]
-
-    def of_path(self, path: str) -> Origins:
-        """Return the origin of a tensor that the module at a path owns: the module's first call."""
-        call = self._first.get(path)
-        return () if call is None else (Origin(call.name, Evidence.TRACED),)
+def _calls(stacks: Iterable[Stack]) -> dict[Stack, Call]:
+    """Name a call for each stack; the stacks that end in the same path are numbered in order."""
+    calls: dict[Stack, Call] = {}
+    runs = Counter[str]()
+    for stack in stacks:
+        for depth, (path, cls) in enumerate(stack):
+            opened = stack[: depth + 1]
+            if opened not in calls:
+                calls[opened] = Call(path, runs[path], cls, calls[stack[:depth]].name if depth else None)
+                runs[path] += 1
+    return calls
 
 
 def _stack(node: onnx.NodeProto) -> Stack:

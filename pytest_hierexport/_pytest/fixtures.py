@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_hierexport._cases import Case, Example
 from pytest_hierexport._cases.example import check_model
 from pytest_hierexport._errors import CrashError, HierexportError
-from pytest_hierexport._export.arguments import as_inputs
+from pytest_hierexport._export.choices import as_inputs
 from pytest_hierexport._pytest.ids import file_name
 from pytest_hierexport._pytest.messages import CheckFailed, Message
 from pytest_hierexport._pytest.run import RUN

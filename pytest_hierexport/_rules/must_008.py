@@ -21,7 +21,8 @@ from pytest_hierexport._errors import HierexportError, NoVerdictError, UsageErro
 from pytest_hierexport._files.paths import absolute, digest
 from pytest_hierexport._files.temporary import keep_temporary_files_in, temporary_folder
 from pytest_hierexport._onnx.difference import differences
-from pytest_hierexport._onnx.storage import load_proto, sidecar_path
+from pytest_hierexport._onnx.sidecar import sidecar_path
+from pytest_hierexport._onnx.storage import load_proto
 from pytest_hierexport._proof.state import call_digests, state_digests
 from pytest_hierexport._rules.base import ExportedCase, Violation, limited
 from pytest_hierexport._rules.child import ChildEndedError, ChildProcess

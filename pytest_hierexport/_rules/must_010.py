@@ -10,7 +10,7 @@ from pytest_hierexport._files.machine import Machine
 from pytest_hierexport._onnx.graph import inventory_proto
 from pytest_hierexport._onnx.json_text import json_or_none
 from pytest_hierexport._onnx.proto_tags import TaggedProto
-from pytest_hierexport._onnx.storage import sidecar_path
+from pytest_hierexport._onnx.sidecar import sidecar_path
 from pytest_hierexport._rules.base import ExportedCase, Violation, limited
 
 if TYPE_CHECKING:

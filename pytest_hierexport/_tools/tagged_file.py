@@ -15,7 +15,7 @@ from pytest_hierexport._onnx.external import check_data, locations
 from pytest_hierexport._onnx.models import Model, as_proto, converted
 from pytest_hierexport._onnx.proto_tags import TaggedProto
 from pytest_hierexport._onnx.saving import save_model, save_proto
-from pytest_hierexport._onnx.sidecar import Sidecar, compose
+from pytest_hierexport._onnx.sidecar import Sidecar, compose, read_sidecar, sidecar_path
 from pytest_hierexport._onnx.torch_scopes import read_scopes
 
 if TYPE_CHECKING:
@@ -131,16 +131,16 @@ def _tagged_file(parsed: TaggedProto, where: str, path: Path | None) -> TaggedFi
 
 def _sidecar(path: Path | None) -> tuple[Sidecar | None, str]:
     """Return the sidecar of a file and an empty text; if none fits, None and the reason."""
-    if path is None or not exists(storage.sidecar_path(path)):
+    if path is None or not exists(sidecar_path(path)):
         return None, "missing"
     try:
-        return storage.read_sidecar(path), ""
+        return read_sidecar(path), ""
     except TagError as error:
         return None, f"not used: {error.found}"
 
 
 def save_tagged(
-    proto: onnx.ModelProto, attribution: Attribution, source: TaggedFile, path: Path, tags: storage.Tags = "both"
+    proto: onnx.ModelProto, attribution: Attribution, source: TaggedFile, path: Path, tags: codec.Tags = "both"
 ) -> None:
     """Write a model that a tool made of `source`, with tags and a sidecar; the message gets the tags too.
 
@@ -152,7 +152,7 @@ def save_tagged(
     """
     _attach(proto, attribution, source, tags)
 
-    def beside(written: onnx.ModelProto, sha256: str) -> storage.Sidecar:
+    def beside(written: onnx.ModelProto, sha256: str) -> Sidecar:
         return compose(written, sha256, attribution, source.modules, source.exporter)
 
     if _has_external_data(proto) and source.path is not None and source.path.parent.resolve() != path.parent.resolve():
@@ -162,9 +162,7 @@ def save_tagged(
         save_proto(proto, path, beside)
 
 
-def to_bytes(
-    proto: onnx.ModelProto, attribution: Attribution, source: TaggedFile, tags: storage.Tags = "both"
-) -> bytes:
+def to_bytes(proto: onnx.ModelProto, attribution: Attribution, source: TaggedFile, tags: codec.Tags = "both") -> bytes:
     """Return a model with its tags and all its data as bytes; the message gets the tags too.
 
     Raises:
@@ -180,7 +178,7 @@ def to_bytes(
     return bytes(proto.SerializeToString(deterministic=True))
 
 
-def _attach(proto: onnx.ModelProto, attribution: Attribution, source: TaggedFile, tags: storage.Tags) -> None:
+def _attach(proto: onnx.ModelProto, attribution: Attribution, source: TaggedFile, tags: codec.Tags) -> None:
     """Write tags into a message; tags from torch's scopes are marked as such."""
     storage.attach_proto(proto, attribution, tags)
     if source.tags_from == "torch" and tags != "none":

@@ -140,7 +140,7 @@ def _beyond_the_case(options: argparse.Namespace) -> ExportOptions:
 
 
 def _show(exported: Export, path: Path) -> None:
-    from pytest_hierexport._onnx.storage import sidecar_path
+    from pytest_hierexport._onnx.sidecar import sidecar_path
     from pytest_hierexport._tools.analysis import coverage_line
 
     for note in exported.notes:

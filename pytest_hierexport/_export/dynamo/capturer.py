@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -43,11 +43,13 @@ def capture(request: Request) -> Capture:
     Raises:
         Exception: Any error of torch; the model is left as it was.
     """
-    recording, options = Recording(request.model), request.options
+    recording, args, options = Recording(request.model), request.args, request.options
+    if args and isinstance(args[-1], dict) and not request.kwargs:
+        args = (*args, {})  # torch takes a dictionary at the end for keyword inputs
     with quiet(), torch.no_grad(), recording.running():
         program = torch.onnx.export(
             request.model,
-            _positional(request.args, request.kwargs),
+            args,
             kwargs=dict(request.kwargs),
             dynamo=True,
             optimize=options.optimize,
@@ -60,11 +62,6 @@ def capture(request: Request) -> Capture:
     if program is None:
         raise HierexportError("a program from torch's exporter", found="none", do="report the versions in use")
     return recording.capture(program.model)
-
-
-def _positional(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return positional inputs for `torch.onnx.export`, which takes a dictionary at their end for keyword inputs."""
-    return (*args, {}) if args and isinstance(args[-1], dict) and not kwargs else args
 
 
 class Recording:
@@ -94,7 +91,7 @@ class Recording:
                 stack.enter_context(replaced(holder, name, wrap(getattr(holder, name))))
             if isinstance(self._model, torch.nn.Module):
                 stack.enter_context(replaced(torch.export, "export", self._watching_attempts(torch.export.export)))
-                recorder = CallRecorder(Instances(self._model), observer=self._scopes, tracer=self._scopes)
+                recorder = CallRecorder(Instances(self._model), observer=self._scopes)
                 self._scopes.recorder, self._scopes.calls = recorder, recorder.calls
                 stack.enter_context(recorder.listening())
                 run = _calling(recorder, torch.fx.Interpreter.run)
@@ -117,7 +114,8 @@ class Recording:
 
     def _copy_graph(self, model: ir.Model) -> Flat:
         before = self._before = flat_copy(model)
-        self._stacks_by_node = {node: _stacks_of(node.source) for node in before.nodes}
+        fx_nodes = ((node, node.source.meta.get(FX_NODE)) for node in before.nodes)
+        self._stacks_by_node = {node: ({},) if fx_node is None else stacks(fx_node) for node, fx_node in fx_nodes}
         return before
 
     def _traceable(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -218,8 +216,9 @@ def _copying_stacks(original: Callable[..., Any]) -> Callable[..., Any]:
     return replace_all_uses_with
 
 
-@contextlib.contextmanager
-def at_each_program(see: Callable[[torch.onnx.ONNXProgram, ir.Model], object]) -> Iterator[None]:
+def at_each_program(
+    see: Callable[[torch.onnx.ONNXProgram, ir.Model], object],
+) -> contextlib.AbstractContextManager[None]:
     """Call a function with each program that torch makes, and its graph, before the graph is optimized."""
     original = torch.onnx.ONNXProgram.__init__
 
@@ -227,8 +226,7 @@ def at_each_program(see: Callable[[torch.onnx.ONNXProgram, ir.Model], object]) -
         original(program, model, *args, **kwargs)
         see(program, model)
 
-    with replaced(torch.onnx.ONNXProgram, "__init__", init):
-        yield
+    return replaced(torch.onnx.ONNXProgram, "__init__", init)
 
 
 def remove_fakes(program: torch.onnx.ONNXProgram, model: ir.Model) -> None:
@@ -248,11 +246,6 @@ def _fakes(model: ir.Model) -> Iterator[ir.Value]:
     for value in (value for graph in model.graphs() for value in graph.initializers.values()):
         if isinstance(getattr(value.const_value, "raw", None), FakeTensor):
             yield value
-
-
-def _stacks_of(node: ir.Node) -> tuple[Stack, ...]:
-    fx_node = node.meta.get(FX_NODE)
-    return ({},) if fx_node is None else stacks(fx_node)
 
 
 def _run_bodies_node_by_node(program: torch.export.ExportedProgram) -> list[torch.fx.GraphModule]:

@@ -53,7 +53,11 @@ def noting_dropped(original: Callable[..., bool]) -> Callable[..., bool]:
         if dropped:
             computing = _computing(live)
             _return_views(graph, live, computing)
-            _note(graph, filter(_is_result, _of_calls(dropped, computing)), live)
+            # An operation that writes into a view does so from what the caller has (functionalization), by views that
+            # it computes once more. These are no work of the call that writes: vit_pytorch's CCT adds positions in
+            # place to a tensor that its tokenizer permuted.
+            of_calls = (node for node in dropped if node.meta.get(_OPERATION) not in computing or not _is_view(node))
+            _note(graph, filter(_is_result, of_calls), live)
         return original(graph, *args, **kwargs)
 
     return eliminate_dead_code
@@ -88,8 +92,9 @@ def _note(graph: torch.fx.Graph, dropped: Iterable[torch.fx.Node], live: set[tor
     for node in (node for node in lost if node in contents):
         survivor = _survivor(graph, node, contents, survivors, sources)
         if survivor is not None:
-            for pair in _pairs(node, survivor, live, contents, noted):
-                _copy_stacks(*pair)
+            for removed, kept in _pairs(node, survivor, live, contents, noted):
+                custom = kept.meta.get(_CUSTOM) or {}
+                kept.meta[_CUSTOM] = {**custom, _ALSO: (*custom.get(_ALSO, ()), *stacks(removed))}
 
 
 def _return_views(graph: torch.fx.Graph, live: set[torch.fx.Node], computing: Container[Any]) -> None:
@@ -145,18 +150,6 @@ def _is_taken(node: torch.fx.Node) -> bool:
     Other dropped views were computed once more for an operation that is dropped, too.
     """
     return all(user.target is operator.getitem and not user.users for user in node.users)
-
-
-def _of_calls(dropped: Iterable[torch.fx.Node], computing: Container[Any]) -> Iterator[torch.fx.Node]:
-    """Yield the dropped nodes but the views that an operation which is kept computes once more.
-
-    An operation that writes into a view does so, from what the caller has (functionalization). This is no work of the
-    call that writes: vit_pytorch's CCT adds positions in place to a tensor that its tokenizer permuted.
-    """
-    for node in dropped:
-        operation = node.meta.get(_OPERATION)
-        if operation is None or operation not in computing or not _is_view(node):
-            yield node
 
 
 def _is_result(node: torch.fx.Node) -> bool:
@@ -242,12 +235,6 @@ def _pairs(
             same = lost.target == kept.target and lost_input.target == kept_input.target
             if equal and same and lost_input not in live and kept_input in live:
                 pairs.append((lost_input, kept_input))
-
-
-def _copy_stacks(node: torch.fx.Node, survivor: torch.fx.Node) -> None:
-    custom = dict(survivor.meta.get(_CUSTOM) or {})
-    custom[_ALSO] = (*custom.get(_ALSO, ()), *stacks(node))
-    survivor.meta[_CUSTOM] = custom
 
 
 def _keys(node: torch.fx.Node, contents: Mapping[torch.fx.Node, Hashable]) -> tuple[tuple[Hashable, ...], ...]:

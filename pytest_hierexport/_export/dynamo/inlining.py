@@ -57,16 +57,11 @@ def _with_fx_nodes(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def instantiate(inliner: InlinePass, node: ir.Node, *args: Any) -> Any:
         nodes, values = original(inliner, node, *args)
-        for inner in (inner for each in nodes for inner in _all_in(each)):
+        below = (inner for each in nodes for _, graph in subgraphs_ir(each) for inner in graph.all_nodes())
+        for inner in (*nodes, *below):
             fx_node = inner.meta.get(FX_NODE)
             if FX_NODE in node.meta and (fx_node is None or not fx_node.meta.get(STACK)):
                 inner.meta[FX_NODE] = node.meta[FX_NODE]
         return nodes, values
 
     return instantiate
-
-
-def _all_in(node: ir.Node) -> Iterator[ir.Node]:
-    yield node
-    for _, graph in subgraphs_ir(node):
-        yield from graph.all_nodes()

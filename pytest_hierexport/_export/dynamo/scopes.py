@@ -40,7 +40,7 @@ from pytest_hierexport._calls.hierarchy import ROOT, Call
 from pytest_hierexport._calls.names import call_name, join_path
 from pytest_hierexport._export.dynamo.paths import Stack, dotted, id_of, index_of, is_of_dynamo, paths_by_id
 from pytest_hierexport._export.modules import class_of
-from pytest_hierexport._export.recorder import CallRecorder, Observer, Tracer
+from pytest_hierexport._export.recorder import CallRecorder, Observer
 
 STACK = "nn_module_stack"
 """The key of the stack in the metadata of an fx node."""
@@ -48,8 +48,8 @@ _WRAPPED_ROOT = "_export_root"
 """The name of the model in torch.export's own module, which torch leaves in the stacks of branches and loops."""
 
 
-class Scopes(Tracer, Observer):
-    """Maps module stacks to calls. Observes the calls, and is the recorder's interface to torch's tracer."""
+class Scopes(Observer):
+    """Maps module stacks to calls. Observes the calls, and answers for torch's tracer."""
 
     def __init__(self) -> None:
         """Begin without a call."""
@@ -66,7 +66,7 @@ class Scopes(Tracer, Observer):
         self._running: int | None = None  # the number of the one that runs now
         self._paths: Mapping[str, str] = {}  # of modules that dynamo reached by other expressions, too, by `id`
 
-    # the interface to the tracer
+    # the answers for the tracer
 
     def accessed(self, _module: torch.nn.Module) -> str | None:
         """Return the path by which, in torch's stack, the caller reached the module."""
@@ -85,17 +85,6 @@ class Scopes(Tracer, Observer):
         push: Any = torch.fx.Tracer.call_module
         return lambda function: push(mode.tracer, module, function, (), {})
 
-    def opened(self) -> None:
-        """Save torch's stack for the call that begins."""
-        stack = _open_stack()
-        self._open_stacks.append(
-            dict(stack) if stack is not None else self._open_stacks[-1] if self._open_stacks else {}
-        )
-
-    def closed(self) -> None:
-        """Remove the saved stack of the call that ends."""
-        self._open_stacks.pop()
-
     def run_foreign(self, module: torch.nn.Module, function: Callable[[], Any], args: tuple[Any, ...]) -> Any:
         """Run a module that is not part of the model: a graph of dynamo node by node, any other one unchanged."""
         if not isinstance(module, torch.fx.GraphModule) or not self._open_stacks:
@@ -106,7 +95,8 @@ class Scopes(Tracer, Observer):
         """Run a graph of dynamo node by node, each node under a stack with the calls that are named here."""
         if not self._open_stacks or (self._running is None and not _open_stack()):
             # torch runs the graph only to get the types of its outputs, and records no nodes.
-            return run_node_by_node(graph, *args)
+            with traceback.preserve_node_meta():
+                return torch.fx.Interpreter(graph).run(*args)
         outermost = self._running is None
         if outermost:
             self._graphs += 1
@@ -143,8 +133,11 @@ class Scopes(Tracer, Observer):
     # the observer
 
     def entered(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:  # noqa: ARG002 a protocol
-        """Learn which call torch's present stack, which ends in its entry, stands for."""
+        """Save torch's present stack, which ends in the call's entry, and learn that it stands for the call."""
         stack = _open_stack()
+        self._open_stacks.append(
+            dict(stack) if stack is not None else self._open_stacks[-1] if self._open_stacks else {}
+        )
         if not stack:
             return
         key, (path, _) = list(stack.items())[-1]
@@ -154,6 +147,10 @@ class Scopes(Tracer, Observer):
             self._root = key
         self._by_stack.setdefault(self._entries(stack), call.name)
         self._learn(call, _below(self._root, key), _below(self._root, path))
+
+    def ended(self) -> None:
+        """Remove the saved stack of the call that ends."""
+        self._open_stacks.pop()
 
     def _learn(self, call: Call, key: str, path: str) -> None:
         self._by_entry.setdefault((call.parent, key, path), call.name)
@@ -251,12 +248,6 @@ class _WithStacks(torch.fx.Interpreter):
             n.meta[STACK] = original
 
 
-def run_node_by_node(graph: torch.fx.GraphModule, *args: Any) -> Any:
-    """Run a graph so that the nodes that are traced from it keep its nodes' stacks."""
-    with traceback.preserve_node_meta():
-        return torch.fx.Interpreter(graph).run(*args)
-
-
 def _open_stack() -> Stack | None:
     mode = get_proxy_mode()
     return getattr(mode.tracer, "module_stack", None) if mode is not None else None
@@ -272,7 +263,7 @@ def _below(root: str, path: str) -> str:
 
 
 def _encoded(path: str) -> str:
-    return join_path(path.split(".")) if path else ROOT
+    return join_path(path.split("."))
 
 
 def _free_index(name: str, index: int, calls: Mapping[str, Call]) -> int:
@@ -281,4 +272,4 @@ def _free_index(name: str, index: int, calls: Mapping[str, Call]) -> int:
 
 def _module(key: str, recorder: CallRecorder | None) -> torch.nn.Module | None:
     """Return the module of an entry of dynamo; None for any other entry, and where the model is not known."""
-    return recorder.instances.by_module_id(id_of(key)) if recorder is not None else None
+    return recorder.instances.by_id.get(id_of(key)) if recorder is not None else None

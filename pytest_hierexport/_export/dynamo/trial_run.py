@@ -132,7 +132,9 @@ def _value(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any], random: tor
     if node.op == "get_attr":
         return _attribute(node, draw)
     function: Any = node.target
-    if node.op != "call_function" or not _is_operator(function):
+    # The value of an operator of torch or Python depends on its arguments alone.
+    is_operator = isinstance(function, torch._ops.OpOverload) or getattr(function, "__module__", None) == "_operator"
+    if node.op != "call_function" or not is_operator:
         raise _NoValueError
     if not draw.has_stand_ins and not _are_known_sizes(node.meta.get("val")):
         raise _NoValueError
@@ -189,11 +191,6 @@ def _computed_on_copies(function: Any, args: Any, kwargs: Any) -> Any:
     if not all(_equal(before, after) for before, after in pairs):
         raise _NoValueError
     return value
-
-
-def _is_operator(function: Any) -> bool:
-    """Whether a function is an operator of torch or Python: its value depends on its arguments alone."""
-    return isinstance(function, torch._ops.OpOverload) or getattr(function, "__module__", None) == "_operator"
 
 
 def _without_nan(operation: tuple[Any, ...], tensor: torch.Tensor) -> torch.Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,7 +28,7 @@ _INPUTS = "prim::Param"
 
 @dataclass
 class Conversion:
-    """Follows the conversion of a trace: wraps each function of torch that changes the graph."""
+    """Follows the conversion of a trace: replaces each function of torch that changes the graph, and calls it."""
 
     trace: Trace = field(default_factory=Trace)
     """Gives the calls of each node of the trace."""
@@ -60,7 +61,7 @@ class Conversion:
         """Follow the conversion that runs while the context lasts."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(marks_defined())
-            for holder, name, wrap in (
+            for holder, name, follow in (
                 (torch._C, "_jit_pass_onnx_function_substitution", self.trace.beginning),
                 (torch._C, "_jit_pass_cse", self.trace.merging),
                 (torch._C, "_freeze_module", self.trace.freezing),
@@ -72,41 +73,31 @@ class Conversion:
                 (torch._C, "_jit_pass_canonicalize", self._renumbering),
                 (torch._C, "_jit_pass_onnx_assign_scoped_names_for_node_and_value", self._naming),
             ):
-                stack.enter_context(replaced(holder, name, wrap(_with_frame(getattr(holder, name)))))
+                stack.enter_context(replaced(holder, name, partial(follow, _with_frame(getattr(holder, name)))))
             yield
 
-    def _converting(self, original: Callable[..., torch._C.Graph]) -> Callable[..., torch._C.Graph]:
-        def run(graph: Any, *args: Any) -> torch._C.Graph:
-            self.trace.end(graph)
-            self._functions = list(graph.findAllNodes(_FUNCTION, recurse=True))
-            return original(graph, *args)
+    def _converting(self, original: Callable[..., Any], graph: Any, *args: Any) -> Any:
+        self.trace.end(graph)
+        self._functions = list(graph.findAllNodes(_FUNCTION, recurse=True))
+        return original(graph, *args)
 
-        return run
+    def _converting_node(self, original: Callable[..., Any], graph: Any, block: Any, node: Any, *args: Any) -> Any:
+        # New nodes without a call are copies that torch made for the previous node of the trace.
+        self._settle(graph, self._last)
+        outer, self._within = self._within, self._origins(node)
+        result = original(graph, block, node, *args)
+        self._settle(graph, self._within)
+        self._within = outer
+        return result
 
-    def _converting_node(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def run(graph: torch._C.Graph, block: Any, node: Any, *args: Any) -> Any:
-            # New nodes without a call are copies that torch made for the previous node of the trace.
-            self._settle(graph, self._last)
-            outer, self._within = self._within, self._origins(node)
-            result = original(graph, block, node, *args)
-            self._settle(graph, self._within)
-            self._within = outer
-            return result
-
-        return run
-
-    def _converting_function(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _converting_function(self, original: Callable[..., Any], graph: Any, name: str, *args: Any) -> Any:
         """Follow autograd functions with a `symbolic` method; torch passes only their name, in graph order."""
-
-        def run(graph: torch._C.Graph, name: str, *args: Any) -> Any:
-            self._settle(graph, self._last)
-            result = original(graph, name, *args)
-            node = next(node for node in self._functions if node.pyname() == name)
-            self._functions.remove(node)
-            self._settle(graph, self._origins(node))
-            return result
-
-        return run
+        self._settle(graph, self._last)
+        result = original(graph, name, *args)
+        node = next(node for node in self._functions if node.pyname() == name)
+        self._functions.remove(node)
+        self._settle(graph, self._origins(node))
+        return result
 
     def _origins(self, node: Any) -> CallNames:
         """Return the calls of a node; for a node that torch creates during the conversion of another, the other's."""
@@ -121,33 +112,23 @@ class Conversion:
                 self.origins[number_of(node)] = origins
             node = node.prev()
 
-    def _optimizing(self, original: Callable[..., None]) -> Callable[..., None]:
-        def run(graph: torch._C.Graph, *args: Any) -> None:
-            self._converted = Graph(graph)
-            self._renumbered = {number: number for number in self._converted.names}
-            original(graph, *args)
+    def _optimizing(self, original: Callable[..., None], graph: Any, *args: Any) -> None:
+        self._converted = Graph(graph)
+        self._renumbered = {number: number for number in self._converted.names}
+        original(graph, *args)
 
-        return run
-
-    def _renumbering(self, original: Callable[..., torch._C.Graph]) -> Callable[..., torch._C.Graph]:
+    def _renumbering(self, original: Callable[..., Any], graph: Any, *args: Any) -> Any:
         """Map the numbers of the copy that torch makes of the graph; it has the same values in the same order."""
+        before = list(numbers(graph))
+        copied = original(graph, *args)
+        known = self._renumbered
+        pairs = zip(numbers(copied), before, strict=True)
+        self._renumbered = {new: known[old] for new, old in pairs if old in known}
+        return copied
 
-        def run(graph: torch._C.Graph, *args: Any) -> torch._C.Graph:
-            before = list(numbers(graph))
-            copied = original(graph, *args)
-            known = self._renumbered
-            pairs = zip(numbers(copied), before, strict=True)
-            self._renumbered = {new: known[old] for new, old in pairs if old in known}
-            return copied
-
-        return run
-
-    def _naming(self, original: Callable[..., None]) -> Callable[..., None]:
-        def run(graph: torch._C.Graph) -> None:
-            original(graph)
-            self._final = Graph(graph, self._renumbered)
-
-        return run
+    def _naming(self, original: Callable[..., None], graph: Any) -> None:
+        original(graph)
+        self._final = Graph(graph, self._renumbered)
 
 
 def _with_frame(original: Callable[..., Any]) -> Callable[..., Any]:

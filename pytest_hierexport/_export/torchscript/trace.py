@@ -107,57 +107,41 @@ class Trace(Observer):
         for value in unused:
             graph.insertNode(self._new_mark(graph, (ROOT,))).addInput(value)
 
-    # the wrappers of torch's passes
+    # what runs in place of torch's passes
 
-    def beginning(self, original: Callable[..., None]) -> Callable[..., None]:
+    def beginning(self, original: Callable[..., None], graph: Any) -> None:
         """After the first pass, remove unused nodes; the call of a removed duplicate co-owns the node that is kept."""
-
-        def run(graph: Any) -> None:
-            original(graph)
-            marks = list(filter(_is_mark, graph.findAllNodes(_MARK, recurse=True)))
-            unused = any(len(value.uses()) == 1 for mark in marks for value in mark.inputs())
-            groups = duplicates(graph) if unused else []
-            for mark in marks:
-                mark.removeAllInputs()
-            origins = self._read(Survey.of(graph)) if groups else {}
-            torch._C._jit_pass_dce(graph)
-            if groups:
-                after = Survey.of(graph)
-                left = [next((number for number in group if number in after.outputs), None) for group in groups]
-                pairs = [
-                    (survivor, number)
-                    for survivor, group in zip(left, groups, strict=True)
-                    for number in group
-                    if survivor is not None and number not in after.outputs
-                ]
-                self._join(graph, after, origins, pairs)
-
-        return run
-
-    def merging(self, original: Callable[..., bool]) -> Callable[..., bool]:
-        """Wrap CSE: the node that it keeps of several duplicates gets the calls of all of them."""
-
-        def run(graph: Any) -> bool:
-            before = Survey.of(graph)
-            origins = self._read(before)
-            changed = original(graph)
+        original(graph)
+        marks = list(filter(_is_mark, graph.findAllNodes(_MARK, recurse=True)))
+        unused = any(len(value.uses()) == 1 for mark in marks for value in mark.inputs())
+        groups = duplicates(graph) if unused else []
+        for mark in marks:
+            mark.removeAllInputs()
+        origins = self._read(Survey.of(graph)) if groups else {}
+        torch._C._jit_pass_dce(graph)
+        if groups:
             after = Survey.of(graph)
-            pairs = merged(before, after)
-            if pairs:
-                self._join(graph, after, origins, pairs)
-            return changed
+            pairs: list[tuple[int, int]] = []
+            for group in groups:
+                left = [number for number in group if number in after.outputs]
+                pairs += [(left[0], number) for number in group if left and number not in after.outputs]
+            self._join(graph, after, origins, pairs)
 
-        return run
+    def merging(self, original: Callable[..., bool], graph: Any) -> bool:
+        """Around CSE: the node that it keeps of several duplicates gets the calls of all of them."""
+        before = Survey.of(graph)
+        origins = self._read(before)
+        changed = original(graph)
+        after = Survey.of(graph)
+        if pairs := merged(before, after):
+            self._join(graph, after, origins, pairs)
+        return changed
 
-    def freezing(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def freezing(self, original: Callable[..., Any], module: Any, **options: Any) -> Any:
         """Merge duplicates before torch freezes the trace of a quantized model, which merges them unobserved."""
-
-        def run(module: Any, **options: Any) -> Any:
-            # This pass is the wrapped one, which joins the calls of duplicates.
-            torch._C._jit_pass_cse(module._get_method("forward").graph)
-            return original(module, **options)
-
-        return run
+        # This pass is the replaced one, which joins the calls of duplicates.
+        torch._C._jit_pass_cse(module._get_method("forward").graph)
+        return original(module, **options)
 
     def _join(self, graph: Any, survey: Survey, origins: dict[int, CallNames], pairs: list[tuple[int, int]]) -> None:
         """Add to the calls of each kept node those of the removed node of its pair, and insert the marks anew."""
@@ -166,15 +150,11 @@ class Trace(Observer):
         self._lift(survey)
         self._mark_all(graph, origins)
 
-    def sweeping(self, original: Callable[..., None]) -> Callable[..., None]:
-        """Wrap a pass that removes unused nodes: take the marks out before it, and insert them again after it."""
-
-        def run(graph: Any) -> None:
-            origins = self._lift(Survey.of(graph))
-            original(graph)
-            self._mark_all(graph, origins)
-
-        return run
+    def sweeping(self, original: Callable[..., None], graph: Any) -> None:
+        """Around a pass that removes unused nodes: take the marks out before it, and insert them again after it."""
+        origins = self._lift(Survey.of(graph))
+        original(graph)
+        self._mark_all(graph, origins)
 
     def end(self, graph: Any) -> None:
         """Remove the marks from the graph, which is converted next."""
