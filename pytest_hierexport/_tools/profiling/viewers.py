@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_hierexport._calls.hierarchy import Hierarchy
-
-if TYPE_CHECKING:
-    from pytest_hierexport._tools.profiling.figures import KernelSlice, Profile
+from pytest_hierexport._tools.profiling.figures import KernelSlice, Profile
 
 _MOST_TRACKS = 64
 """Deeper calls have no track; their time is shown on the tracks of the calls above them."""
