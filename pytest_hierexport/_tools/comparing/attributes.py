@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import onnx
 
 from pytest_hierexport._errors import UsageError
+from pytest_hierexport._tools.comparing.tensors import Data, Store
 from pytest_hierexport._tools.comparing.texts import NONE, arrow
-
-if TYPE_CHECKING:
-    import onnx
-
-    from pytest_hierexport._tools.comparing.tensors import Data, Store
 
 _TENSORS = ("t", "tensors", "sparse_tensor", "sparse_tensors")
 
@@ -67,10 +65,8 @@ def _shown(attribute: onnx.AttributeProto | None) -> str:
         return NONE
     if attribute.ref_attr_name:
         return f"attribute {attribute.ref_attr_name} of the function"
-    from onnx import helper
-
     try:
-        value: Any = helper.get_attribute_value(attribute)
+        value: Any = onnx.helper.get_attribute_value(attribute)
     except ValueError:
         return "a value of no type"
     if tensors := _tensors(attribute):

@@ -11,15 +11,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from pytest_hierexport._onnx.order import topological_order
 from pytest_hierexport._tools.comparing.attributes import attribute_content
 from pytest_hierexport._tools.comparing.graphs import FlatGraph, FlatNode, FlatValue
-from pytest_hierexport._tools.comparing.tensors import Data, Store
-
-if TYPE_CHECKING:
-    from pytest_hierexport._tools.comparing.tensors import Tensor
+from pytest_hierexport._tools.comparing.tensors import Data, Store, Tensor
 
 PartT = TypeVar("PartT")
 KeyT = TypeVar("KeyT")
