@@ -18,8 +18,9 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from pytest_hierexport._tools.comparing.graphs import FlatGraph, FlatNode, FlatValue
-from pytest_hierexport._tools.comparing.numbering import Numbering, grouped
+from pytest_hierexport._tools.comparing.numbering import Numbering
 from pytest_hierexport._tools.comparing.tensors import Data
+from pytest_hierexport._tools.grouping import grouped
 
 
 @dataclass(eq=False)

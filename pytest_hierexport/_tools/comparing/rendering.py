@@ -13,7 +13,7 @@ from pytest_hierexport._text import counted, inline_code
 from pytest_hierexport._tools.comparing.comparison import Comparison, NodeChange, Renamed, TensorChange
 from pytest_hierexport._tools.comparing.folding import Line, ShownChange, fold, some
 from pytest_hierexport._tools.comparing.modules import Instance, ModuleChanges
-from pytest_hierexport._tools.comparing.numbering import grouped
+from pytest_hierexport._tools.grouping import grouped
 
 _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 

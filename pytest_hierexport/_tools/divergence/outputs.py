@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pytest_hierexport._calls.hierarchy import ROOT
 from pytest_hierexport._tools.divergence.boundaries import Boundaries
-from pytest_hierexport._tools.divergence.compared import KeyT, Row
+from pytest_hierexport._tools.divergence.compared import Row
 from pytest_hierexport._tools.divergence.pairs import Pair
 from pytest_hierexport._tools.divergence.results import ValueGap
 
@@ -30,18 +30,16 @@ def matched_outputs(reference: Sequence[str], other: Sequence[str]) -> list[tupl
     return [*same, *zip(lost, new, strict=True)] if len(lost) == len(new) else same
 
 
-def worst_by_name(pairs: Iterable[tuple[str, Pair[KeyT]]]) -> dict[str, Pair[KeyT]]:
+def worst_by_name(pairs: Iterable[tuple[str, Pair]]) -> dict[str, Pair]:
     """Return the pair of each output; of one that is stated several times, that which lies farthest apart."""
-    found: dict[str, Pair[KeyT]] = {}
+    found: dict[str, Pair] = {}
     for name, pair in pairs:
         if name not in found or pair.gap.distance > found[name].gap.distance:
             found[name] = pair
     return found
 
 
-def with_outputs(
-    boundaries: Boundaries, found: Mapping[str, Pair[KeyT]], outputs: Mapping[str, Pair[KeyT]]
-) -> dict[str, Pair[KeyT]]:
+def with_outputs(boundaries: Boundaries, found: Mapping[str, Pair], outputs: Mapping[str, Pair]) -> dict[str, Pair]:
     """Return the pair of each value; that of an output as such, unless the value is another call's that is right.
 
     Args:
@@ -58,8 +56,8 @@ def with_outputs(
 
 
 def rows_of_root(
-    boundaries: Boundaries, pairs: Mapping[str, Pair[KeyT]], outputs: Mapping[str, Pair[KeyT]], lacking: str
-) -> Iterator[Row[KeyT]]:
+    boundaries: Boundaries, pairs: Mapping[str, Pair], outputs: Mapping[str, Pair], lacking: str
+) -> Iterator[Row]:
     """Yield the outputs that no other row compares: right results in the wrong place, inputs and constants.
 
     Args:
@@ -74,10 +72,5 @@ def rows_of_root(
         if pair is None and name not in boundaries.values:
             yield Row(ValueGap(name, position, reason=lacking, is_output=True), (ROOT,), None)
         if pair is not None and (name not in boundaries.values or (pairs[name] is not pair and pair.gap.parted)):
-            value = ValueGap(name, position, str(_other(name, pair)), pair.gap, is_output=True)
-            yield Row(value, (ROOT,), pair)
-
-
-def _other(name: str, pair: Pair[KeyT]) -> KeyT | str:
-    """Return what a pair compares a value with: the key that is not its own name."""
-    return pair.value if pair.key == name else pair.key
+            other = pair.value if pair.key == name else str(pair.key)
+            yield Row(ValueGap(name, position, other, pair.gap, is_output=True), (ROOT,), pair)

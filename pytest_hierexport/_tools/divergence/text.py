@@ -73,14 +73,17 @@ def _cells(call: CallGap, *, is_first: bool) -> tuple[str, ...]:
     found = call.accumulated
     if found is None:
         return *["-"] * 5, f"{call_label(call)}  unknown: {call.reason}"
-    decibels = ("-" if gap is None else number(gap.sqnr) for gap in (found, call.added, call.impact))
     remarks = ["parts first" if is_first else "", found.reason]
     remarks += [f"with {', '.join(call.includes)}"] if call.includes else []
-    remarks += (
-        [f"{len(call.unknown)} of {len(call.values)} values unknown: {call.unknown[0].reason}"] if call.unknown else []
-    )
+    if call.unknown:
+        remarks += [f"{len(call.unknown)} of {len(call.values)} values unknown: {call.unknown[0].reason}"]
     remark = "; ".join(filter(None, remarks))
-    return *decibels, number(found.cosine), number(found.max_abs), f"{call_label(call)}  {remark}".rstrip()
+    return *decibels(call), number(found.cosine), number(found.max_abs), f"{call_label(call)}  {remark}".rstrip()
+
+
+def decibels(call: CallGap) -> tuple[str, ...]:
+    """Return the accumulated error of a call, the one that it adds and that of the outputs as texts."""
+    return tuple("-" if gap is None else number(gap.sqnr) for gap in (call.accumulated, call.added, call.impact))
 
 
 def number(value: float) -> str:
