@@ -10,9 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from pytest_hierexport._proof.tolerance import Array
-from pytest_hierexport._tools.divergence.boundaries import Boundaries
-from pytest_hierexport._tools.divergence.compared import Arrays, Compared, row_of, with_includes
-from pytest_hierexport._tools.divergence.outputs import matched_outputs, rows_of_root, with_outputs, worst_by_name
+from pytest_hierexport._tools.divergence.boundaries import Boundaries, Boundary
+from pytest_hierexport._tools.divergence.compared import Arrays, Compared, Row, row_of
+from pytest_hierexport._tools.divergence.outputs import compared_rows, matched_outputs, worst_by_name
 from pytest_hierexport._tools.divergence.pairs import (
     Matched,
     Pair,
@@ -35,12 +35,8 @@ def compare_with_graph(reference: Side, other: Side, depth: int | None, folder: 
     nearest value that leaves the nodes of the same call in the other graph, where that has tags. The outputs are
     compared with those of the other graph, too.
 
-    Args:
-        reference: The graph whose calls count.
-        other: The graph to compare; its attribution may be empty.
-        depth: The deepest level of calls.
-        folder: A folder for tensors that exceed memory's bound.
-        matched: What was found of both graphs on other inputs.
+    The calls are those of the reference, down to `depth`. `folder` takes the tensors that exceed memory's bound, and
+    `matched` has what was found of both graphs on other inputs.
     """
     boundaries = Boundaries(reference.graph, depth)
     arrays = Arrays(folder)
@@ -61,13 +57,13 @@ def compare_with_graph(reference: Side, other: Side, depth: int | None, folder: 
         guesses.append(possible_pairs(value, array, dict.fromkeys(by_tag.get(value, ()), 1), arrays, other))
     pairs = without_false(reference.graph.model, [*chosen_pairs(guesses), *pairs])
     compared = worst_by_name((str(pair.key), pair) for pair in outputs)
-    found = with_outputs(boundaries, {str(pair.key): pair for pair in pairs}, compared)
-    rows = []
-    for name, each in boundaries.values.items():
-        pair, reason = found.get(name), _LACKING if name in arrays else "it is no tensor"
-        rows.append(row_of(each, pair, pair.value if pair else None, reason=reason))
-    rows = with_includes(boundaries, rows)
-    return Compared(boundaries, [*rows, *rows_of_root(boundaries, found, compared, _LACKING)], arrays)
+
+    def row(boundary: Boundary, pair: Pair | None) -> Row:
+        reason = _LACKING if boundary.name in arrays else "it is no tensor"
+        return row_of(boundary, pair, pair.value if pair else None, reason=reason)
+
+    found = {str(pair.key): pair for pair in pairs}
+    return Compared(boundaries, compared_rows(boundaries, found, compared, row, _LACKING), arrays)
 
 
 def _is_same_layout(reference: Array, other: Array) -> bool:

@@ -23,8 +23,8 @@ from pytest_hierexport._proof.tensors import array_of, returned_arrays
 from pytest_hierexport._proof.tolerance import Array
 from pytest_hierexport._proof.values import Values
 from pytest_hierexport._tools.divergence.boundaries import Boundaries, Boundary
-from pytest_hierexport._tools.divergence.compared import Arrays, Compared, Row, row_of, with_includes
-from pytest_hierexport._tools.divergence.outputs import rows_of_root, with_outputs, worst_by_name
+from pytest_hierexport._tools.divergence.compared import Arrays, Compared, Row, row_of
+from pytest_hierexport._tools.divergence.outputs import compared_rows, worst_by_name
 from pytest_hierexport._tools.divergence.pairs import Key, Pair, chosen_pairs, measured_pair, possible_pairs
 from pytest_hierexport._tools.divergence.sides import Side
 
@@ -37,13 +37,8 @@ _LACKING = "no tensor of the model's calls corresponds to it"
 def compare_with_model(example: Runnable, side: Side, depth: int | None, folder: Path) -> Compared:
     """Compare each value that leaves the own nodes of a call with the tensors that calls took and returned.
 
-    The outputs are compared with what the model returned, too, in order.
-
-    Args:
-        example: The model with its inputs.
-        side: The graph, with its attribution.
-        depth: The deepest level of calls.
-        folder: A folder for tensors that exceed memory's bound.
+    The outputs are compared with what the model returned, too, in order. `depth` is the deepest level of calls;
+    `folder` takes the tensors that exceed memory's bound.
 
     Raises:
         ModelError: The model does not run.
@@ -66,9 +61,9 @@ def compare_with_model(example: Runnable, side: Side, depth: int | None, folder:
             votes = _votes(boundaries.values[value], calls)
             candidates.append(possible_pairs(value, array, votes, arrays, side))
     outputs = _outputs(side, given, returned, arrays)
-    pairs = with_outputs(boundaries, {pair.value: pair for pair in chosen_pairs(candidates)}, outputs)
-    rows = with_includes(boundaries, [_row(each, pairs.get(name), calls) for name, each in boundaries.values.items()])
-    return Compared(boundaries, [*rows, *rows_of_root(boundaries, pairs, outputs, _LACKING)], arrays)
+    found = {pair.value: pair for pair in chosen_pairs(candidates)}
+    rows = compared_rows(boundaries, found, outputs, partial(_row, calls=calls), _LACKING)
+    return Compared(boundaries, rows, arrays)
 
 
 def _run(example: Runnable, side: Side, arrays: Arrays) -> tuple[list[EagerCall], Any]:

@@ -17,15 +17,10 @@ from pytest_hierexport._tools.divergence.results import ValueGap
 
 
 class Arrays(dict[Key, Array]):
-    """Tensors by key; those that exceed the bound are in files, which are mapped when read.
-
-    Args:
-        folder: The folder for the files; it is made where there is none.
-        budget: The bound, in bytes.
-    """
+    """Tensors by key; those beyond a budget of bytes are in files of a folder, which are mapped when read."""
 
     def __init__(self, folder: Path, budget: int = BUDGET) -> None:
-        """Hold nothing yet."""
+        """Hold nothing yet, and make the folder where there is none."""
         super().__init__()
         folder.mkdir(exist_ok=True)
         self._folder, self._left = folder, budget

@@ -158,11 +158,8 @@ def _impacts(side: Side, compared: Compared, parts: Mapping[Key, Array]) -> dict
 def _divergence(side: Side, compared: Compared, parts: Mapping[Key, Array], found: Mapping[str, Gap]) -> Divergence:
     """Return the calls of the tagged graph.
 
-    Args:
-        side: The graph that is compared with the reference.
-        compared: Its values.
-        parts: Its values as computed from those of the reference.
-        found: The errors of the outputs by each call.
+    `parts` has the values of `side`, the graph that is compared, as computed from those of the reference, and `found`
+    the errors of the outputs by each call.
     """
     graph = compared.boundaries.graph
     hierarchy, sources = graph.hierarchy, {node.name: node for node in graph.model.graph}

@@ -31,10 +31,8 @@ def impacts(
 ) -> Iterator[tuple[str, Gap]]:
     """Yield each call with the error of the model's outputs where it alone adds its error.
 
-    Args:
-        side: The reference graph.
-        arrays: Its values.
-        changed: The values of each call as the other graph computes them from the reference's.
+    `side` is the reference, `arrays` has its values, and `changed` has those of each call as the other graph computes
+    them from the reference's.
     """
     names = {name for own in changed.values() for name in own if name in side.graph.producer}
     addable = {name for name in names if arrays[name].dtype.name in _ADDABLE}

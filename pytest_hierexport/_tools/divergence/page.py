@@ -30,12 +30,7 @@ polyline { fill: none; stroke: #2563eb; }
 
 
 def as_page(divergence: Divergence, title: str) -> str:
-    """Return a page that needs no other file.
-
-    Args:
-        divergence: What was found.
-        title: The heading.
-    """
+    """Return a page that needs no other file."""
     first = divergence.first
     found = no_parting(divergence) if first is None else f"first parting: {call_label(first)}"
     rows = "\n".join(_row(call, is_first=call is first) for call in divergence.calls)

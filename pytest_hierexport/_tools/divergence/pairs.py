@@ -66,14 +66,8 @@ def possible_pairs(
     """Pair a value of a graph with those of the reference that have its shape and kind, the most probable first.
 
     That is the nearest where it lies within the tolerance, and is then the only one; else the one with the most votes,
-    of several the nearest. A negated result is farther from the right one than from most others.
-
-    Args:
-        value: The value.
-        array: Its elements.
-        votes: How many calls tell of each value of the reference that it may be this one.
-        arrays: The values of the reference.
-        side: The graph.
+    of several the nearest. A negated result is farther from the right one than from most others. `votes` has how many
+    calls tell of each value of the reference that it may be this one.
     """
     near = {key: nearness(arrays[key], array) for key in votes if key in arrays}
     found = {key: each for key, each in near.items() if each is not None}
@@ -133,11 +127,8 @@ def _dependents(value: ir.Value) -> Iterator[str | None]:
 def same_values(before: ir.Model, after: ir.Model, wanted: Iterable[str], known: Matched) -> dict[str, str]:
     """Return the names that values have in another graph, as carry matches both; lost values are left out.
 
-    Args:
-        before: The one graph, functions and taken branches inlined.
-        after: The other graph, inlined too.
-        wanted: The names of the values, the same for the same branches.
-        known: What was returned before, on other inputs.
+    Functions and taken branches are inlined in both. `known` has what was returned before, on other inputs: the wanted
+    values are the same for the same branches.
 
     Raises:
         UsageError: External data is missing or damaged.

@@ -85,14 +85,7 @@ class Side:
 def open_side(
     model: Model, inputs: Inputs, attribution: Attribution, tolerance: float | None, reference: Side | None = None
 ) -> Iterator[Side]:
-    """Give a graph with its inputs.
-
-    Args:
-        model: The graph.
-        inputs: The elements of its inputs by name, or an example.
-        attribution: The origins of its nodes.
-        tolerance: The relative tolerance, in place of the dtypes' own.
-        reference: The graph by whose inputs the elements are named; None for this graph.
+    """Give a graph with its inputs: an example, or elements that are named by the inputs of `reference`, or its own.
 
     Raises:
         UsageError: The inputs do not fit, or the graph does not run on them.

@@ -23,12 +23,7 @@ _TITLES = ("accumulated dB", "added dB", "output dB", "cosine", "max abs", "modu
 
 
 def as_lines(divergence: Divergence, count: int) -> Iterator[str]:
-    """Yield a row per call in execution order, the ranking, and the first call that parts.
-
-    Args:
-        divergence: What was found.
-        count: How many calls of the ranking are shown and excluded.
-    """
+    """Yield a row per call in execution order, the first calls of the ranking, and the first call that parts."""
     yield from _table(divergence.calls, divergence.first)
     top = divergence.ranking[:count]
     if top:
