@@ -21,9 +21,7 @@ _MOST_BYTES = 1 << 32
 def random_feeds(model: onnx.ModelProto, sizes: Mapping[str, int]) -> dict[str, Array]:
     """Return a random array for each input of the graph: normal values for floats, 0 or 1 for integers and booleans.
 
-    Args:
-        model: The model.
-        sizes: The size of each symbolic dimension, by its name, or as `INPUT.AXIS` for one without a name.
+    `sizes` has that of each symbolic dimension, by its name, or as `INPUT.AXIS` for one without a name.
 
     Raises:
         UsageError: A dimension has no size, a size has no dimension, or an input is not a tensor of numbers.

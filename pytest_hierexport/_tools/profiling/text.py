@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, fields
 from functools import partial
 from typing import Any
 
@@ -19,25 +18,20 @@ _NOT_IN_JSON = frozenset({"hierarchy", "timeline"})
 def as_dict(profile: Profile) -> dict[str, object]:
     """Return the profile as an object for JSON; calls are a flat list, so that parsers can read any depth."""
     lists = {"nodes", "calls", "classes"}
-    plain = {field.name: getattr(profile, field.name) for field in fields(profile)}
     return {
         "unit": "microseconds",
-        **{name: value for name, value in plain.items() if name not in _NOT_IN_JSON | lists},
+        **{name: value for name, value in vars(profile).items() if name not in _NOT_IN_JSON | lists},
         "unattributed": profile.unattributed,
-        **{name: [asdict(each) for each in plain[name]] for name in sorted(lists)},
+        **{name: [vars(each) for each in getattr(profile, name)] for name in sorted(lists)},
     }
 
 
 def as_lines(
     profile: Profile, *, by_class: bool = False, depth: int | None = None, width: int | None = None
 ) -> Iterator[str]:
-    """Yield the table of calls or classes, then the totals.
+    """Yield the table of classes, or of calls down to `depth` levels below the root, then the totals.
 
-    Args:
-        profile: The profile.
-        by_class: Whether a row is a class; else it is a call.
-        depth: The number of levels of calls below the root; None for all.
-        width: The width of the terminal; longer names are cut. None: names are not cut.
+    See :func:`table` for the width.
     """
     yield from table(partial(_rows, profile, depth, by_class=by_class), width)
     kernels = profile.run_time - profile.outside_time
