@@ -8,10 +8,3 @@
 6. `comparison`: collect the differences; `texts` words them.
 7. `rendering`: write them as text, Markdown or JSON; `folding` makes equal ones one line.
 """
-
-from __future__ import annotations
-
-from pytest_hierexport._tools.comparing.comparison import Comparison, compare
-from pytest_hierexport._tools.comparing.rendering import as_dict, as_lines, as_markdown
-
-__all__ = ["Comparison", "as_dict", "as_lines", "as_markdown", "compare"]

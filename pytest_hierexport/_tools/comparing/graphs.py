@@ -55,14 +55,10 @@ class FlatNode:
 
 
 class FlatGraph:
-    """The nodes and values of a model.
-
-    Args:
-        proto: The model; it is not changed.
-    """
+    """The nodes and values of a model."""
 
     def __init__(self, proto: onnx.ModelProto) -> None:
-        """Flatten the model."""
+        """Flatten the model, which is not changed."""
         self.nodes: list[FlatNode] = []
         self.leaves: dict[Place, list[FlatValue]] = {}
         """Inputs and initializers by their keys; subgraphs under equal attribute names have equal keys."""
