@@ -8,7 +8,7 @@ A session takes one of the two settings.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import onnx
@@ -103,7 +103,7 @@ def _parts_of_names(names: Iterable[str], others: str) -> list[str]:
     parts: dict[str, None] = {}
     refused: set[str] = set()
     for name in names:
-        for part in _beginnings(name):
+        for part in (*(name[: i + 1] for i, character in enumerate(name) if i and character == "/"), name):
             if part in parts:
                 break
             if part not in refused and part not in others:
@@ -117,13 +117,6 @@ def _parts_of_names(names: Iterable[str], others: str) -> list[str]:
                 do="rename the nodes by hierexport rename or rename_nodes(), or place them by layer_ann",
             )
     return list(parts)
-
-
-def _beginnings(name: str) -> Iterator[str]:
-    for position, character in enumerate(name):
-        if character == "/" and position:
-            yield name[: position + 1]
-    yield name
 
 
 def _check_writable(*texts: str) -> None:

@@ -64,15 +64,11 @@ def as_tree(analysis: Analysis, name: str, depth: int | None = None) -> Iterator
         calls = f", {figures.calls:,} calls" if figures.calls > 1 else ""
         count = f"{counted(figures.all_nodes, 'node')}, {counted(figures.all_parameters, unit)}{calls}"
         yield f"{branch}{one_line(figures.segment)} ({count})"
-        children = figures.children if depth is None or level < depth else ()
-        below = []
-        for child in children:
-            last = child is figures.children[-1]
-            if level < DEEPEST_INDENT:
-                below.append((child, trunk + ("└─ " if last else "├─ "), trunk + ("   " if last else "│  "), level + 1))
-            else:
-                below.append((child, f"{trunk}[{level + 1}] ", trunk, level + 1))
-        pending += reversed(below)
+        children = figures.children if depth is None or level < depth else []
+        for child in reversed(children):
+            marks = ("└─ ", "   ") if child is children[-1] else ("├─ ", "│  ")
+            at, below = marks if level < DEEPEST_INDENT else (f"[{level + 1}] ", "")
+            pending.append((child, trunk + at, trunk + below, level + 1))
     if untagged := analysis.coverage["untagged"]:
         yield f"{_UNTAGGED} ({counted(untagged, 'node')})"
     yield from _totals(analysis, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import onnx
@@ -39,7 +40,7 @@ def _content(tensor: onnx.TensorProto | onnx.SparseTensorProto, store: Store) ->
         return tensor.SerializeToString(deterministic=True)
 
 
-def attribute_change(before: onnx.AttributeProto | None, after: onnx.AttributeProto | None, data: Data) -> str:
+def _change(before: onnx.AttributeProto | None, after: onnx.AttributeProto | None, data: Data) -> str:
     """Return the difference between two attributes as text: `1 → -1`; an empty text for equal ones.
 
     Raises:
@@ -53,6 +54,14 @@ def attribute_change(before: onnx.AttributeProto | None, after: onnx.AttributePr
         return data.change(before.t, after.t)
     texts = _shown(before), _shown(after)
     return arrow(*texts) if texts[0] != texts[1] else "other values"
+
+
+def attribute_changes(
+    before: Mapping[str, onnx.AttributeProto], after: Mapping[str, onnx.AttributeProto], data: Data
+) -> Iterator[tuple[str, str]]:
+    """Yield the names of the attributes that differ, each with its difference as text."""
+    texts = ((name, _change(before.get(name), after.get(name), data)) for name in dict.fromkeys((*before, *after)))
+    return ((name, text) for name, text in texts if text)
 
 
 def _tensors(attribute: onnx.AttributeProto) -> list[onnx.TensorProto | onnx.SparseTensorProto]:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pytest_hierexport._calls.names import call_name
 from pytest_hierexport._onnx.graph import operators
-from pytest_hierexport._tools.comparing.attributes import attribute_change
+from pytest_hierexport._tools.comparing.attributes import attribute_changes
 from pytest_hierexport._tools.comparing.graphs import FlatGraph, FlatNode
 from pytest_hierexport._tools.comparing.interface import interface_changes
 from pytest_hierexport._tools.comparing.modules import ModuleChanges, Tree, compare_modules
@@ -130,10 +130,8 @@ def _node_changes(graphs: tuple[FlatGraph, FlatGraph], pairs: Pairs, data: Data)
 def _in_fields(old: FlatNode, new: FlatNode, pairs: Pairs, data: Data) -> Iterator[str]:
     if old.overload != new.overload:
         yield change("overload", old.overload or NONE, new.overload or NONE)
-    for name in dict.fromkeys((*old.attributes, *new.attributes)):
-        text = attribute_change(old.attributes.get(name), new.attributes.get(name), data)
-        if text:
-            yield f"attribute {name}: {text}"
+    for name, text in attribute_changes(old.attributes, new.attributes, data):
+        yield f"attribute {name}: {text}"
     for place in dict.fromkeys((*old.inputs, *new.inputs)):
         a, b = old.inputs.get(place), new.inputs.get(place)
         if a is None or b is None or pairs.values.get(a) is not b:

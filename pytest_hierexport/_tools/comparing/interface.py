@@ -10,7 +10,7 @@ from typing import Any
 import onnx
 
 from pytest_hierexport._calls.names import encode_operator
-from pytest_hierexport._tools.comparing.attributes import attribute_change
+from pytest_hierexport._tools.comparing.attributes import attribute_changes
 from pytest_hierexport._tools.comparing.tensors import Data
 from pytest_hierexport._tools.comparing.texts import NONE, change
 
@@ -51,11 +51,9 @@ def _in_function(before: onnx.FunctionProto, after: onnx.FunctionProto, data: Da
         yield from _of_number(kind, before, after)
     required = [dict.fromkeys(function.attribute, "required") for function in (before, after)]
     yield from _of_entries("attribute", *required)
-    defaults = [{each.name: each for each in function.attribute_proto} for function in (before, after)]
-    for name in dict.fromkeys((*defaults[0], *defaults[1])):
-        text = attribute_change(defaults[0].get(name), defaults[1].get(name), data)
-        if text:
-            yield f"default of attribute {name}: {text}"
+    old, new = ({each.name: each for each in function.attribute_proto} for function in (before, after))
+    for name, text in attribute_changes(old, new, data):
+        yield f"default of attribute {name}: {text}"
 
 
 def _of_entries(kind: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 from pytest_hierexport._snapshot.diff import changed_counts
 from pytest_hierexport._text import counted, inline_code
-from pytest_hierexport._tools.comparing.comparison import Comparison, NodeChange, Renamed, TensorChange
+from pytest_hierexport._tools.comparing.comparison import Comparison, Renamed
 from pytest_hierexport._tools.comparing.folding import Line, ShownChange, fold, some
 from pytest_hierexport._tools.comparing.modules import Instance, ModuleChanges
 from pytest_hierexport._tools.grouping import grouped
@@ -53,22 +53,17 @@ def _sections(comparison: Comparison) -> Iterator[tuple[str, list[Line]]]:
     sections: dict[str, Iterable[ShownChange]] = {
         "modules": _modules(comparison),
         "model": (ShownChange("~", text) for text in comparison.model),
-        "nodes": map(_of_node, comparison.nodes),
-        "initializers": map(_of_tensor, comparison.initializers),
+        "nodes": (
+            ShownChange(_SIGNS[each.kind], each.node, each.operator, each.tag or "untagged", "; ".join(each.changes))
+            for each in comparison.nodes
+        ),
+        "initializers": (
+            ShownChange(_SIGNS[each.kind], each.name, text=each.change) for each in comparison.initializers
+        ),
         "renamed values": map(_of_name, comparison.values),
         "renamed nodes": map(_of_name, comparison.node_names),
     }
     yield from ((title, lines) for title, changes in sections.items() if (lines := fold(changes)))
-
-
-def _of_node(change: NodeChange) -> ShownChange:
-    return ShownChange(
-        _SIGNS[change.kind], change.node, change.operator, change.tag or "untagged", "; ".join(change.changes)
-    )
-
-
-def _of_tensor(change: TensorChange) -> ShownChange:
-    return ShownChange(_SIGNS[change.kind], change.name, text=change.change)
 
 
 def _of_name(renamed: Renamed) -> ShownChange:
@@ -81,7 +76,8 @@ def _modules(comparison: Comparison) -> Iterator[ShownChange]:
         for instance in instances:
             count = sum(1 for _ in instance.below()) - 1
             below = f" with {counted(count, 'module')} below" if count else ""
-            yield ShownChange(sign, f"{instance.tag} ({instance.cls}){below}", text=_counts(instance.all_operators()))
+            operators = ", ".join(f"{name} {number}" for name, number in sorted(instance.all_operators().items()))
+            yield ShownChange(sign, f"{instance.tag} ({instance.cls}){below}", text=operators)
     for old, new in modules.moved:
         text = f"moved from {old.path or 'the root'} to {new.path or 'the root'}"
         yield ShownChange(">", f"{old.tag} → {new.tag}", text=text)
@@ -105,10 +101,6 @@ def _changed(modules: ModuleChanges, pair: tuple[Instance, Instance]) -> str:
     callers = modules.callers.get(new.path, ())
     called = f"called by {' → '.join(callers)}" if callers else ""
     return ", ".join(filter(None, (calls, called, changed_counts(old.operators, new.operators))))
-
-
-def _counts(operators: Mapping[str, int]) -> str:
-    return ", ".join(f"{operator} {count}" for operator, count in sorted(operators.items()))
 
 
 def as_dict(comparison: Comparison) -> dict[str, Any]:

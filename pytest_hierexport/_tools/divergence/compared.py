@@ -73,14 +73,9 @@ class Compared:
 def row_of(
     boundary: Boundary, pair: Pair | None, other: str | None = None, calls: tuple[str, ...] = (), reason: str = ""
 ) -> Row:
-    """Return the row of a value.
+    """Return the row of a value with what it is compared with, or with the reason why it has no pair.
 
-    Args:
-        boundary: The value.
-        pair: Its pair with a value of the reference, if there is one.
-        other: What it is compared with.
-        calls: The calls to which it counts; none for all whose own node its producer is.
-        reason: Why it is unknown, if there is no pair.
+    It counts to `calls`; where these are none, to all whose own node its producer is.
     """
     known = {"reason": reason} if pair is None else {"other": other, "accumulated": pair.gap}
     value = ValueGap(boundary.name, boundary.position, is_output=boundary.is_output, **known)

@@ -94,15 +94,11 @@ def open_side(
         if not isinstance(inputs, Mapping):
             feeds = feeds_of(inputs, message)
         else:
-            feeds = _fitted(message, inputs if reference is None else _renamed(message, inputs, reference))
+            named = inputs if reference is None else _renamed(message, inputs, reference)
+            check_inputs(message.graph, named)
+            feeds = {value.name: _cast(named[value.name], value) for value in graph_inputs(message.graph)}
         flat, proto = inlined(message, folder, lambda proto, names: run_graph(proto, feeds, names, folder))
         yield Side(Graph(flat, attribution), proto, feeds, folder, tolerance)
-
-
-def _fitted(proto: onnx.ModelProto, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Return the inputs in the dtypes of the graph."""
-    check_inputs(proto.graph, inputs)
-    return {value.name: _cast(inputs[value.name], value) for value in graph_inputs(proto.graph)}
 
 
 def _renamed(proto: onnx.ModelProto, inputs: Mapping[str, Array], reference: Side) -> dict[str, Array]:

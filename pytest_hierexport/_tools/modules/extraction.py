@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedFunctionsPass, ShapeInferencePass
 
-from pytest_hierexport._calls.attribution import Attribution, Origins
+from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy, Module
+from pytest_hierexport._calls.patterns import calls_below
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.graph import inventory_ir, subgraphs_ir
 from pytest_hierexport._onnx.ir_tags import write
@@ -129,8 +129,9 @@ def extract(model: Model, attribution: Attribution, module: str, example: Runnab
 
 def _boundary(model: ir.Model, hierarchy: Hierarchy, call: str) -> ir.GraphView:
     """Return the nodes with an origin in a call or below it, and the constants that they need, in topological order."""
-    region = _region_of(model, hierarchy, call)
-    outputs = [value for value in region.leaving if _is_returned(value, region, hierarchy, call)]
+    below = calls_below(hierarchy, [call])
+    region = _region_of(model, hierarchy, call, below)
+    outputs = [value for value in region.leaving if _is_returned(value, region, hierarchy, below)]
     constants = _constants(model)
     computed: dict[ir.Node, None] = {}
     pending = region.entering
@@ -151,16 +152,12 @@ def _boundary(model: ir.Model, hierarchy: Hierarchy, call: str) -> ir.GraphView:
     )
 
 
-def _region_of(model: ir.Model, hierarchy: Hierarchy, call: str) -> Region:
-    """Return the nodes of a call in the innermost graph that contains them all.
+def _region_of(model: ir.Model, hierarchy: Hierarchy, call: str, below: Collection[str]) -> Region:
+    """Return the nodes of a call, and of those below it, in the innermost graph that contains them all.
 
     A node of a subgraph is represented by the node of that graph that holds the subgraph.
     """
     held_by = holders(model)
-
-    @cache
-    def is_own(origins: Origins) -> bool:
-        return any(hierarchy.within(origin.call, call) for origin in origins)
 
     def path(node: ir.Node) -> list[ir.Node]:
         """Return the holders of a node, the outermost first, and the node itself."""
@@ -169,7 +166,7 @@ def _region_of(model: ir.Model, hierarchy: Hierarchy, call: str) -> Region:
             nodes.insert(0, held_by[nodes[0].graph])
         return nodes
 
-    paths = [path(node) for node in model.graph.all_nodes() if is_own(origins_of(node))]
+    paths = [path(node) for node in model.graph.all_nodes() if any(o.call in below for o in origins_of(node))]
     if not paths:
         raise UsageError(
             f"nodes of the module call {call!r}",
@@ -182,14 +179,16 @@ def _region_of(model: ir.Model, hierarchy: Hierarchy, call: str) -> Region:
     return Region.sorted([*dict.fromkeys(nodes[depth] for nodes in paths)], held_by)
 
 
-def _is_returned(value: ir.Value, region: Region, hierarchy: Hierarchy, call: str) -> bool:
+def _is_returned(value: ir.Value, region: Region, hierarchy: Hierarchy, below: Collection[str]) -> bool:
     """Whether a value is an output of the graph, or has a consumer outside none of whose calls computes it too."""
     producer = value.producer()
-    shared = [] if producer is None else [o.call for o in origins_of(producer) if not hierarchy.within(o.call, call)]
+    shared = [] if producer is None else [o.call for o in origins_of(producer) if o.call not in below]
+
+    above = set(hierarchy.lineage(min(below, key=hierarchy.position.__getitem__)))
 
     def computes(consumer: str) -> bool:
-        """Whether the consuming call, or a call below its outermost ancestor without `call`, co-owns the value."""
-        beside = [name for name in hierarchy.lineage(consumer) if not hierarchy.within(call, name)]
+        """Whether the consuming call, or a call below its outermost ancestor beside the region's, co-owns the value."""
+        beside = [name for name in hierarchy.lineage(consumer) if name not in above]
         return any(owner == consumer or (beside and hierarchy.within(owner, beside[-1])) for owner in shared)
 
     consumers = region.consumers_outside([value])
@@ -237,7 +236,7 @@ def _needed(hierarchy: Hierarchy, call: str, used: Collection[str]) -> Hierarchy
     hierarchy is returned.
     """
     above = {name for origin in (call, *used) for name in hierarchy.lineage(origin)}
-    below = {name for name in hierarchy if hierarchy.within(name, call)}
+    below = calls_below(hierarchy, [call])
     siblings = {child for name in above for child in hierarchy.children[name]}
     kept = above | below | siblings
     needed = Hierarchy([made for name, made in hierarchy.items() if name in kept], hierarchy.keep)

@@ -124,7 +124,7 @@ class _Outliner:
         keep_origins(self.model, self.attribution)
         self._hierarchy = self.attribution.hierarchy
         self._nearest = cache(self._nearest_chosen)
-        self._common = cache(self._common_call)
+        self._common = cache(lambda origins: self._hierarchy.common(each.call for each in origins) if origins else None)
         self._keys = {node: key for key, node in walk(self.model)}
         self._holders = holders(self.model)
         # ONNX Runtime refuses a model in which two nodes have the same name.
@@ -138,9 +138,6 @@ class _Outliner:
         if call is None:
             return None
         return next((name for name in self._hierarchy.lineage(call) if name in self.chosen), None)
-
-    def _common_call(self, origins: Origins) -> str | None:
-        return self._hierarchy.common(origin.call for origin in origins) if origins else None
 
     def _place(self, node: ir.Node) -> str | None:
         """Return the nearest chosen call that contains all origins of a node and of the nodes in its subgraphs."""

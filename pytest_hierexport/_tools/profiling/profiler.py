@@ -90,7 +90,7 @@ def _figures(measured: Measured, ran: onnx.ModelProto, attribution: Attribution)
     joined = join([run.kernels for run in runs], ran)
     name_all_nodes(ran)
     nodes = tuple(rollup.node_profiles(joined, walk(ran), attribution))
-    hierarchy, middle = attribution.hierarchy, rollup.median_run(runs)
+    hierarchy, middle = attribution.hierarchy, sorted(range(len(runs)), key=lambda i: runs[i].duration)[len(runs) // 2]
     unmatched, outside = rollup.unmatched_time(joined), float(median(run.outside for run in runs))
     run_time = sum(node.self_time for node in nodes) + unmatched + outside
     calls = tuple(rollup.call_profiles(nodes, hierarchy, run_time))

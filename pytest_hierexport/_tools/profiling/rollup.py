@@ -142,11 +142,6 @@ def _part(time: float, run_time: float) -> float:
     return time / run_time if run_time else 0.0
 
 
-def median_run(runs: Sequence[ModelRun]) -> int:
-    """Return the position of the run with the median length."""
-    return sorted(range(len(runs)), key=lambda i: runs[i].duration)[len(runs) // 2]
-
-
 def timeline(run: ModelRun, joined: Iterable[Joined]) -> tuple[KernelSlice, ...]:
     """Return the kernels of a run in order, each followed by the kernels of its subgraphs."""
     level = {id(kernel): 0 for kernel in run.kernels}

@@ -75,17 +75,12 @@ def _ms(microseconds: float) -> str:
     return f"{microseconds / 1000:,.3f}"
 
 
-def _count(average: float) -> str:
-    """Return an average number as text, without a fraction where it has none."""
-    return f"{average:,.1f}".removesuffix(".0")
-
-
 _CELLS: Mapping[str, Callable[[Any], str]] = {
     "self ms": lambda each: _ms(each.self_time),
     "total ms": lambda each: _ms(each.total_time),
     "share": lambda each: f"{each.share:.1%}",
     "calls": lambda each: f"{each.calls:,}",
-    "kernels": lambda each: _count(each.kernels),
+    "kernels": lambda each: f"{each.kernels:,.1f}".removesuffix(".0"),
     "output KiB": lambda each: f"{each.output_bytes / 1024:,.1f}",
 }
 """The cell of a call or class under each title."""
