@@ -21,15 +21,16 @@ from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, 
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._errors import TagError, UsageError
 from pytest_hierexport._onnx import sidecar, storage
-from pytest_hierexport._tools import analysis
-from pytest_hierexport._tools.analysis import Analysis, ModuleFigures, as_dict, as_lines
+from pytest_hierexport._tools.analysis import figures
+from pytest_hierexport._tools.analysis.figures import Analysis, ModuleFigures
+from pytest_hierexport._tools.analysis.rendering import as_dict, as_lines
 from pytest_hierexport._tools.tagged_file import load_tagged
 
 LINEAR = "torch.nn.modules.linear.Linear"
 
 
 def analyze(path: Path) -> Analysis:
-    return analysis.analyze(load_tagged(path))
+    return figures.analyze(load_tagged(path))
 
 
 def origins(*names: str, evidence: Evidence = Evidence.TRACED) -> Origins:

@@ -168,6 +168,6 @@ def test_an_interrupt_is_no_failure_of_ours(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pytest_hierexport._tools.analysis.analyze", interrupted)
+    monkeypatch.setattr("pytest_hierexport._tools.analysis.figures.analyze", interrupted)
     assert main(["analyze", str(tagged)]) == 130
     assert capsys.readouterr().err == ""

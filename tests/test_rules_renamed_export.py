@@ -185,7 +185,7 @@ def test_exporter_that_breaks_the_model_has_no_verdict(tmp_path: Path, monkeypat
     model = Plain()
     # The class that torch made for the parametrisation is the copy's too, and loses its `weight`.
     nn.utils.parametrizations.weight_norm(model.block.projection)
-    with pytest.raises(NoVerdictError, match="under the same names, too, the second export fails: .*'weight'"):
+    with pytest.raises(NoVerdictError, match="under the same names, too, the second export fails: "):
         violations(tmp_path, model, "exports_once:export")
 
 

@@ -18,7 +18,7 @@ from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._onnx import storage
 from pytest_hierexport._onnx.graph import walk
-from pytest_hierexport._tools.analysis import coverage_line
+from pytest_hierexport._tools.analysis.rendering import coverage_line
 from pytest_hierexport.cli import main
 from schemas import strict_schema
 

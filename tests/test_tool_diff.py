@@ -18,8 +18,9 @@ from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._onnx import storage
 from pytest_hierexport._onnx.graph import walk
-from pytest_hierexport._tools.comparing import Comparison, as_dict, as_lines, as_markdown, compare
+from pytest_hierexport._tools.comparing.comparison import Comparison, compare
 from pytest_hierexport._tools.comparing.folding import some
+from pytest_hierexport._tools.comparing.rendering import as_dict, as_lines, as_markdown
 from pytest_hierexport._tools.tagged_file import load_tagged
 from pytest_hierexport.cli import main
 from schemas import strict_schema

@@ -14,7 +14,8 @@ from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._onnx import storage
 from pytest_hierexport._onnx.graph import walk
-from pytest_hierexport._tools.comparing import Comparison, as_lines, compare
+from pytest_hierexport._tools.comparing.comparison import Comparison, compare
+from pytest_hierexport._tools.comparing.rendering import as_lines
 from pytest_hierexport._tools.tagged_file import load_tagged
 
 TWO_NORMS = """

@@ -391,7 +391,7 @@ def test_rounding_of_tiny_numbers_does_not_part() -> None:
 
 
 def test_arrays_beyond_the_bound_are_held_in_files(tmp_path: Path) -> None:
-    held = Arrays[str](tmp_path, budget=8)
+    held = Arrays(tmp_path, budget=8)
     tensors = {"memory": np.ones(2, np.float32), "file": np.arange(6.0).reshape(2, 3), "none": np.empty((0, 2))}
     for name, tensor in {**tensors, "scalar": np.array(3.0)}.items():
         held.add(name, tensor)

@@ -135,7 +135,7 @@ def read(path: str | Path, source: str = "auto") -> Attribution:
         TagError: There are no tags, they have an unknown format, or they cannot be parsed.
         UsageError: The source does not exist, or the file is not ONNX.
     """
-    _check_choice("source", source, _SOURCES)
+    check_choice("source", source, _SOURCES)
     return read_tagged(TaggedProto.load(path), Path(path), source)
 
 
@@ -178,7 +178,7 @@ def check_tags(tags: Tags) -> None:
     Raises:
         UsageError: It is not.
     """
-    _check_choice("tags", tags, PLACES)
+    check_choice("tags", tags, PLACES)
 
 
 def _check_fits(attribution: Attribution, parts: Inventory[Any, Any, Any]) -> None:
@@ -196,6 +196,11 @@ def _check_fits(attribution: Attribution, parts: Inventory[Any, Any, Any]) -> No
             raise TagError(f"an attribution of {kind}s that the model has", found=repr(unknown), do=do)
 
 
-def _check_choice(option: str, value: str, choices: Sequence[str]) -> None:
+def check_choice(option: str, value: str, choices: Sequence[str]) -> None:
+    """Check that an option is one of several texts.
+
+    Raises:
+        UsageError: It is not.
+    """
     if value not in tuple(choices):
         raise UsageError(f"{option} to be one of {', '.join(choices)}", found=repr(value), do="choose one of them")

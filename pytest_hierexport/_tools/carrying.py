@@ -24,10 +24,7 @@ _FEWEST_SHARED = 0.2
 def carry_tags(tagged: TaggedFile, proto: onnx.ModelProto, path: Path | None) -> TaggedFile:
     """Carry the attribution of a tagged model to the model that a tool made of it; return that model with it.
 
-    Args:
-        tagged: The model before, with its tags.
-        proto: The model after, without its external data.
-        path: The file of the model after; None for a model from standard input.
+    The external data of `proto` is beside `path`, which is None for a model from standard input.
 
     Raises:
         UsageError: A file with external data is missing, or the two models have no value in common.

@@ -8,19 +8,19 @@ A session takes one of the two settings.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import onnx
+
+from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.models import Model
 from pytest_hierexport._tools.selection import OriginChoice, Selection, find_nodes
 from pytest_hierexport._tools.tagged_file import described
 
 if TYPE_CHECKING:
-    import onnx
     import onnx_ir as ir
-
-    from pytest_hierexport._calls.attribution import Attribution
 
 _BY_NAME = "session.name_based_layer_assignment"
 _BY_ANNOTATION = "session.layer_assignment_settings"
@@ -103,7 +103,7 @@ def _parts_of_names(names: Iterable[str], others: str) -> list[str]:
     parts: dict[str, None] = {}
     refused: set[str] = set()
     for name in names:
-        for part in _beginnings(name):
+        for part in (*(name[: i + 1] for i, character in enumerate(name) if i and character == "/"), name):
             if part in parts:
                 break
             if part not in refused and part not in others:
@@ -119,13 +119,6 @@ def _parts_of_names(names: Iterable[str], others: str) -> list[str]:
     return list(parts)
 
 
-def _beginnings(name: str) -> Iterator[str]:
-    for position, character in enumerate(name):
-        if character == "/" and position:
-            yield name[: position + 1]
-    yield name
-
-
 def _check_writable(*texts: str) -> None:
     for text in texts:
         if not text or text != text.strip() or text.startswith("=") or _SYNTAX.intersection(text):
@@ -138,8 +131,7 @@ def _check_writable(*texts: str) -> None:
 
 def _entry(option: str, device: str, rules: Sequence[str]) -> dict[str, str]:
     value = f"{device}({','.join(rules)})"
-    size = len(value.encode())
-    if size > _MOST_BYTES:
+    if (size := len(value.encode())) > _MOST_BYTES:
         raise UsageError(
             f"a setting of at most {_MOST_BYTES:,} bytes, ONNX Runtime's limit",
             found=f"{size:,}",
@@ -149,8 +141,6 @@ def _entry(option: str, device: str, rules: Sequence[str]) -> dict[str, str]:
 
 
 def _annotate(node: Any, annotation: str) -> None:
-    import onnx
-
     if not isinstance(node, onnx.NodeProto):
         node.metadata_props[_ANNOTATION] = annotation
         return

@@ -12,13 +12,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from pytest_hierexport._calls.attribution import Attribution, Origins
+import onnx
+
+from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import Module
 from pytest_hierexport._calls.names import encode_operator
 from pytest_hierexport._calls.patterns import calls_below, matching_calls
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.graph import subgraphs_proto, walk
+from pytest_hierexport._onnx.loading import import_runtime
 from pytest_hierexport._onnx.models import Model
+from pytest_hierexport._onnx.storage import check_choice
 from pytest_hierexport._tools.tagged_file import described
 
 OriginChoice: TypeAlias = Literal["any", "primary"]
@@ -97,7 +101,7 @@ def select_nodes(
         UsageError: A pattern matches no module or a module without nodes; a node has no unique name.
         TagError: The model has no tags.
     """
-    _check("consumer", consumer, tuple(CONSUMERS))
+    check_choice("consumer", consumer, tuple(CONSUMERS))
     selection = find_nodes(*described(model, attribution), patterns, origins)
     return CONSUMERS[consumer](selection)
 
@@ -109,19 +113,12 @@ def find_nodes(
     patterns: str | Sequence[str],
     origins: OriginChoice = "any",
 ) -> Selection:
-    """Find the nodes of the modules that the patterns name; see :func:`select_nodes`.
-
-    Args:
-        model: The model.
-        attribution: The origins of its nodes.
-        modules: The module tree; empty if it is unknown.
-        patterns: The patterns.
-        origins: Which origins of a node count: `any` or `primary`.
+    """Find the nodes of the modules that the patterns name; see :func:`select_nodes`. The module tree may be empty.
 
     Raises:
         UsageError: A pattern matches no module, or a module without nodes.
     """
-    _check("origins", origins, ORIGINS)
+    check_choice("origins", origins, ORIGINS)
     wanted = [patterns] if isinstance(patterns, str) else list(patterns)
     if not wanted:
         raise UsageError("a pattern for modules", found="none", do="name one, such as encoder.layer.0")
@@ -130,7 +127,8 @@ def find_nodes(
     chosen: set[str] = set()
     for pattern, named in calls.items():
         inside = calls_below(attribution.hierarchy, named)
-        found = {key for key in nodes if _is_inside(attribution.nodes.get(key, ()), inside, origins)}
+        counted = ((key, attribution.nodes.get(key, ())[: 1 if origins == "primary" else None]) for key in nodes)
+        found = {key for key, own in counted if any(origin.call in inside for origin in own)}
         if not found:
             raise UsageError(
                 f"nodes of {pattern!r}",
@@ -148,38 +146,9 @@ def find_nodes(
     )
 
 
-def _is_inside(origins: Origins, calls: set[str], choice: OriginChoice) -> bool:
-    counted = origins if choice == "any" else origins[:1]
-    return any(origin.call in calls for origin in counted)
-
-
-def _check(option: str, value: str, choices: Sequence[str]) -> None:
-    if value not in choices:
-        raise UsageError(f"{option} to be one of {', '.join(choices)}", found=repr(value), do="choose one of them")
-
-
-def _as_regex(selection: Selection) -> list[str]:
-    return [f"^{re.escape(name)}$" for name in selection.names()]
-
-
-def _as_glob(selection: Selection) -> list[str]:
-    return [re.sub(r"[*?[]", r"[\g<0>]", name) for name in selection.names()]
-
-
-def _with_parts(selection: Selection) -> list[str]:
-    return list(dict.fromkeys([*selection.names(), *quantized_names(selection.nodes.values())]))
-
-
 def quantized_names(nodes: Iterable[Any]) -> list[str]:
-    """Return the names of nodes, or of those that ONNX Runtime's quantizers replace them by before they look at names.
-
-    Args:
-        nodes: Nodes of onnx_ir or protobuf.
-    """
-    import onnx
+    """Return the names of nodes, or of those by which ONNX Runtime's quantizers replace them beforehand."""
     import onnx_ir as ir
-
-    from pytest_hierexport._onnx.loading import import_runtime
 
     protos = (ir.to_proto(node) if isinstance(node, ir.Node) else node for node in nodes)
     # The graph has these nodes only, so all nodes of the result come from them. Nodes with subgraphs are not split;
@@ -193,9 +162,11 @@ def quantized_names(nodes: Iterable[Any]) -> list[str]:
 
 CONSUMERS: Mapping[str, Callable[[Selection], list[str]]] = {
     "names": Selection.names,
-    "regex": _as_regex,
-    "glob": _as_glob,
-    "nodes_to_exclude": _with_parts,
+    "regex": lambda selection: [f"^{re.escape(name)}$" for name in selection.names()],
+    "glob": lambda selection: [re.sub(r"[*?[]", r"[\g<0>]", name) for name in selection.names()],
+    "nodes_to_exclude": lambda selection: [
+        *dict.fromkeys([*selection.names(), *quantized_names(selection.nodes.values())])
+    ],
     "node_block_list": Selection.names,
 }
 """The function for each form of the names."""

@@ -129,8 +129,8 @@ def manifest_text(models: Mapping[str, str]) -> str:
     """
     if wrong := [selector for name, selector in models.items() if _NOT_IN_UTF_8.search(name + selector)]:
         raise UsageError("models whose files have names in UTF-8", found=", ".join(wrong), do="rename these files")
-    tables = (f"[models.{_key(name)}]\nmodel = {_quoted(selector)}\n" for name, selector in models.items())
-    return "\n".join(tables)
+    keys = {name: name if _BARE.fullmatch(name) else _quoted(name) for name in models}
+    return "\n".join(f"[models.{keys[name]}]\nmodel = {_quoted(selector)}\n" for name, selector in models.items())
 
 
 def add_models(manifest: Path, models: Mapping[str, str]) -> None:
@@ -152,10 +152,6 @@ def add_models(manifest: Path, models: Mapping[str, str]) -> None:
             do=f"add them by hand, or write its models as such tables: {', '.join(models)}",
         ) from None
     write_atomically(manifest, added)
-
-
-def _key(name: str) -> str:
-    return name if _BARE.fullmatch(name) else _quoted(name)
 
 
 def _quoted(text: str) -> str:

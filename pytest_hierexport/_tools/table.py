@@ -19,11 +19,9 @@ def indented(level: int, name: str) -> str:
 
 
 def table(rows: Callable[[], Iterable[Sequence[str]]], width: int | None = None) -> Iterator[str]:
-    """Yield a line for each row.
+    """Yield a line for each row, the titles first; `rows` is called twice, so that they are not kept in memory.
 
-    Args:
-        rows: Returns the rows, the titles first. It is called twice, so that the rows are not kept in memory.
-        width: The width of the terminal; longer names are cut. None: names are not cut.
+    Names that exceed the width of the terminal are cut; none is cut without a width.
     """
     from rich.cells import cell_len, set_cell_size
 

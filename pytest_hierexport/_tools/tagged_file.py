@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_hierexport._calls.attribution import Attribution
-from pytest_hierexport._calls.hierarchy import Hierarchy, Module
+from pytest_hierexport._calls.hierarchy import Module
 from pytest_hierexport._errors import TagError, UsageError
 from pytest_hierexport._files.paths import exists
 from pytest_hierexport._onnx import codec, storage
@@ -46,7 +46,12 @@ class TaggedFile:
 
     def to_ir(self) -> ir.Model:
         """Return a copy as an onnx_ir model, which reads external data when a tensor is used."""
-        return _to_ir(self.proto, self.path)
+        import onnx_ir as ir
+
+        model = converted(self.proto)
+        if self.path is not None:
+            ir.external_data.set_base_dir(model.graph, self.path.absolute().parent)
+        return model
 
     def unknown_nodes(self) -> list[str]:
         """Return the keys of the nodes that a tool made of a tagged file without carrying the tags.
@@ -109,19 +114,17 @@ def module_tree(model: Model) -> tuple[Module, ...]:
 
 def _tagged_file(parsed: TaggedProto, where: str, path: Path | None) -> TaggedFile:
     beside, problem = _sidecar(path)
-    found = TaggedFile(parsed.proto, Attribution(Hierarchy(())), path, sidecar="fits" if beside else problem)
-    if beside is not None:
-        found = replace(found, modules=beside.modules, exporter=beside.exporter)
-    in_file = storage.read_in_file(parsed)
-    if in_file is not None:
-        from_torch = any(entry.key == codec.SOURCE for entry in parsed.proto.metadata_props)
-        return replace(found, attribution=in_file, tags_from="torch" if from_torch else "file")
-    if beside is not None:
-        from_torch = beside.exporter == TORCH_METADATA
-        return replace(found, attribution=beside.attribution, tags_from="torch" if from_torch else "sidecar")
-    scopes = read_scopes(parsed)
-    if scopes is not None:
-        return replace(found, attribution=scopes, exporter=TORCH_METADATA, tags_from="torch")
+    modules, exporter = (beside.modules, beside.exporter) if beside is not None else ((), "")
+    place: Source = "file"
+    attribution = storage.read_in_file(parsed)
+    from_torch = any(entry.key == codec.SOURCE for entry in parsed.proto.metadata_props)
+    if attribution is None and beside is not None:
+        attribution, place, from_torch = beside.attribution, "sidecar", exporter == TORCH_METADATA
+    elif attribution is None:
+        attribution, exporter, from_torch = read_scopes(parsed), TORCH_METADATA, True
+    if attribution is not None:
+        place = "torch" if from_torch else place
+        return TaggedFile(parsed.proto, attribution, path, modules, exporter, place, problem or "fits")
     raise TagError(
         "an ONNX model with tags, a sidecar, or the scopes that torch.onnx.export(dynamo=True) writes",
         found=f"none in {where}" if problem == "missing" else f"none in {where}; sidecar {problem}",
@@ -155,9 +158,9 @@ def save_tagged(
     def beside(written: onnx.ModelProto, sha256: str) -> Sidecar:
         return compose(written, sha256, attribution, source.modules, source.exporter)
 
-    if _has_external_data(proto) and source.path is not None and source.path.parent.resolve() != path.parent.resolve():
+    if any(locations(proto)) and source.path is not None and source.path.parent.resolve() != path.parent.resolve():
         check_data(proto, source.path.parent)
-        save_model(_to_ir(proto, source.path), path, beside, external_data=True)
+        save_model(replace(source, proto=proto).to_ir(), path, beside, external_data=True)
     else:
         save_proto(proto, path, beside)
 
@@ -168,7 +171,7 @@ def to_bytes(proto: onnx.ModelProto, attribution: Attribution, source: TaggedFil
     Raises:
         UsageError: The model has external data.
     """
-    if _has_external_data(proto):
+    if any(locations(proto)):
         raise UsageError(
             "a model without external data for standard output",
             found=f"external data beside {source.path or 'the model'}",
@@ -183,16 +186,3 @@ def _attach(proto: onnx.ModelProto, attribution: Attribution, source: TaggedFile
     storage.attach_proto(proto, attribution, tags)
     if source.tags_from == "torch" and tags != "none":
         proto.metadata_props.add(key=codec.SOURCE, value="torch")
-
-
-def _to_ir(proto: onnx.ModelProto, path: Path | None) -> ir.Model:
-    import onnx_ir as ir
-
-    model = converted(proto)
-    if path is not None:
-        ir.external_data.set_base_dir(model.graph, path.absolute().parent)
-    return model
-
-
-def _has_external_data(proto: onnx.ModelProto) -> bool:
-    return any(locations(proto))

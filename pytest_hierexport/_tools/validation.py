@@ -30,12 +30,9 @@ class RuleResult:
 def validate(
     path: Path, *, allow_derived: int = 0, starting: Callable[[str], None] = lambda _rule: None
 ) -> Iterator[RuleResult]:
-    """Check every rule that needs only the file.
+    """Check every rule that needs only the file, which is not changed.
 
-    Args:
-        path: The file; it is not changed.
-        allow_derived: The number of nodes that may have a `derived` origin.
-        starting: Called with the id of each rule before it is checked.
+    `allow_derived` nodes may have a `derived` origin. `starting` is called with the id of each rule before its check.
 
     Raises:
         UsageError: There is no such file, it is not ONNX, or its external data is outside its folder.

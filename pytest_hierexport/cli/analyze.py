@@ -18,7 +18,7 @@ from pytest_hierexport.cli.files import add_file, load_file, shown_name
 from pytest_hierexport.cli.output import print_json, print_lines, progress, terminal_width
 
 if TYPE_CHECKING:
-    from pytest_hierexport._tools.analysis import Analysis
+    from pytest_hierexport._tools.analysis.figures import Analysis
     from pytest_hierexport._tools.tagged_file import TaggedFile
 
 _LISTS = ("origins", "untagged", "contamination")
@@ -44,7 +44,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    from pytest_hierexport._tools.analysis import ModuleFilter, analyze, as_dict
+    from pytest_hierexport._tools.analysis.figures import analyze
+    from pytest_hierexport._tools.analysis.filtering import ModuleFilter
+    from pytest_hierexport._tools.analysis.rendering import as_dict
 
     asked = [name for name in _LISTS if getattr(options, name)]
     if options.format == "csv" and len(asked) > 1:
@@ -63,7 +65,8 @@ def _run(options: argparse.Namespace) -> None:
 
 def _rows(name: str, file: TaggedFile, wanted: Any, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Yield a list of nodes as objects for JSON."""
-    from pytest_hierexport._tools.analysis import contaminated_nodes, listed_parts, untagged_nodes
+    from pytest_hierexport._tools.analysis.contamination import contaminated_nodes
+    from pytest_hierexport._tools.analysis.listing import listed_parts, untagged_nodes
 
     if name == "origins":
         yield from map(asdict, listed_parts(file, wanted))
@@ -77,7 +80,8 @@ def _rows(name: str, file: TaggedFile, wanted: Any, options: argparse.Namespace)
 
 
 def _print_csv(analysis: Analysis, lists: dict[str, Iterator[dict[str, Any]]], depth: int | None) -> None:
-    from pytest_hierexport._tools.analysis import LISTED, as_csv
+    from pytest_hierexport._tools.analysis.listing import LISTED
+    from pytest_hierexport._tools.analysis.rendering import as_csv
 
     writer = csv.writer(sys.stdout, lineterminator="\n")
     if not lists:
@@ -90,7 +94,7 @@ def _print_csv(analysis: Analysis, lists: dict[str, Iterator[dict[str, Any]]], d
 
 
 def _print_text(analysis: Analysis, lists: dict[str, Iterator[dict[str, Any]]], options: argparse.Namespace) -> None:
-    from pytest_hierexport._tools.analysis import as_lines, as_tree
+    from pytest_hierexport._tools.analysis.rendering import as_lines, as_tree
 
     name = shown_name(options.file)
     if options.format == "tree":

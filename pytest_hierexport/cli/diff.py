@@ -27,7 +27,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from pytest_hierexport._tools.comparing import as_dict, as_lines, as_markdown, compare
+    from pytest_hierexport._tools.comparing.comparison import compare
+    from pytest_hierexport._tools.comparing.rendering import as_dict, as_lines, as_markdown
 
     with progress() as stage:
         stage("load both files")

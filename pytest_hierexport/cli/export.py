@@ -141,7 +141,7 @@ def _beyond_the_case(options: argparse.Namespace) -> ExportOptions:
 
 def _show(exported: Export, path: Path) -> None:
     from pytest_hierexport._onnx.sidecar import sidecar_path
-    from pytest_hierexport._tools.analysis import coverage_line
+    from pytest_hierexport._tools.analysis.rendering import coverage_line
 
     for note in exported.notes:
         print_line(f"note: {note}")

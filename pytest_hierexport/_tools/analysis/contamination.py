@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.graph import operators
-
-if TYPE_CHECKING:
-    from pytest_hierexport._tools.tagged_file import TaggedFile
+from pytest_hierexport._tools.tagged_file import TaggedFile
 
 
 @dataclass(frozen=True)
@@ -26,11 +23,8 @@ class ContaminatedNode:
 def contaminated_nodes(file: TaggedFile, selector: str) -> list[ContaminatedNode]:
     """Run the graph and its model on the same inputs, and return the contaminated nodes in file order.
 
-    A model of the zoo or of a manifest may have been exported with random weights or with its own: both are tried.
-
-    Args:
-        file: The file.
-        selector: Names the model that the file was exported from.
+    `selector` names the model that the file was exported from. A model of the zoo or of a manifest may have been
+    exported with random weights or with its own: both are tried.
 
     Raises:
         CollectError: The model cannot be built.

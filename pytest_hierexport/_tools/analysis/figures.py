@@ -42,11 +42,7 @@ class ModuleFigures:
     """In the order of their first calls."""
 
     def rows(self, depth: int | None = None) -> Iterator[tuple[int, ModuleFigures]]:
-        """Yield the module and those below it, each with its level and before its children.
-
-        Args:
-            depth: The number of levels below this module; None for all.
-        """
+        """Yield the module and those down to `depth` levels below it, each with its level and before its children."""
         pending = [(0, self)]
         while pending:
             level, figures = pending.pop()
@@ -91,10 +87,8 @@ class Analysis:
 def analyze(file: TaggedFile, wanted: ModuleFilter | None = None) -> Analysis:
     """Count the parts of an ONNX file by its tags; external data is not read.
 
-    Args:
-        file: The file.
-        wanted: The modules that are kept, with those above them, and whose nodes are counted by evidence and
-            operator; None keeps all, and counts untagged nodes too.
+    With a filter, the modules that it selects are kept, with those above them, and their nodes are counted by evidence
+    and operator; without one, untagged nodes are counted too.
 
     Raises:
         UsageError: The file has a tensor with an impossible shape, or no module is selected.

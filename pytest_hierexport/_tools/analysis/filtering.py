@@ -32,12 +32,7 @@ class ModuleFilter:
     def choose(
         self, hierarchy: Hierarchy, instances: Mapping[str | None, _Instance], modules: Sequence[Module] = ()
     ) -> set[_Instance]:
-        """Return the selected instances, those below them included.
-
-        Args:
-            hierarchy: The calls.
-            instances: The instances by call; calls that are not in it cannot be selected.
-            modules: The module tree; empty if it is unknown.
+        """Return the selected instances, those below them included; calls without an instance cannot be selected.
 
         Raises:
             UsageError: There are none.

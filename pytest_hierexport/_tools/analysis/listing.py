@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from itertools import chain
 
 from pytest_hierexport._calls.names import encode_operator
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.graph import inventory_proto, operators
+from pytest_hierexport._tools.analysis.contamination import ContaminatedNode
 from pytest_hierexport._tools.analysis.figures import instances
 from pytest_hierexport._tools.analysis.filtering import ModuleFilter
 from pytest_hierexport._tools.tagged_file import TaggedFile
@@ -31,7 +32,8 @@ class ListedOrigin:
 class ListedPart:
     """A node or an initializer with its origins, the primary first, then the co-owners."""
 
-    kind: Literal["node", "initializer"]
+    kind: str
+    """`node` or `initializer`."""
     key: str
     operator: str
     """Empty for an initializer."""
@@ -44,6 +46,10 @@ class UntaggedNode:
 
     key: str
     operator: str
+
+
+LISTED = {"origins": ListedPart, "untagged": UntaggedNode, "contamination": ContaminatedNode}
+"""The classes of the rows of each list of nodes."""
 
 
 def untagged_nodes(file: TaggedFile) -> Iterator[UntaggedNode]:
@@ -65,13 +71,13 @@ def listed_parts(file: TaggedFile, wanted: ModuleFilter) -> Iterator[ListedPart]
     chosen = wanted.choose(hierarchy, of_call, file.modules)
     tag = cache(hierarchy.tag)
     parts = inventory_proto(file.proto)
-    nodes = ((key, encode_operator(node.domain, node.op_type), attribution.nodes.get(key)) for key, node in parts.nodes)
-    tensors = ((key, "", attribution.initializers.get(key)) for key, _ in parts.initializers)
-    for kind, rows in (("node", nodes), ("initializer", tensors)):
-        for key, operator, origins in rows:
-            if origins and of_call[hierarchy.kept(origins[0].call)] in chosen:
-                listed = tuple(ListedOrigin(o.call, tag(o.call), o.evidence.value) for o in origins)
-                yield ListedPart("node" if kind == "node" else "initializer", key, operator, listed)
+    nodes = (("node", key, encode_operator(node.domain, node.op_type)) for key, node in parts.nodes)
+    tensors = (("initializer", key, "") for key, _ in parts.initializers)
+    for kind, key, operator in chain(nodes, tensors):
+        origins = (attribution.nodes if kind == "node" else attribution.initializers).get(key)
+        if origins and of_call[hierarchy.kept(origins[0].call)] in chosen:
+            listed = tuple(ListedOrigin(o.call, tag(o.call), o.evidence.value) for o in origins)
+            yield ListedPart(kind, key, operator, listed)
 
 
 def check_height(height: int) -> None:

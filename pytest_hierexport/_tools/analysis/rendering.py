@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._text import counted, one_line
+from pytest_hierexport._tools.analysis.figures import Analysis, ModuleFigures
 from pytest_hierexport._tools.analysis.listing import check_height
 from pytest_hierexport._tools.table import DEEPEST_INDENT, indented, table
-
-if TYPE_CHECKING:
-    from pytest_hierexport._tools.analysis.figures import Analysis, ModuleFigures
 
 _COLUMNS = ("level", "tag", "path", "class", "calls", "nodes", "own_nodes", "parameters")
 
@@ -25,20 +21,12 @@ earlier."""
 
 
 def as_dict(analysis: Analysis, depth: int | None = None) -> dict[str, object]:
-    """Return the analysis as an object for JSON, with nested modules.
-
-    Args:
-        analysis: The analysis.
-        depth: The number of levels below the root; None for all.
+    """Return the analysis as an object for JSON, with nested modules down to `depth` levels below the root.
 
     Raises:
         UsageError: The modules have more levels than JSON parsers can read.
     """
-    return {**_attributes(analysis), "modules": _nested(analysis.modules, depth)}
-
-
-def _attributes(data: Any) -> dict[str, object]:
-    return {field.name: getattr(data, field.name) for field in fields(data)}
+    return {**vars(analysis), "modules": _nested(analysis.modules, depth)}
 
 
 def _nested(root: ModuleFigures, depth: int | None) -> dict[str, object]:
@@ -53,19 +41,15 @@ def _nested(root: ModuleFigures, depth: int | None) -> dict[str, object]:
     children = [document]
     for level, figures in root.rows(depth):
         below: list[dict[str, object]] = []
-        children[level].append({**_attributes(figures), "children": below})
+        children[level].append({**vars(figures), "children": below})
         children[level + 1 :] = [below]
     return document[0]
 
 
 def as_lines(analysis: Analysis, name: str, depth: int | None = None, width: int | None = None) -> Iterator[str]:
-    """Yield the table of modules, then the totals of the file.
+    """Yield the table of modules, down to `depth` levels below the root, then the totals of the file.
 
-    Args:
-        analysis: The analysis.
-        name: The file's name.
-        depth: The number of levels below the root; None for all.
-        width: The width of the terminal; longer names are cut. None: names are not cut.
+    See :func:`table` for the width.
     """
     yield from table(partial(_rows, analysis, depth), width)
     yield from _totals(analysis, name)
@@ -80,15 +64,11 @@ def as_tree(analysis: Analysis, name: str, depth: int | None = None) -> Iterator
         calls = f", {figures.calls:,} calls" if figures.calls > 1 else ""
         count = f"{counted(figures.all_nodes, 'node')}, {counted(figures.all_parameters, unit)}{calls}"
         yield f"{branch}{one_line(figures.segment)} ({count})"
-        children = figures.children if depth is None or level < depth else ()
-        below = []
-        for child in children:
-            last = child is figures.children[-1]
-            if level < DEEPEST_INDENT:
-                below.append((child, trunk + ("└─ " if last else "├─ "), trunk + ("   " if last else "│  "), level + 1))
-            else:
-                below.append((child, f"{trunk}[{level + 1}] ", trunk, level + 1))
-        pending += reversed(below)
+        children = figures.children if depth is None or level < depth else []
+        for child in reversed(children):
+            marks = ("└─ ", "   ") if child is children[-1] else ("├─ ", "│  ")
+            at, below = marks if level < DEEPEST_INDENT else (f"[{level + 1}] ", "")
+            pending.append((child, trunk + at, trunk + below, level + 1))
     if untagged := analysis.coverage["untagged"]:
         yield f"{_UNTAGGED} ({counted(untagged, 'node')})"
     yield from _totals(analysis, name)

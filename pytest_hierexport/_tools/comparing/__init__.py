@@ -4,14 +4,7 @@
 2. `graphs`: flatten both graphs, subgraphs and functions included, into nodes and values.
 3. `numbering`, `pairing`: pair their nodes: by value numbering, then by their neighbours, then by name.
 4. `tensors`, `attributes`: compare the paired initializers and the attributes of paired nodes.
-5. `interface`, `types`: compare the declared inputs, outputs and operator sets.
+5. `interface`: compare the declared inputs, outputs and operator sets.
 6. `comparison`: collect the differences; `texts` words them.
 7. `rendering`: write them as text, Markdown or JSON; `folding` makes equal ones one line.
 """
-
-from __future__ import annotations
-
-from pytest_hierexport._tools.comparing.comparison import Comparison, compare
-from pytest_hierexport._tools.comparing.rendering import as_dict, as_lines, as_markdown
-
-__all__ = ["Comparison", "as_dict", "as_lines", "as_markdown", "compare"]

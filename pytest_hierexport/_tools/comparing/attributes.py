@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import onnx
 
 from pytest_hierexport._errors import UsageError
+from pytest_hierexport._tools.comparing.tensors import Data, Store
 from pytest_hierexport._tools.comparing.texts import NONE, arrow
-
-if TYPE_CHECKING:
-    import onnx
-
-    from pytest_hierexport._tools.comparing.tensors import Data, Store
 
 _TENSORS = ("t", "tensors", "sparse_tensor", "sparse_tensors")
 
@@ -41,7 +40,7 @@ def _content(tensor: onnx.TensorProto | onnx.SparseTensorProto, store: Store) ->
         return tensor.SerializeToString(deterministic=True)
 
 
-def attribute_change(before: onnx.AttributeProto | None, after: onnx.AttributeProto | None, data: Data) -> str:
+def _change(before: onnx.AttributeProto | None, after: onnx.AttributeProto | None, data: Data) -> str:
     """Return the difference between two attributes as text: `1 → -1`; an empty text for equal ones.
 
     Raises:
@@ -57,6 +56,14 @@ def attribute_change(before: onnx.AttributeProto | None, after: onnx.AttributePr
     return arrow(*texts) if texts[0] != texts[1] else "other values"
 
 
+def attribute_changes(
+    before: Mapping[str, onnx.AttributeProto], after: Mapping[str, onnx.AttributeProto], data: Data
+) -> Iterator[tuple[str, str]]:
+    """Yield the names of the attributes that differ, each with its difference as text."""
+    texts = ((name, _change(before.get(name), after.get(name), data)) for name in dict.fromkeys((*before, *after)))
+    return ((name, text) for name, text in texts if text)
+
+
 def _tensors(attribute: onnx.AttributeProto) -> list[onnx.TensorProto | onnx.SparseTensorProto]:
     single = [getattr(attribute, name) for name in ("t", "sparse_tensor") if attribute.HasField(name)]
     return [*single, *attribute.tensors, *attribute.sparse_tensors]
@@ -67,10 +74,8 @@ def _shown(attribute: onnx.AttributeProto | None) -> str:
         return NONE
     if attribute.ref_attr_name:
         return f"attribute {attribute.ref_attr_name} of the function"
-    from onnx import helper
-
     try:
-        value: Any = helper.get_attribute_value(attribute)
+        value: Any = onnx.helper.get_attribute_value(attribute)
     except ValueError:
         return "a value of no type"
     if tensors := _tensors(attribute):

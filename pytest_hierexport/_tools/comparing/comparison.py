@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from functools import cache
+from typing import Literal
 
-from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.names import call_name
 from pytest_hierexport._onnx.graph import operators
-from pytest_hierexport._tools.comparing.attributes import attribute_change
-from pytest_hierexport._tools.comparing.graphs import FlatGraph, FlatNode, FlatValue
+from pytest_hierexport._tools.comparing.attributes import attribute_changes
+from pytest_hierexport._tools.comparing.graphs import FlatGraph, FlatNode
 from pytest_hierexport._tools.comparing.interface import interface_changes
 from pytest_hierexport._tools.comparing.modules import ModuleChanges, Tree, compare_modules
-from pytest_hierexport._tools.comparing.pairing import Labels, Pairs, pair
+from pytest_hierexport._tools.comparing.pairing import Pairs, pair
 from pytest_hierexport._tools.comparing.tensors import Data, Store
 from pytest_hierexport._tools.comparing.texts import NONE, change
-
-if TYPE_CHECKING:
-    from pytest_hierexport._tools.tagged_file import TaggedFile
+from pytest_hierexport._tools.tagged_file import TaggedFile
 
 
 @dataclass(frozen=True)
@@ -84,86 +82,56 @@ def compare(before: TaggedFile, after: TaggedFile) -> Comparison:
     trees = [Tree(file.attribution, operators(file.proto)) for file in (before, after)]
     modules = compare_modules(*trees)
     graphs = FlatGraph(before.proto), FlatGraph(after.proto)
-    data = Data(*(Store(None if file.path is None else file.path.parent, _name(file)) for file in (before, after)))
-    sides = _Side(before.attribution, trees[0], modules), _Side(after.attribution, trees[1], None)
-    calls = {node: side.owners(node.key)[:1] for graph, side in zip(graphs, sides, strict=True) for node in graph.nodes}
-    labels = Labels(_modules(graphs, trees, modules).__getitem__, lambda node: tuple(calls[node]))
-    pairs = pair(*graphs, labels, data)
+    data = Data(*(Store(file.path) for file in (before, after)))
+    _label(graphs[0], before, trees[0], modules.pairs)
+    _label(graphs[1], after, trees[1], {path: path for path in modules.pairs.values()})
+    pairs = pair(*graphs, data)
     return Comparison(
         modules=modules,
         untagged=(dict(trees[0].untagged), dict(trees[1].untagged)),
-        nodes=list(_node_changes(graphs, pairs, sides, data)),
-        values=[Renamed(old.name, new.name) for old, new in _outputs(pairs) if old.name != new.name],
+        nodes=list(_node_changes(graphs, pairs, data)),
+        values=[
+            Renamed(old.name, new.name)
+            for old, new in pairs.values.items()
+            if old.tensor is None and old.name != new.name and old.name and new.name
+        ],
         node_names=[Renamed(old.name, new.name) for old, new in pairs.nodes.items() if old.name != new.name],
         initializers=list(_tensor_changes(graphs, pairs, data)),
         model=list(_model_changes((before, after), graphs, pairs, data)),
     )
 
 
-def _name(file: TaggedFile) -> str:
-    return "standard input" if file.path is None else file.path.name
+def _label(graph: FlatGraph, file: TaggedFile, tree: Tree, paths: Mapping[str, str]) -> None:
+    """Note the module, the owners and the tag of each node; `paths` gives the path after of each paired module."""
+    tag = cache(tree.hierarchy.tag)
+    for node in graph.nodes:
+        if origins := file.attribution.nodes.get(node.key):
+            calls = [tree.counted(origin.call) for origin in origins]
+            names = (call_name(paths.get(call.path, call.path), call.index) for call in calls)
+            node.module, node.owners, node.tag = (
+                paths.get(calls[0].path),
+                tuple(dict.fromkeys(names)),
+                tag(calls[0].name),
+            )
 
 
-def _modules(
-    graphs: tuple[FlatGraph, FlatGraph], trees: Sequence[Tree], modules: ModuleChanges
-) -> dict[FlatNode, str | None]:
-    """Return for each node of both graphs the path of its module in the file after.
-
-    None for an untagged node, and for a node of a module that has no counterpart in the other file.
-    """
-    reached = set(modules.pairs.values())
-    owners = ((node, trees[0].owner.get(node.key)) for node in graphs[0].nodes)
-    labels = {node: None if owner is None else modules.pairs.get(owner) for node, owner in owners}
-    for node in graphs[1].nodes:
-        owner = trees[1].owner.get(node.key)
-        labels[node] = owner if owner in reached else None
-    return labels
-
-
-@dataclass(frozen=True)
-class _Side:
-    """Gives the tags and owners of one file's nodes; owners by the paths in the file after."""
-
-    attribution: Attribution
-    tree: Tree
-    modules: ModuleChanges | None
-
-    def tag(self, key: str) -> str:
-        origins = self.attribution.nodes.get(key, ())
-        return self.attribution.hierarchy.tag(origins[0].call) if origins else ""
-
-    def owners(self, key: str) -> list[str]:
-        """Return the calls of all origins, the primary's first; those of a paired module by its path after."""
-        calls = [self.tree.counted(origin.call) for origin in self.attribution.nodes.get(key, ())]
-        pairs = {} if self.modules is None else self.modules.pairs
-        return list(dict.fromkeys(call_name(pairs.get(call.path, call.path), call.index) for call in calls))
-
-
-def _node_changes(
-    graphs: tuple[FlatGraph, FlatGraph], pairs: Pairs, sides: tuple[_Side, _Side], data: Data
-) -> Iterator[NodeChange]:
+def _node_changes(graphs: tuple[FlatGraph, FlatGraph], pairs: Pairs, data: Data) -> Iterator[NodeChange]:
     for node in graphs[0].nodes:
         if node not in pairs.nodes:
-            yield NodeChange("removed", node.key, node.operator, sides[0].tag(node.key))
+            yield NodeChange("removed", node.key, node.operator, node.tag)
     partner = {new: old for old, new in pairs.nodes.items()}
     for node in graphs[1].nodes:
-        tag = sides[1].tag(node.key)
         if node not in partner:
-            yield NodeChange("added", node.key, node.operator, tag)
-            continue
-        old = partner[node]
-        changes = [*_in_fields(old, node, pairs, data), *_in_tags(old, node, sides)]
-        if changes:
-            yield NodeChange("changed", node.key, node.operator, tag, changes)
+            yield NodeChange("added", node.key, node.operator, node.tag)
+        elif changes := [*_in_fields(partner[node], node, pairs, data), *_in_tags(partner[node], node)]:
+            yield NodeChange("changed", node.key, node.operator, node.tag, changes)
 
 
 def _in_fields(old: FlatNode, new: FlatNode, pairs: Pairs, data: Data) -> Iterator[str]:
     if old.overload != new.overload:
         yield change("overload", old.overload or NONE, new.overload or NONE)
-    for name in dict.fromkeys((*old.attributes, *new.attributes)):
-        text = attribute_change(old.attributes.get(name), new.attributes.get(name), data)
-        if text:
-            yield f"attribute {name}: {text}"
+    for name, text in attribute_changes(old.attributes, new.attributes, data):
+        yield f"attribute {name}: {text}"
     for place in dict.fromkeys((*old.inputs, *new.inputs)):
         a, b = old.inputs.get(place), new.inputs.get(place)
         if a is None or b is None or pairs.values.get(a) is not b:
@@ -173,21 +141,16 @@ def _in_fields(old: FlatNode, new: FlatNode, pairs: Pairs, data: Data) -> Iterat
         yield f"outputs: {len(old.outputs)} → {len(new.outputs)}"
 
 
-def _in_tags(old: FlatNode, new: FlatNode, sides: tuple[_Side, _Side]) -> Iterator[str]:
-    a, b = sides[0].owners(old.key), sides[1].owners(new.key)
-    if a[:1] != b[:1]:
-        yield f"tag: {sides[0].tag(old.key) or NONE} → {sides[1].tag(new.key) or NONE}"
-    elif set(a) != set(b):
-        yield f"owners: {', '.join(sorted(set(a) - set(b))) or NONE} → {', '.join(sorted(set(b) - set(a))) or NONE}"
-
-
-def _outputs(pairs: Pairs) -> Iterator[tuple[FlatValue, FlatValue]]:
-    return ((old, new) for old, new in pairs.values.items() if old.tensor is None and old.name and new.name)
+def _in_tags(old: FlatNode, new: FlatNode) -> Iterator[str]:
+    a, b = set(old.owners), set(new.owners)
+    if old.owners[:1] != new.owners[:1]:
+        yield f"tag: {old.tag or NONE} → {new.tag or NONE}"
+    elif a != b:
+        yield f"owners: {', '.join(sorted(a - b)) or NONE} → {', '.join(sorted(b - a)) or NONE}"
 
 
 def _tensor_changes(graphs: tuple[FlatGraph, FlatGraph], pairs: Pairs, data: Data) -> Iterator[TensorChange]:
-    before, after = ([v for each in graph.leaves.values() for v in each if v.tensor is not None] for graph in graphs)
-    for old in before:
+    for old in graphs[0].initializers():
         new = pairs.values.get(old)
         if new is None or new.tensor is None or old.tensor is None:
             yield TensorChange("removed", old.name)
@@ -196,7 +159,7 @@ def _tensor_changes(graphs: tuple[FlatGraph, FlatGraph], pairs: Pairs, data: Dat
         text = ", ".join(filter(None, (renamed, data.change(old.tensor, new.tensor))))
         if text:
             yield TensorChange("changed", new.name, text)
-    for new in after:
+    for new in graphs[1].initializers():
         if new not in pairs.taken:
             yield TensorChange("added", new.name)
 

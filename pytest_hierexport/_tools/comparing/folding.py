@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from pytest_hierexport._tools.grouping import grouped
+
 # The number of an item, of a call, or of a name that torch used before. A number within a word is none: `Conv1d`.
 _RUNNING = re.compile(r"((?<=[._@])[0-9]{1,18}(?!\w))")
 # The same with what stands before it. A figure is none: `0.5`, `axis 1`.
@@ -48,11 +50,11 @@ class Line:
 
 def fold(changes: Iterable[ShownChange]) -> list[Line]:
     """Return a line for each group of equal changes, in the order of the first ones, whose text it has."""
-    groups: dict[object, list[ShownChange]] = {}
-    for each in changes:
-        about = (each.operator or each.name, each.tag, each.text)
-        groups.setdefault((each.sign, *(_NUMBER.sub("", part) for part in about)), []).append(each)
-    return [_line(group) for group in groups.values()]
+
+    def without_numbers(each: ShownChange) -> tuple[str, ...]:
+        return each.sign, *(_NUMBER.sub("", part) for part in (each.operator or each.name, each.tag, each.text))
+
+    return [_line(group) for group in grouped(changes, without_numbers).values()]
 
 
 def _line(group: Sequence[ShownChange]) -> Line:

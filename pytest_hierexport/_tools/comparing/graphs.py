@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -46,17 +46,19 @@ class FlatNode:
     outputs: list[FlatValue]
     overload: str = ""
     """The overload of the function that it calls."""
+    module: str | None = None
+    """The path after of its module; None if it is untagged, or if the other file lacks the module."""
+    owners: tuple[str, ...] = ()
+    """The calls of all origins, the primary's first; those of a paired module by its path after."""
+    tag: str = ""
+    """Empty for an untagged node."""
 
 
 class FlatGraph:
-    """The nodes and values of a model.
-
-    Args:
-        proto: The model; it is not changed.
-    """
+    """The nodes and values of a model."""
 
     def __init__(self, proto: onnx.ModelProto) -> None:
-        """Flatten the model."""
+        """Flatten the model, which is not changed."""
         self.nodes: list[FlatNode] = []
         self.leaves: dict[Place, list[FlatValue]] = {}
         """Inputs and initializers by their keys; subgraphs under equal attribute names have equal keys."""
@@ -69,6 +71,10 @@ class FlatGraph:
             outputs = self._add(function, ChainMap(), place, function_prefix(*identity))
             self.results.update(((*place, i), value) for i, (_, value) in enumerate(outputs))
 
+    def initializers(self) -> Iterator[FlatValue]:
+        """Yield the initializers."""
+        return (value for values in self.leaves.values() for value in values if value.tensor is not None)
+
     def _add(
         self, graph: Any, scope: ChainMap[str, FlatValue], place: Place, prefix: str
     ) -> list[tuple[str, FlatValue]]:
@@ -76,8 +82,7 @@ class FlatGraph:
         sparse = ((tensor.values.name, tensor) for tensor in getattr(graph, "sparse_initializer", ()))
         for name, tensor in (*((tensor.name, tensor) for tensor in getattr(graph, "initializer", ())), *sparse):
             scope[name] = self._leaf(FlatValue(name, (*place, "initializer", name), tensor=tensor))
-        for i, declared in enumerate(graph.input):
-            name = declared if isinstance(declared, str) else declared.name
+        for i, name in enumerate(map(_name, graph.input)):
             if name not in scope.maps[0]:
                 # In a subgraph or function, the position of an input identifies it: the caller does not use its name.
                 leaf = (*place, "input", i if place else name)
@@ -92,19 +97,14 @@ class FlatGraph:
             scope.update((value.name, value) for value in flat.outputs if value.name)
         for node, flat in zip(graph.node, nodes, strict=True):
             self._connect(node, flat, scope, place)
-        return [
-            (name, self._value(scope, name))
-            for name in (each if isinstance(each, str) else each.name for each in graph.output)
-        ]
+        return [(name, self._value(scope, name)) for name in map(_name, graph.output)]
 
     def _connect(self, node: onnx.NodeProto, flat: FlatNode, scope: ChainMap[str, FlatValue], place: Place) -> None:
         self.nodes.append(flat)
         flat.inputs.update((i, self._value(scope, name)) for i, name in enumerate(node.input) if name)
-        held = dict(subgraphs_proto(node))
-        for attribute in node.attribute:
-            if not attribute.HasField("g") and not attribute.graphs:
-                flat.attributes[attribute.name] = attribute
-        for attribute_name, graph in held.items():
+        plain = (attribute for attribute in node.attribute if not attribute.HasField("g") and not attribute.graphs)
+        flat.attributes.update((attribute.name, attribute) for attribute in plain)
+        for attribute_name, graph in dict(subgraphs_proto(node)).items():
             inside = self._add(graph, scope.new_child(), (*place, attribute_name), f"{flat.key}/{attribute_name}/")
             flat.inputs.update(((attribute_name, i), value) for i, (_, value) in enumerate(inside))
         for position, value in flat.inputs.items():
@@ -119,3 +119,8 @@ class FlatGraph:
         if name not in scope:
             scope[name] = self._leaf(FlatValue(name, ("undefined", name)))
         return scope[name]
+
+
+def _name(declared: Any) -> str:
+    """Return the name of an input or output, which a function states alone."""
+    return declared if isinstance(declared, str) else str(declared.name)

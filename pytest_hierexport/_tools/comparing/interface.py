@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import onnx
 
 from pytest_hierexport._calls.names import encode_operator
-from pytest_hierexport._tools.comparing.attributes import attribute_change
+from pytest_hierexport._tools.comparing.attributes import attribute_changes
+from pytest_hierexport._tools.comparing.tensors import Data
 from pytest_hierexport._tools.comparing.texts import NONE, change
-from pytest_hierexport._tools.comparing.types import type_text
 
-if TYPE_CHECKING:
-    import onnx
-
-    from pytest_hierexport._tools.comparing.tensors import Data
+_SIZE_NAME = re.compile(r"(?![0-9]+$)[\w .*+/()-]+")
+"""The names of sizes that cannot be taken for a number or for several sizes; others are quoted."""
 
 
 def interface_changes(before: onnx.ModelProto, after: onnx.ModelProto, data: Data) -> Iterator[str]:
@@ -24,9 +26,7 @@ def interface_changes(before: onnx.ModelProto, after: onnx.ModelProto, data: Dat
     """
     yield from _of_entries("opset", *(_opsets(proto) for proto in (before, after)))
     for kind in ("input", "output"):
-        types = [
-            {value.name: type_text(value.type) for value in getattr(proto.graph, kind)} for proto in (before, after)
-        ]
+        types = [{value.name: _type(value.type) for value in getattr(proto.graph, kind)} for proto in (before, after)]
         yield from _of_entries(kind, *types)
         yield from _of_order(f"{kind}s", *types)
         if types[0].keys() == types[1].keys():  # a list may repeat a name
@@ -51,11 +51,9 @@ def _in_function(before: onnx.FunctionProto, after: onnx.FunctionProto, data: Da
         yield from _of_number(kind, before, after)
     required = [dict.fromkeys(function.attribute, "required") for function in (before, after)]
     yield from _of_entries("attribute", *required)
-    defaults = [{each.name: each for each in function.attribute_proto} for function in (before, after)]
-    for name in dict.fromkeys((*defaults[0], *defaults[1])):
-        text = attribute_change(defaults[0].get(name), defaults[1].get(name), data)
-        if text:
-            yield f"default of attribute {name}: {text}"
+    old, new = ({each.name: each for each in function.attribute_proto} for function in (before, after))
+    for name, text in attribute_changes(old, new, data):
+        yield f"default of attribute {name}: {text}"
 
 
 def _of_entries(kind: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
@@ -78,3 +76,36 @@ def _of_order(kind: str, before: Mapping[str, str], after: Mapping[str, str]) ->
     shared = [[name for name in names if name in others] for names, others in ((before, after), (after, before))]
     if shared[0] != shared[1]:
         yield change(f"order of the {kind}", *(", ".join(names) for names in shared))
+
+
+def _type(declared: onnx.TypeProto) -> str:
+    """Return a type as text, `FLOAT[2, N]` or `sequence(INT64)`, without denotations; equal texts mean equal types."""
+    kind = declared.WhichOneof("value")
+    if kind in {"sequence_type", "optional_type"}:
+        return f"{kind.removesuffix('_type')}({_type(getattr(declared, kind).elem_type)})"
+    if kind == "map_type":
+        return f"map({_element(declared.map_type.key_type)}, {_type(declared.map_type.value_type)})"
+    if kind == "tensor_type":
+        return _tensor(declared.tensor_type)
+    if kind == "sparse_tensor_type":
+        return f"sparse({_tensor(declared.sparse_tensor_type)})"
+    if kind == "opaque_type":
+        return f"opaque({json.dumps(declared.opaque_type.domain)}, {json.dumps(declared.opaque_type.name)})"
+    return "of an unknown type"
+
+
+def _tensor(declared: onnx.TypeProto.Tensor | onnx.TypeProto.SparseTensor) -> str:
+    element = _element(declared.elem_type)
+    return f"{element}[{', '.join(map(_dimension, declared.shape.dim))}]" if declared.HasField("shape") else element
+
+
+def _dimension(declared: onnx.TensorShapeProto.Dimension) -> str:
+    kind = declared.WhichOneof("value")
+    if kind != "dim_param":
+        return "?" if kind is None else str(declared.dim_value)
+    return declared.dim_param if _SIZE_NAME.fullmatch(declared.dim_param) else json.dumps(declared.dim_param)
+
+
+def _element(data_type: int) -> str:
+    known = data_type in onnx.TensorProto.DataType.values()
+    return onnx.TensorProto.DataType.Name(data_type) if known else f"type {data_type}"

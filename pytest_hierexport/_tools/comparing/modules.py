@@ -19,6 +19,7 @@ from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import ROOT, Call
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._snapshot.renames import displaced
+from pytest_hierexport._tools.grouping import grouped
 
 _DEEPEST = 300
 """The most levels of modules: each difference has its tag, so the text would grow with the square of the levels."""
@@ -72,24 +73,22 @@ class Tree:
                 found=f"{hierarchy.height:,} levels",
                 do="look at each file with hierexport analyze, whose table takes any depth",
             )
-        self._hierarchy = hierarchy
+        self.hierarchy = hierarchy
         self.instances: dict[str, Instance] = {}
         for name in hierarchy:
             if name == ROOT or hierarchy.is_kept(name):
                 self._add_call(name)
         self.untagged: Counter[str] = Counter()
-        self.owner: dict[str, str | None] = {}
-        """The path of the instance that each node counts for; None for an untagged one."""
         for key, operator in operators.items():
-            origins = attribution.nodes.get(key, ())
-            path = self.owner[key] = self.counted(origins[0].call).path if origins else None
-            (self.untagged if path is None else self.instances[path].operators)[operator] += 1
+            origins = attribution.nodes.get(key)
+            own = self.instances[self.counted(origins[0].call).path].operators if origins else self.untagged
+            own[operator] += 1
 
     def _add_call(self, name: str) -> None:
-        call = self._hierarchy[name]
+        call = self.hierarchy[name]
         caller = None if call.parent is None else self.counted(call.parent)
         if call.path not in self.instances:
-            self.instances[call.path] = Instance(call.path, call.cls, self._hierarchy.tag(name))
+            self.instances[call.path] = Instance(call.path, call.cls, self.hierarchy.tag(name))
             if caller is not None:
                 self.instances[caller.path].children.append(self.instances[call.path])
         if caller is not None:
@@ -97,11 +96,7 @@ class Tree:
 
     def counted(self, call: str) -> Call:
         """Return the call whose tag a call has: the nearest one with a segment, else the root's."""
-        return self._hierarchy[self._hierarchy.kept(call) or ROOT]
-
-    def tag(self, call: Call) -> str:
-        """Return the tag of a call."""
-        return self._hierarchy.tag(call.name)
+        return self.hierarchy[self.hierarchy.kept(call) or ROOT]
 
 
 @dataclass(frozen=True)
@@ -147,7 +142,10 @@ def compare_modules(before: Tree, after: Tree) -> ModuleChanges:
             for old, new in paired
             if (old.operators, old.calls) != (new.operators, new.calls) or new.path in callers
         ],
-        callers={path: (before.tag(old), after.tag(new)) for path, (old, new) in callers.items()},
+        callers={
+            path: (before.hierarchy.tag(old.name), after.hierarchy.tag(new.name))
+            for path, (old, new) in callers.items()
+        },
         reordered=[pair for old, other in paired for pair in _reordered(old, other, pairs)],
         pairs=pairs,
     )
@@ -162,47 +160,40 @@ def _other_caller(old: Instance, new: Instance, pairs: Mapping[str, str]) -> tup
 
 def _topmost(instances: Iterable[Instance], wanted: Callable[[Instance], bool]) -> list[Instance]:
     chosen = [instance for instance in instances if wanted(instance)]
-    below = {id(child) for instance in chosen for child in instance.children}
-    return [instance for instance in chosen if id(instance) not in below]
+    below = {child for instance in chosen for child in instance.children}
+    return [instance for instance in chosen if instance not in below]
 
 
-def _moved(gone: Iterable[Instance], new: Iterable[Instance]) -> list[tuple[Instance, Instance]]:
+def _moved(gone: Sequence[Instance], new: Sequence[Instance]) -> list[tuple[Instance, Instance]]:
     """Pair whole subtrees with equal contents, each once."""
     content: dict[object, int] = {}
-    gone, new = list(gone), list(new)
     numbers = {**_contents(gone, content), **_contents(new, content)}
-    waiting: dict[int, list[Instance]] = {}
-    for instance in new:
-        if numbers[id(instance)] is not None:
-            waiting.setdefault(numbers[id(instance)] or 0, []).append(instance)
-    taken: set[int] = set()
-    found: dict[int, Instance] = {}
+    waiting = grouped((instance for instance in new if instance in numbers), numbers.__getitem__)
+    taken: set[Instance] = set()
+    found: dict[Instance, Instance] = {}
     # The largest first: a part that is paired alone would be missing from the whole.
     for instance in sorted(gone, key=lambda each: -sum(1 for _ in each.below())):
-        candidates = waiting.get(numbers[id(instance)] or 0, [])
-        while candidates and id(candidates[0]) in taken:
+        candidates = waiting.get(numbers.get(instance, -1), [])
+        while candidates and candidates[0] in taken:
             candidates.pop(0)
-        if id(instance) in taken or not candidates:
-            continue
-        other = found[id(instance)] = candidates.pop(0)
-        taken.update(id(each) for pair in (instance, other) for each in pair.below())
-    return [(each, found[id(each)]) for each in gone if id(each) in found]
+        if candidates and instance not in taken:
+            other = found[instance] = candidates.pop(0)
+            taken.update(instance.below(), other.below())
+    return [(each, found[each]) for each in gone if each in found]
 
 
-def _contents(instances: Sequence[Instance], content: dict[object, int]) -> dict[int, int | None]:
-    """Number the subtrees of instances by their contents, from 1: equal contents have equal numbers.
+def _contents(instances: Sequence[Instance], content: dict[object, int]) -> dict[Instance, int]:
+    """Number the subtrees of instances by their contents: equal contents have equal numbers.
 
-    None for a subtree without nodes, and for one with an instance that is not among `instances`.
+    A subtree without nodes has none, and neither has one with an instance that is not among `instances`.
     """
-    numbers: dict[int, int | None] = {}
+    numbers: dict[Instance, int] = {}
     # Callers come before their callees: in reverse order, all children have their numbers.
     for instance in reversed(instances):
-        below = [numbers.get(id(child)) for child in instance.children]
-        if None in below or not (below or instance.operators):
-            numbers[id(instance)] = None
-            continue
-        key = (instance.cls, tuple(sorted(instance.operators.items())), tuple(below))
-        numbers[id(instance)] = content.setdefault(key, len(content) + 1)
+        below = tuple(numbers.get(child) for child in instance.children)
+        if None not in below and (below or instance.operators):
+            key = (instance.cls, tuple(sorted(instance.operators.items())), below)
+            numbers[instance] = content.setdefault(key, len(content))
     return numbers
 
 

@@ -10,27 +10,13 @@ z = Tanh(b)
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterable
 
 from pytest_hierexport._onnx.order import topological_order
 from pytest_hierexport._tools.comparing.attributes import attribute_content
 from pytest_hierexport._tools.comparing.graphs import FlatGraph, FlatNode, FlatValue
-from pytest_hierexport._tools.comparing.tensors import Data, Store
-
-if TYPE_CHECKING:
-    from pytest_hierexport._tools.comparing.tensors import Tensor
-
-PartT = TypeVar("PartT")
-KeyT = TypeVar("KeyT")
-
-
-def grouped(parts: Iterable[PartT], group: Callable[[PartT], KeyT]) -> dict[KeyT, list[PartT]]:
-    """Return the parts by what `group` returns for them, in order."""
-    groups: dict[KeyT, list[PartT]] = defaultdict(list)
-    for part in parts:
-        groups[group(part)].append(part)
-    return groups
+from pytest_hierexport._tools.comparing.tensors import Data, Store, Tensor
+from pytest_hierexport._tools.grouping import grouped
 
 
 class Numbering:

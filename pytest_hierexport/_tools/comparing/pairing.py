@@ -13,25 +13,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from pytest_hierexport._tools.comparing.graphs import FlatGraph, FlatNode, FlatValue
-from pytest_hierexport._tools.comparing.numbering import Numbering, grouped
+from pytest_hierexport._tools.comparing.numbering import Numbering
 from pytest_hierexport._tools.comparing.tensors import Data
-
-Label = Callable[[FlatNode], object]
-
-
-@dataclass(frozen=True)
-class Labels:
-    """The places of nodes in the hierarchies, equal for paired modules."""
-
-    module: Label
-    """Returns the module of a node."""
-    call: Label
-    """Returns the call of a node."""
+from pytest_hierexport._tools.grouping import grouped
 
 
 @dataclass(eq=False)
@@ -63,24 +52,17 @@ class Pairs:
             self.add_values(a, b)
 
 
-def pair(before: FlatGraph, after: FlatGraph, labels: Labels, data: Data) -> Pairs:
-    """Pair the nodes and values of two graphs.
-
-    Args:
-        before: The graph of the first file.
-        after: The graph of the second file.
-        labels: The calls and modules of the nodes of both graphs.
-        data: Reads the data of initializers and attributes.
-    """
-    pairs, label = Pairs(), labels.module
+def pair(before: FlatGraph, after: FlatGraph, data: Data) -> Pairs:
+    """Pair the nodes and values of two graphs, whose nodes have their modules and owners."""
+    pairs = Pairs()
     for leaf, values in before.leaves.items():
         for old, new in zip(values, after.leaves.get(leaf, ()), strict=False):
             pairs.add_values(old, new)
     numbering = Numbering(before, after, data)
-    _pair_by_value(numbering, pairs, labels)
+    _pair_by_value(numbering, pairs)
     _pair_initializers(before, after, pairs, numbering)
-    _pair_by_neighbours(before, after, pairs, label)
-    for group in (lambda node: (label(node), node.operator, node.key), lambda node: (label(node), node.operator)):
+    _pair_by_neighbours(before, after, pairs)
+    for group in (lambda node: (node.module, node.operator, node.key), lambda node: (node.module, node.operator)):
         news = grouped((node for node in after.nodes if node not in pairs.taken), group)
         for content, olds in grouped((node for node in before.nodes if node not in pairs.nodes), group).items():
             if len(olds) == len(news.get(content, ())):
@@ -88,15 +70,15 @@ def pair(before: FlatGraph, after: FlatGraph, labels: Labels, data: Data) -> Pai
     return pairs
 
 
-def _pair_by_value(numbering: Numbering, pairs: Pairs, labels: Labels) -> None:
+def _pair_by_value(numbering: Numbering, pairs: Pairs) -> None:
     """Pair nodes with equal expressions; of several, those with equal uses and calls."""
-    uses, call = numbering.uses, labels.call
+    uses = numbering.uses
     choices: tuple[Callable[[FlatNode], object], ...] = (
-        lambda node: (uses[node], call(node), node.key),
-        lambda node: (uses[node], call(node)),
+        lambda node: (uses[node], node.owners[:1], node.key),
+        lambda node: (uses[node], node.owners[:1]),
         lambda node: node.key,
-        call,
-        labels.module,
+        lambda node: node.owners[:1],
+        lambda node: node.module,
         lambda _node: None,
     )
     groups, others = numbering.expressions
@@ -125,7 +107,7 @@ def _pair_initializers(before: FlatGraph, after: FlatGraph, pairs: Pairs, number
             pairs.add_values(old, new)
 
 
-def _pair_by_neighbours(before: FlatGraph, after: FlatGraph, pairs: Pairs, label: Label) -> None:
+def _pair_by_neighbours(before: FlatGraph, after: FlatGraph, pairs: Pairs) -> None:
     """Pair the producers and the consumers of paired values, until there are no more pairs."""
     results = [(value, after.results[place]) for place, value in before.results.items() if place in after.results]
     pending = deque([*results, *pairs.values.items()])
@@ -135,7 +117,7 @@ def _pair_by_neighbours(before: FlatGraph, after: FlatGraph, pairs: Pairs, label
         if (old, new) in seen:
             continue
         seen.add((old, new))
-        for a, b in [*_producers(old, new, label), *_consumers(old, new, pairs, label)]:
+        for a, b in [*_producers(old, new), *_consumers(old, new, pairs)]:
             if not pairs.free(a, b):
                 continue
             pairs.add(a, b)
@@ -145,31 +127,28 @@ def _pair_by_neighbours(before: FlatGraph, after: FlatGraph, pairs: Pairs, label
             pairs.add_values(old, new)
 
 
-def _producers(old: FlatValue, new: FlatValue, label: Label) -> Iterator[tuple[FlatNode, FlatNode]]:
+def _producers(old: FlatValue, new: FlatValue) -> Iterator[tuple[FlatNode, FlatNode]]:
     a, b = old.producer, new.producer
-    if a is not None and b is not None and (a.operator, old.index) == (b.operator, new.index) and label(a) == label(b):
+    if a and b and (a.operator, a.module, old.index) == (b.operator, b.module, new.index):
         yield a, b
 
 
-def _consumers(old: FlatValue, new: FlatValue, pairs: Pairs, label: Label) -> Iterator[tuple[FlatNode, FlatNode]]:
+def _consumers(old: FlatValue, new: FlatValue, pairs: Pairs) -> Iterator[tuple[FlatNode, FlatNode]]:
     """Yield pairs of unpaired consumers with equal module, operator and position, if both values have equally many."""
     if pairs.values.get(old) is not new:
         return
 
-    def unpaired(value: FlatValue, paired: Container[object]) -> dict[object, list[FlatNode]]:
-        groups: dict[object, list[FlatNode]] = defaultdict(list)
-        for node, place in value.consumers:
-            if node not in paired:
-                groups[label(node), node.operator, place].append(node)
-        return groups
+    def unpaired(value: FlatValue, paired: Container[object]) -> dict[object, list[tuple[FlatNode, object]]]:
+        left = (consumer for consumer in value.consumers if consumer[0] not in paired)
+        return grouped(left, lambda consumer: (consumer[0].module, consumer[0].operator, consumer[1]))
 
     olds, news = unpaired(old, pairs.nodes), unpaired(new, pairs.taken)
-    for content, nodes in olds.items():
-        if len(nodes) == len(news.get(content, ())):
-            yield from zip(nodes, news[content], strict=True)
+    for content, consumers in olds.items():
+        if len(consumers) == len(news.get(content, ())):
+            yield from ((a, b) for (a, _), (b, _) in zip(consumers, news[content], strict=True))
 
 
 def _pair_in_order(olds: Iterable[FlatNode], news: Iterable[FlatNode], pairs: Pairs) -> None:
-    for old, new in zip(list(olds), list(news), strict=False):
+    for old, new in zip(olds, news, strict=False):
         if pairs.free(old, new):
             pairs.add(old, new)

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from pytest_hierexport._snapshot.diff import changed_counts
 from pytest_hierexport._text import counted, inline_code
-from pytest_hierexport._tools.comparing.comparison import Comparison, NodeChange, Renamed, TensorChange
+from pytest_hierexport._tools.comparing.comparison import Comparison, Renamed
 from pytest_hierexport._tools.comparing.folding import Line, ShownChange, fold, some
 from pytest_hierexport._tools.comparing.modules import Instance, ModuleChanges
+from pytest_hierexport._tools.grouping import grouped
 
 _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
-
-_Pair = tuple[Instance, Instance]
-KeyT = TypeVar("KeyT")
 
 
 def as_lines(comparison: Comparison, before: str, after: str, limit: int) -> Iterator[str]:
@@ -55,22 +53,17 @@ def _sections(comparison: Comparison) -> Iterator[tuple[str, list[Line]]]:
     sections: dict[str, Iterable[ShownChange]] = {
         "modules": _modules(comparison),
         "model": (ShownChange("~", text) for text in comparison.model),
-        "nodes": map(_of_node, comparison.nodes),
-        "initializers": map(_of_tensor, comparison.initializers),
+        "nodes": (
+            ShownChange(_SIGNS[each.kind], each.node, each.operator, each.tag or "untagged", "; ".join(each.changes))
+            for each in comparison.nodes
+        ),
+        "initializers": (
+            ShownChange(_SIGNS[each.kind], each.name, text=each.change) for each in comparison.initializers
+        ),
         "renamed values": map(_of_name, comparison.values),
         "renamed nodes": map(_of_name, comparison.node_names),
     }
     yield from ((title, lines) for title, changes in sections.items() if (lines := fold(changes)))
-
-
-def _of_node(change: NodeChange) -> ShownChange:
-    return ShownChange(
-        _SIGNS[change.kind], change.node, change.operator, change.tag or "untagged", "; ".join(change.changes)
-    )
-
-
-def _of_tensor(change: TensorChange) -> ShownChange:
-    return ShownChange(_SIGNS[change.kind], change.name, text=change.change)
 
 
 def _of_name(renamed: Renamed) -> ShownChange:
@@ -83,16 +76,17 @@ def _modules(comparison: Comparison) -> Iterator[ShownChange]:
         for instance in instances:
             count = sum(1 for _ in instance.below()) - 1
             below = f" with {counted(count, 'module')} below" if count else ""
-            yield ShownChange(sign, f"{instance.tag} ({instance.cls}){below}", text=_counts(instance.all_operators()))
+            operators = ", ".join(f"{name} {number}" for name, number in sorted(instance.all_operators().items()))
+            yield ShownChange(sign, f"{instance.tag} ({instance.cls}){below}", text=operators)
     for old, new in modules.moved:
         text = f"moved from {old.path or 'the root'} to {new.path or 'the root'}"
         yield ShownChange(">", f"{old.tag} → {new.tag}", text=text)
-    for (cls, other), pairs in _grouped(modules.renamed, lambda old, new: (old.cls, new.cls)).items():
+    for (cls, other), pairs in grouped(modules.renamed, lambda pair: (pair[0].cls, pair[1].cls)).items():
         equal = all(old.operators == new.operators for old, new in pairs)
         operators = f"operators {'equal' if equal else 'changed'}"
         text = f"{counted(len(pairs), 'instance')}, {operators}: {some([new.tag for _, new in pairs])}"
         yield ShownChange("=", f"renamed {cls} → {other}", text=text)
-    for text, pairs in _grouped(modules.changed, partial(_changed, modules)).items():
+    for text, pairs in grouped(modules.changed, partial(_changed, modules)).items():
         yield ShownChange("~", some([new.tag for _, new in pairs]), text=text)
     for instance, follower in modules.reordered:
         yield ShownChange(">", f"{instance.tag} now before {follower.tag}")
@@ -100,23 +94,13 @@ def _modules(comparison: Comparison) -> Iterator[ShownChange]:
         yield ShownChange("~", "(untagged)", text=changed_counts(*comparison.untagged))
 
 
-def _grouped(pairs: Sequence[_Pair], key: Callable[[Instance, Instance], KeyT]) -> dict[KeyT, list[_Pair]]:
-    grouped: dict[KeyT, list[_Pair]] = {}
-    for old, new in pairs:
-        grouped.setdefault(key(old, new), []).append((old, new))
-    return grouped
-
-
-def _changed(modules: ModuleChanges, old: Instance, new: Instance) -> str:
+def _changed(modules: ModuleChanges, pair: tuple[Instance, Instance]) -> str:
     """Return the text of a changed module, which modules with equal changes share."""
+    old, new = pair
     calls = f"calls {old.calls} → {new.calls}" if old.calls != new.calls else ""
     callers = modules.callers.get(new.path, ())
     called = f"called by {' → '.join(callers)}" if callers else ""
     return ", ".join(filter(None, (calls, called, changed_counts(old.operators, new.operators))))
-
-
-def _counts(operators: Mapping[str, int]) -> str:
-    return ", ".join(f"{operator} {count}" for operator, count in sorted(operators.items()))
 
 
 def as_dict(comparison: Comparison) -> dict[str, Any]:

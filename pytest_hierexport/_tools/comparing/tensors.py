@@ -5,26 +5,26 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+from typing import Any, TypeAlias, TypeGuard
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
 
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.difference import content_of
 from pytest_hierexport._onnx.external import load_data
 
-if TYPE_CHECKING:
-    import onnx
-
-    Tensor: TypeAlias = onnx.TensorProto | onnx.SparseTensorProto
+Tensor: TypeAlias = onnx.TensorProto | onnx.SparseTensorProto
+_STRING = onnx.TensorProto.STRING
 
 
 @dataclass(frozen=True)
 class Store:
     """Reads the tensors of one model."""
 
-    folder: Path | None
-    """The folder of the model's external data; None for a model from standard input."""
-    name: str
-    """The name of the file, for messages."""
+    path: Path | None
+    """The file, beside which its external data is; None for a model from standard input."""
 
     def content(self, tensor: Tensor) -> object:
         """Return a key that is equal for tensors of equal type, shape and data.
@@ -44,32 +44,25 @@ class Store:
         Raises:
             UsageError: The data is missing, or does not fit the shape.
         """
-        import numpy as np
-        from onnx import numpy_helper
-
         try:
             if tensor.external_data:
-                if self.folder is None:
+                if self.path is None:
                     raise ValueError("external data of a model from standard input")  # noqa: TRY301  # one message
                 copied = type(tensor)()
                 copied.CopyFrom(tensor)
-                load_data(copied, self.folder)
+                load_data(copied, self.path.parent)
                 tensor = copied
             return np.ascontiguousarray(numpy_helper.to_array(tensor))
         except Exception as error:  # onnx raises errors of many classes for data that is missing or damaged
             raise UsageError(
-                f"the data of every stored tensor of {self.name}",
+                f"the data of every stored tensor of {self.path.name if self.path else 'standard input'}",
                 found=f"{tensor.name!r}: {str(error)[:300]}",
                 do="keep the files with external data beside the model, or export it again",
             ) from error
 
 
 def _is_sparse(tensor: Tensor) -> TypeGuard[onnx.SparseTensorProto]:
-    return str(tensor.DESCRIPTOR.name) == "SparseTensorProto"
-
-
-_STRING = 8
-"""TensorProto.STRING."""
+    return isinstance(tensor, onnx.SparseTensorProto)
 
 
 @dataclass(frozen=True)
@@ -99,11 +92,8 @@ class Data:
         return ", ".join(f"{name}: {text}" for name, text in changes if text)
 
     def _dense_change(self, old: onnx.TensorProto, new: onnx.TensorProto) -> str:
-        import numpy as np
-        from onnx import TensorProto
-
         if old.data_type != new.data_type:
-            names = (TensorProto.DataType.Name(each.data_type).lower() for each in (old, new))
+            names = (onnx.TensorProto.DataType.Name(each.data_type).lower() for each in (old, new))
             return "dtype {} → {}".format(*names)
         if old.dims != new.dims:
             return f"shape {list(old.dims)} → {list(new.dims)}"

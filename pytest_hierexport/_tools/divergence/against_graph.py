@@ -7,71 +7,63 @@ y = Relu(h)        act     y = Relu(h_dequant)            y, y          matched 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from pytest_hierexport._proof.tolerance import Array
 from pytest_hierexport._tools.divergence.boundaries import Boundaries, Boundary
-from pytest_hierexport._tools.divergence.compared import Arrays, Compared, Row, row_of, with_includes
-from pytest_hierexport._tools.divergence.outputs import matched_outputs, rows_of_root, with_outputs, worst_by_name
+from pytest_hierexport._tools.divergence.compared import Arrays, Compared, Row, row_of
+from pytest_hierexport._tools.divergence.outputs import compared_rows, matched_outputs, worst_by_name
 from pytest_hierexport._tools.divergence.pairs import (
-    Matching,
+    Matched,
     Pair,
     chosen_pairs,
     measured_pair,
     possible_pairs,
+    same_values,
     without_false,
 )
 from pytest_hierexport._tools.divergence.sides import Side
+from pytest_hierexport._tools.grouping import grouped
 
 _LACKING = "the other graph lacks it"
 
 
-def compare_with_graph(
-    reference: Side, other: Side, depth: int | None, folder: Path, matching: Matching
-) -> Compared[str]:
+def compare_with_graph(reference: Side, other: Side, depth: int | None, folder: Path, matched: Matched) -> Compared:
     """Compare each value that leaves the own nodes of a call of the reference.
 
     Values are matched as carry matches both graphs. A value that this leaves without a partner is compared with the
     nearest value that leaves the nodes of the same call in the other graph, where that has tags. The outputs are
     compared with those of the other graph, too.
 
-    Args:
-        reference: The graph whose calls count.
-        other: The graph to compare; its attribution may be empty.
-        depth: The deepest level of calls.
-        folder: A folder for tensors that exceed memory's bound.
-        matching: Matches the values of both graphs.
+    The calls are those of the reference, down to `depth`. `folder` takes the tensors that exceed memory's bound, and
+    `matched` has what was found of both graphs on other inputs.
     """
     boundaries = Boundaries(reference.graph, depth)
-    arrays = Arrays[str](folder)
+    arrays = Arrays(folder)
     for name, array in reference.fetch([*boundaries.values, *reference.outputs]):
         arrays.add(name, array)
-    same = matching.same_values(reference.graph.model, other.graph.model, boundaries.values)
-    known, results = _inverted(same.items()), _inverted(matched_outputs(reference.outputs, other.outputs))
+    same = same_values(reference.graph.model, other.graph.model, boundaries.values, matched)
+    known = grouped(same, same.__getitem__)
+    results = grouped(matched_outputs(reference.outputs, other.outputs), lambda pair: pair[1])
     by_tag = _candidates(boundaries, Boundaries(other.graph, depth), known)
-    pairs: list[Pair[str]] = []
-    outputs: list[Pair[str]] = []
-    guesses: list[list[Pair[str]]] = []
+    pairs: list[Pair] = []
+    outputs: list[Pair] = []
+    guesses: list[list[Pair]] = []
     for value, array in other.fetch([*known, *by_tag, *results]):
         names = [name for name in known.get(value, ()) if name in arrays and _is_same_layout(arrays[name], array)]
         pairs += [measured_pair(value, array, name, arrays, other) for name in names]
-        names = [name for name in results.get(value, ()) if name in arrays]
+        names = [name for name, _ in results.get(value, ()) if name in arrays]
         outputs += [measured_pair(value, array, name, arrays, other) for name in names]
         guesses.append(possible_pairs(value, array, dict.fromkeys(by_tag.get(value, ()), 1), arrays, other))
     pairs = without_false(reference.graph.model, [*chosen_pairs(guesses), *pairs])
-    compared = worst_by_name((pair.key, pair) for pair in outputs)
-    found = with_outputs(boundaries, {pair.key: pair for pair in pairs}, compared)
-    rows = with_includes(boundaries, [_row(each, found.get(name), arrays) for name, each in boundaries.values.items()])
-    return Compared(boundaries, [*rows, *rows_of_root(boundaries, found, compared, _LACKING)], arrays)
+    compared = worst_by_name((str(pair.key), pair) for pair in outputs)
 
+    def row(boundary: Boundary, pair: Pair | None) -> Row:
+        reason = _LACKING if boundary.name in arrays else "it is no tensor"
+        return row_of(boundary, pair, pair.value if pair else None, reason=reason)
 
-def _inverted(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Return the first names of each second one."""
-    found: dict[str, list[str]] = {}
-    for name, value in pairs:
-        found.setdefault(value, []).append(name)
-    return found
+    found = {str(pair.key): pair for pair in pairs}
+    return Compared(boundaries, compared_rows(boundaries, found, compared, row, _LACKING), arrays)
 
 
 def _is_same_layout(reference: Array, other: Array) -> bool:
@@ -93,8 +85,3 @@ def _candidates(reference: Boundaries, other: Boundaries, known: dict[str, list[
         if value not in known
     }
     return {value: names for value, names in found.items() if names}
-
-
-def _row(boundary: Boundary, pair: Pair[str] | None, arrays: Arrays[str]) -> Row[str]:
-    reason = _LACKING if boundary.name in arrays else "it is no tensor"
-    return row_of(boundary, pair, pair.value if pair else None, reason=reason)

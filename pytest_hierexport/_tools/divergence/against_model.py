@@ -23,42 +23,35 @@ from pytest_hierexport._proof.tensors import array_of, returned_arrays
 from pytest_hierexport._proof.tolerance import Array
 from pytest_hierexport._proof.values import Values
 from pytest_hierexport._tools.divergence.boundaries import Boundaries, Boundary
-from pytest_hierexport._tools.divergence.compared import Arrays, Compared, Row, row_of, with_includes
-from pytest_hierexport._tools.divergence.outputs import rows_of_root, with_outputs, worst_by_name
-from pytest_hierexport._tools.divergence.pairs import Pair, chosen_pairs, measured_pair, possible_pairs
+from pytest_hierexport._tools.divergence.compared import Arrays, Compared, Row, row_of
+from pytest_hierexport._tools.divergence.outputs import compared_rows, worst_by_name
+from pytest_hierexport._tools.divergence.pairs import Key, Pair, chosen_pairs, measured_pair, possible_pairs
 from pytest_hierexport._tools.divergence.sides import Side
 
 if TYPE_CHECKING:
     import torch
 
 _LACKING = "no tensor of the model's calls corresponds to it"
-Key = int | str
-"""The number of a value of the eager run, or the place of a tensor that the model returned."""
 
 
-def compare_with_model(example: Runnable, side: Side, depth: int | None, folder: Path) -> Compared[Key]:
+def compare_with_model(example: Runnable, side: Side, depth: int | None, folder: Path) -> Compared:
     """Compare each value that leaves the own nodes of a call with the tensors that calls took and returned.
 
-    The outputs are compared with what the model returned, too, in order.
-
-    Args:
-        example: The model with its inputs.
-        side: The graph, with its attribution.
-        depth: The deepest level of calls.
-        folder: A folder for tensors that exceed memory's bound.
+    The outputs are compared with what the model returned, too, in order. `depth` is the deepest level of calls;
+    `folder` takes the tensors that exceed memory's bound.
 
     Raises:
         ModelError: The model does not run.
     """
     boundaries = Boundaries(side.graph, depth)
-    arrays = Arrays[Key](folder)
+    arrays = Arrays(folder)
     with ExitStack() as stack:
         if has_choices(side.proto):
             run = partial(run_graph, side.proto, side.feeds, folder=side.folder)
             stack.enter_context(following_choices(side.proto, side.feeds, run))
         eager, returned = _run(example, side, arrays)
     calls = match(side.graph, eager)
-    candidates: list[list[Pair[Key]]] = []
+    candidates: list[list[Pair]] = []
     given: dict[str, Array] = {}
     names = {*side.outputs}
     for value, array in side.fetch([*boundaries.values, *side.outputs]):
@@ -68,12 +61,12 @@ def compare_with_model(example: Runnable, side: Side, depth: int | None, folder:
             votes = _votes(boundaries.values[value], calls)
             candidates.append(possible_pairs(value, array, votes, arrays, side))
     outputs = _outputs(side, given, returned, arrays)
-    pairs = with_outputs(boundaries, {pair.value: pair for pair in chosen_pairs(candidates)}, outputs)
-    rows = with_includes(boundaries, [_row(each, pairs.get(name), calls) for name, each in boundaries.values.items()])
-    return Compared(boundaries, [*rows, *rows_of_root(boundaries, pairs, outputs, _LACKING)], arrays)
+    found = {pair.value: pair for pair in chosen_pairs(candidates)}
+    rows = compared_rows(boundaries, found, outputs, partial(_row, calls=calls), _LACKING)
+    return Compared(boundaries, rows, arrays)
 
 
-def _run(example: Runnable, side: Side, arrays: Arrays[Key]) -> tuple[list[EagerCall], Any]:
+def _run(example: Runnable, side: Side, arrays: Arrays) -> tuple[list[EagerCall], Any]:
     """Run the model as it was captured, or else as its users run it; return its calls and what it returned."""
     values = Values()  # one for both runs: `arrays` has each number once
 
@@ -91,7 +84,7 @@ def _run(example: Runnable, side: Side, arrays: Arrays[Key]) -> tuple[list[Eager
         return run(Mode.PLAIN)
 
 
-def _outputs(side: Side, given: Mapping[str, Array], returned: Any, arrays: Arrays[Key]) -> dict[str, Pair[Key]]:
+def _outputs(side: Side, given: Mapping[str, Array], returned: Any, arrays: Arrays) -> dict[str, Pair]:
     """Return the pair of each output with the tensor that the model returned in its place.
 
     Where the model returned more or fewer tensors than the graph gives, places say nothing: the nearest one counts.
@@ -100,7 +93,7 @@ def _outputs(side: Side, given: Mapping[str, Array], returned: Any, arrays: Arra
     for place, array in expected.items():
         arrays.add(place, array)
     if len(expected) != len(side.outputs):
-        votes = dict.fromkeys(expected, 1)
+        votes: dict[Key, int] = dict.fromkeys(expected, 1)
         nearest = (possible_pairs(name, array, votes, arrays, side) for name, array in given.items())
         return {pair.value: pair for pair in chosen_pairs(nearest)}
     placed = [(name, place) for name, place in zip(side.outputs, expected, strict=True) if name in given]
@@ -120,7 +113,7 @@ def _votes(boundary: Boundary, calls: Mapping[str, EagerCall]) -> Counter[Key]:
     return votes
 
 
-def _row(boundary: Boundary, pair: Pair[Key] | None, calls: Mapping[str, EagerCall]) -> Row[Key]:
+def _row(boundary: Boundary, pair: Pair | None, calls: Mapping[str, EagerCall]) -> Row:
     if pair is None:
         return row_of(boundary, None, reason=_LACKING)
     if isinstance(pair.key, str):

@@ -6,34 +6,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Generic, TypeVar
 
 import numpy as np
 
 from pytest_hierexport._proof.session import BUDGET
 from pytest_hierexport._proof.tolerance import Array
 from pytest_hierexport._tools.divergence.boundaries import Boundaries, Boundary
-from pytest_hierexport._tools.divergence.pairs import Pair
+from pytest_hierexport._tools.divergence.pairs import Key, Pair
 from pytest_hierexport._tools.divergence.results import ValueGap
 
-KeyT = TypeVar("KeyT")
 
-
-class Arrays(dict[KeyT, Array]):
-    """Tensors by key; those that exceed the bound are in files, which are mapped when read.
-
-    Args:
-        folder: The folder for the files; it is made where there is none.
-        budget: The bound, in bytes.
-    """
+class Arrays(dict[Key, Array]):
+    """Tensors by key; those beyond a budget of bytes are in files of a folder, which are mapped when read."""
 
     def __init__(self, folder: Path, budget: int = BUDGET) -> None:
-        """Hold nothing yet."""
+        """Hold nothing yet, and make the folder where there is none."""
         super().__init__()
         folder.mkdir(exist_ok=True)
         self._folder, self._left = folder, budget
 
-    def add(self, key: KeyT, array: Array) -> None:
+    def add(self, key: Key, array: Array) -> None:
         """Keep a copy of a tensor, unless the key has one."""
         if key in self:
             return
@@ -48,38 +40,30 @@ class Arrays(dict[KeyT, Array]):
 
 
 @dataclass(frozen=True)
-class Row(Generic[KeyT]):
+class Row:
     """A value that leaves the own nodes of some calls, compared with the reference."""
 
     value: ValueGap
     calls: tuple[str, ...]
     """The calls to which the value counts."""
-    pair: Pair[KeyT] | None
+    pair: Pair | None
     """Its pair with a value of the reference; None where none corresponds to it."""
 
 
 @dataclass(frozen=True)
-class Compared(Generic[KeyT]):
+class Compared:
     """The compared values of a graph."""
 
     boundaries: Boundaries
     """The graph whose tags tell the calls."""
-    rows: Sequence[Row[KeyT]]
-    arrays: Arrays[KeyT]
+    rows: Sequence[Row]
+    arrays: Arrays
     """The values of the reference."""
 
     @cached_property
-    def pairs(self) -> Mapping[str, Pair[KeyT]]:
-        """The pairs, by the name of the value in the graph that is compared; its first row counts."""
-        found: dict[str, Pair[KeyT]] = {}
-        for pair in (row.pair for row in self.rows if row.pair is not None):
-            found.setdefault(pair.value, pair)
-        return found
-
-    @cached_property
-    def by_call(self) -> Mapping[str, Sequence[Row[KeyT]]]:
+    def by_call(self) -> Mapping[str, Sequence[Row]]:
         """The values that count to each call."""
-        found: dict[str, list[Row[KeyT]]] = {}
+        found: dict[str, list[Row]] = {}
         for row in self.rows:
             for call in row.calls:
                 found.setdefault(call, []).append(row)
@@ -87,28 +71,18 @@ class Compared(Generic[KeyT]):
 
 
 def row_of(
-    boundary: Boundary,
-    pair: Pair[KeyT] | None,
-    other: str | None = None,
-    calls: tuple[str, ...] = (),
-    reason: str = "",
-) -> Row[KeyT]:
-    """Return the row of a value.
+    boundary: Boundary, pair: Pair | None, other: str | None = None, calls: tuple[str, ...] = (), reason: str = ""
+) -> Row:
+    """Return the row of a value with what it is compared with, or with the reason why it has no pair.
 
-    Args:
-        boundary: The value.
-        pair: Its pair with a value of the reference, if there is one.
-        other: What it is compared with.
-        calls: The calls to which it counts; none for all whose own node its producer is.
-        reason: Why it is unknown, if there is no pair.
+    It counts to `calls`; where these are none, to all whose own node its producer is.
     """
-    value = ValueGap(boundary.name, boundary.position, reason=reason, is_output=boundary.is_output)
-    if pair is not None:
-        value = replace(value, other=other, accumulated=pair.gap, reason="")
+    known = {"reason": reason} if pair is None else {"other": other, "accumulated": pair.gap}
+    value = ValueGap(boundary.name, boundary.position, is_output=boundary.is_output, **known)
     return Row(value, calls or boundary.calls, pair)
 
 
-def with_includes(boundaries: Boundaries, rows: Sequence[Row[KeyT]]) -> list[Row[KeyT]]:
+def with_includes(boundaries: Boundaries, rows: Sequence[Row]) -> list[Row]:
     """Add to each known value the other calls whose errors it shows: those of which it alone tells anything.
 
     These are the calls of the unknown values from which it is computed, back to other known ones, and the calls of the
@@ -132,7 +106,7 @@ def with_includes(boundaries: Boundaries, rows: Sequence[Row[KeyT]]) -> list[Row
                 yield from unknown[value].calls if value in unknown else ()
                 pending += [graph.producer[value]] if value in graph.producer and value not in known else []
 
-    def complete(row: Row[KeyT]) -> Row[KeyT]:
+    def complete(row: Row) -> Row:
         includes = tuple(dict.fromkeys(included(row.value.position)))
         return replace(row, value=replace(row.value, includes=includes))
 

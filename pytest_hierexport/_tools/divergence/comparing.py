@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeGuard, TypeVar, cast
+from typing import TYPE_CHECKING, TypeGuard, cast
 
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import Hierarchy
 from pytest_hierexport._errors import TagError, UsageError
 from pytest_hierexport._files.temporary import temporary_folder
+from pytest_hierexport._onnx.models import Model
 from pytest_hierexport._proof.tolerance import Array
 from pytest_hierexport._tools.divergence.against_graph import compare_with_graph
 from pytest_hierexport._tools.divergence.against_model import compare_with_model
@@ -20,17 +21,14 @@ from pytest_hierexport._tools.divergence.compared import Arrays, Compared, Row
 from pytest_hierexport._tools.divergence.cutting import run_parts
 from pytest_hierexport._tools.divergence.impact import impacts
 from pytest_hierexport._tools.divergence.merging import merged
-from pytest_hierexport._tools.divergence.pairs import Matching
+from pytest_hierexport._tools.divergence.pairs import Key, Matched, Pair
 from pytest_hierexport._tools.divergence.results import CallGap, Divergence, Gap, ValueGap
 from pytest_hierexport._tools.divergence.sides import Inputs, Side, open_side
 from pytest_hierexport._tools.selection import quantized_names
 from pytest_hierexport._tools.tagged_file import attribution_of
 
 if TYPE_CHECKING:
-    from pytest_hierexport._onnx.models import Model
     from pytest_hierexport._proof.eager import Runnable
-
-KeyT = TypeVar("KeyT")
 
 
 def diverge(
@@ -98,33 +96,27 @@ class _Settings:
     tolerance: float | None
     depth: int | None
     added: bool
-    matching: Matching = field(default_factory=Matching)
-    """Of both graphs, kept over the inputs."""
+    matched: Matched = field(default_factory=dict)
+    """What is known of both graphs from other inputs."""
 
 
 def _against_model(example: Runnable, other: Model, origins: Attribution, settings: _Settings) -> Divergence:
     with temporary_folder() as name, open_side(other, example, origins, settings.tolerance) as side:
-        folder = Path(name)
-        compared = compare_with_model(example, side, settings.depth, folder / "reference")
-        parts = _parts(side, compared, folder / "parts") if settings.added else {}
+        compared = compare_with_model(example, side, settings.depth, Path(name) / "reference")
+        parts = _parts(side, compared, Path(name) / "parts") if settings.added else {}
         return _divergence(side, compared, parts, {})
 
 
 def _against_graph(
-    reference: Model,
-    other: Model,
-    origins: tuple[Attribution, Attribution],
-    inputs: Inputs,
-    settings: _Settings,
+    reference: Model, other: Model, origins: tuple[Attribution, Attribution], inputs: Inputs, settings: _Settings
 ) -> Divergence:
     with (
         temporary_folder() as name,
         open_side(reference, inputs, origins[0], settings.tolerance) as first,
         open_side(other, inputs, origins[1], settings.tolerance, first) as side,
     ):
-        folder = Path(name)
-        compared = compare_with_graph(first, side, settings.depth, folder / "reference", settings.matching)
-        parts = _parts(side, compared, folder / "parts") if settings.added else {}
+        compared = compare_with_graph(first, side, settings.depth, Path(name) / "reference", settings.matched)
+        parts = _parts(side, compared, Path(name) / "parts") if settings.added else {}
         return _divergence(side, compared, parts, _impacts(first, compared, parts) if parts else {})
 
 
@@ -139,43 +131,40 @@ def _attribution(model: Model) -> Attribution:
         return Attribution(Hierarchy(()))
 
 
-def _parts(side: Side, compared: Compared[KeyT], folder: Path) -> Mapping[str, Array]:
+def _parts(side: Side, compared: Compared, folder: Path) -> Mapping[Key, Array]:
     """Return each value of the graph as its own part computes it from the reference's values."""
-    pairs = (pair for pair in compared.pairs.values() if pair.fits and pair.value in side.graph.producer)
-    known = {pair.value: compared.arrays[pair.key].astype(pair.dtype) for pair in pairs}
-    parts = Arrays[str](folder)
+    pairs: dict[str, Pair] = {}
+    for pair in (row.pair for row in compared.rows if row.pair is not None):
+        pairs.setdefault(pair.value, pair)
+    fitting = [pair for pair in pairs.values() if pair.fits and pair.value in side.graph.producer]
+    known = {pair.value: compared.arrays[pair.key].astype(pair.dtype) for pair in fitting}
+    parts = Arrays(folder)
     for value, array in run_parts(side, known):
         parts.add(value, array)
     return parts
 
 
-def _impacts(side: Side, compared: Compared[str], parts: Mapping[str, Array]) -> dict[str, Gap]:
+def _impacts(side: Side, compared: Compared, parts: Mapping[Key, Array]) -> dict[str, Gap]:
     """Return the errors of the outputs by each call; none where ONNX Runtime cannot run the changed graph."""
-    pairs = {call: [row.pair for row in rows if row.pair] for call, rows in compared.by_call.items()}
     changed = {
-        call: {pair.key: parts[pair.value] for pair in each if pair.fits and pair.value in parts}
-        for call, each in pairs.items()
+        call: {str(p.key): parts[p.value] for p in (row.pair for row in rows) if p and p.fits and p.value in parts}
+        for call, rows in compared.by_call.items()
     }
     with suppress(UsageError):
         return dict(impacts(side, compared.arrays, changed))
     return {}
 
 
-def _divergence(
-    side: Side, compared: Compared[KeyT], parts: Mapping[str, Array], found: Mapping[str, Gap]
-) -> Divergence:
+def _divergence(side: Side, compared: Compared, parts: Mapping[Key, Array], found: Mapping[str, Gap]) -> Divergence:
     """Return the calls of the tagged graph.
 
-    Args:
-        side: The graph that is compared with the reference.
-        compared: Its values.
-        parts: Its values as computed from those of the reference.
-        found: The errors of the outputs by each call.
+    `parts` has the values of `side`, the graph that is compared, as computed from those of the reference, and `found`
+    the errors of the outputs by each call.
     """
     graph = compared.boundaries.graph
     hierarchy, sources = graph.hierarchy, {node.name: node for node in graph.model.graph}
 
-    def added(row: Row[KeyT]) -> Gap | None:
+    def added(row: Row) -> Gap | None:
         if row.pair is None or row.pair.value not in parts:
             return None
         return side.gap(row.pair.value, compared.arrays[row.pair.key], parts[row.pair.value])

@@ -20,12 +20,7 @@ from pytest_hierexport._tools.divergence.sides import Side
 
 
 def run_parts(side: Side, known: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
-    """Yield each known value as its part of the graph computes it from the known ones.
-
-    Args:
-        side: The graph.
-        known: The reference's values, by name and in the dtypes of the graph.
-    """
+    """Yield each known value of the reference, in its dtype in the graph, as its part of the graph computes it."""
     label = unused_ending(side)
     for part in batches([*known], {name: array.nbytes for name, array in known.items()}):
         proto = _cut(side, known, part, label)

@@ -18,6 +18,7 @@ from pytest_hierexport._proof.session import run_each
 from pytest_hierexport._proof.tolerance import Array
 from pytest_hierexport._tools.divergence.cutting import unused_ending
 from pytest_hierexport._tools.divergence.gaps import gap
+from pytest_hierexport._tools.divergence.pairs import Key
 from pytest_hierexport._tools.divergence.results import Gap
 from pytest_hierexport._tools.divergence.sides import Side
 
@@ -26,17 +27,15 @@ _ADDABLE = ("float16", "float32", "float64")
 
 
 def impacts(
-    side: Side, arrays: Mapping[str, Array], changed: Mapping[str, Mapping[str, Array]]
+    side: Side, arrays: Mapping[Key, Array], changed: Mapping[str, Mapping[str, Array]]
 ) -> Iterator[tuple[str, Gap]]:
     """Yield each call with the error of the model's outputs where it alone adds its error.
 
-    Args:
-        side: The reference graph.
-        arrays: Its values.
-        changed: The values of each call as the other graph computes them from the reference's.
+    `side` is the reference, `arrays` has its values, and `changed` has those of each call as the other graph computes
+    them from the reference's.
     """
-    computed = side.graph.producer.keys()
-    addable = {name for own in changed.values() for name in own if name in computed and _is_addable(arrays[name])}
+    names = {name for own in changed.values() for name in own if name in side.graph.producer}
+    addable = {name for name in names if arrays[name].dtype.name in _ADDABLE}
     label = unused_ending(side)
     deltas = {name: name + label + "-delta" for name in sorted(addable)}
     zeros = {delta: np.zeros((), arrays[name].dtype) for name, delta in deltas.items()}
@@ -44,9 +43,9 @@ def impacts(
 
     def feeds() -> Iterator[dict[str, Array]]:
         yield {**side.feeds, **zeros}
-        for call, names in calls.items():
-            own = {deltas[name]: _delta(arrays[name], changed[call][name]) for name in names}
-            yield {**side.feeds, **zeros, **own}
+        for call, own in calls.items():
+            differences = {deltas[name]: _difference(arrays[name], changed[call][name]) for name in own}
+            yield {**side.feeds, **zeros, **differences}
 
     outputs = [name for name in side.graph.outputs if name in side.graph.producer]
     runs = (
@@ -58,11 +57,7 @@ def impacts(
         yield call, gap(base, found, side.tolerance)
 
 
-def _is_addable(array: Array) -> bool:
-    return array.dtype.name in _ADDABLE
-
-
-def _delta(reference: Array, own: Array) -> Array:
+def _difference(reference: Array, own: Array) -> Array:
     with np.errstate(invalid="ignore", over="ignore"):
         return np.where(own == reference, 0, own - reference).astype(reference.dtype)
 

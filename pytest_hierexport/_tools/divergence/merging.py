@@ -15,22 +15,19 @@ from dataclasses import replace
 import numpy as np
 
 from pytest_hierexport._tools.divergence.results import CallGap, Divergence, Gap, ValueGap
+from pytest_hierexport._tools.grouping import grouped
 
 
 def merged(runs: Sequence[Divergence]) -> Divergence:
     """Return the calls of all inputs, those of the first input first, each with its errors over all of them."""
     if len(runs) == 1:
         return runs[0]
-    found: dict[str, list[CallGap]] = {}
-    for call in (call for run in runs for call in run.calls):
-        found.setdefault(call.call, []).append(call)
-    return Divergence(tuple(map(_call, found.values())))
+    calls = grouped((call for run in runs for call in run.calls), lambda call: call.call)
+    return Divergence(tuple(map(_call, calls.values())))
 
 
 def _call(same: Sequence[CallGap]) -> CallGap:
-    values: dict[str, list[ValueGap]] = {}
-    for value in (value for call in same for value in call.values):
-        values.setdefault(value.name, []).append(value)
+    values = grouped((value for call in same for value in call.values), lambda value: value.name)
     return replace(
         same[0],
         values=tuple(map(_value, values.values())),

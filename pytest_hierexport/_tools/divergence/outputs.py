@@ -12,11 +12,11 @@ the reference is the model, and of `layer.1` where it is a graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pytest_hierexport._calls.hierarchy import ROOT
-from pytest_hierexport._tools.divergence.boundaries import Boundaries
-from pytest_hierexport._tools.divergence.compared import KeyT, Row
+from pytest_hierexport._tools.divergence.boundaries import Boundaries, Boundary
+from pytest_hierexport._tools.divergence.compared import Row, with_includes
 from pytest_hierexport._tools.divergence.pairs import Pair
 from pytest_hierexport._tools.divergence.results import ValueGap
 
@@ -30,54 +30,47 @@ def matched_outputs(reference: Sequence[str], other: Sequence[str]) -> list[tupl
     return [*same, *zip(lost, new, strict=True)] if len(lost) == len(new) else same
 
 
-def worst_by_name(pairs: Iterable[tuple[str, Pair[KeyT]]]) -> dict[str, Pair[KeyT]]:
+def worst_by_name(pairs: Iterable[tuple[str, Pair]]) -> dict[str, Pair]:
     """Return the pair of each output; of one that is stated several times, that which lies farthest apart."""
-    found: dict[str, Pair[KeyT]] = {}
+    found: dict[str, Pair] = {}
     for name, pair in pairs:
         if name not in found or pair.gap.distance > found[name].gap.distance:
             found[name] = pair
     return found
 
 
-def with_outputs(
-    boundaries: Boundaries, found: Mapping[str, Pair[KeyT]], outputs: Mapping[str, Pair[KeyT]]
-) -> dict[str, Pair[KeyT]]:
-    """Return the pair of each value; that of an output as such, unless the value is another call's that is right.
+def compared_rows(
+    boundaries: Boundaries,
+    found: Mapping[str, Pair],
+    outputs: Mapping[str, Pair],
+    row: Callable[[Boundary, Pair | None], Row],
+    lacking: str,
+) -> list[Row]:
+    """Return the rows of the values that leave a call, and of the outputs that none of these compares.
+
+    The pair of an output as such counts, unless the value is another call's that is right. A row of its own has an
+    output that is an input, a constant, or a right result in the wrong place.
 
     Args:
         boundaries: The values of the graph whose tags tell the calls.
         found: The pairs of its values, by name.
         outputs: The pairs of its outputs with those of the reference, by name.
-    """
-
-    def is_right(name: str) -> bool:
-        own, boundary = found.get(name), boundaries.values.get(name)
-        return own is not None and not own.gap.parted and boundary is not None and ROOT not in boundary.calls
-
-    return {**found, **{name: pair for name, pair in outputs.items() if not is_right(name)}}
-
-
-def rows_of_root(
-    boundaries: Boundaries, pairs: Mapping[str, Pair[KeyT]], outputs: Mapping[str, Pair[KeyT]], lacking: str
-) -> Iterator[Row[KeyT]]:
-    """Yield the outputs that no other row compares: right results in the wrong place, inputs and constants.
-
-    Args:
-        boundaries: The values of the graph whose tags tell the calls.
-        pairs: The pairs of its values, by name.
-        outputs: The pairs of its outputs with those of the reference, by name.
+        row: Returns the row of a value with its pair.
         lacking: Why an output has no such pair.
     """
-    graph = boundaries.graph
+    graph, pairs = boundaries.graph, {**found}
+    for name, pair in outputs.items():
+        own, boundary = found.get(name), boundaries.values.get(name)
+        if own is None or own.gap.parted or boundary is None or ROOT in boundary.calls:
+            pairs[name] = pair
+    rows = with_includes(boundaries, [row(each, pairs.get(name)) for name, each in boundaries.values.items()])
     for name in dict.fromkeys(str(value.name) for value in graph.model.graph.outputs):
-        pair, position = outputs.get(name), graph.producer.get(name, len(graph.nodes))
-        if pair is None and name not in boundaries.values:
-            yield Row(ValueGap(name, position, reason=lacking, is_output=True), (ROOT,), None)
-        if pair is not None and (name not in boundaries.values or (pairs[name] is not pair and pair.gap.parted)):
-            value = ValueGap(name, position, str(_other(name, pair)), pair.gap, is_output=True)
-            yield Row(value, (ROOT,), pair)
-
-
-def _other(name: str, pair: Pair[KeyT]) -> KeyT | str:
-    """Return what a pair compares a value with: the key that is not its own name."""
-    return pair.value if pair.key == name else pair.key
+        output, position = outputs.get(name), graph.producer.get(name, len(graph.nodes))
+        if output is None and name not in boundaries.values:
+            rows.append(Row(ValueGap(name, position, reason=lacking, is_output=True), (ROOT,), None))
+        elif output is not None and (
+            name not in boundaries.values or (pairs[name] is not output and output.gap.parted)
+        ):
+            other = output.value if output.key == name else str(output.key)
+            rows.append(Row(ValueGap(name, position, other, output.gap, is_output=True), (ROOT,), output))
+    return rows

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from pytest_hierexport._files.ownership import GENERATOR
 from pytest_hierexport._text import one_line
-from pytest_hierexport._tools.divergence.results import CallGap, Divergence, Gap
-from pytest_hierexport._tools.divergence.text import call_label, no_parting, number
+from pytest_hierexport._tools.divergence.results import CallGap, Divergence
+from pytest_hierexport._tools.divergence.text import call_label, decibels, no_parting, number
 
 _HEIGHT = 360
 _MARGIN = 48
@@ -30,12 +30,7 @@ polyline { fill: none; stroke: #2563eb; }
 
 
 def as_page(divergence: Divergence, title: str) -> str:
-    """Return a page that needs no other file.
-
-    Args:
-        divergence: What was found.
-        title: The heading.
-    """
+    """Return a page that needs no other file."""
     first = divergence.first
     found = no_parting(divergence) if first is None else f"first parting: {call_label(first)}"
     rows = "\n".join(_row(call, is_first=call is first) for call in divergence.calls)
@@ -87,14 +82,9 @@ def _y(decibels: float) -> int:
 
 
 def _row(call: CallGap, *, is_first: bool) -> str:
-    def shown(gap: Gap | None) -> str:
-        return "-" if gap is None else number(gap.sqnr)
-
     cosine = "unknown" if call.accumulated is None else number(call.accumulated.cosine)
-    cells = (call_label(call), shown(call.accumulated), shown(call.added), shown(call.impact), cosine)
-    return (
-        f"<tr{' class=first' if is_first else ''}>" + "".join(f"<td>{_escape(cell)}</td>" for cell in cells) + "</tr>"
-    )
+    cells = "".join(f"<td>{_escape(cell)}</td>" for cell in (call_label(call), *decibels(call), cosine))
+    return f"<tr{' class=first' if is_first else ''}>{cells}</tr>"
 
 
 def _escape(text: str) -> str:

@@ -1,6 +1,6 @@
 """Pairs the values of a graph with those of the reference.
 
-`Matching` knows pairs by the structure and the names of both graphs, as carry matches them. `possible_pairs` finds
+`same_values` knows pairs by the structure and the names of both graphs, as carry matches them. `possible_pairs` finds
 them by value. In a graph that changed, even the nearest value may be another one; three rules avoid such pairs:
 
     value      nearest    apart
@@ -13,8 +13,8 @@ them by value. In a graph that changed, even the nearest value may be another on
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from pytest_hierexport._carry.aliases import number_values
 from pytest_hierexport._carry.copying import flat_copy
@@ -30,15 +30,19 @@ if TYPE_CHECKING:
 
     from pytest_hierexport._tools.divergence.sides import Side
 
-KeyT = TypeVar("KeyT")
+Key = int | str
+"""The name of a value of the reference, the number of a value of its eager run, or the place of a tensor that this
+returned."""
+Matched = dict[tuple[str | None, ...], dict[str, str]]
+"""The names that values have in another graph, by the branches that both take."""
 
 
 @dataclass(frozen=True)
-class Pair(Generic[KeyT]):
+class Pair:
     """A value of the graph and one of the reference."""
 
     value: str
-    key: KeyT
+    key: Key
     """Identifies the value of the reference."""
     gap: Gap
     dtype: str
@@ -51,38 +55,32 @@ class Pair(Generic[KeyT]):
         return not self.gap.reshaped
 
 
-def measured_pair(value: str, array: Array, key: KeyT, arrays: Mapping[KeyT, Array], side: Side) -> Pair[KeyT]:
+def measured_pair(value: str, array: Array, key: Key, arrays: Mapping[Key, Array], side: Side) -> Pair:
     """Pair a value of a graph with one of the reference."""
     return Pair(value, key, side.gap(value, arrays[key], array), array.dtype.name)
 
 
 def possible_pairs(
-    value: str, array: Array, votes: Mapping[KeyT, int], arrays: Mapping[KeyT, Array], side: Side
-) -> list[Pair[KeyT]]:
+    value: str, array: Array, votes: Mapping[Key, int], arrays: Mapping[Key, Array], side: Side
+) -> list[Pair]:
     """Pair a value of a graph with those of the reference that have its shape and kind, the most probable first.
 
     That is the nearest where it lies within the tolerance, and is then the only one; else the one with the most votes,
-    of several the nearest. A negated result is farther from the right one than from most others.
-
-    Args:
-        value: The value.
-        array: Its elements.
-        votes: How many calls tell of each value of the reference that it may be this one.
-        arrays: The values of the reference.
-        side: The graph.
+    of several the nearest. A negated result is farther from the right one than from most others. `votes` has how many
+    calls tell of each value of the reference that it may be this one.
     """
     near = {key: nearness(arrays[key], array) for key in votes if key in arrays}
     found = {key: each for key, each in near.items() if each is not None}
 
-    def pair(key: KeyT) -> Pair[KeyT]:
-        return Pair(value, key, side.gap(value, arrays[key], array), array.dtype.name, found[key])
+    def pair(key: Key) -> Pair:
+        return replace(measured_pair(value, array, key, arrays, side), nearness=found[key])
 
     if found and not (nearest := pair(min(found, key=found.__getitem__))).gap.parted:
         return [nearest]
     return [pair(key) for key in sorted(found, key=lambda key: (-votes[key], found[key]))]
 
 
-def chosen_pairs(candidates: Iterable[Sequence[Pair[KeyT]]]) -> list[Pair[KeyT]]:
+def chosen_pairs(candidates: Iterable[Sequence[Pair]]) -> list[Pair]:
     """Choose a pair for each value of a graph, of those that it may have, the most probable first.
 
     A value within the tolerance keeps its pair. Any other has the first whose value of the reference no value of the
@@ -93,13 +91,13 @@ def chosen_pairs(candidates: Iterable[Sequence[Pair[KeyT]]]) -> list[Pair[KeyT]]
     equal = {pair.key for pairs in several for pair in pairs if not pair.gap.parted}
     left = (next((pair for pair in pairs if pair.key not in equal or not pair.gap.parted), None) for pairs in several)
     chosen = [pair for pair in left if pair is not None]
-    best: dict[KeyT, float] = {}
+    best: dict[Key, float] = {}
     for pair in chosen:
         best[pair.key] = min(pair.nearness, best.get(pair.key, pair.nearness))
     return [pair for pair in chosen if not pair.gap.parted or pair.nearness <= best[pair.key]]
 
 
-def without_false(reference: ir.Model, pairs: Iterable[Pair[str]]) -> list[Pair[str]]:
+def without_false(reference: ir.Model, pairs: Iterable[Pair]) -> list[Pair]:
     """Drop the pairs beyond the tolerance on which a value within it depends: an error would show there too.
 
     Under another name, a value is known by its call and its place alone. It may be another value of the call, such as
@@ -107,11 +105,11 @@ def without_false(reference: ir.Model, pairs: Iterable[Pair[str]]) -> list[Pair[
     """
     pairs = list(pairs)
     sound = {pair.key for pair in pairs if not pair.gap.parted}
-    values = {value.name: value for node in reference.graph.all_nodes() for value in node.outputs}
+    values = {str(value.name): value for node in reference.graph.all_nodes() for value in node.outputs}
     return [
         pair
         for pair in pairs
-        if not pair.gap.parted or pair.value == pair.key or sound.isdisjoint(_dependents(values[pair.key]))
+        if not pair.gap.parted or pair.value == pair.key or sound.isdisjoint(_dependents(values[str(pair.key)]))
     ]
 
 
@@ -126,32 +124,19 @@ def _dependents(value: ir.Value) -> Iterator[str | None]:
                 yield output.name
 
 
-class Matching:
-    """Matches the values of two graphs, once for all inputs on which both take the same branches."""
+def same_values(before: ir.Model, after: ir.Model, wanted: Iterable[str], known: Matched) -> dict[str, str]:
+    """Return the names that values have in another graph, as carry matches both; lost values are left out.
 
-    def __init__(self) -> None:
-        """Match nothing yet."""
-        self._known: dict[tuple[str | None, ...], dict[str, str]] = {}
+    Functions and taken branches are inlined in both. `known` has what was returned before, on other inputs: the wanted
+    values are the same for the same branches.
 
-    def same_values(self, before: ir.Model, after: ir.Model, wanted: Iterable[str]) -> dict[str, str]:
-        """Return the names that values have in another graph, as carry matches both; lost values are left out.
-
-        Args:
-            before: The one graph, functions and taken branches inlined.
-            after: The other graph, inlined too.
-            wanted: The names of the values, the same for the same branches.
-
-        Raises:
-            UsageError: External data is missing or damaged.
-        """
-        # A value of a branch has the branch in its name.
-        branches = tuple(value.name for model in (before, after) for node in model.graph for value in node.outputs)
-        if branches not in self._known:
-            self._known[branches] = _same_values(before, after, wanted)
-        return self._known[branches]
-
-
-def _same_values(before: ir.Model, after: ir.Model, wanted: Iterable[str]) -> dict[str, str]:
+    Raises:
+        UsageError: External data is missing or damaged.
+    """
+    # A value of a branch has the branch in its name.
+    branches = tuple(value.name for model in (before, after) for node in model.graph for value in node.outputs)
+    if branches in known:
+        return known[branches]
     try:
         one, two = flat_copy(before), flat_copy(after)
         names = _names(one), _names(two)  # matching may rename outputs
@@ -161,7 +146,7 @@ def _same_values(before: ir.Model, after: ir.Model, wanted: Iterable[str]) -> di
             "graphs with all their tensors", found=str(error), do="put external data beside them"
         ) from error
     values = {name: value for value, name in names[0].items()}
-    found: dict[str, str] = {}
+    found = known[branches] = {}
     for name in wanted:
         equal = numbering.by_number_after.get(numbering.before[values[name]], ())
         candidates = [names[1][value] for value in equal if value in names[1]]

@@ -85,14 +85,7 @@ class Side:
 def open_side(
     model: Model, inputs: Inputs, attribution: Attribution, tolerance: float | None, reference: Side | None = None
 ) -> Iterator[Side]:
-    """Give a graph with its inputs.
-
-    Args:
-        model: The graph.
-        inputs: The elements of its inputs by name, or an example.
-        attribution: The origins of its nodes.
-        tolerance: The relative tolerance, in place of the dtypes' own.
-        reference: The graph by whose inputs the elements are named; None for this graph.
+    """Give a graph with its inputs: an example, or elements that are named by the inputs of `reference`, or its own.
 
     Raises:
         UsageError: The inputs do not fit, or the graph does not run on them.
@@ -101,15 +94,11 @@ def open_side(
         if not isinstance(inputs, Mapping):
             feeds = feeds_of(inputs, message)
         else:
-            feeds = _fitted(message, inputs if reference is None else _renamed(message, inputs, reference))
+            named = inputs if reference is None else _renamed(message, inputs, reference)
+            check_inputs(message.graph, named)
+            feeds = {value.name: _cast(named[value.name], value) for value in graph_inputs(message.graph)}
         flat, proto = inlined(message, folder, lambda proto, names: run_graph(proto, feeds, names, folder))
         yield Side(Graph(flat, attribution), proto, feeds, folder, tolerance)
-
-
-def _fitted(proto: onnx.ModelProto, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Return the inputs in the dtypes of the graph."""
-    check_inputs(proto.graph, inputs)
-    return {value.name: _cast(inputs[value.name], value) for value in graph_inputs(proto.graph)}
 
 
 def _renamed(proto: onnx.ModelProto, inputs: Mapping[str, Array], reference: Side) -> dict[str, Array]:

@@ -23,12 +23,7 @@ _TITLES = ("accumulated dB", "added dB", "output dB", "cosine", "max abs", "modu
 
 
 def as_lines(divergence: Divergence, count: int) -> Iterator[str]:
-    """Yield a row per call in execution order, the ranking, and the first call that parts.
-
-    Args:
-        divergence: What was found.
-        count: How many calls of the ranking are shown and excluded.
-    """
+    """Yield a row per call in execution order, the first calls of the ranking, and the first call that parts."""
     yield from _table(divergence.calls, divergence.first)
     top = divergence.ranking[:count]
     if top:
@@ -73,14 +68,17 @@ def _cells(call: CallGap, *, is_first: bool) -> tuple[str, ...]:
     found = call.accumulated
     if found is None:
         return *["-"] * 5, f"{call_label(call)}  unknown: {call.reason}"
-    decibels = ("-" if gap is None else number(gap.sqnr) for gap in (found, call.added, call.impact))
     remarks = ["parts first" if is_first else "", found.reason]
     remarks += [f"with {', '.join(call.includes)}"] if call.includes else []
-    remarks += (
-        [f"{len(call.unknown)} of {len(call.values)} values unknown: {call.unknown[0].reason}"] if call.unknown else []
-    )
+    if call.unknown:
+        remarks += [f"{len(call.unknown)} of {len(call.values)} values unknown: {call.unknown[0].reason}"]
     remark = "; ".join(filter(None, remarks))
-    return *decibels, number(found.cosine), number(found.max_abs), f"{call_label(call)}  {remark}".rstrip()
+    return *decibels(call), number(found.cosine), number(found.max_abs), f"{call_label(call)}  {remark}".rstrip()
+
+
+def decibels(call: CallGap) -> tuple[str, ...]:
+    """Return the accumulated error of a call, the one that it adds and that of the outputs as texts."""
+    return tuple("-" if gap is None else number(gap.sqnr) for gap in (call.accumulated, call.added, call.impact))
 
 
 def number(value: float) -> str:

@@ -61,11 +61,7 @@ def _type(value: ir.Value) -> Hashable:
 def function_of(region: Region, name: str, path: str, opsets: Mapping[str, int]) -> ir.Function:
     """Return a function of copies of the region's nodes.
 
-    Args:
-        region: The nodes.
-        name: The function's name.
-        path: The path of the module; it is removed from names of parameters, since modules may share the function.
-        opsets: The operator versions of the model.
+    The module's path is removed from names of parameters, since modules may share the function.
     """
     view = ir.GraphView(region.entering, region.leaving, nodes=region.nodes, name=name)
     graph = view.clone()

@@ -13,10 +13,7 @@ from pytest_hierexport._errors import UsageError
 def named_call(hierarchy: Hierarchy, module: str, modules: Sequence[Module] = ()) -> str:
     """Return the name of the one call that a pattern names, of a module that runs several times the first.
 
-    Args:
-        hierarchy: The calls.
-        module: The pattern; a name or a tag is never one with wildcards.
-        modules: The module tree, where it is known.
+    A name or a tag that exists is never a pattern with wildcards.
 
     Raises:
         UsageError: It names none, or several.
@@ -40,13 +37,7 @@ def chosen_calls(
 ) -> list[str]:
     """Return the calls of a depth or a pattern in execution order; without either, all calls with a segment.
 
-    The root is never among them.
-
-    Args:
-        hierarchy: The calls.
-        modules: The module tree; empty if it is unknown.
-        depth: The number of segments in the tag, below the root's.
-        pattern: Names calls, as in :mod:`pytest_hierexport._calls.patterns`.
+    The root is never among them. The depth is the number of segments in the tag, below the root's.
 
     Raises:
         UsageError: Both are given, or no call matches.
@@ -57,7 +48,9 @@ def chosen_calls(
         chosen = [name for name in matching_calls(hierarchy, pattern, modules) if name != ROOT]
         expected, found = "modules below the root", f"{pattern!r}, which is the root"
     else:
-        levels = {name: _level(hierarchy, name) for name in hierarchy if name != ROOT and hierarchy.is_kept(name)}
+        kept = [name for name in hierarchy if name != ROOT and hierarchy.is_kept(name)]
+        known = frozenset(kept)
+        levels = {name: sum(call in known for call in hierarchy.lineage(name)) for name in kept}
         chosen = [name for name, level in levels.items() if depth in (None, level)]
         expected, found = f"a depth from 1 to {max(levels.values(), default=0)}", str(depth)
         if not levels:
@@ -65,7 +58,3 @@ def chosen_calls(
     if not chosen and (depth, pattern) != (None, None):
         raise UsageError(expected, found=found, do="see the modules in the table of hierexport analyze")
     return chosen
-
-
-def _level(hierarchy: Hierarchy, name: str) -> int:
-    return sum(1 for call in hierarchy.lineage(name) if call != ROOT and hierarchy.is_kept(call))

@@ -13,20 +13,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedFunctionsPass, ShapeInferencePass
 
-from pytest_hierexport._calls.attribution import Attribution, Origins
+from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy, Module
+from pytest_hierexport._calls.patterns import calls_below
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.graph import inventory_ir, subgraphs_ir
 from pytest_hierexport._onnx.ir_tags import write
+from pytest_hierexport._onnx.models import Model
 from pytest_hierexport._onnx.operators import is_deterministic
 from pytest_hierexport._tools.modules.choice import named_call
-from pytest_hierexport._tools.modules.flattening import flatten
+from pytest_hierexport._tools.modules.flattening import flatten, working_copy
 from pytest_hierexport._tools.modules.region import (
     Region,
     attribution_on,
@@ -35,11 +36,9 @@ from pytest_hierexport._tools.modules.region import (
     operands,
     origins_of,
 )
-from pytest_hierexport._tools.modules.working_copy import working_copy
 from pytest_hierexport._tools.tagged_file import module_tree
 
 if TYPE_CHECKING:
-    from pytest_hierexport._onnx.models import Model
     from pytest_hierexport._proof.eager import Runnable
 
 
@@ -101,14 +100,22 @@ def extract(model: Model, attribution: Attribution, module: str, example: Runnab
     call = named_call(hierarchy, module, module_tree(model))
     whole = working_copy(model)
     flat = flatten(whole, attribution)
-    boundary = _Boundary.of(whole, hierarchy, call)
+    boundary = _boundary(whole, hierarchy, call)
     names: dict[ir.Value, str] = {}
     if example is not None:
         from pytest_hierexport._tools.modules.forward_names import forward_names
 
         names = forward_names(example, whole, flat, call, inputs=boundary.inputs, outputs=boundary.outputs)
-    extracted = boundary.copied(whole)
-    graph = extracted.graph
+    graph = boundary.clone()
+    extracted = ir.Model(
+        graph,
+        ir_version=whole.ir_version,
+        producer_name=whole.producer_name,
+        producer_version=whole.producer_version,
+        metadata_props=dict(whole.metadata_props),
+        functions=list(whole.functions.values()),
+    )
+    RemoveUnusedFunctionsPass()(extracted)  # type: ignore[no-untyped-call]  # onnx_ir leaves its signature open
     taken = {str(value.name) for node in nodes_inside(graph) for value in (*operands(node), *node.outputs)}
     inputs = _rename(boundary.inputs, graph.inputs, names, taken)
     outputs = _rename(boundary.outputs, graph.outputs, names, taken)
@@ -120,68 +127,37 @@ def extract(model: Model, attribution: Attribution, module: str, example: Runnab
     return ExtractedModule(extracted, tagged, call, inputs, outputs)
 
 
-@dataclass(frozen=True)
-class _Boundary:
-    """The nodes of an extracted model, in topological order, with its inputs, initializers and outputs."""
-
-    nodes: Sequence[ir.Node]
-    inputs: Sequence[ir.Value]
-    initializers: Sequence[ir.Value]
-    outputs: Sequence[ir.Value]
-
-    @classmethod
-    def of(cls, model: ir.Model, hierarchy: Hierarchy, call: str) -> _Boundary:
-        """Find the nodes with an origin in a call or below it, and the constants that they need."""
-        region = _region_of(model, hierarchy, call)
-        outputs = [value for value in region.leaving if _is_returned(value, region, hierarchy, call)]
-        constants = _constants(model)
-        needed: dict[ir.Value, None] = {}
-        pending = region.entering
-        while pending:
-            value = pending.pop()
-            producer = value.producer()
-            if value in needed or producer is None or value not in constants:
-                continue
-            needed[value] = None
+def _boundary(model: ir.Model, hierarchy: Hierarchy, call: str) -> ir.GraphView:
+    """Return the nodes with an origin in a call or below it, and the constants that they need, in topological order."""
+    below = calls_below(hierarchy, [call])
+    region = _region_of(model, hierarchy, call, below)
+    outputs = [value for value in region.leaving if _is_returned(value, region, hierarchy, below)]
+    constants = _constants(model)
+    computed: dict[ir.Node, None] = {}
+    pending = region.entering
+    while pending:
+        value = pending.pop()
+        producer = value.producer()
+        if value in constants and producer is not None and producer not in computed:
+            computed[producer] = None
             pending += operands(producer)
-        computed = {value.producer(): None for value in needed}
-        region = Region.sorted([*filter(None, computed), *region.nodes], region.holders)
-        inputs = [value for value in region.entering if not value.is_initializer()]
-        initializers = [value for value in region.entering if value.is_initializer()]
-        return cls(region.nodes, _typed(model, inputs), initializers, _typed(model, outputs or region.leaving))
-
-    def copied(self, model: ir.Model) -> ir.Model:
-        """Return a model with a copy of the nodes."""
-        view = ir.GraphView(
-            self.inputs,
-            self.outputs,
-            nodes=self.nodes,
-            initializers=self.initializers,
-            opset_imports=model.graph.opset_imports,
-            name=model.graph.name,
-        )
-        copy = ir.Model(
-            view.clone(),
-            ir_version=model.ir_version,
-            producer_name=model.producer_name,
-            producer_version=model.producer_version,
-            metadata_props=dict(model.metadata_props),
-            functions=list(model.functions.values()),
-        )
-        RemoveUnusedFunctionsPass()(copy)  # type: ignore[no-untyped-call]  # onnx_ir leaves its signature open
-        return copy
+    region = Region.sorted([*computed, *region.nodes], region.holders)
+    return ir.GraphView(
+        _typed(model, [value for value in region.entering if not value.is_initializer()]),
+        _typed(model, outputs or region.leaving),
+        nodes=region.nodes,
+        initializers=[value for value in region.entering if value.is_initializer()],
+        opset_imports=model.graph.opset_imports,
+        name=model.graph.name,
+    )
 
 
-def _region_of(model: ir.Model, hierarchy: Hierarchy, call: str) -> Region:
-    """Return the nodes of a call in the innermost graph that contains them all.
+def _region_of(model: ir.Model, hierarchy: Hierarchy, call: str, below: Collection[str]) -> Region:
+    """Return the nodes of a call, and of those below it, in the innermost graph that contains them all.
 
     A node of a subgraph is represented by the node of that graph that holds the subgraph.
     """
     held_by = holders(model)
-
-    @cache
-    def is_own(origins: Origins) -> bool:
-        return any(hierarchy.within(origin.call, call) for origin in origins)
 
     def path(node: ir.Node) -> list[ir.Node]:
         """Return the holders of a node, the outermost first, and the node itself."""
@@ -190,7 +166,7 @@ def _region_of(model: ir.Model, hierarchy: Hierarchy, call: str) -> Region:
             nodes.insert(0, held_by[nodes[0].graph])
         return nodes
 
-    paths = [path(node) for node in model.graph.all_nodes() if is_own(origins_of(node))]
+    paths = [path(node) for node in model.graph.all_nodes() if any(o.call in below for o in origins_of(node))]
     if not paths:
         raise UsageError(
             f"nodes of the module call {call!r}",
@@ -203,14 +179,16 @@ def _region_of(model: ir.Model, hierarchy: Hierarchy, call: str) -> Region:
     return Region.sorted([*dict.fromkeys(nodes[depth] for nodes in paths)], held_by)
 
 
-def _is_returned(value: ir.Value, region: Region, hierarchy: Hierarchy, call: str) -> bool:
+def _is_returned(value: ir.Value, region: Region, hierarchy: Hierarchy, below: Collection[str]) -> bool:
     """Whether a value is an output of the graph, or has a consumer outside none of whose calls computes it too."""
     producer = value.producer()
-    shared = [] if producer is None else [o.call for o in origins_of(producer) if not hierarchy.within(o.call, call)]
+    shared = [] if producer is None else [o.call for o in origins_of(producer) if o.call not in below]
+
+    above = set(hierarchy.lineage(min(below, key=hierarchy.position.__getitem__)))
 
     def computes(consumer: str) -> bool:
-        """Whether the consuming call, or a call below its outermost ancestor without `call`, co-owns the value."""
-        beside = [name for name in hierarchy.lineage(consumer) if not hierarchy.within(call, name)]
+        """Whether the consuming call, or a call below its outermost ancestor beside the region's, co-owns the value."""
+        beside = [name for name in hierarchy.lineage(consumer) if name not in above]
         return any(owner == consumer or (beside and hierarchy.within(owner, beside[-1])) for owner in shared)
 
     consumers = region.consumers_outside([value])
@@ -258,7 +236,7 @@ def _needed(hierarchy: Hierarchy, call: str, used: Collection[str]) -> Hierarchy
     hierarchy is returned.
     """
     above = {name for origin in (call, *used) for name in hierarchy.lineage(origin)}
-    below = {name for name in hierarchy if hierarchy.within(name, call)}
+    below = calls_below(hierarchy, [call])
     siblings = {child for name in above for child in hierarchy.children[name]}
     kept = above | below | siblings
     needed = Hierarchy([made for name, made in hierarchy.items() if name in kept], hierarchy.keep)

@@ -1,4 +1,4 @@
-"""Inlines the functions of a tagged model; each inlined node keeps the origins that belong to the calling node.
+"""Copies a model for a tool that changes it, and inlines its functions with the origins of the calling nodes.
 
     y = Layer(x)  [layer.0]   function Layer: t = Neg(v)  [layer.0.act, layer.1.act]
     z = Layer(y)  [layer.1]   inlined         y = Neg(x)  [layer.0.act]
@@ -9,18 +9,33 @@ An origin belongs to the calling node if its call is one of the calling node's o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import onnx_ir as ir
+from onnx_ir.passes.common import TopologicalSortPass
 
 from pytest_hierexport._calls.attribution import Attribution, Origins
 from pytest_hierexport._errors import UsageError, gist
 from pytest_hierexport._onnx.graph import function_prefix, walk
 from pytest_hierexport._onnx.inlining import inline_functions
+from pytest_hierexport._onnx.models import Model, as_ir
 from pytest_hierexport._tools.modules.region import attribution_on, keep_origins, note_origins, origins_of
 
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
 _MARK = "hierexport.call "
+
+
+def working_copy(model: Model) -> ir.Model:
+    """Return a copy of a model with its nodes in topological order; it shares the tensors.
+
+    Raises:
+        UsageError: The graph has a cycle, or the file is not ONNX.
+    """
+    try:
+        copied = model.clone() if isinstance(model, ir.Model) else as_ir(model)
+        TopologicalSortPass()(copied)
+    except (ValueError, RuntimeError) as error:
+        raise UsageError(
+            "a graph without a cycle, each value with one producer", found=gist(error), do="check it with onnx.checker"
+        ) from error
+    return copied
 
 
 def flatten(model: ir.Model, attribution: Attribution) -> Attribution:

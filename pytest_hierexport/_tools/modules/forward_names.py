@@ -13,6 +13,7 @@ Equal arguments, such as two states of zeros, are told apart on other inputs.
 
 from __future__ import annotations
 
+import copy
 import inspect
 import re
 from collections.abc import Mapping, Sequence
@@ -20,10 +21,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pytest_hierexport._calls.attribution import Attribution
+from pytest_hierexport._cases import Example
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._onnx.models import as_proto
 from pytest_hierexport._tools.modules.matches import Match, certain, find_matches, is_certain
-from pytest_hierexport._tools.modules.other_inputs import on_other_inputs
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -56,7 +57,8 @@ def forward_names(
     matches = _certain_matches(example, model, attribution, call, {"input": inputs, "output": outputs})
     instances = Instances(example.model)
     modules = {path: module for module in example.model.modules() for path in instances.paths(module)}
-    parameters = _parameters(modules.get(attribution.hierarchy[call].path))
+    module = modules.get(attribution.hierarchy[call].path)
+    parameters = [] if module is None else [*inspect.signature(module.forward).parameters]
 
     def name(kind: str, place: str) -> str:
         return _joined(_input(place, parameters) if kind == "input" else place, kind)
@@ -76,12 +78,8 @@ def _certain_matches(
             return first
         second = None
         with suppress(UsageError):
-            second = find_matches(run_both(on_other_inputs(example), message, attribution, folder), call, values)
+            second = find_matches(run_both(_on_other_inputs(example), message, attribution, folder), call, values)
     return certain(first, second)
-
-
-def _parameters(module: torch.nn.Module | None) -> list[str]:
-    return [] if module is None else list(inspect.signature(module.forward).parameters)
 
 
 def _input(place: str, parameters: Sequence[str]) -> str:
@@ -97,3 +95,36 @@ def _joined(place: str, kind: str) -> str:
     """Join the words of a place to a name; `kind` is prefixed if the name would be empty or begin with a digit."""
     name = "_".join(re.findall(r"\w+", place))
     return name if name and not name[0].isdigit() else f"{kind}_{name}".rstrip("_")
+
+
+def _on_other_inputs(example: Runnable) -> Example:
+    """Return the model of an example with other inputs, the same ones in each run.
+
+    To floating numbers, a random number between 0 and 1 is added. The elements of other tensors are rotated: any
+    integer may be an index, so it stays within the range of the tensor. One tensor in several places stays one, since
+    torch may have captured it as one.
+    """
+    import torch
+
+    from pytest_hierexport._proof.tensors import walk
+
+    inputs = (tuple(example.args), dict(example.kwargs))
+    tensors = {id(part): part for _, part in walk(inputs) if isinstance(part, torch.Tensor)}
+    random = torch.Generator().manual_seed(0)
+    others = {key: _changed(tensor, i, random) for i, (key, tensor) in enumerate(tensors.items(), start=1)}
+    args, kwargs = copy.deepcopy(inputs, others)
+    return Example(example.model, args, kwargs)
+
+
+def _changed(tensor: torch.Tensor, steps: int, random: torch.Generator) -> torch.Tensor:
+    import torch
+
+    from pytest_hierexport._proof.tensors import has_elements
+
+    tensor = tensor.detach()
+    if not has_elements(tensor) or tensor.is_quantized:
+        return tensor.clone()
+    if not tensor.is_floating_point():
+        return tensor.flatten().roll(steps).reshape(tensor.shape)
+    added = torch.rand(tensor.shape, generator=random)
+    return (tensor.cpu().double() + added).to(tensor.device, tensor.dtype)

@@ -29,10 +29,6 @@ class Match:
     constant: bool
     """Whether all elements are equal, so that many values would match."""
 
-    def within(self, other: Match) -> Match:
-        """Return the match with the places that the other one has as well."""
-        return replace(self, places=tuple(place for place in self.places if place in other.places))
-
 
 Matches = Mapping["ir.Value", Match]
 
@@ -49,10 +45,9 @@ def find_matches(runs: BothRuns, call: str, values: Mapping[str, Sequence[ir.Val
         equal = {place: own & numbers for place, own in places[kind].items() if own & numbers}
         prints = [runs.values[number] for number in frozenset().union(*equal.values())]
         if equal:
+            places_of_value = tuple((kind, place) for place in equal)
             contents = frozenset(each.digest() for each in prints)
-            found[value] = Match(
-                tuple((kind, place) for place in equal), contents, any(each.constant for each in prints)
-            )
+            found[value] = Match(places_of_value, contents, any(each.constant for each in prints))
     return found
 
 
@@ -62,20 +57,15 @@ def is_certain(value: ir.Value, matches: Matches) -> bool:
 
 
 def certain(first: Matches, second: Matches | None) -> dict[ir.Value, Match]:
-    """Return the matches that are certain by the runs on the example's inputs and on other inputs.
-
-    Args:
-        first: The matches on the example's inputs.
-        second: The matches on other inputs; None if the model does not run on these.
-    """
+    """Return the matches that are certain by the runs on the example's inputs and on others, if it runs on these."""
     if second is None:
         return {value: match for value, match in first.items() if _is_only(value, first)}
-    nothing = Match((), frozenset(), constant=False)
-    both = {
-        value: match if is_certain(value, first) else match.within(second.get(value, nothing))
-        for value, match in first.items()
-    }
-    both = {value: match for value, match in both.items() if match.places}
+    both: dict[ir.Value, Match] = {}
+    for value, match in first.items():
+        again = second[value].places if value in second else ()
+        places = tuple(place for place in match.places if place in again or is_certain(value, first))
+        if places:
+            both[value] = replace(match, places=places)
 
     def is_equal(value: ir.Value) -> bool:
         """Whether a value equals all its places on both inputs, which differ, and no other one needs one of them."""

@@ -18,18 +18,19 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import onnx_ir as ir
 from onnx_ir.passes.common import TopologicalSortPass
 
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins
-from pytest_hierexport._calls.hierarchy import Hierarchy
 from pytest_hierexport._onnx.graph import subgraphs_ir, walk
 from pytest_hierexport._onnx.ir_tags import write
+from pytest_hierexport._onnx.models import Model
 from pytest_hierexport._text import numbered
 from pytest_hierexport._tools.modules.body import DOMAIN, form_of, function_of
 from pytest_hierexport._tools.modules.choice import chosen_calls
+from pytest_hierexport._tools.modules.flattening import working_copy
 from pytest_hierexport._tools.modules.region import (
     Region,
     attribution_on,
@@ -40,11 +41,7 @@ from pytest_hierexport._tools.modules.region import (
     origins_of,
     united,
 )
-from pytest_hierexport._tools.modules.working_copy import working_copy
 from pytest_hierexport._tools.tagged_file import module_tree
-
-if TYPE_CHECKING:
-    from pytest_hierexport._onnx.models import Model
 
 
 @dataclass
@@ -125,8 +122,9 @@ class _Outliner:
     def __post_init__(self) -> None:
         """Give each node to the nearest chosen call that all its origins have in common."""
         keep_origins(self.model, self.attribution)
+        self._hierarchy = self.attribution.hierarchy
         self._nearest = cache(self._nearest_chosen)
-        self._common = cache(self._common_call)
+        self._common = cache(lambda origins: self._hierarchy.common(each.call for each in origins) if origins else None)
         self._keys = {node: key for key, node in walk(self.model)}
         self._holders = holders(self.model)
         # ONNX Runtime refuses a model in which two nodes have the same name.
@@ -136,17 +134,10 @@ class _Outliner:
         self._taken = {name for domain, name, _ in self.model.functions if domain == DOMAIN}
         self._scan(self.model.graph, None)
 
-    @property
-    def _hierarchy(self) -> Hierarchy:
-        return self.attribution.hierarchy
-
     def _nearest_chosen(self, call: str | None) -> str | None:
         if call is None:
             return None
         return next((name for name in self._hierarchy.lineage(call) if name in self.chosen), None)
-
-    def _common_call(self, origins: Origins) -> str | None:
-        return self._hierarchy.common(origin.call for origin in origins) if origins else None
 
     def _place(self, node: ir.Node) -> str | None:
         """Return the nearest chosen call that contains all origins of a node and of the nodes in its subgraphs."""
@@ -161,13 +152,11 @@ class _Outliner:
         for node in graph:
             place = self._place(node)
             self._wait(place, graph, node)
-            lacking = {self._nearest(origin.call) for origin in origins_of(node)} - {place, None}
-            self._leave_out(node, [call for call in lacking if call is not None and call not in self._above(place)])
+            above = {None} if place is None else {None, *self._hierarchy.lineage(place)}
+            lacking = {self._nearest(origin.call) for origin in origins_of(node)} - above
+            self._leave_out(node, [call for call in lacking if call is not None])
             for _, below in subgraphs_ir(node):
                 self._scan(below, place)
-
-    def _above(self, call: str | None) -> set[str]:
-        return set() if call is None else set(self._hierarchy.lineage(call))
 
     def _leave_out(self, node: ir.Node, calls: list[str]) -> None:
         if calls and node in self._keys:
@@ -224,7 +213,7 @@ class _Outliner:
             known = self.functions[form] = ModuleFunction(name, module.cls, [], sum(1 for _ in nodes_inside(function)))
         else:
             function = self.model.functions[DOMAIN, known.name, ""]
-            self._share(nodes_inside(function), nodes_inside(region.nodes))
+            self._share(function, region.nodes)
         known.calls.insert(0, call)
         _detach(region.nodes)
         return known.name
@@ -255,16 +244,18 @@ class _Outliner:
             self.model.opset_imports[DOMAIN] = 1
         return made
 
-    def _share(self, kept: Iterator[ir.Node], dropped: Iterator[ir.Node]) -> None:
+    def _share(self, kept: Iterable[ir.Node], dropped: Iterable[ir.Node]) -> None:
         """Collect the origins of the nodes that a function's nodes replace, and of the initializers in subgraphs."""
-        for node, equal in zip(kept, dropped, strict=True):
-            self._add_shared(node, equal)
-            for (_, graph), (_, other) in zip(subgraphs_ir(node), subgraphs_ir(equal), strict=True):
-                for value, same in zip(graph.initializers.values(), other.initializers.values(), strict=True):
-                    self._add_shared(value, same)
+        for part, equal in zip(_parts(kept), _parts(dropped), strict=True):
+            self.shared.setdefault(part, [origins_of(part)]).append(origins_of(equal))
 
-    def _add_shared(self, kept: ir.Node | ir.Value, dropped: ir.Node | ir.Value) -> None:
-        self.shared.setdefault(kept, [origins_of(kept)]).append(origins_of(dropped))
+
+def _parts(nodes: Iterable[ir.Node]) -> Iterator[ir.Node | ir.Value]:
+    """Yield nodes and those of their subgraphs, each followed by the initializers of its subgraphs."""
+    for node in nodes_inside(nodes):
+        yield node
+        for _, graph in subgraphs_ir(node):
+            yield from graph.initializers.values()
 
 
 def _detach(nodes: Iterable[ir.Node]) -> None:

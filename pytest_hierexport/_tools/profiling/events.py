@@ -14,10 +14,10 @@ with subgraphs follows the events of the subgraphs' runs:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 _KERNEL = "_kernel_time"
 _GRAPH_RUN = "SequentialExecutor::Execute"
@@ -63,23 +63,9 @@ class ModelRun:
         return max(0, self.duration - sum(kernel.duration for kernel in self.kernels))
 
 
-def walk_kernels(kernels: Iterable[Kernel]) -> Iterator[Kernel]:
-    """Yield kernels, each followed by the kernels of its subgraphs."""
-    for kernel in kernels:
-        yield kernel
-        for graph in kernel.subgraphs:
-            yield from walk_kernels(graph)
-
-
-@dataclass(frozen=True)
-class _GraphRun:
-    start: int
-    kernels: tuple[Kernel, ...]
-
-
-_Part = TypeVar("_Part", Kernel, _GraphRun)
-_Open = list[Kernel | _GraphRun]
-"""The kernels and graph runs that have ended; the graph run or kernel that contains them has not ended yet."""
+_Open = list[tuple[int, Any]]
+"""The kernels, and the graph runs as tuples of kernels, that have ended, each with its start; the graph run or kernel
+that contains them has not ended yet."""
 
 
 def read_runs(events: Iterable[Mapping[str, Any]]) -> list[ModelRun]:
@@ -89,41 +75,38 @@ def read_runs(events: Iterable[Mapping[str, Any]]) -> list[ModelRun]:
     for event in events:
         name, category = str(event.get("name", "")), event.get("cat")
         if category == "Node" and name.endswith(_KERNEL):
-            graphs = _pop_since(open_, event["ts"], _GraphRun)
-            open_.append(_kernel(name.removesuffix(_KERNEL), event, [graph.kernels for graph in graphs]))
+            open_.append((event["ts"], _kernel(event, _pop_since(open_, event["ts"], tuple))))
         elif category == "Session" and name == _GRAPH_RUN:
-            open_.append(_GraphRun(event["ts"], tuple(_pop_since(open_, event["ts"], Kernel))))
+            open_.append((event["ts"], _pop_since(open_, event["ts"], Kernel)))
         elif category == "Session" and name == _MODEL_RUN:
-            graphs = _pop_since(open_, event["ts"], _GraphRun)
-            runs.append(
-                ModelRun(event["ts"], event["dur"], tuple(kernel for graph in graphs for kernel in graph.kernels))
-            )
+            graphs = _pop_since(open_, event["ts"], tuple)
+            runs.append(ModelRun(event["ts"], event["dur"], tuple(kernel for graph in graphs for kernel in graph)))
             open_.clear()
     return runs
 
 
-def _pop_since(open_: _Open, start: int, kind: type[_Part]) -> list[_Part]:
+def _pop_since(open_: _Open, start: int, kind: type) -> tuple[Any, ...]:
     """Remove and return the last parts of a kind that began at `start` or later.
 
     The event that ends now began at `start`, so it contains these parts.
     """
     first = len(open_)
-    while first and isinstance(part := open_[first - 1], kind) and part.start >= start:
+    while first and open_[first - 1][0] >= start and isinstance(open_[first - 1][1], kind):
         first -= 1
-    taken = [part for part in open_[first:] if isinstance(part, kind)]
+    taken = tuple(part for _, part in open_[first:])
     del open_[first:]
     return taken
 
 
-def _kernel(name: str, event: Mapping[str, Any], subgraphs: Sequence[tuple[Kernel, ...]]) -> Kernel:
+def _kernel(event: Mapping[str, Any], subgraphs: tuple[tuple[Kernel, ...], ...]) -> Kernel:
     args = event.get("args", {})
     return Kernel(
-        name=name,
+        name=event["name"].removesuffix(_KERNEL),
         op_type=args.get("op_name", ""),
         index=args.get("node_index", ""),
         provider=args.get("provider", ""),
         start=event["ts"],
         duration=event["dur"],
         output_bytes=int(args.get("output_size", 0)),
-        subgraphs=tuple(subgraphs),
+        subgraphs=subgraphs,
     )

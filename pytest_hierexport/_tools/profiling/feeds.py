@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import onnx
+from numpy.typing import NDArray
 
 from pytest_hierexport._calls.hierarchy import element_count
 from pytest_hierexport._errors import UsageError, proposal
 from pytest_hierexport._onnx.graph import graph_inputs
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-Array: TypeAlias = "NDArray[Any]"
+Array = NDArray[Any]
 _MOST_BYTES = 1 << 32
 """The most memory for random inputs: a mistyped dimension must not fill the memory."""
 
@@ -23,17 +21,14 @@ _MOST_BYTES = 1 << 32
 def random_feeds(model: onnx.ModelProto, sizes: Mapping[str, int]) -> dict[str, Array]:
     """Return a random array for each input of the graph: normal values for floats, 0 or 1 for integers and booleans.
 
-    Args:
-        model: The model.
-        sizes: The size of each symbolic dimension, by its name, or as `INPUT.AXIS` for one without a name.
+    `sizes` has that of each symbolic dimension, by its name, or as `INPUT.AXIS` for one without a name.
 
     Raises:
         UsageError: A dimension has no size, a size has no dimension, or an input is not a tensor of numbers.
     """
     inputs = {value.name: value for value in graph_inputs(model.graph)}
-    unknown = set(sizes).difference(name for value in inputs.values() for name in _dimensions(value) if name)
-    if unknown:
-        known = {name for value in inputs.values() for name in _dimensions(value) if name}
+    known = {name for value in inputs.values() for name in _dimensions(value) if name}
+    if unknown := sizes.keys() - known:
         raise UsageError(
             f"symbolic dimensions of the graph's inputs ({', '.join(sorted(known)) or 'there are none'})",
             found=", ".join(sorted(unknown)),
@@ -43,8 +38,11 @@ def random_feeds(model: onnx.ModelProto, sizes: Mapping[str, int]) -> dict[str, 
     shapes = {name: _shape(value, sizes) for name, value in inputs.items()}
     if (size := sum(_bytes(name, shape, dtypes[name]) for name, shape in shapes.items())) > _MOST_BYTES:
         raise UsageError("inputs of at most 4 GiB", found=f"{size:,} bytes", do="state smaller dimensions")
-    rng = np.random.default_rng(0)
-    return {name: _draw(rng, dtypes[name], shape) for name, shape in shapes.items()}
+    rng, feeds = np.random.default_rng(0), {}
+    for name, shape in shapes.items():
+        drawn = rng.integers(0, 2, shape) if dtypes[name].kind in "iub" else rng.standard_normal(shape)
+        feeds[name] = drawn.astype(dtypes[name])
+    return feeds
 
 
 def _bytes(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
@@ -56,11 +54,6 @@ def _bytes(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
             found=str(error),
             do="state smaller dimensions, or export the model again",
         ) from None
-
-
-def _draw(rng: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
-    is_whole = dtype.kind in "iub"
-    return (rng.integers(0, 2, shape) if is_whole else rng.standard_normal(shape)).astype(dtype)
 
 
 def _dimensions(value: onnx.ValueInfoProto) -> Iterator[str]:

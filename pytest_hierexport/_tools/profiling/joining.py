@@ -7,19 +7,21 @@ Nodes of one graph with equal names and operators are paired with the kernels in
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pytest_hierexport._onnx.graph import node_key, subgraphs_proto, walk
+from pytest_hierexport._onnx.graph import walk
 from pytest_hierexport._text import numbered
+from pytest_hierexport._tools.grouping import grouped
 from pytest_hierexport._tools.profiling.events import Kernel
 
 if TYPE_CHECKING:
     import onnx
 
 _Label = tuple[str, str]
+_Level = dict[_Label, list[str]]
 
 
 @dataclass(frozen=True)
@@ -44,54 +46,46 @@ def name_all_nodes(model: onnx.ModelProto) -> None:
 
 def join(runs: Iterable[Sequence[Kernel]], model: onnx.ModelProto) -> list[tuple[Joined, ...]]:
     """Return the kernels of each run with the keys of their nodes, each followed by the kernels of its subgraphs."""
-    main = [_Level(model.graph, "")]
-    return [tuple(_join(kernels, main)) for kernels in runs]
+    # The key of a node in a subgraph is that of the holding node, the subgraph's place there and its own, with slashes.
+    graphs = grouped(walk(model), lambda item: item[0].rpartition("/")[0])
+    levels = {graph: _level(nodes) for graph, nodes in graphs.items()}
+    held = grouped(levels, lambda graph: graph.rpartition("/")[0])
+    inside = {holder: [levels[graph] for graph in each if graph] for holder, each in held.items()}
+    main = [levels[""]] if "" in levels else []
+    return [tuple(_join(kernels, main, inside)) for kernels in runs]
 
 
-class _Level:
-    """The nodes of one graph by name and operator, which identify them in a profile."""
-
-    def __init__(self, graph: Any, prefix: str) -> None:
-        self.nodes: dict[str, onnx.NodeProto] = {}
-        self.keys: dict[_Label, list[str]] = defaultdict(list)
-        self._inside: dict[str, list[_Level]] = {}
-        for position, node in enumerate(graph.node):
-            key = prefix + node_key(node.output, position)
-            self.nodes[key] = node
-            self.keys[node.name, node.op_type].append(key)
-
-    def label(self, kernel: Kernel) -> _Label:
-        """Return the name and the operator of a kernel's node; its name may be empty."""
-        has_no_name = kernel.name == f"{kernel.op_type}_{kernel.index}"
-        label = (kernel.name, kernel.op_type)
-        return ("", kernel.op_type) if has_no_name and label not in self.keys else label
-
-    def fit(self, kernels: Sequence[Kernel]) -> int:
-        """Return the number of kernels with a node in this graph minus the number of those without."""
-        counts = Counter(map(self.label, kernels))
-        return sum(min(count, len(self.keys.get(label, ()))) for label, count in counts.items()) * 2 - counts.total()
-
-    def inside(self, key: str) -> list[_Level]:
-        """Return the subgraphs of a node."""
-        if key not in self._inside:
-            graphs = subgraphs_proto(self.nodes[key])
-            self._inside[key] = [_Level(graph, f"{key}/{place}/") for place, graph in graphs]
-        return self._inside[key]
+def _level(nodes: Iterable[tuple[str, onnx.NodeProto]]) -> _Level:
+    """Return the keys of the nodes of one graph by name and operator, which identify them in a profile."""
+    labels = grouped(nodes, lambda item: (item[1].name, item[1].op_type))
+    return {label: [key for key, _ in equal] for label, equal in labels.items()}
 
 
-def _join(kernels: Sequence[Kernel], levels: Sequence[_Level]) -> Iterator[Joined]:
-    best = max((level.fit(kernels) for level in levels), default=0)
-    fitting = [level for level in levels if level.fit(kernels) == best]
-    level = fitting[0] if len(fitting) == 1 else None
+def _label(kernel: Kernel, level: _Level) -> _Label:
+    """Return the name and the operator of a kernel's node; its name may be empty."""
+    has_no_name = kernel.name == f"{kernel.op_type}_{kernel.index}"
+    label = (kernel.name, kernel.op_type)
+    return ("", kernel.op_type) if has_no_name and label not in level else label
+
+
+def _fit(kernels: Sequence[Kernel], level: _Level) -> int:
+    """Return the number of kernels with a node in a graph minus the number of those without."""
+    counts = Counter(_label(kernel, level) for kernel in kernels)
+    return sum(min(count, len(level.get(label, ()))) for label, count in counts.items()) * 2 - counts.total()
+
+
+def _join(
+    kernels: Sequence[Kernel], levels: Sequence[_Level], inside: Mapping[str, Sequence[_Level]]
+) -> Iterator[Joined]:
+    best = max((_fit(kernels, level) for level in levels), default=0)
+    fitting = [level for level in levels if _fit(kernels, level) == best]
+    level = fitting[0] if len(fitting) == 1 else {}
     seen: Counter[_Label] = Counter()
     for kernel in kernels:
-        key = None
-        if level is not None:
-            label = level.label(kernel)
-            keys = level.keys.get(label, [])
-            key = keys[seen[label]] if seen[label] < len(keys) else None
-            seen[label] += 1
+        label = _label(kernel, level)
+        keys = level.get(label, ())
+        key = keys[seen[label]] if seen[label] < len(keys) else None
+        seen[label] += 1
         yield Joined(kernel, key)
-        inside = level.inside(key) if level is not None and key is not None else []
         for graph in kernel.subgraphs:
-            yield from _join(graph, inside)
+            yield from _join(graph, () if key is None else inside.get(key, ()), inside)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
@@ -90,9 +90,10 @@ def _figures(measured: Measured, ran: onnx.ModelProto, attribution: Attribution)
     joined = join([run.kernels for run in runs], ran)
     name_all_nodes(ran)
     nodes = tuple(rollup.node_profiles(joined, walk(ran), attribution))
-    hierarchy, middle = attribution.hierarchy, rollup.median_run(runs)
+    hierarchy, middle = attribution.hierarchy, sorted(range(len(runs)), key=lambda i: runs[i].duration)[len(runs) // 2]
     unmatched, outside = rollup.unmatched_time(joined), float(median(run.outside for run in runs))
     run_time = sum(node.self_time for node in nodes) + unmatched + outside
+    calls = tuple(rollup.call_profiles(nodes, hierarchy, run_time))
     return Profile(
         runs=len(runs),
         run_time=run_time,
@@ -102,13 +103,13 @@ def _figures(measured: Measured, ran: onnx.ModelProto, attribution: Attribution)
         unmatched_time=unmatched,
         outside_time=outside,
         nodes=nodes,
-        calls=tuple(rollup.call_profiles(nodes, hierarchy, run_time)),
-        classes=tuple(rollup.class_profiles(nodes, hierarchy, run_time)),
+        calls=calls,
+        classes=tuple(rollup.class_profiles(nodes, calls, hierarchy, run_time)),
         timeline=rollup.timeline(runs[middle], joined[middle]),
         hierarchy=hierarchy,
         graph=ran.graph.name,
         coverage=attribution.coverage(),
-        notes=(*_notes(measured), *_varying(rollup.count_varying(joined))),
+        notes=tuple(_notes(measured, rollup.count_varying(joined))),
         versions={
             "pytest-hierexport": metadata.version("pytest-hierexport"),
             "onnxruntime": import_runtime().__version__,
@@ -116,20 +117,13 @@ def _figures(measured: Measured, ran: onnx.ModelProto, attribution: Attribution)
     )
 
 
-def _notes(measured: Measured) -> tuple[str, ...]:
-    if measured.optimized is not None:
-        return ()
-    reason = f"ONNX Runtime cannot write the optimized graph ({measured.reason})"
-    return (f"{reason}: kernels are matched with the file's own nodes; those that the optimizer made are unattributed",)
-
-
-def _varying(count: int) -> tuple[str, ...]:
-    if not count:
-        return ()
-    nodes = counted(count, "node")
-    return (
-        f"{nodes} did not run equally often in all runs: these figures are averages, those of the trace of one run",
-    )
+def _notes(measured: Measured, varying: int) -> Iterator[str]:
+    if measured.optimized is None:
+        reason = f"ONNX Runtime cannot write the optimized graph ({measured.reason})"
+        yield f"{reason}: kernels are matched with the file's own nodes; those that the optimizer made are unattributed"
+    if varying:
+        nodes = f"{counted(varying, 'node')} did not run equally often in all runs"
+        yield f"{nodes}: these figures are averages, those of the trace of one run"
 
 
 def _save(ran: onnx.ModelProto, attribution: Attribution, source: TaggedFile, measured: Measured, path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
@@ -76,33 +76,35 @@ def unmatched_time(runs: Iterable[Iterable[Joined]]) -> float:
 class _Sums:
     self_time: float = 0.0
     shared_time: float = 0.0
-    total_time: float = 0.0
     own_kernels: float = 0
+    own_bytes: float = 0
+    total_time: float = 0.0
     kernels: float = 0
     output_bytes: float = 0
-    all_bytes: float = 0
 
 
-def _sums(nodes: Iterable[NodeProfile], hierarchy: Hierarchy) -> dict[str, _Sums]:
-    """Return the sums of each call with a node, and of each call above one, in execution order."""
+def _sums(nodes: Iterable[NodeProfile], hierarchy: Hierarchy, group: Callable[[str], str]) -> dict[str, _Sums]:
+    """Return the sums of each group of calls with a node, and of each with a call above one."""
     sums: dict[str, _Sums] = defaultdict(_Sums)
     for node in (node for node in nodes if node.calls):
-        own = sums[node.calls[0]]
+        own = sums[group(node.calls[0])]
         own.self_time += node.self_time
         own.shared_time += node.self_time if len(node.calls) > 1 else 0.0
         own.own_kernels += node.kernels
-        own.output_bytes += node.output_bytes
-        for name in hierarchy.lineage(node.calls[0]):
-            sums[name].total_time += node.self_time
-            sums[name].kernels += node.kernels
-            sums[name].all_bytes += node.output_bytes
-    return {name: sums[name] for name in sorted(sums.keys() | {ROOT}, key=hierarchy.position.__getitem__)}
+        own.own_bytes += node.output_bytes
+        # A call below another one of its group counts once.
+        for total in [sums[name] for name in set(map(group, hierarchy.lineage(node.calls[0])))]:
+            total.total_time += node.self_time
+            total.kernels += node.kernels
+            total.output_bytes += node.output_bytes
+    return sums
 
 
 def call_profiles(nodes: Iterable[NodeProfile], hierarchy: Hierarchy, run_time: float) -> Iterator[CallProfile]:
     """Yield the figures of each call with a kernel, in execution order."""
-    for name, of_call in _sums(nodes, hierarchy).items():
-        call = hierarchy[name]
+    sums = _sums(nodes, hierarchy, str)
+    for name in sorted(sums.keys() | {ROOT}, key=hierarchy.position.__getitem__):
+        call, of_call = hierarchy[name], sums[name]
         yield CallProfile(
             call=name,
             parent=call.parent,
@@ -112,43 +114,32 @@ def call_profiles(nodes: Iterable[NodeProfile], hierarchy: Hierarchy, run_time: 
             shared_time=of_call.shared_time,
             share=_part(of_call.total_time, run_time),
             kernels=of_call.kernels,
-            output_bytes=of_call.all_bytes,
+            output_bytes=of_call.output_bytes,
         )
 
 
-def class_profiles(nodes: Iterable[NodeProfile], hierarchy: Hierarchy, run_time: float) -> list[ClassProfile]:
-    """Return the figures of each class with a kernel, the slowest first."""
-    sums = _sums(nodes, hierarchy)
-    by_class: dict[str, list[_Sums]] = defaultdict(list)
-    for name, of_call in sums.items():
-        by_class[hierarchy[name].cls].append(of_call)
-    totals: dict[str, float] = defaultdict(float)
-    for name, of_call in sums.items():
-        # A call below another of its class counts once.
-        for cls in {hierarchy[above].cls for above in hierarchy.lineage(name)}:
-            totals[cls] += of_call.self_time
+def class_profiles(
+    nodes: Iterable[NodeProfile], calls: Iterable[CallProfile], hierarchy: Hierarchy, run_time: float
+) -> list[ClassProfile]:
+    """Return the figures of each class of these calls, the slowest first."""
+    sums = _sums(nodes, hierarchy, lambda name: hierarchy[name].cls)
     profiles = (
         ClassProfile(
             cls=cls,
-            calls=len(of_calls),
-            self_time=(own := sum(each.self_time for each in of_calls)),
-            total_time=totals[cls],
-            share=_part(own, run_time),
-            kernels=sum(each.own_kernels for each in of_calls),
-            output_bytes=sum(each.output_bytes for each in of_calls),
+            calls=count,
+            self_time=sums[cls].self_time,
+            total_time=sums[cls].total_time,
+            share=_part(sums[cls].self_time, run_time),
+            kernels=sums[cls].own_kernels,
+            output_bytes=sums[cls].own_bytes,
         )
-        for cls, of_calls in by_class.items()
+        for cls, count in Counter(call.cls for call in calls).items()
     )
     return sorted(profiles, key=lambda each: (-each.self_time, -each.total_time, each.cls))
 
 
 def _part(time: float, run_time: float) -> float:
     return time / run_time if run_time else 0.0
-
-
-def median_run(runs: Sequence[ModelRun]) -> int:
-    """Return the position of the run with the median length."""
-    return sorted(range(len(runs)), key=lambda i: runs[i].duration)[len(runs) // 2]
 
 
 def timeline(run: ModelRun, joined: Iterable[Joined]) -> tuple[KernelSlice, ...]:

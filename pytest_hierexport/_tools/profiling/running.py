@@ -67,12 +67,8 @@ def measure(
 ) -> Measured:
     """Run a model under the profiler.
 
-    Args:
-        model: The model.
-        data: The folder of its external data; None if the message contains all data.
-        feeds: An array for each input of the graph.
-        options: The options of the measurement.
-        folder: An empty folder for the files that ONNX Runtime writes, the optimized model among them.
+    `data` is the folder of its external data, None if the message contains all data. `folder` is an empty one for the
+    files that ONNX Runtime writes, the optimized model among them.
 
     Raises:
         UsageError: ONNX Runtime cannot run the model on these inputs, or lacks a provider.

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, fields
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any
 
+from pytest_hierexport._calls.hierarchy import ROOT
 from pytest_hierexport._text import one_line
 from pytest_hierexport._tools.analysis.rendering import coverage_line
+from pytest_hierexport._tools.profiling.figures import CallProfile, Profile
 from pytest_hierexport._tools.table import indented, table
-
-if TYPE_CHECKING:
-    from pytest_hierexport._tools.profiling.figures import CallProfile, Profile
 
 _NOT_IN_JSON = frozenset({"hierarchy", "timeline"})
 
@@ -20,27 +18,22 @@ _NOT_IN_JSON = frozenset({"hierarchy", "timeline"})
 def as_dict(profile: Profile) -> dict[str, object]:
     """Return the profile as an object for JSON; calls are a flat list, so that parsers can read any depth."""
     lists = {"nodes", "calls", "classes"}
-    plain = {field.name: getattr(profile, field.name) for field in fields(profile)}
     return {
         "unit": "microseconds",
-        **{name: value for name, value in plain.items() if name not in _NOT_IN_JSON | lists},
+        **{name: value for name, value in vars(profile).items() if name not in _NOT_IN_JSON | lists},
         "unattributed": profile.unattributed,
-        **{name: [asdict(each) for each in plain[name]] for name in sorted(lists)},
+        **{name: [vars(each) for each in getattr(profile, name)] for name in sorted(lists)},
     }
 
 
 def as_lines(
     profile: Profile, *, by_class: bool = False, depth: int | None = None, width: int | None = None
 ) -> Iterator[str]:
-    """Yield the table of calls or classes, then the totals.
+    """Yield the table of classes, or of calls down to `depth` levels below the root, then the totals.
 
-    Args:
-        profile: The profile.
-        by_class: Whether a row is a class; else it is a call.
-        depth: The number of levels of calls below the root; None for all.
-        width: The width of the terminal; longer names are cut. None: names are not cut.
+    See :func:`table` for the width.
     """
-    yield from table(partial(_class_rows, profile) if by_class else partial(_call_rows, profile, depth), width)
+    yield from table(partial(_rows, profile, depth, by_class=by_class), width)
     kernels = profile.run_time - profile.outside_time
     yield ""
     yield f"run: {_ms(profile.run_time)} ms, the sum of each node's median; runs: {profile.runs:,}"
@@ -57,58 +50,39 @@ def as_lines(
     yield from (f"note: {note}" for note in profile.notes)
 
 
-def _call_rows(profile: Profile, depth: int | None) -> Iterator[tuple[str, ...]]:
-    yield "module call", "total ms", "share", "self ms", "kernels", "output KiB"
-    for level, call in _tree(profile, depth):
-        name = profile.hierarchy[call.call]
-        below = name.path if call.parent is None else _below(call.call, profile.hierarchy[call.parent].path)
-        yield (
-            indented(level, f"{below}  {name.class_name}".strip()),
-            _ms(call.total_time),
-            f"{call.share:.1%}",
-            _ms(call.self_time),
-            _count(call.kernels),
-            f"{call.output_bytes / 1024:,.1f}",
-        )
+def _rows(profile: Profile, depth: int | None, *, by_class: bool) -> Iterator[tuple[str, ...]]:
+    titles = _OF_CLASSES if by_class else _OF_CALLS
+    named = ((one_line(each.cls), each) for each in profile.classes) if by_class else _named_calls(profile, depth)
+    yield "class" if by_class else "module call", *titles
+    yield from ((name, *(_CELLS[title](each) for title in titles)) for name, each in named)
 
 
-def _below(call: str, caller: str) -> str:
-    """Return a call's name relative to its caller's path."""
-    prefix = f"{caller}."
-    return call.removeprefix(prefix) if caller else call
-
-
-def _tree(profile: Profile, depth: int | None) -> Iterator[tuple[int, CallProfile]]:
-    """Yield the calls with their levels, each after its caller, siblings in execution order."""
-    children: dict[str | None, list[CallProfile]] = {}
-    for call in profile.calls:
-        children.setdefault(call.parent, []).append(call)
-    stack = [(0, call) for call in children.get(None, ())]
+def _named_calls(profile: Profile, depth: int | None) -> Iterator[tuple[str, CallProfile]]:
+    """Yield the calls, indented by their levels, each after its caller, siblings in execution order."""
+    hierarchy, known = profile.hierarchy, {call.call: call for call in profile.calls}
+    stack = [(0, ROOT)]
     while stack:
-        level, call = stack.pop()
-        yield level, call
+        level, name = stack.pop()
+        call = hierarchy[name]
+        caller = "" if call.parent is None else hierarchy[call.parent].path
+        below = name.removeprefix(f"{caller}.") if caller else name
+        yield indented(level, f"{below}  {call.class_name}".strip()), known[name]
         if depth is None or level < depth:
-            stack += [(level + 1, child) for child in reversed(children.get(call.call, ()))]
-
-
-def _class_rows(profile: Profile) -> Iterator[tuple[str, ...]]:
-    yield "class", "self ms", "share", "total ms", "calls", "kernels", "output KiB"
-    for each in profile.classes:
-        yield (
-            one_line(each.cls),
-            _ms(each.self_time),
-            f"{each.share:.1%}",
-            _ms(each.total_time),
-            f"{each.calls:,}",
-            _count(each.kernels),
-            f"{each.output_bytes / 1024:,.1f}",
-        )
+            stack += [(level + 1, child) for child in reversed(hierarchy.children[name]) if child in known]
 
 
 def _ms(microseconds: float) -> str:
     return f"{microseconds / 1000:,.3f}"
 
 
-def _count(average: float) -> str:
-    """Return an average number as text, without a fraction where it has none."""
-    return f"{average:,.1f}".removesuffix(".0")
+_CELLS: Mapping[str, Callable[[Any], str]] = {
+    "self ms": lambda each: _ms(each.self_time),
+    "total ms": lambda each: _ms(each.total_time),
+    "share": lambda each: f"{each.share:.1%}",
+    "calls": lambda each: f"{each.calls:,}",
+    "kernels": lambda each: f"{each.kernels:,.1f}".removesuffix(".0"),
+    "output KiB": lambda each: f"{each.output_bytes / 1024:,.1f}",
+}
+"""The cell of a call or class under each title."""
+_OF_CALLS = ("total ms", "share", "self ms", "kernels", "output KiB")
+_OF_CLASSES = ("self ms", "share", "total ms", "calls", "kernels", "output KiB")

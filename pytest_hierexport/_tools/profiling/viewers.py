@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_hierexport._calls.hierarchy import Hierarchy
-
-if TYPE_CHECKING:
-    from pytest_hierexport._tools.profiling.figures import KernelSlice, Profile
+from pytest_hierexport._tools.profiling.figures import KernelSlice, Profile
 
 _MOST_TRACKS = 64
 """Deeper calls have no track; their time is shown on the tracks of the calls above them."""
@@ -32,7 +30,9 @@ def trace(profile: Profile) -> dict[str, Any]:
     events.append(_named_track(depths, "kernels"))
     for depth in range(depths):
         for call, start, end in _merged(pieces, depth):
-            events.append(_slice(depth, _label(hierarchy, call), start, end - start, _about(hierarchy, call)))
+            name = hierarchy[call].class_name
+            label = f"{call} ({name})" if call else name
+            events.append(_slice(depth, label, start, end - start, _about(hierarchy, call)))
     for kernel in profile.timeline:
         owner = calls.get(kernel.node or "")
         about = {"node": kernel.name, **({} if owner is None else _about(hierarchy, owner))}
@@ -90,11 +90,6 @@ def _named_track(track: int, name: str) -> dict[str, Any]:
 
 def _slice(track: int, name: str, start: int, duration: int, args: dict[str, Any]) -> dict[str, Any]:
     return {"ph": "X", "name": name, "pid": _PROCESS, "tid": track, "ts": start, "dur": duration, "args": args}
-
-
-def _label(hierarchy: Hierarchy, call: str) -> str:
-    found = hierarchy[call]
-    return f"{call} ({found.class_name})" if call else found.class_name
 
 
 def _about(hierarchy: Hierarchy, call: str) -> dict[str, Any]:
