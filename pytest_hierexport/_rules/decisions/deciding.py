@@ -58,8 +58,10 @@ class Decisions:
         other_options = dict(zip(options, others[len(operands) :], strict=True))
         result = _comparable(operation, _outcome(partial(operation, *operands, **options)))
         other = _outcome(partial(operation, *others[: len(operands)], **other_options))
-        is_same = not is_translated(result) or _equal(self.names.other(result), _comparable(operation, other))
-        return _SAME if is_same else other
+        expected, found = _comparable(operation, other), self.names.other(result)
+        # What cannot be compared is taken to be the same.
+        is_other = is_translated(result) and _outcome(lambda: bool(found == expected)) is False
+        return other if is_other else _SAME
 
     def look_up(self, site: int, _: Any, table: Any = (), key: Any = None, /, *__: Any, **___: Any) -> None:
         """Note where a table holds the old spelling of a name, or names are asked for an old spelling."""
@@ -118,8 +120,3 @@ def _comparable(operation: Any, result: Any) -> Any:
     if isinstance(result, Exception):
         return type(result)
     return result >= 0 if operation in _POSITIONS else result
-
-
-def _equal(one: Any, other: Any) -> bool:
-    """Return whether two values are equal; True for those that cannot be compared."""
-    return _outcome(lambda: bool(one == other)) is not False

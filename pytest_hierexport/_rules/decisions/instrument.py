@@ -16,7 +16,7 @@ import ast
 import gc
 import warnings
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -47,19 +47,15 @@ SITES: list[Site] = []
 @contextmanager
 def instrumented(codes: Mapping[Path, Code], without: Collection[FunctionType] = ()) -> Iterator[None]:
     """Instrument the functions of some files, `without` some of them, while the context lasts."""
-    changed: list[tuple[FunctionType, CodeType]] = []
-    try:
+    with ExitStack() as before:
         for function in live_functions():
             code = function.__code__
             found = codes.get(resolved(code.co_filename))
             new = None if found is None or function in without else found.instrumented.get(code)
             if new is not None and new.co_freevars == code.co_freevars:
-                changed.append((function, code))
+                before.callback(setattr, function, "__code__", code)
                 function.__code__ = new
         yield
-    finally:
-        for function, code in changed:
-            function.__code__ = code
 
 
 def live_functions() -> list[FunctionType]:

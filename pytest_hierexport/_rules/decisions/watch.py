@@ -105,7 +105,7 @@ class Watch:
     def _decided(self, names: Names, site: int, values: Sequence[Any]) -> None:
         """Keep a decision if a constant of the source spells the name by which it is made."""
         named = [text for text in texts(values) if names.other(text) is not text]
-        words = {word.casefold() for text in named for word in _words(text, names)}
+        words = set(_LETTERS.findall(" ".join(_words(text, names) for text in named).casefold()))
         constants = (part for text in texts(values) for part in NEW_WORD.split(text))
         spelled = [each for each in constants if self._spells(each, words)]
         if not spelled or self._is_models(sys._getframe(2)):
@@ -125,7 +125,7 @@ class Watch:
         """Return whether constants of the source make up a text that spells words of a name, or a part of them."""
         text = constant.casefold()
         parts = set(_LETTERS.findall(_NOT_LITERAL.sub(" ", text))) - self._of_torch
-        if not any(part in word or (len(word) > 1 and word in part) for part in parts for word in words):
+        if not any(part in word or word in part for part in parts for word in words):
             return False
         if text in self._written:
             return True
@@ -157,11 +157,9 @@ def _runs(frame: FrameType, function: FunctionType) -> bool:
     return False
 
 
-def _words(text: str, names: Names) -> Iterator[str]:
-    """Yield the words of a text that are names of the model."""
-    if isinstance(text, Marked):
-        yield from _LETTERS.findall(f"{text} {text.alternative}")
-    yield from (str(names.old(word)) for word in NEW_WORD.findall(text))
+def _words(text: str, names: Names) -> str:
+    """Return the words of a text that are names of the model."""
+    return f"{text} {text.alternative}" if isinstance(text, Marked) else names.old(" ".join(NEW_WORD.findall(text)))
 
 
 @cache
