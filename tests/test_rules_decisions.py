@@ -293,6 +293,7 @@ class TestDecisions:
             "{f'{x}{i}' for i in range(1500)} - {f'{x}{i}' for i in range(1400)}",
             "'\\n'.join(f'{x}={i}' for i in range(1500)).split('\\n')",
             "(config.model_type + 'abc')[11]",
+            "config.model_type.replace('-', '_').split('_')",
         ],
     )
     def test_of_names_with_each_other_are_not(

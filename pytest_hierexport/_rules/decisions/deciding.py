@@ -45,7 +45,9 @@ class Decisions:
     def compute(self, site: int, operation: Callable[..., Any], /, *operands: Any, **options: Any) -> Any:
         """Compute an operation, which changes nothing, under the old names; note where it gives something else."""
         other = self.write(site, operation, *operands, **options)
-        if other is not _SAME:
+        # What is cut out of a marked text is marked in turn, and decides nothing yet.
+        is_cut = getattr(operation, "__objclass__", None) is str and isinstance(operands[0], Marked)
+        if other is not _SAME and not (is_cut and isinstance(other, (str, list, tuple))):
             self._note(site, (*operands, *options.values()))
         return other
 
