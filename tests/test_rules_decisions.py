@@ -22,9 +22,9 @@ import pytest
 
 import watched_code
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._rules.decisions.deciding import WRITING, Decisions
+from pytest_hierexport._rules.decisions.deciding import Decisions
 from pytest_hierexport._rules.decisions.instrument import SITES, Code, code_of, instrumented
-from pytest_hierexport._rules.decisions.names import Marked, Names
+from pytest_hierexport._rules.decisions.names import Marked, Names, marked
 from pytest_hierexport._rules.decisions.operations import watching
 from pytest_hierexport._rules.decisions.source import shown, source_files
 from pytest_hierexport._rules.decisions.watch import Watch
@@ -66,9 +66,7 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Mod
 def told() -> Iterator[list[str]]:
     """Return the code of each place where a name decides, while the test lasts."""
     found: list[str] = []
-    watching.decisions = Decisions(
-        NAMES, lambda site, _: None if site == WRITING else found.append(SITES[site].code), ["toy"]
-    )
+    watching.decisions = Decisions(NAMES, lambda site, _: found.append(SITES[site].code), ["toy"])
     yield found
     watching.decisions = None
 
@@ -295,6 +293,7 @@ class TestDecisions:
             "{f'{x}{i}' for i in range(1500)} - {f'{x}{i}' for i in range(1400)}",
             "'\\n'.join(f'{x}={i}' for i in range(1500)).split('\\n')",
             "(config.model_type + 'abc')[11]",
+            "config.model_type.replace('-', '_').split('_')",
         ],
     )
     def test_of_names_with_each_other_are_not(
@@ -486,18 +485,18 @@ def f():
 
 
 class TestMarkedTexts:
-    def test_keep_their_other_text_through_methods(self) -> None:
-        text = Marked("toy_net", "other_one")
-        parts = ["a" + text, text.upper(), text[:3], *text.split("_"), text.partition("_")[2]]
+    def test_keep_their_other_text_through_methods(self, load: Callable[[str], ModuleType], told: list[str]) -> None:
+        source = "def f(x):\n    return ['a' + x, x.upper(), x[:3], *x.split('_'), x.partition('_')[2]]\n"
+        parts = run(load(source), marked("toy_net", "other_one"))
         others = ["aother_one", "OTHER_ONE", "oth", "other", "one", "one"]
         assert [part.alternative for part in parts if isinstance(part, Marked)] == others
 
     @pytest.mark.parametrize("copied", [copy.deepcopy, lambda text: pickle.loads(pickle.dumps(text))])  # noqa: S301
     def test_are_copied_without_their_mark(self, copied: Callable[[str], str]) -> None:
-        assert type(copied(Marked("toy", "other"))) is str
+        assert type(copied(marked("toy", "other"))) is str
 
     def test_count_as_the_text(self) -> None:
-        text = Marked("toy", "other")
+        text = marked("toy", "other")
         assert text == "toy"
         assert ["toy"].index(text) == 0
 

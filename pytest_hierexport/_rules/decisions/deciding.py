@@ -9,25 +9,21 @@ An operation on texts and sets is computed once more; a table is only asked whet
 
 from __future__ import annotations
 
-import operator
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
 from enum import EnumMeta
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
-from pytest_hierexport._rules.decisions.names import Marked, Names, is_a, is_translated, texts
+from pytest_hierexport._rules.decisions.names import Marked, Names, is_a, is_translated
 
-Note: TypeAlias = Callable[[int, Sequence[Any]], None]
-"""Takes the number of a site where a name decides, and the values that meet there."""
-WRITING = -1
-"""The number of a site where texts are written, which decides nothing."""
 _POSITIONS = (str.find, str.rfind, str.index, str.rindex)
 _TABLES = (Mapping, AbstractSet, list, tuple, EnumMeta)
 _MOST_KEYS = 1000
+_SAME = object()
+"""What an operation gives under the old names that needs no mark."""
 
 
 class Decisions:
@@ -35,81 +31,62 @@ class Decisions:
 
     Args:
         names: The model's old names.
-        note: Takes each decision.
+        note: Takes the number of a site where a name decides, and the values that meet there.
         types: What the model's configurations call it.
     """
 
-    def __init__(self, names: Names, note: Note, types: Iterable[str] = ()) -> None:
+    def __init__(self, names: Names, note: Callable[[int, Sequence[Any]], None], types: Iterable[str] = ()) -> None:
         """Decide nothing yet."""
-        self.names = names
-        self.types = frozenset(types)
-        self._take = note
+        self.names, self.types, self._note = names, frozenset(types), note
         self._old = frozenset(map(id, names.classes.values()))
         self.modules = frozenset(cls.__module__ for cls in names.classes.values())
         """The modules that define classes of the model."""
-        self._is_probing = False
 
-    def compute(
-        self, site: int, operation: Callable[..., Any], operands: Sequence[Any], options: Mapping[str, Any]
-    ) -> Any:
-        """Compute an operation, which changes nothing, under the old names; note where it gives something else.
+    def compute(self, site: int, operation: Callable[..., Any], /, *operands: Any, **options: Any) -> Any:
+        """Compute an operation, which changes nothing, under the old names; note where it gives something else."""
+        other = self.write(site, operation, *operands, **options)
+        # What is cut out of a marked text is marked in turn, and decides nothing yet.
+        is_cut = getattr(operation, "__objclass__", None) is str and isinstance(operands[0], Marked)
+        if other is not _SAME and not (is_cut and isinstance(other, (str, list, tuple))):
+            self._note(site, (*operands, *options.values()))
+        return other
 
-        Returns:
-            What it gives under the old names, with the alternatives of marked texts; None where no operand is marked.
-        """
-        values = [*operands, *options.values()]
-        others = [self.names.other(value) for value in values]
-        is_same = all(map(operator.is_, values, others))
-        if is_same or self._is_probing or not all(map(is_translated, values)):
-            return None
+    def write(self, _: int, operation: Callable[..., Any], /, *operands: Any, **options: Any) -> Any:
+        """Return what an operation gives under the old names that writes or cuts a text, which decides nothing."""
+        values = (*operands, *options.values())
+        others = self.names.other(values)
+        if others is values or not all(map(is_translated, values)):
+            return _SAME
         other_options = dict(zip(options, others[len(operands) :], strict=True))
-        with self._probing():
-            result = _outcome(partial(operation, *operands, **options))
-            other = _outcome(partial(operation, *others[: len(operands)], **other_options))
-            decides = is_translated(result) and not _equal(
-                self.names.other(_comparable(operation, result)), _comparable(operation, other)
-            )
-        if decides and site != WRITING:
-            self._take(site, values)
-        return other if any(isinstance(text, Marked) for text in texts(values)) else None
+        result = _comparable(operation, _outcome(partial(operation, *operands, **options)))
+        other = _outcome(partial(operation, *others[: len(operands)], **other_options))
+        expected, found = _comparable(operation, other), self.names.other(result)
+        # What cannot be compared is taken to be the same.
+        is_other = is_translated(result) and _outcome(lambda: bool(found == expected)) is False
+        return other if is_other else _SAME
 
-    def look_up(self, site: int, key: Any, table: Any) -> None:
+    def look_up(self, site: int, _: Any, table: Any = (), key: Any = None, /, *__: Any, **___: Any) -> None:
         """Note where a table holds the old spelling of a name, or names are asked for an old spelling."""
-        if self._is_probing or table is sys.modules or not isinstance(key, (str, type, tuple)):
+        if table is sys.modules or not is_table(table) or not isinstance(key, (str, type, tuple)):
             return
-        with self._probing():
-            old, other = self.names.old(key), self.names.other(key)
-            named: Any = None
-            if old != key:
-                named = key if _holds(table, old) and not _holds(table, key) else None
-            elif other is not key:
-                named = key if _holds_constant(table, key) != _holds(table, other) else None
-            elif isinstance(key, str):
-                named = self._held_name(key, table)
-        if named is not None:
-            self._take(site, [named, old, other])
+        other, found = self.names.other(key), None
+        if not _holds(table, key):
+            spellings = self.names.new(key) if other is key and isinstance(key, str) else (other,)
+            found = next((each for each in spellings if _holds(table, each)), None)
+        elif isinstance(key, Marked):
+            is_constant = _marked_key(table, key, default=key) is None
+            found = key if is_constant and not _holds(table, other) else None
+        elif isinstance(table, (list, tuple)):
+            found = _marked_key(table, key, default=None)
+        if found is not None:
+            self._note(site, (key, found, other))
 
-    def look_up_class(self, site: int, value: Any = None, classes: Any = (), /) -> None:
+    def look_up_class(self, site: int, _: Any, value: Any = None, classes: Any = (), /) -> None:
         """Note where a module, or its class, is of one of some classes, which is a class of the model."""
         known = tuple(cls for cls in (classes if isinstance(classes, tuple) else (classes,)) if id(cls) in self._old)
         own = value if isinstance(value, type) else type(value)
-        if known and not self._is_probing and id(own) in self.names.classes and issubclass(own, known):
-            self._take(site, [own, known])
-
-    def _held_name(self, key: str, table: Any) -> str | None:
-        """Return the name in a table that a key is the old spelling of."""
-        if _holds(table, key):
-            return _marked_key(table, key, default=None) if isinstance(table, (list, tuple)) else None
-        return next((new for new in self.names.new(key) if _holds(table, new)), None)
-
-    @contextmanager
-    def _probing(self) -> Iterator[None]:
-        """Note nothing of instrumented code that runs only for what would be under the old names."""
-        before, self._is_probing = self._is_probing, True
-        try:
-            yield
-        finally:
-            self._is_probing = before
+        if known and id(own) in self.names.classes and issubclass(own, known):
+            self._note(site, (own, known))
 
 
 def is_table(value: Any) -> bool:
@@ -119,11 +96,6 @@ def is_table(value: Any) -> bool:
 
 def _holds(table: Any, key: Any) -> bool:
     return _outcome(lambda: key in (table.__members__ if isinstance(table, EnumMeta) else table)) is True
-
-
-def _holds_constant(table: Any, key: Any) -> bool:
-    """Return whether a table holds a name that stays as it is, and did not get it from the model."""
-    return _holds(table, key) and not _marked_key(table, key, default=key)
 
 
 def _marked_key(table: Any, key: Any, default: Any) -> Any:
@@ -143,14 +115,10 @@ def _outcome(compute: Callable[[], Any]) -> Any:
 
 def _comparable(operation: Any, result: Any) -> Any:
     """Return a result that can be compared: of a position in a text, whether there is one."""
+    if isinstance(result, Iterator):
+        return [_comparable(operation, each) for each in result]
     if isinstance(result, re.Match):
         return (result[0], *result.groups())
     if isinstance(result, Exception):
         return type(result)
     return result >= 0 if operation in _POSITIONS else result
-
-
-def _equal(one: Any, other: Any) -> bool:
-    """Return whether two values are equal; True for those that cannot be compared."""
-    found = _outcome(lambda: bool(one == other))
-    return isinstance(found, Exception) or bool(found)

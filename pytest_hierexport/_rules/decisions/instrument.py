@@ -1,10 +1,10 @@
 """Replaces comparisons, lookups and searches in functions by calls that watch them.
 
-    before                                after
+    before                                after (the numbers are those of the sites)
     if path.startswith(PREFIX):           if watch.called(7, path.startswith)(PREFIX):
-    return name in TABLE                  return watch.compare(8, "In", name, TABLE)
-    f"{name}_block"                       watch.joined(watch.formatted(name, -1, ""), "_block")
-    config.model_type                     watch.attribute(config, "model_type")
+    return name in TABLE                  return watch.operate(8, "In", name, TABLE)
+    config.model_type                     watch.operate(9, "Attribute", config, "model_type")
+    case "encoder":                       case watch.value(10, "encoder").held:
 
 Live functions get the code that their own source then compiles to. So modules are not imported again: what they have
 registered, and the classes that they have defined, stay the same.
@@ -15,16 +15,15 @@ from __future__ import annotations
 import ast
 import gc
 import warnings
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._rules.decisions.operations import OPERATORS, STAYING, WATCH
+from pytest_hierexport._rules.decisions.operations import OPERATIONS, STAYING, WATCH
 from pytest_hierexport._rules.decisions.source import resolved
 
 
@@ -48,19 +47,15 @@ SITES: list[Site] = []
 @contextmanager
 def instrumented(codes: Mapping[Path, Code], without: Collection[FunctionType] = ()) -> Iterator[None]:
     """Instrument the functions of some files, `without` some of them, while the context lasts."""
-    changed: list[tuple[FunctionType, CodeType]] = []
-    try:
+    with ExitStack() as before:
         for function in live_functions():
             code = function.__code__
             found = codes.get(resolved(code.co_filename))
-            new = None if found is None or function in without else found.instrumented(code)
+            new = None if found is None or function in without else found.instrumented.get(code)
             if new is not None and new.co_freevars == code.co_freevars:
-                changed.append((function, code))
+                before.callback(setattr, function, "__code__", code)
                 function.__code__ = new
         yield
-    finally:
-        for function, code in changed:
-            function.__code__ = code
 
 
 def live_functions() -> list[FunctionType]:
@@ -87,17 +82,8 @@ class Code:
             old, new_code = (compile(each, str(path), "exec", dont_inherit=True) for each in (source, new))
             self.without_docs = compile(source, str(path), "exec", dont_inherit=True, optimize=2)
             """The code of the module without docstrings."""
-        self._by_code = dict(_pairs(old, new_code))
-        self._by_place: defaultdict[tuple[str, int], list[CodeType]] = defaultdict(list)
-        for code, instrumented_code in self._by_code.items():
-            self._by_place[code.co_name, code.co_firstlineno].append(instrumented_code)
-
-    def instrumented(self, code: CodeType) -> CodeType | None:
-        """Return the instrumented code of a function; None where the file has no such function."""
-        of_place = self._by_place[code.co_name, code.co_firstlineno]
-        # pytest compiles the functions of tests in a way of its own, with the same names and lines.
-        is_pytests = len(of_place) == 1 and any(name.startswith("@py") for name in code.co_varnames + code.co_names)
-        return self._by_code.get(code, of_place[0] if is_pytests else None)
+        self.instrumented = dict(_pairs(old, new_code))
+        """The instrumented code of each function, by its code."""
 
 
 def code_of(path: Path) -> Code:
@@ -139,120 +125,95 @@ def _pairs(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
 
 
 class _Rewriter(ast.NodeTransformer):
-    """Replaces what may decide by calls of the watching object."""
+    """Replaces what may decide by calls of the watching object, what is within a node before the node."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
+    def visit(self, node: ast.AST) -> Any:
+        """Return what a node is replaced by: not annotations, whose texts others read, nor what takes no calls."""
+        left = ("keys",) if isinstance(node, ast.MatchMapping) else ("annotation", "returns", "cls")
+        kept = {name: vars(node).pop(name) for name in left if name in vars(node)}
+        self.generic_visit(node)
+        vars(node).update(kept)
+        return getattr(self, f"visit_{type(node).__name__}", lambda same: same)(node)
+
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         """Watch a comparison of two values."""
-        site = self._site(node)
-        self.generic_visit(node)
-        return node if len(node.ops) > 1 else _compared(site, node, node.ops[0], node.left, node.comparators[0])
+        return node if len(node.ops) > 1 else self._operation(node, node.ops[0], node.left, node.comparators[0])
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        """Watch what may be an intersection or a difference of sets, or a text that is formatted."""
-        site = self._site(node)
-        self.generic_visit(node)
-        return _compared(site, node, node.op, node.left, node.right)
+        """Watch what may be an intersection or a difference of sets, or a text that is written."""
+        return self._operation(node, node.op, node.left, node.right)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         """Watch a lookup, and a text that is cut."""
-        site = self._site(node)
-        self.generic_visit(node)
-        key = node.slice
-        parts = key.elts if isinstance(key, ast.Tuple) else []
-        if not isinstance(node.ctx, ast.Load) or any(isinstance(part, (ast.Slice, ast.Starred)) for part in parts):
-            return node
-        if isinstance(key, ast.Slice):
-            bounds = (each or ast.Constant(None) for each in (key.lower, key.upper, key.step))
-            return _call(node, "cut", node.value, *bounds)
-        return _call(node, "item", site, node.value, key)
+        return self._operation(node, node, node.value, node.slice) if isinstance(node.ctx, ast.Load) else node
+
+    def visit_Slice(self, node: ast.Slice) -> ast.AST:
+        """Make a slice a value as any other."""
+        return self._operation(
+            node, node, *(each or ast.Constant(None) for each in (node.lower, node.upper, node.step))
+        )
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         """Watch an attribute that gives a name."""
-        self.generic_visit(node)
-        if not isinstance(node.ctx, ast.Load) or node.attr not in STAYING:
-            return node
-        return _call(node, "attribute", node.value, ast.Constant(node.attr))
+        is_watched = node.attr in STAYING and isinstance(node.ctx, ast.Load)
+        return self._operation(node, node, node.value, ast.Constant(node.attr)) if is_watched else node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         """Watch what is called, and what others call: `map(by_name, names)`, `key=ORDER.index`."""
-        site = self._site(node)
         called = getattr(node.func, "id", "")
-        self.generic_visit(node)
         # Without its name in the function, `super` does not find its class.
-        node.func = node.func if called == "super" else _call(node.func, "called", site, node.func)
+        node.func = node.func if called == "super" else self._call("called", node, node.func)
         if called in {"map", "filter"} and node.args and not isinstance(node.args[0], ast.Starred):
-            # A function of the exporter's own may have such a name, and be given a class.
-            method = "called" if isinstance(node.args[0], ast.Attribute) else "passed"
-            node.args[0] = _call(node, method, site, node.args[0])
+            node.args[0] = self._call("passed", node, node.args[0])
         for keyword in node.keywords:
             if keyword.arg == "key" and isinstance(keyword.value, (ast.Attribute, ast.Call)):
-                keyword.value = _call(node, "passed", site, keyword.value)
+                keyword.value = self._call("passed", node, keyword.value)
         return node
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
-        """Join the parts of an f-string where marks are kept."""
-        self.generic_visit(node)
-        return _call(node, "joined", *node.values)
+        """Watch the text of an f-string, of its parts."""
+        return self._operation(node, node, ast.List(node.values, ast.Load()))
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.AST:
-        """Format a part of an f-string where marks are kept."""
-        self.generic_visit(node)
-        spec = node.format_spec or ast.Constant("")
-        return _call(node, "formatted", node.value, ast.Constant(node.conversion), spec)
+        """Watch a part of an f-string, but in columns or quotes."""
+        symbol = {-1: "Format", ord("s"): "Str"}.get(node.conversion)
+        is_plain = symbol is not None and node.format_spec is None
+        return self._call("operate", node, ast.Constant(symbol), node.value) if is_plain else ast.JoinedStr([node])
 
     def visit_Match(self, node: ast.Match) -> ast.AST:
         """Watch the keys and the classes of patterns, which the subject is asked for."""
-        head = ast.copy_location(ast.expr(), node)
-        head.end_lineno, head.end_col_offset = node.subject.end_lineno, node.subject.end_col_offset
         patterns = [each for case in node.cases for each in ast.walk(case.pattern)]
         keys = [key for each in patterns for key in getattr(each, "keys", ()) if isinstance(key, ast.Constant)]
         classes = [ast.Constant(ast.unparse(each.cls)) for each in patterns if isinstance(each, ast.MatchClass)]
-        site = self._site(head)
-        self.generic_visit(node)
         tuples = (ast.Tuple(list(each), ast.Load()) for each in (keys, classes))
-        node.subject = _call(node.subject, "matched", site, node.subject, *tuples)
+        node.subject = self._operation(_line_of(node.subject), node, node.subject, *tuples)
         return node
 
     def visit_match_case(self, node: ast.match_case) -> ast.AST:
-        """Watch the values of a pattern."""
-        self._case = ast.copy_location(ast.expr(), node.pattern)
-        self._case.col_offset = 0
-        return self.generic_visit(node)
-
-    def visit_MatchValue(self, node: ast.MatchValue) -> ast.AST:
         """Watch what is compared with a value of a pattern, which has to be an attribute of something."""
-        value = _call(node, "value", self._site(self._case), node.value)
-        node.value = ast.copy_location(ast.Attribute(value, "held", ast.Load()), node)
+        for each in ast.walk(node.pattern):
+            if isinstance(each, ast.MatchValue):
+                value = self._call("value", _line_of(node.pattern), each.value)
+                each.value = ast.Attribute(value, "held", ast.Load())
         return node
 
-    def _visit_what_runs(self, node: ast.AST) -> ast.AST:
-        """Leave annotations as they are, whose texts others read, and parts of patterns that take no calls."""
-        held = vars(node)
-        kept = [(name, held.pop(name)) for name in ("annotation", "returns", "cls", "keys") if name in held]
-        self.generic_visit(node)
-        held.update(kept)
-        return node
+    def _operation(self, at: ast.expr, symbol: ast.AST, *operands: ast.expr) -> ast.expr:
+        """Return a watched operation; the node itself where it is not watched."""
+        name = type(symbol).__name__
+        return self._call("operate", at, ast.Constant(name), *operands) if name in OPERATIONS else at
 
-    visit_arg = visit_AnnAssign = visit_FunctionDef = _visit_what_runs  # noqa: N815  # ast gives the names
-    visit_AsyncFunctionDef = visit_MatchClass = visit_MatchMapping = _visit_what_runs  # noqa: N815
-
-    def _site(self, node: ast.expr) -> ast.Constant:
-        """Return the number of a place."""
-        place = ast.copy_location(ast.expr(), node)
-        SITES.append(Site(self._path, place))
-        return ast.Constant(len(SITES) - 1)
+    def _call(self, method: str, at: ast.expr, *args: ast.expr) -> ast.expr:
+        """Return a call of a method of the watching object for a place, and put it there."""
+        SITES.append(Site(self._path, ast.copy_location(ast.expr(), at)))
+        function = ast.Attribute(ast.Name(WATCH, ast.Load()), method, ast.Load())
+        return ast.copy_location(ast.Call(function, [ast.Constant(len(SITES) - 1), *args], []), at)
 
 
-def _compared(site: ast.Constant, node: ast.expr, symbol: ast.AST, left: ast.expr, right: ast.expr) -> ast.expr:
-    """Return a watched operation; the node itself where its operator is not watched."""
-    name = type(symbol).__name__
-    return _call(node, "compare", site, ast.Constant(name), left, right) if name in OPERATORS else node
-
-
-def _call(at: ast.AST, method: str, *args: ast.expr) -> ast.expr:
-    """Return a call of a method of the watching object, placed where a node is."""
-    made = ast.Call(ast.Attribute(ast.Name(WATCH, ast.Load()), method, ast.Load()), list(args), [])
-    return ast.copy_location(made, at)
+def _line_of(part: ast.expr | ast.pattern) -> ast.expr:
+    """Return the place of a part of a statement, from the begin of its line."""
+    place = ast.copy_location(ast.expr(), part)
+    place.col_offset = 0
+    return place

@@ -1,92 +1,41 @@
-"""What instrumented code calls: computes as Python does and, while it watches, notes decisions.
+"""What instrumented code calls (:mod:`instrument`): computes as Python does and, while it watches, notes decisions.
 
-    watch.compare(8, "In", name, TABLE)           name in TABLE
-    watch.item(9, TABLE, name)                    TABLE[name]
-    watch.cut(path, None, 3, None)                path[:3]
-    watch.called(7, path.startswith)("enc")       path.startswith("enc")
-    watch.attribute(config, "model_type")         config.model_type
-    case watch.value(6, "enc").held:              case "enc":
-
-The numbers are those of the sites in the source (:data:`instrument.SITES`).
+Operators are functions as well. Each function that may decide by a name has a handler, which is called with the same
+values before it. What the handler gives is the result under the old names, by which a text is marked.
 """
 
 from __future__ import annotations
 
 import builtins
-import operator
+import difflib
+import fnmatch
+import importlib.util
+import inspect
+import operator as op
+import os
 import re
 import sys
-import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, KeysView, Mapping, Sequence
 from enum import EnumMeta
 from functools import partial, reduce
-from importlib import import_module
-from importlib.util import find_spec
-from inspect import getattr_static, getfile, getsourcefile
+from inspect import getattr_static
+from itertools import product
 from pathlib import Path, PurePath
-from typing import Any, TypeAlias
+from types import BuiltinFunctionType, FrameType, FunctionType, MethodDescriptorType, MethodType, MethodWrapperType
+from types import SimpleNamespace as Holder
+from typing import Any, TypeAlias, cast
 
-from pytest_hierexport._rules.decisions.deciding import WRITING, Decisions, is_table
-from pytest_hierexport._rules.decisions.names import Marked, is_a, marked
+from pytest_hierexport._rules.decisions.deciding import Decisions, is_table
+from pytest_hierexport._rules.decisions.names import is_a, marked
 
 WATCH = "__hierexport_watch__"
 """The name of the watching object among Python's built-in ones."""
-OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "Eq": operator.eq,
-    "NotEq": operator.ne,
-    "In": lambda one, other: one in other,
-    "NotIn": lambda one, other: one not in other,
-    "Is": operator.is_,
-    "IsNot": operator.is_not,
-    "Lt": operator.lt,
-    "LtE": operator.le,
-    "Gt": operator.gt,
-    "GtE": operator.ge,
-    "BitAnd": operator.and_,
-    "BitXor": operator.xor,
-    "Sub": operator.sub,
-    "Mod": operator.mod,
-}
-"""Operators by the classes of Python's syntax tree."""
-_ORDERS = frozenset({"Lt", "LtE", "Gt", "GtE"})
-_METHODS = (types.MethodType, types.MethodDescriptorType, types.MethodWrapperType)
-_FUNCTIONS = (types.BuiltinFunctionType, types.FunctionType, *_METHODS)
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_WRITERS = _words("format join")
-_OF_TEXTS = _WRITERS | _words("""
-    startswith endswith find rfind index rindex count removeprefix removesuffix replace split rsplit partition
-    rpartition __contains__ __eq__ __ne__
-""")
-_OF_PATTERNS = _words("match search fullmatch findall finditer split sub subn")
-_OF_PATHS = _words("match full_match is_relative_to")
-_OF_SETS = _words("intersection difference symmetric_difference issubset issuperset isdisjoint")
-_OF_TABLES = _words("get pop setdefault __getitem__ __contains__ index count remove discard")
-_PURE: Mapping[Any, frozenset[str]] = {
-    str: _OF_TEXTS,
-    Marked: _OF_TEXTS,
-    re.Pattern: _OF_PATTERNS,
-    set: _OF_SETS,
-    frozenset: _OF_SETS,
-    type(PurePath()): _OF_PATHS,
-    type(Path()): _OF_PATHS,
-    "re": _OF_PATTERNS,
-    "difflib": _words("get_close_matches"),
-    "fnmatch": _words("fnmatch fnmatchcase filter"),
-    "_operator": _words("eq ne contains countOf indexOf"),
-}
-"""Methods that change nothing by their types, functions by their modules."""
-_OF_CONFIGURATIONS = _words("model_type name_or_path _name_or_path architectures")
-STAYING = _OF_CONFIGURATIONS | _words("name __module__")
+_Handler: TypeAlias = "Callable[..., Any]"
+"""Takes decisions, a site, a function and what it is called with; gives its result under the old names, if any."""
+_OF_CONFIGURATIONS = frozenset({"model_type", "name_or_path", "_name_or_path", "architectures"})
+STAYING = _OF_CONFIGURATIONS | {"name", "__module__"}
 """The attributes that give names which stay as they are while the model has others."""
 _ALTERNATIVE = "renamed"
-_CONVERSIONS: Mapping[int, Callable[[Any], Any]] = {115: str, 114: repr, 97: ascii}
-_Handler: TypeAlias = "Callable[..., Any]"
-"""Takes decisions, a site and the arguments of a call; gives the alternative of its result, or None."""
 
 
 class Watching:
@@ -95,76 +44,9 @@ class Watching:
     decisions: Decisions | None = None
     """Notes decisions; None while nothing is watched."""
 
-    def compare(self, site: int, symbol: str, left: Any, right: Any) -> Any:
-        """Return what an operator gives."""
-        operation, decisions = OPERATORS[symbol], self.decisions
-        if decisions is None or (type(left) is str and symbol in _ORDERS):
-            return operation(left, right)
-        if symbol in {"In", "NotIn"} and not issubclass(type(right), str):
-            if is_table(right):
-                decisions.look_up(site, left, right)
-        elif symbol not in {"Is", "IsNot"} or isinstance(left, type):
-            # A text that is formatted decides nothing.
-            alternative = decisions.compute(WRITING if symbol == "Mod" else site, operation, (left, right), {})
-            return marked(operation(left, right), alternative)
-        return operation(left, right)
-
-    def item(self, site: int, container: Any, key: Any) -> Any:
-        """Return what a container holds for a key."""
-        if self.decisions is not None and is_a(container, Mapping, EnumMeta):
-            self.decisions.look_up(site, key, container)
-        return container[key]
-
-    def cut(self, container: Any, *bounds: Any) -> Any:
-        """Return a slice; one of a name is marked by the one of the old name, which has its words elsewhere."""
-        taken = container[slice(*bounds)]
-        old = container if self.decisions is None or type(container) is not str else self.decisions.names.old(container)
-        return taken if old is container else marked(taken, old[slice(*bounds)])
-
-    def attribute(self, owner: Any, name: str, *default: Any) -> Any:
-        """Return an attribute; a name of the model that stays as it is, marked."""
-        value = getattr(owner, name, *default)
-        if self.decisions is None or not (type(value) is str or type(value) is list):
-            return value
-        alternative: Any = value
-        if name == "__module__" and str(value) in self.decisions.modules:
-            alternative = str(value).partition(".")[0] + f".{_ALTERNATIVE}"
-        elif name == "name" and type(value) is str and hasattr(owner, "op_type"):
-            # A name without a number is its operator's.
-            alternative = re.sub(r"\d+", lambda number: f"{number[0]}0{number[0]}", value)
-        elif name in _OF_CONFIGURATIONS and str(getattr(owner, "model_type", None)) in self.decisions.types:
-            alternative = [_ALTERNATIVE] * len(value) if type(value) is list else _ALTERNATIVE
-        return marked(value, alternative)
-
-    def formatted(self, value: Any, conversion: int, spec: str) -> str:
-        """Return a part of an f-string: a value after its conversion, in its format."""
-        if isinstance(value, Marked) and conversion != ord("r") and not spec:
-            return value
-        return format(_CONVERSIONS.get(conversion, lambda same: same)(value), spec)
-
-    def joined(self, *parts: str) -> str:
-        """Return the text of an f-string, of its parts."""
-        joined: str = "".join(parts)
-        if self.decisions is not None and any(isinstance(part, Marked) for part in parts):
-            joined = marked(joined, "".join(getattr(part, "alternative", part) for part in parts))
-        return joined
-
-    def matched(self, site: int, subject: Any, keys: Sequence[Any], classes: Sequence[str]) -> Any:
-        """Return the subject of a `match` statement, whose patterns have some keys, and classes by what they name."""
-        if self.decisions is not None:
-            for key in keys if is_a(subject, Mapping) else ():
-                self.decisions.look_up(site, key, subject)
-            frame = sys._getframe(1)
-            self.decisions.look_up_class(site, subject, tuple(_named(path, frame) for path in classes))
-        return subject
-
-    def value(self, site: int, value: Any) -> types.SimpleNamespace:
-        """Return the holder of a value of a pattern: of a text, one that notes what it is compared with."""
-        if self.decisions is not None and is_a(value, str) and operator.is_(type(value).__eq__, str.__eq__):
-            text = str.__str__(value)
-            value = _PatternText(text, text)
-            value.site = site
-        return types.SimpleNamespace(held=value)
+    def operate(self, site: int, symbol: str, *operands: Any) -> Any:
+        """Return what an operation of Python's syntax gives."""
+        return self.called(site, OPERATIONS[symbol])(*operands)
 
     def called(self, site: int, function: Any) -> Any:
         """Return a function; one that may decide by a name, so that it notes that."""
@@ -172,32 +54,40 @@ class Watching:
             return function
         if type(function) is partial:
             return partial(self.called(site, function.func), *function.args, **function.keywords)
-        if type(function) is operator.methodcaller:
-            return partial(self._called_of, site, function)
-        handler = _handler(function)
-        return function if handler is None else partial(self._run, handler, site, function)
+        if type(function) is op.methodcaller:  # which shows its method and arguments as it is copied
+            made, given = cast("Any", function.__reduce__())
+            name, *args = getattr(made, "args", ()) + given
+            options = getattr(made, "keywords", {})
+            return lambda owner: self.called(site, getattr(owner, name))(*args, **options)
+        handler, of = _handler(function)
+        return function if handler is None else partial(self._run, handler, site, function, of)
 
     def passed(self, site: int, function: Any) -> Any:
         """Return a function that is passed to another one, which may compare classes by identity."""
         return function if isinstance(function, type) else self.called(site, function)
 
-    def _called_of(self, site: int, caller: Any, /, owner: Any) -> Any:
-        """Return what an `operator.methodcaller` gives, which shows its method and arguments as it is copied."""
-        made, given = caller.__reduce__()
-        name, *args = getattr(made, "args", ()) + given
-        return self.called(site, getattr(owner, name))(*args, **getattr(made, "keywords", {}))
+    def value(self, site: int, value: Any) -> Holder:
+        """Return the holder of a value of a pattern: of a text, one that notes what it is compared with."""
+        if self.decisions is not None and is_a(value, str) and op.is_(type(value).__eq__, str.__eq__):
+            value = _PatternText(str.__str__(value))
+            value.site = site
+        return Holder(held=value)
 
-    def _run(self, handler: _Handler, site: int, function: Any, /, *args: Any, **options: Any) -> Any:
+    def _run(self, handler: _Handler, site: int, function: Any, of: Any, /, *args: Any, **options: Any) -> Any:
         """Return what a function gives, after it is noted what it decides."""
-        if self.decisions is None:
+        decisions = self.decisions
+        if decisions is None:
             return function(*args, **options)
-        alternative = handler(self.decisions, site, *args, **options)
-        if function is getattr and len(args) > 1 and args[1] in STAYING:
-            return self.attribute(*args)
-        return function(*args, **options) if alternative is None else marked(function(*args, **options), alternative)
+        self.decisions = None  # instrumented code that runs only for what would be under the old names notes nothing
+        try:
+            other = handler(decisions, site, *of, *args, **options)
+        finally:
+            self.decisions = decisions
+        result = function(*args, **options)
+        return marked(result, _staying(decisions, result, *args) if handler is _ask_attribute else other)
 
 
-class _PatternText(Marked):
+class _PatternText(str):
     """A text of a pattern. Python asks it first whether it is equal, since it is of the more special class."""
 
     __slots__ = ("site",)
@@ -205,95 +95,137 @@ class _PatternText(Marked):
     site: int
 
     def __eq__(self, other: object) -> bool:
-        return bool(watching.compare(self.site, "Eq", other, str.__str__(self)))
+        return bool(watching.operate(self.site, "Eq", other, str.__str__(self)))
 
 
 watching = Watching()
 setattr(builtins, WATCH, watching)
 
 
-def _named(path: str, frame: types.FrameType) -> Any:
+def _handler(function: Any) -> tuple[_Handler | None, tuple[Any, ...]]:
+    """Return what notes the decisions of a function, if it may make any, with the function or method and its owner."""
+    if issubclass(type(function), EnumMeta):
+        return Decisions.look_up, (function, [member._value_ for member in function])
+    if not issubclass(type(function), _FUNCTIONS):
+        return None, ()
+    if hasattr(function, "dispatch") and hasattr(function, "registry"):
+        return _look_up_dispatch, (function,)
+    if function in _HANDLERS:
+        return _HANDLERS[function], (function,)
+    owner, name = getattr(function, "__self__", None), getattr(function, "__name__", "")
+    if name in _OF_TABLES and is_table(owner):
+        return Decisions.look_up, (function, owner)
+    method = getattr(function, "__func__", None) or getattr(type(owner), name, None)
+    return _HANDLERS.get(method), (method, owner)
+
+
+def _compute_of(kinds: tuple[type, ...], decisions: Decisions, site: int, operation: Any, *operands: Any) -> Any:
+    """Compute an operation on values of some kinds: the order of texts decides nothing, nor whether they are one."""
+    return decisions.compute(site, operation, *operands) if is_a(operands[0], *kinds) else None
+
+
+def _look_up_in(decisions: Decisions, site: int, operation: Any, key: Any, held: Any) -> Any:
+    """Compute whether a text is in another one, or look up whether a table holds a key."""
+    if isinstance(held, str):
+        return decisions.compute(site, operation, key, held)
+    return decisions.look_up(site, operation, held, key)
+
+
+def _take_item(decisions: Decisions, site: int, operation: Any, held: Any, key: Any) -> Any:
+    """Cut a text, whose words are elsewhere under the old names, or look up what a table holds for a key."""
+    noted = decisions.write if isinstance(held, str) else decisions.look_up
+    return noted(site, operation, held, key)
+
+
+def _ask_attribute(decisions: Decisions, site: int, _: Any, owner: Any = None, name: Any = None, /, *__: Any) -> None:
+    """Look up an attribute by its name; the modules of the model note their old names themselves."""
+    is_name = isinstance(name, str) and decisions.names.other(name) is not name
+    if is_name and not hasattr(type(owner), "named_modules"):
+        old = decisions.names.old(str(name))
+        has = getattr_static(owner, old, decisions) is not decisions
+        decisions.look_up(site, _, [old] if has else [], name)
+
+
+def _look_up_module(decisions: Decisions, site: int, _: Any, /, name: Any = None, *__: Any, **___: Any) -> None:
+    """Look up a module that is imported by a name which a name of the model is a part of."""
+    decisions.look_up(site, _, [] if name in decisions.modules else [decisions.names.old(str(name))], name)
+
+
+def _look_up_dispatch(decisions: Decisions, site: int, function: Any, /, value: Any = None, *_: Any, **__: Any) -> None:
+    """Look up the class by which `functools.singledispatch` chooses a function."""
+    chosen = function.dispatch(type(value))
+    classes = tuple(cls for cls, each in function.registry.items() if each is chosen)
+    decisions.look_up_class(site, function, value, classes)
+
+
+def _look_up_patterns(decisions: Decisions, site: int, _: Any, subject: Any, keys: Any, classes: Any) -> None:
+    """Look up the keys of patterns in the subject of a `match` statement, and their classes by what they name."""
+    for key in keys if is_a(subject, Mapping) else ():
+        decisions.look_up(site, _, subject, key)
+    frame = sys._getframe(3)
+    decisions.look_up_class(site, _, subject, tuple(_named(path, frame) for path in classes))
+
+
+def _named(path: str, frame: FrameType) -> Any:
     """Return what a dotted name is in a frame; None if that is not to be told."""
     first, *rest = path.split(".")
     value = {**frame.f_globals, **frame.f_locals}.get(first)
     return reduce(lambda owner, name: getattr_static(owner, name, None), rest, value)
 
 
-def _handler(function: Any) -> _Handler | None:
-    """Return what notes the decisions of a function; None for one that makes none."""
-    if issubclass(type(function), EnumMeta):
-        return partial(_look_up, [member._value_ for member in function])
-    if not issubclass(type(function), _FUNCTIONS):
-        return None
-    if function in _SPECIAL:
-        return _SPECIAL[function]
-    if is_table(getattr(function, "__self__", None)) and getattr(function, "__name__", "") in _OF_TABLES:
-        return partial(_look_up, function.__self__)
-    if hasattr(function, "dispatch") and hasattr(function, "registry"):
-        return partial(_look_up_dispatch, function)
-    pure = _pure(function)
-    return pure and partial(_compute, function.__name__, *pure)
+def _staying(decisions: Decisions, value: Any, owner: Any = None, name: str = "__file__", *_: Any) -> Any:
+    """Return what a name that stays as it is would be if the model had another one; None for another value."""
+    if name in _OF_CONFIGURATIONS and str(getattr(owner, "model_type", None)) in decisions.types:
+        return [_ALTERNATIVE] * len(value) if type(value) is list else _ALTERNATIVE
+    if name == "name" and type(value) is str and hasattr(owner, "op_type"):
+        # A name without a number is its operator's.
+        return re.sub(r"\d+", lambda number: f"{number[0]}0{number[0]}", value)
+    if name == "__module__" and str(value) in decisions.modules:
+        return f"{str(value).partition('.')[0]}.{_ALTERNATIVE}"
+    home = str(getattr(owner, "__module__", "")) if name == "__file__" else ""
+    if "." in home and home in decisions.modules:
+        return str(Path(value).parents[home.count(".") - 1] / f"{_ALTERNATIVE}.py")
+    return None
 
 
-def _compute(
-    name: str, operation: Any, operands: Any, decisions: Decisions, site: int, /, *args: Any, **options: Any
-) -> Any:
-    """Compute an operation on texts or sets; one that only writes a text decides nothing."""
-    if name == "finditer":  # whose result can be read once
-        operation = re.Pattern.findall if operands else re.findall
-    return decisions.compute(WRITING if name in _WRITERS else site, operation, (*operands, *args), options)
-
-
-def _look_up(table: Any, decisions: Decisions, site: int, /, key: Any = None, *_: Any, **__: Any) -> None:
-    """Look up what a table is asked for."""
-    decisions.look_up(site, key, table)
-
-
-def _look_up_attribute(decisions: Decisions, site: int, owner: Any = None, name: Any = None, /, *_: Any) -> None:
-    """Look up an attribute by its name; the modules of the model note their old names themselves."""
-    old = decisions.names.old(name)
-    if old is not name and not hasattr(type(owner), "named_modules"):
-        has = getattr_static(owner, old, decisions) is not decisions
-        decisions.look_up(site, name, [old] if has else [])
-
-
-def _look_up_module(decisions: Decisions, site: int, /, name: Any = None, *_: Any, **__: Any) -> None:
-    """Look up a module that is imported by a name which a name of the model is a part of."""
-    decisions.look_up(site, name, [] if name in decisions.modules else [decisions.names.old(name)])
-
-
-def _other_file(decisions: Decisions, _: int, owner: Any = None, /) -> str | None:
-    """Return the alternative of the file of a class: another one in its top-level package."""
-    home = str(getattr(owner, "__module__", ""))
-    file = getattr(sys.modules.get(home), "__file__", None)
-    if file is None or home not in decisions.modules or "." not in home:
-        return None
-    return str(Path(file).parents[home.count(".") - 1] / f"{_ALTERNATIVE}.py")
-
-
-def _look_up_dispatch(function: Any, decisions: Decisions, site: int, /, value: Any = None, *_: Any, **__: Any) -> None:
-    """Look up the class by which `functools.singledispatch` chooses a function."""
-    chosen = function.dispatch(type(value))
-    decisions.look_up_class(site, value, tuple(cls for cls, each in function.registry.items() if each is chosen))
-
-
-_SPECIAL: Mapping[Any, _Handler] = {
-    getattr: _look_up_attribute,
-    hasattr: _look_up_attribute,
-    isinstance: Decisions.look_up_class,
-    issubclass: Decisions.look_up_class,
-    __import__: _look_up_module,
-    import_module: _look_up_module,
-    find_spec: _look_up_module,
-    getfile: _other_file,
-    getsourcefile: _other_file,
+_FUNCTIONS = (BuiltinFunctionType, FunctionType, MethodType, MethodDescriptorType, MethodWrapperType)
+_OF_TABLES = {"get", "pop", "setdefault", "__getitem__", "__contains__", "index", "count", "remove", "discard"}
+_OF_TEXTS = """
+    startswith endswith find rfind index rindex count removeprefix removesuffix replace split rsplit partition
+    rpartition __contains__ __eq__ __ne__
+"""
+_OF_SETS = "intersection difference symmetric_difference issubset issuperset isdisjoint"
+_WRITERS = "capitalize casefold expandtabs format join lower lstrip rstrip splitlines strip swapcase title upper"
+_NAMED: Sequence[tuple[_Handler, Sequence[Any], str]] = (
+    (Decisions.compute, [str], _OF_TEXTS),
+    (Decisions.compute, [re, re.Pattern], "match search fullmatch findall finditer split sub subn"),
+    (Decisions.compute, [set, frozenset], _OF_SETS),
+    (Decisions.compute, [PurePath], "match full_match is_relative_to"),
+    (Decisions.compute, [fnmatch, difflib], "fnmatch fnmatchcase filter get_close_matches"),
+    (Decisions.compute, [op], "contains countOf indexOf"),
+    (Decisions.write, [str], _WRITERS),
+    (Decisions.write, [os.path], "basename dirname join split splitext"),
+    (Decisions.look_up_class, [builtins], "isinstance issubclass"),
+    (_ask_attribute, [builtins, inspect], "hasattr getfile getsourcefile"),
+    (_look_up_module, [builtins, importlib, importlib.util], "__import__ import_module find_spec"),
+)
+"""What notes the decisions of functions and methods, by where they are; what is computed changes nothing."""
+_SYNTAX: Mapping[_Handler, Mapping[str, Callable[..., Any]]] = {
+    Decisions.compute: {"Eq": op.eq, "NotEq": op.ne, "BitAnd": op.and_, "BitXor": op.xor, "Sub": op.sub},
+    Decisions.write: {"Add": op.add, "Mod": op.mod, "JoinedStr": "".join, "Format": "{}".format, "Str": "{!s}".format},
+    partial(_compute_of, (set, frozenset, KeysView)): {"Lt": op.lt, "LtE": op.le, "Gt": op.gt, "GtE": op.ge},
+    partial(_compute_of, (type,)): {"Is": op.is_, "IsNot": op.is_not},
+    _look_up_in: {"In": lambda key, held: key in held, "NotIn": lambda key, held: key not in held},
+    _take_item: {"Subscript": op.getitem, "Slice": slice},
+    _ask_attribute: {"Attribute": getattr},
+    _look_up_patterns: {"Match": lambda subject, *_: subject},
 }
-
-
-def _pure(function: Any) -> tuple[Callable[..., Any], tuple[Any, ...]] | None:
-    """Return an operation on texts or sets as a function, with the operand that it is a method of."""
-    name, owner = getattr(function, "__name__", ""), getattr(function, "__self__", None)
-    if any(kind is type(owner) and name in methods for kind, methods in _PURE.items()):
-        return getattr(type(owner), name), (owner,)
-    home = getattr(function, "__objclass__", None) or str(getattr(function, "__module__", ""))
-    return (function, ()) if name in _PURE.get(home, ()) else None
+OPERATIONS = {symbol: function for operations in _SYNTAX.values() for symbol, function in operations.items()}
+"""The operations of Python's syntax, by the classes of its tree."""
+_HANDLERS: dict[Any, _Handler] = {
+    getattr(home, name): handler
+    for handler, homes, names in _NAMED
+    for home, name in product(homes, names.split())
+    if hasattr(home, name)
+}
+_HANDLERS |= {function: handler for handler, operations in _SYNTAX.items() for function in operations.values()}

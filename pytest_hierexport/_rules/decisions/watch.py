@@ -32,8 +32,7 @@ _NOT_LITERAL = re.compile(r"\(\?[Pp]?<\w+>|\(\?[a-zA-Z]+\)|\\[a-zA-Z]|\[[^]]*\]|
 _FORMATS = re.compile(r"%[-#0 +]*\d*[a-zA-Z]|\{[^}]*\}")
 """The places of values in a text that is formatted."""
 _LETTERS = re.compile(r"[^\W\d_]{2,}")
-_AROUND = 30
-"""How many letters before a constant are shown of a long text, such as a printed model."""
+_MOST_SHOWN = 90
 
 
 class Watch:
@@ -62,11 +61,11 @@ class Watch:
         classes = {cls for module in model.modules() for cls in type(module).__mro__}
         own = [cls for cls in classes if cls.__module__.partition(".")[0] not in {"torch", "builtins"}]
         homes = {(cls.__module__, cls.__qualname__) for cls in own}
-        # Decorators name what they return after the method.
-        methods = (f for f in live_functions() if (f.__module__, f.__qualname__.rpartition(".")[0]) in homes)
         self._own: defaultdict[CodeType, list[FunctionType]] = defaultdict(list)
-        for method in methods:
-            self._own[method.__code__].append(method)
+        for function in live_functions():
+            # Decorators name what they return after the method.
+            if (function.__module__, function.__qualname__.rpartition(".")[0]) in homes:
+                self._own[function.__code__].append(function)
         self._through = nn.Module.__call__.__code__.co_filename
         configs = [getattr(module, "config", None) for module in model.modules()]
         self._types = {str(getattr(config, "model_type", None)) for config in configs} - {"None"}
@@ -106,19 +105,19 @@ class Watch:
     def _decided(self, names: Names, site: int, values: Sequence[Any]) -> None:
         """Keep a decision if a constant of the source spells the name by which it is made."""
         named = [text for text in texts(values) if names.other(text) is not text]
-        words = {word.casefold() for text in named for word in _words(text, names)}
+        words = set(_LETTERS.findall(" ".join(_words(text, names) for text in named).casefold()))
         constants = (part for text in texts(values) for part in NEW_WORD.split(text))
         spelled = [each for each in constants if self._spells(each, words)]
         if not spelled or self._is_models(sys._getframe(2)):
             return
         (path, node), constant = SITES[site], max(spelled, key=len)
-        old = [str(names.old(text)) for text in named]
+        # Of a long text, such as a printed model, the word is shown.
+        old = [word for text in named for word in (str(names.old(text)), *names.old(text).split())]
         name = min((each for each in old if constant.casefold() in each.casefold()), key=len, default=old[0])
-        start = max(name.casefold().find(constant.casefold()) - _AROUND, 0)
         if (path, node.lineno, constant) not in self._found:
             self._found[path, node.lineno, constant] = (
                 "no name of the model decides anything",
-                f"{constant!r} decides `{SITES[site].code}` for {name[start : start + 3 * _AROUND]!r}",
+                f"{constant!r} decides `{SITES[site].code}` for {name[:_MOST_SHOWN]!r}",
                 "decide by what a module holds, where its class is defined or what was recorded, or add an option",
             )
 
@@ -126,7 +125,7 @@ class Watch:
         """Return whether constants of the source make up a text that spells words of a name, or a part of them."""
         text = constant.casefold()
         parts = set(_LETTERS.findall(_NOT_LITERAL.sub(" ", text))) - self._of_torch
-        if not any(part in word or (len(word) > 1 and word in part) for part in parts for word in words):
+        if not any(part in word or word in part for part in parts for word in words):
             return False
         if text in self._written:
             return True
@@ -158,11 +157,9 @@ def _runs(frame: FrameType, function: FunctionType) -> bool:
     return False
 
 
-def _words(text: str, names: Names) -> Iterator[str]:
-    """Yield the words of a text that are names of the model."""
-    if isinstance(text, Marked):
-        yield from _LETTERS.findall(f"{text} {text.alternative}")
-    yield from (str(names.old(word)) for word in NEW_WORD.findall(text))
+def _words(text: str, names: Names) -> str:
+    """Return the words of a text that are names of the model."""
+    return f"{text} {text.alternative}" if isinstance(text, Marked) else names.old(" ".join(NEW_WORD.findall(text)))
 
 
 @cache
