@@ -202,13 +202,21 @@ def test_parametrised_class_is_renamed_as_its_original() -> None:
         assert renaming.names.old(class_of(leaf)) == old != class_of(leaf)
 
 
+def test_class_is_renamed_with_and_without_parametrisations() -> None:
+    pair = nn.Sequential(Leaf(), Leaf())
+    nn.utils.parametrize.register_parametrization(pair[0], "scale", nn.Softplus())
+    with renamed(pair):
+        assert class_of(pair[0]) == class_of(pair[1])
+        assert "kept" not in names(pair[1])
+
+
 def test_removed_parametrisation_leaves_the_renamed_class() -> None:
     leaf, x = Leaf(), torch.ones(2)
     nn.utils.parametrize.register_parametrization(leaf, "scale", nn.Softplus())
     expected = leaf(x)
     with renamed(leaf) as renaming:
         nn.utils.parametrize.remove_parametrizations(leaf, "scale")
-        assert renaming.names.old(type(leaf)) is Leaf
+        assert renaming.names.other(type(leaf)) is Leaf
         assert type(leaf).__name__ != "Leaf"
         assert torch.equal(leaf(x), expected)
 

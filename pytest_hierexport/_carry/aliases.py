@@ -117,7 +117,7 @@ def _bypassed(before: Flat, after: Flat, numbering: Numbering, new: Value, old: 
         return _further_up(before, numbering, old, numbering.known[number])
     if not same_type(source, old):
         return []
-    return [(new, old) if _has_other_weights(before, after, numbering, new, source) else (old, source)]
+    return [(new, old) if _took_in(before, after, numbering, new, (old, source)) else (old, source)]
 
 
 def _further_up(before: Flat, numbering: Numbering, lost: Value, kept: Value) -> list[Alias]:
@@ -167,16 +167,22 @@ def _operands_of_equals(before: Flat, value: Value, other: Value) -> list[tuple[
     return [(a, b) for a, b in pairs if a and b] if all((a is None) == (b is None) for a, b in pairs) else None
 
 
-def _has_other_weights(before: Flat, after: Flat, numbering: Numbering, new: Value, source: Value) -> bool:
-    """Whether a value takes weights that its namesake did not: what followed the namesake went into these.
+def _took_in(before: Flat, after: Flat, numbering: Numbering, new: Value, alias: Alias) -> bool:
+    """Whether a new value takes what lay between a lost value and its source: as new weights, or as its constants.
 
     onnxslim puts the scale of a layer into the `Linear` before it, whose name the scaled value has then (DINOv2);
     onnxoptimizer gives the bias of an `Add` to the convolution before it, which keeps its name.
     """
-    made = backward_slice(after, [new], lambda value: numbering.after[value] in numbering.known)
-    replaced = backward_slice(before, [source], lambda value: numbering.before[value] in numbering.alive)
-    weights = {numbering.before[value] for node in replaced for value in node.operands}
-    return any(numbering.after[value] not in weights for node in made for value in node.operands if not value.varying)
+    old, source = alias
+    lost = _constants(backward_slice(before, [old], lambda value: value is source))
+    replaced = _constants(backward_slice(before, [source], lambda value: numbering.before[value] in numbering.alive))
+    moved = {numbering.before[value] for value in lost} - {numbering.before[value] for value in replaced}
+    taken = _constants(backward_slice(after, [new], lambda value: numbering.after[value] in numbering.known))
+    return any(numbering.after[value] not in numbering.known or numbering.after[value] in moved for value in taken)
+
+
+def _constants(nodes: Iterable[Node]) -> Iterator[Value]:
+    return (value for node in nodes for value in node.operands if not value.varying)
 
 
 def _source(before: Flat, numbering: Numbering, value: Value, number: int) -> Value | None:

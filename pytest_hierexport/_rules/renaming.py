@@ -17,18 +17,16 @@ the old name, for models write as well as read by it: transformers' dynamic rota
 
 from __future__ import annotations
 
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from string import ascii_lowercase
-from types import FrameType, new_class
-from typing import Any, TypeAlias
+from types import new_class
+from typing import Any
 
 from torch import nn
-from torch.compiler import is_dynamo_compiling
 from torch.jit import ScriptModule
 
 from pytest_hierexport._calls.attribution import Attribution, Origin
@@ -36,13 +34,11 @@ from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._calls.names import encode, is_torch_nn, join_path
 from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._export.modules import qualified, walk_modules, written_class
-from pytest_hierexport._rules.decisions import operations
 from pytest_hierexport._rules.decisions.names import CODE_LENGTH, STEM, WORD, Names, with_words
+from pytest_hierexport._rules.old_names import OldName, OnOldName, Registry
 
 _REGISTRIES = ("_modules", "_parameters", "_buffers")
 _NOT_SAVED = "_non_persistent_buffers_set"
-OnOldName: TypeAlias = Callable[[str, FrameType | None], None]
-"""Takes an old name that is looked up in the model, with the frame that asks for it."""
 
 
 class CannotRenameError(HierexportError):
@@ -149,7 +145,7 @@ class _Plan:
         self.modules = [module for module in model.modules() if not isinstance(module, ScriptModule)]
         for module in self.modules:
             cls, named = type(module), written_class(module)
-            if cls in self._generated or is_torch_nn(qualified(named)):
+            if cls in self._registries or is_torch_nn(qualified(named)):
                 continue
             new = self._generated.get(named) or _subclass(named, self._names.of_class(named.__name__), printed=printed)
             self._generated |= {named: new, cls: new if cls is named else _made_again(cls, new)}
@@ -233,72 +229,3 @@ def _made_again(cls: type, base: type) -> type:
     """
     held = {name: value for name, value in vars(cls).items() if name not in {"__dict__", "__weakref__"}}
     return type(base)(cls.__name__, (base,), held)
-
-
-class OldName:
-    """A descriptor for an attribute's old name: it looks up the new name on the module.
-
-    torch's tracers follow paths by the names of attribute accesses. An entry of the module's own `__dict__` goes
-    first.
-    """
-
-    def __init__(self, old: str, new: str, note: OnOldName | None) -> None:
-        """Answer to `old` with what is held as `new`."""
-        self._old, self._new, self._note = old, new, note
-
-    def __get__(self, module: nn.Module | None, owner: type) -> Any:
-        """Return what the module holds under the new name."""
-        if module is None:
-            raise AttributeError(f"{owner.__name__} has this attribute in its modules alone")
-        _tell(self._note, self._old)
-        return getattr(module, self._new)
-
-
-class Registry(dict[str, Any]):
-    """A module's registry under new names that answers to the old ones as well."""
-
-    def __init__(self, entries: Mapping[str, Any], new: Mapping[str, str], note: OnOldName | None) -> None:
-        """Hold entries under their new names; `new` gives these by the old."""
-        super().__init__(entries)
-        self._new, self._note = new, note
-
-    def __contains__(self, name: object) -> bool:
-        """Return whether there is an entry of an old or new name."""
-        return super().__contains__(self._of(name))
-
-    def __getitem__(self, name: str) -> Any:
-        """Return the entry of an old or new name."""
-        return super().__getitem__(self._of(name))
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        """Replace the entry of an old or new name."""
-        super().__setitem__(self._of(name), value)
-
-    def __delitem__(self, name: str) -> None:
-        """Remove the entry of an old or new name."""
-        super().__delitem__(self._of(name))
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return the entry of an old or new name, or a default."""
-        return super().get(self._of(name), default)
-
-    def pop(self, name: str, *default: Any) -> Any:
-        """Remove and return the entry of an old or new name."""
-        return super().pop(self._of(name), *default)
-
-    def _of(self, name: Any) -> Any:
-        new = self._new.get(name, name)
-        if new != name and super().__contains__(new):
-            _tell(self._note, name)
-        return new
-
-
-def _tell(note: OnOldName | None, old: str) -> None:
-    # What dynamo runs symbolically is the model's own code, and looking at frames would break its graph.
-    if note is not None and not is_dynamo_compiling():
-        # The code that asks is above torch's lookup of attributes.
-        frame: FrameType | None = sys._getframe(1)
-        through = {__file__, operations.__file__, nn.Module.__call__.__code__.co_filename}
-        while frame is not None and frame.f_code.co_filename in through:
-            frame = frame.f_back
-        note(old, frame)
