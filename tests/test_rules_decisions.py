@@ -39,6 +39,15 @@ class Renamedaaaa(Block):
     """The same class under its new name."""
 
 
+class ToyConfig:
+    """What a model holds as its configuration."""
+
+    model_type = "toy"
+
+    def __init__(self) -> None:
+        self.architectures = ["ToyModel"]
+
+
 NAMES = Names({"block": "renamedaaaa", "pool": "renamedaaab", "head": "renamedaaac"}, {id(Renamedaaaa): Block})
 PATH, OTHER = "renamedaaab.0.renamedaaac", "renamedaaac"
 
@@ -66,7 +75,7 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Mod
 def told() -> Iterator[list[str]]:
     """Return the code of each place where a name decides, while the test lasts."""
     found: list[str] = []
-    watching.decisions = Decisions(NAMES, lambda site, _: found.append(SITES[site].code), ["toy"])
+    watching.decisions = Decisions(NAMES, lambda site, _: found.append(SITES[site].code), {ToyConfig: "toy"})
     yield found
     watching.decisions = None
 
@@ -248,17 +257,41 @@ class TestDecisions:
             "'ToyModel' in config.architectures",
             "getattr(config, 'model_type', None) in ('toy',)",
             "{'toy': 1}[config.model_type]",
+            "type(config).__name__ in {'ToyConfig', 'OtherConfig'}",
+            "config.__class__.__qualname__.removesuffix('Config').lower() == 'toy'",
+            "isinstance(config, ToyConfig)",
         ],
     )
     def test_of_names_that_stay_are_told(self, code: str, load: Callable[[str], ModuleType], told: list[str]) -> None:
-        class Config:
-            model_type = "toy"
-            architectures = ("ToyModel",)
-
-        config: Any = Config()
-        config.architectures = ["ToyModel"]
-        run(load(f"def f(config):\n    return {code}\n"), config)
+        module = load(f"def f(config):\n    return {code}\n")
+        vars(module)["ToyConfig"] = ToyConfig
+        run(module, ToyConfig())
         assert told
+
+    def test_of_other_configurations_are_not(self, load: Callable[[str], ModuleType], told: list[str]) -> None:
+        class Base:
+            pass
+
+        class Config(ToyConfig, Base):
+            model_type = "other"
+
+        source = "def f(config, base):\n    return type(config).__name__ == 'Config', isinstance(config, base)\n"
+        config: Any = Config()
+        assert run(load(source), config, Base) == (True, True)
+        assert not told
+
+    def test_of_a_models_own_file_are_told(self, load: Callable[[str], ModuleType], told: list[str]) -> None:
+        assert watching.decisions is not None
+        own = load("class Model:\n    pass\n", "package/modeling_toy")
+        watching.decisions.files[str(own.__file__)] = Path(str(own.__file__)).with_name("renamed.py")
+        source = (
+            "import inspect, pathlib\n"
+            "def f(cls):\n"
+            "    file = inspect.getfile(cls)\n"
+            "    return file.endswith('modeling_toy.py'), pathlib.Path(file).stem == 'modeling_toy'\n"
+        )
+        assert run(load(source), own.Model) == (True, True)
+        assert told == ["file.endswith('modeling_toy.py')", "pathlib.Path(file).stem == 'modeling_toy'"]
 
     def test_of_a_nodes_number_are_told(self, load: Callable[[str], ModuleType], told: list[str]) -> None:
         class Node:

@@ -11,14 +11,18 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import EnumMeta
 from functools import partial
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from pytest_hierexport._rules.decisions.names import Marked, Names, is_a, is_translated
+from pytest_hierexport._rules.decisions.names import Marked, Names, is_a, is_translated, marked
 
+OTHER = "renamed"
+"""What a name that stays as it is would be if the model had another one."""
 _POSITIONS = (str.find, str.rfind, str.index, str.rindex)
 _TABLES = (Mapping, AbstractSet, list, tuple, EnumMeta)
 _MOST_KEYS = 1000
@@ -32,15 +36,32 @@ class Decisions:
     Args:
         names: The model's old names.
         note: Takes the number of a site where a name decides, and the values that meet there.
-        types: What the model's configurations call it.
+        configurations: The classes of the model's configurations, each with what it calls the model.
     """
 
-    def __init__(self, names: Names, note: Callable[[int, Sequence[Any]], None], types: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        names: Names,
+        note: Callable[[int, Sequence[Any]], None],
+        configurations: Mapping[type, str] = MappingProxyType({}),
+    ) -> None:
         """Decide nothing yet."""
-        self.names, self.types, self._note = names, frozenset(types), note
-        self._old = frozenset(map(id, names.classes.values()))
+        self.names, self.types, self._note = names, frozenset(configurations.values()), note
+        self._configurations = frozenset(map(id, configurations))
+        self._old = self._configurations.union(map(id, names.classes.values()))
         self.modules = frozenset(cls.__module__ for cls in names.classes.values())
         """The modules that define classes of the model."""
+        files = {str(getattr(sys.modules.get(home), "__file__", "")): home.count(".") for home in self.modules}
+        self.files = {file: Path(file).parents[depth - 1] / f"{OTHER}.py" for file, depth in files.items() if depth}
+        """The files of these modules, each with another one in its top-level package."""
+
+    def is_models(self, owner: Any) -> bool:
+        """Return whether a value is one of the model's configurations or modules."""
+        return str(getattr(owner, "model_type", None)) in self.types or id(type(owner)) in self.names.classes
+
+    def is_configuration(self, cls: Any) -> bool:
+        """Return whether a value is the class of one of the model's configurations."""
+        return id(cls) in self._configurations
 
     def compute(self, site: int, operation: Callable[..., Any], /, *operands: Any, **options: Any) -> Any:
         """Compute an operation, which changes nothing, under the old names; note where it gives something else."""
@@ -85,8 +106,9 @@ class Decisions:
         """Note where a module, or its class, is of one of some classes, which is a class of the model."""
         known = tuple(cls for cls in (classes if isinstance(classes, tuple) else (classes,)) if id(cls) in self._old)
         own = value if isinstance(value, type) else type(value)
-        if known and id(own) in self.names.classes and issubclass(own, known):
-            self._note(site, (own, known))
+        name = marked(own.__name__, OTHER) if self.is_configuration(own) else own
+        if known and (name is not own or id(own) in self.names.classes) and issubclass(own, known):
+            self._note(site, (name, known))
 
 
 def is_table(value: Any) -> bool:

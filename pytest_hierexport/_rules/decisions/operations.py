@@ -20,22 +20,23 @@ from enum import EnumMeta
 from functools import partial, reduce
 from inspect import getattr_static
 from itertools import product
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from types import BuiltinFunctionType, FrameType, FunctionType, MethodDescriptorType, MethodType, MethodWrapperType
 from types import SimpleNamespace as Holder
 from typing import Any, TypeAlias, cast
 
-from pytest_hierexport._rules.decisions.deciding import Decisions, is_table
+import torch.package  # noqa: F401  # it replaces `inspect.getfile` as it is imported
+
+from pytest_hierexport._rules.decisions.deciding import OTHER, Decisions, is_table
 from pytest_hierexport._rules.decisions.names import is_a, marked
 
 WATCH = "__hierexport_watch__"
 """The name of the watching object among Python's built-in ones."""
 _Handler: TypeAlias = "Callable[..., Any]"
 """Takes decisions, a site, a function and what it is called with; gives its result under the old names, if any."""
-_OF_CONFIGURATIONS = frozenset({"model_type", "name_or_path", "_name_or_path", "architectures"})
-STAYING = _OF_CONFIGURATIONS | {"name", "__module__"}
+_OF_MODELS = frozenset({"model_type", "name_or_path", "_name_or_path", "architectures", "base_model_prefix"})
+STAYING = _OF_MODELS | {"name", "stem", "__module__", "__name__", "__qualname__"}
 """The attributes that give names which stay as they are while the model has others."""
-_ALTERNATIVE = "renamed"
 
 
 class Watching:
@@ -175,17 +176,18 @@ def _named(path: str, frame: FrameType) -> Any:
 
 def _staying(decisions: Decisions, value: Any, owner: Any = None, name: str = "__file__", *_: Any) -> Any:
     """Return what a name that stays as it is would be if the model had another one; None for another value."""
-    if name in _OF_CONFIGURATIONS and str(getattr(owner, "model_type", None)) in decisions.types:
-        return [_ALTERNATIVE] * len(value) if type(value) is list else _ALTERNATIVE
+    if name in _OF_MODELS and decisions.is_models(owner):
+        return [OTHER] * len(value) if type(value) is list else OTHER
+    if name in {"__name__", "__qualname__"} and decisions.is_configuration(owner):
+        return OTHER
     if name == "name" and type(value) is str and hasattr(owner, "op_type"):
         # A name without a number is its operator's.
         return re.sub(r"\d+", lambda number: f"{number[0]}0{number[0]}", value)
     if name == "__module__" and str(value) in decisions.modules:
-        return f"{str(value).partition('.')[0]}.{_ALTERNATIVE}"
-    home = str(getattr(owner, "__module__", "")) if name == "__file__" else ""
-    if "." in home and home in decisions.modules:
-        return str(Path(value).parents[home.count(".") - 1] / f"{_ALTERNATIVE}.py")
-    return None
+        return str(value).partition(".")[0] + f".{OTHER}" * max(str(value).count("."), 1)
+    if isinstance(owner, PurePath):
+        return getattr(decisions.files.get(str(owner)), name, None)
+    return str(decisions.files.get(str(value), "")) or None
 
 
 _FUNCTIONS = (BuiltinFunctionType, FunctionType, MethodType, MethodDescriptorType, MethodWrapperType)

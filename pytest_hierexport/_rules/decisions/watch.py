@@ -32,6 +32,7 @@ _NOT_LITERAL = re.compile(r"\(\?[Pp]?<\w+>|\(\?[a-zA-Z]+\)|\\[a-zA-Z]|\[[^]]*\]|
 _FORMATS = re.compile(r"%[-#0 +]*\d*[a-zA-Z]|\{[^}]*\}")
 """The places of values in a text that is formatted."""
 _LETTERS = re.compile(r"[^\W\d_]{2,}")
+_WITH_DIGITS = re.compile(r"(?=[^\W_]{2})[^\W_]*[^\W\d_][^\W_]*")
 _MOST_SHOWN = 90
 
 
@@ -67,8 +68,9 @@ class Watch:
             if (function.__module__, function.__qualname__.rpartition(".")[0]) in homes:
                 self._own[function.__code__].append(function)
         self._through = nn.Module.__call__.__code__.co_filename
-        configs = [getattr(module, "config", None) for module in model.modules()]
-        self._types = {str(getattr(config, "model_type", None)) for config in configs} - {"None"}
+        configs = (getattr(module, "config", None) for module in model.modules())
+        types = {type(config): str(getattr(config, "model_type", None) or "") for config in configs}
+        self._configurations = {cls: name for cls, name in types.items() if name}
         names = frozenset(cls.__name__ for cls in own)
         modules = {part.casefold() for path in self._codes for part in Path(shown(path)).with_suffix("").parts}
         self._written = frozenset(modules).union(*(_written(code, names) for code in self._codes.values()))
@@ -78,7 +80,7 @@ class Watch:
     def watching(self, names: Names) -> Iterator[None]:
         """Watch the files for the model's names while the context lasts."""
         with instrumented(self._codes, without=frozenset(chain(*self._own.values()))):
-            watching.decisions = Decisions(names, partial(self._decided, names), self._types)
+            watching.decisions = Decisions(names, partial(self._decided, names), self._configurations)
             try:
                 yield
             finally:
@@ -105,7 +107,7 @@ class Watch:
     def _decided(self, names: Names, site: int, values: Sequence[Any]) -> None:
         """Keep a decision if a constant of the source spells the name by which it is made."""
         named = [text for text in texts(values) if names.other(text) is not text]
-        words = set(_LETTERS.findall(" ".join(_words(text, names) for text in named).casefold()))
+        words = _parts(" ".join(_words(text, names) for text in named).casefold())
         constants = (part for text in texts(values) for part in NEW_WORD.split(text))
         spelled = [each for each in constants if self._spells(each, words)]
         if not spelled or self._is_models(sys._getframe(2)):
@@ -124,7 +126,7 @@ class Watch:
     def _spells(self, constant: str, words: AbstractSet[str]) -> bool:
         """Return whether constants of the source make up a text that spells words of a name, or a part of them."""
         text = constant.casefold()
-        parts = set(_LETTERS.findall(_NOT_LITERAL.sub(" ", text))) - self._of_torch
+        parts = _parts(_NOT_LITERAL.sub(" ", text)) - self._of_torch
         if not any(part in word or word in part for part in parts for word in words):
             return False
         if text in self._written:
@@ -134,7 +136,7 @@ class Watch:
         for piece in pieces:
             text = text.replace(piece, " ")
         # `f"exporters.{config.model_type}"` is, beside the model's type.
-        return bool(pieces) and set(_LETTERS.findall(text)) <= set(_LETTERS.findall(" ".join(self._types).casefold()))
+        return bool(pieces) and _parts(text) <= _parts(" ".join(self._configurations.values()).casefold())
 
     def _is_models(self, frame: FrameType | None) -> bool:
         """Return whether a frame is of the model's code, or of what that calls; a hook is called by torch."""
@@ -157,6 +159,11 @@ def _runs(frame: FrameType, function: FunctionType) -> bool:
     return False
 
 
+def _parts(text: str) -> set[str]:
+    """Return what may be a name in a text: two letters or more, with and without the digits beside them (`t5`)."""
+    return {*_LETTERS.findall(text), *_WITH_DIGITS.findall(text)}
+
+
 def _words(text: str, names: Names) -> str:
     """Return the words of a text that are names of the model."""
     return f"{text} {text.alternative}" if isinstance(text, Marked) else names.old(" ".join(NEW_WORD.findall(text)))
@@ -164,7 +171,7 @@ def _words(text: str, names: Names) -> str:
 
 @cache
 def _written(code: Code, without: frozenset[str]) -> frozenset[str]:
-    """Return the texts of two letters or more, in lower case, that a file's code spells: constants and global names.
+    """Return the texts that may be names, in lower case, and that a file's code spells: constants and global names.
 
     The model's own classes spell its names themselves, so code is read `without` them.
     """
@@ -174,4 +181,4 @@ def _written(code: Code, without: frozenset[str]) -> frozenset[str]:
         codes += [const for const in each.co_consts if isinstance(const, CodeType) and const.co_name not in without]
         found.update(texts(each.co_consts), each.co_names, (each.co_name,))
     pieces = (piece.casefold() for text in found for piece in (text, *_FORMATS.split(text)))
-    return frozenset(piece for piece in pieces if _LETTERS.search(piece))
+    return frozenset(piece for piece in pieces if _parts(piece))
