@@ -280,7 +280,7 @@ class TestDecisions:
         assert run(load(source), config, Base) == (True, True)
         assert not told
 
-    def test_of_a_models_own_file_are_told(self, load: Callable[[str], ModuleType], told: list[str]) -> None:
+    def test_of_a_models_own_file_are_told(self, load: Callable[..., ModuleType], told: list[str]) -> None:
         assert watching.decisions is not None
         own = load("class Model:\n    pass\n", "package/modeling_toy")
         watching.decisions.files[str(own.__file__)] = Path(str(own.__file__)).with_name("renamed.py")
