@@ -268,6 +268,16 @@ class TestDecisions:
         run(module, ToyConfig())
         assert told
 
+    def test_of_a_type_in_a_pattern_are_told(self, load: Callable[[str], ModuleType], told: list[str]) -> None:
+        source = """
+        def f(config):
+            match config.model_type:
+                case "other" | "toy":
+                    return True
+        """
+        assert run(load(textwrap.dedent(source)), ToyConfig())
+        assert told == ['case "other" | "toy"']
+
     def test_of_other_configurations_are_not(self, load: Callable[[str], ModuleType], told: list[str]) -> None:
         class Base:
             pass

@@ -28,7 +28,7 @@ from typing import Any, TypeAlias, cast
 import torch.package  # noqa: F401  # it replaces `inspect.getfile` as it is imported
 
 from pytest_hierexport._rules.decisions.deciding import OTHER, Decisions, is_table
-from pytest_hierexport._rules.decisions.names import is_a, marked
+from pytest_hierexport._rules.decisions.names import Marked, is_a, marked
 
 WATCH = "__hierexport_watch__"
 """The name of the watching object among Python's built-in ones."""
@@ -71,7 +71,7 @@ class Watching:
         """Return the holder of a value of a pattern: of a text, one that notes what it is compared with."""
         if self.decisions is not None and is_a(value, str) and op.is_(type(value).__eq__, str.__eq__):
             value = _PatternText(str.__str__(value))
-            value.site = site
+            value.alternative, value.site = str.__str__(value), site
         return Holder(held=value)
 
     def _run(self, handler: _Handler, site: int, function: Any, of: Any, /, *args: Any, **options: Any) -> Any:
@@ -88,8 +88,8 @@ class Watching:
         return marked(result, _staying(decisions, result, *args) if handler is _ask_attribute else other)
 
 
-class _PatternText(str):
-    """A text of a pattern. Python asks it first whether it is equal, since it is of the more special class."""
+class _PatternText(Marked):
+    """A text of a pattern. Python asks it first whether it equals a text, since it is of the more special class."""
 
     __slots__ = ("site",)
     __hash__ = str.__hash__
