@@ -15,7 +15,7 @@ import textwrap
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -75,7 +75,7 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Mod
 def told() -> Iterator[list[str]]:
     """Return the code of each place where a name decides, while the test lasts."""
     found: list[str] = []
-    watching.decisions = Decisions(NAMES, lambda site, _: found.append(SITES[site].code), {ToyConfig: "toy"})
+    watching.decisions = Decisions(NAMES, lambda site, _: found.append(SITES[site].code), [ToyConfig()])
     yield found
     watching.decisions = None
 
@@ -289,6 +289,23 @@ class TestDecisions:
         config: Any = Config()
         assert run(load(source), config, Base) == (True, True)
         assert not told
+
+    def test_of_configurations_in_a_class_of_any_model_are_not(self, load: Callable[[str], ModuleType]) -> None:
+        found: list[int] = []
+        config = SimpleNamespace(model_type="toy")
+        watching.decisions = Decisions(NAMES, lambda site, _: found.append(site), [config])
+        source = (
+            "def f(config, base):\n    return isinstance(config, base), type(config).__name__ == 'SimpleNamespace'\n"
+        )
+        try:
+            assert run(load(source), config, SimpleNamespace) == (True, True)
+        finally:
+            watching.decisions = None
+        assert not found
+
+    def test_need_no_file_of_the_models_module(self) -> None:
+        cls = type("Made", (Block,), {"__module__": "gone.models.made"})
+        assert Decisions(Names({}, {0: cls}), lambda *_: None).files == {}
 
     def test_of_a_models_own_file_are_told(self, load: Callable[..., ModuleType], told: list[str]) -> None:
         assert watching.decisions is not None

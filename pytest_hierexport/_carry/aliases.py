@@ -138,19 +138,19 @@ def _further_up(before: Flat, numbering: Numbering, lost: Value, kept: Value) ->
     aliases: list[Alias] = []
     pairs = [(lost, kept)]
     for value, equal in pairs:
-        compared = ((source, _operands_of_equals(before, source, equal)) for source in _sources(before, value))
-        source, operands = next((each for each in compared if each[1] is not None), (value, None))
+        compared = ((each, _operands_of_equals(before, each, equal)) for each in _sources(before, value))
+        first, operands = next((each for each in compared if each[1] is not None), (value, None))
         if operands is None or len(pairs) > _CHAIN:
             return []
-        if source is not value:
-            aliases.append((value, source))
+        if first is not value:
+            aliases.append((value, first))
         for operand, counterpart in operands:
             number = numbering.before[counterpart]
             if numbering.before[operand] == number:
                 continue
-            alias = _source(before, numbering, operand, number)
-            if alias is not None:
-                aliases.append((operand, alias))
+            source = _source(before, numbering, operand, number)
+            if source is not None:
+                aliases.append((operand, source))
             elif (operand, counterpart) not in pairs:
                 pairs.append((operand, counterpart))
     return aliases

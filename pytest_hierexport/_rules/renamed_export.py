@@ -179,7 +179,7 @@ class _Comparison:
         self._old, self._written = before.attribution, after.attribution
         name = written_class(before.example.model).__name__
         calls = self._old.hierarchy.values()
-        self._root = next((call.path for call in calls if call.cls.rpartition(".")[2] == name), ROOT)
+        self._root = next((call.path for call in calls if call.class_name == name), ROOT)
         """The path of the model: below the root where the exporter wraps it."""
         try:
             self._found = renaming.under_own_names(self._written)

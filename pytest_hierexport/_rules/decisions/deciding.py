@@ -16,10 +16,10 @@ from collections.abc import Set as AbstractSet
 from enum import EnumMeta
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from pytest_hierexport._rules.decisions.names import Marked, Names, is_a, is_translated, marked
+from pytest_hierexport._rules.decisions.source import loaded
 
 OTHER = "renamed"
 """What a name that stays as it is would be if the model had another one."""
@@ -36,23 +36,23 @@ class Decisions:
     Args:
         names: The model's old names.
         note: Takes the number of a site where a name decides, and the values that meet there.
-        configurations: The classes of the model's configurations, each with what it calls the model.
+        configurations: The model's configurations, each with a `model_type`.
     """
 
     def __init__(
-        self,
-        names: Names,
-        note: Callable[[int, Sequence[Any]], None],
-        configurations: Mapping[type, str] = MappingProxyType({}),
+        self, names: Names, note: Callable[[int, Sequence[Any]], None], configurations: Sequence[Any] = ()
     ) -> None:
         """Decide nothing yet."""
-        self.names, self.types, self._note = names, frozenset(configurations.values()), note
-        self._configurations = frozenset(map(id, configurations))
+        self.names, self._note = names, note
+        self.types = frozenset(str(each.model_type) for each in configurations)
+        # A class that does not state the type itself, such as a namespace, is of any model.
+        classes = (type(each) for each in configurations if getattr(type(each), "model_type", None))
+        self._configurations = frozenset(map(id, classes))
         self._old = self._configurations.union(map(id, names.classes.values()))
         self.modules = frozenset(cls.__module__ for cls in names.classes.values())
         """The modules that define classes of the model."""
-        files = {str(getattr(sys.modules.get(home), "__file__", "")): home.count(".") for home in self.modules}
-        self.files = {file: Path(file).parents[depth - 1] / f"{OTHER}.py" for file, depth in files.items() if depth}
+        homes = [(name.count("."), file) for name, file in loaded() if name in self.modules and "." in name]
+        self.files = {file: Path(file).parents[depth - 1] / f"{OTHER}.py" for depth, file in homes}
         """The files of these modules, each with another one in its top-level package."""
 
     def is_models(self, owner: Any) -> bool:

@@ -39,7 +39,7 @@ def exporter_sources(exported: ExportedCase) -> tuple[Path, ...]:
 def source_files(start: Path) -> tuple[Path, ...]:
     """Return a file, and those of the loaded modules of its own package, or folder."""
     start = start.resolve()
-    files = {name: resolved(file) for name, file in _loaded()}
+    files = {name: resolved(file) for name, file in loaded()}
     root = _root(start, next((name for name, file in files.items() if file == start), start.stem))
     own = (file for file in files.values() if root in file.parents and _OURS not in file.parents and file.is_file())
     return tuple(dict.fromkeys((start, *(file for file in own if _INSTALLED.isdisjoint(file.relative_to(root).parts)))))
@@ -47,7 +47,7 @@ def source_files(start: Path) -> tuple[Path, ...]:
 
 def shown(path: Path) -> str:
     """Return a file's path below the folder that its top-level package is in."""
-    name = next((name for name, file in _loaded() if resolved(file) == path), path.stem)
+    name = next((name for name, file in loaded() if resolved(file) == path), path.stem)
     return path.relative_to(_base(path, name)).as_posix()
 
 
@@ -57,7 +57,7 @@ def resolved(file: str) -> Path:
     return Path(file).resolve()
 
 
-def _loaded() -> list[tuple[str, str]]:
+def loaded() -> list[tuple[str, str]]:
     """Return the names and the files of the modules that are loaded from Python source."""
     files = ((name, getattr(module, "__file__", None)) for name, module in list(sys.modules.items()))
     # Modules that are made at run time, such as `torch.ops`, may name a file that there is not.

@@ -68,9 +68,8 @@ class Watch:
             if (function.__module__, function.__qualname__.rpartition(".")[0]) in homes:
                 self._own[function.__code__].append(function)
         self._through = nn.Module.__call__.__code__.co_filename
-        configs = (getattr(module, "config", None) for module in model.modules())
-        types = {type(config): str(getattr(config, "model_type", None) or "") for config in configs}
-        self._configurations = {cls: name for cls, name in types.items() if name}
+        configs: Iterator[Any] = (getattr(module, "config", None) for module in model.modules())
+        self._configurations = [config for config in configs if getattr(config, "model_type", None)]
         names = frozenset(cls.__name__ for cls in own)
         modules = {part.casefold() for path in self._codes for part in Path(shown(path)).with_suffix("").parts}
         self._written = frozenset(modules).union(*(_written(code, names) for code in self._codes.values()))
@@ -136,7 +135,8 @@ class Watch:
         for piece in pieces:
             text = text.replace(piece, " ")
         # `f"exporters.{config.model_type}"` is, beside the model's type.
-        return bool(pieces) and _parts(text) <= _parts(" ".join(self._configurations.values()).casefold())
+        types = " ".join(str(config.model_type) for config in self._configurations)
+        return bool(pieces) and _parts(text) <= _parts(types.casefold())
 
     def _is_models(self, frame: FrameType | None) -> bool:
         """Return whether a frame is of the model's code, or of what that calls; a hook is called by torch."""
