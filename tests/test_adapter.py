@@ -1,15 +1,11 @@
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-import pytest_hierexport._export.torchscript.adapter as module
 from pytest_hierexport._export.torchscript.adapter import Adapter
 
 X, Y = torch.arange(3.0), torch.ones(2)
@@ -34,6 +30,15 @@ class Cache:
 
     def __init__(self, rows: Any) -> None:
         self.rows, self.count = rows, 3
+
+
+class Pair:
+    """Python writes the class into the name of the first slot."""
+
+    __slots__ = ("__left", "right")
+
+    def __init__(self, left: Any, right: Any) -> None:
+        self.__left, self.right = left, right
 
 
 def test_adapter_puts_new_tensors_in_their_places() -> None:
@@ -79,14 +84,13 @@ def test_names_are_unique_and_not_numbers() -> None:
     assert other.output_names == ["first.1", "a.1"]
 
 
-def test_it_needs_torch_alone() -> None:
-    code = (
-        "import importlib.util, sys\n"
-        f"spec = importlib.util.spec_from_file_location('alone', {str(Path(module.__file__))!r})\n"
-        "loaded = importlib.util.module_from_spec(spec); spec.loader.exec_module(loaded)\n"
-        "sys.exit(any(name.startswith('pytest_hierexport') for name in sys.modules))"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+def test_tensors_in_slots_have_a_place_each() -> None:
+    model, pair = Model(), Pair(X, Y)
+    adapter = Adapter(model, (pair,), {})
+    assert adapter.places == ("first._Pair__left", "first.right")
+    new = [tensor + 1 for tensor in adapter.tensors]
+    assert all(found is given for found, given in zip(adapter(*new), new, strict=True))
+    assert adapter.output_names == ["_Pair__left", "right"]
 
 
 def test_more_inputs_than_the_model_takes_are_refused() -> None:

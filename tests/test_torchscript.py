@@ -55,6 +55,14 @@ class Runs(nn.Module):
         return self.run(self, *args, **kwargs)
 
 
+@dataclass(slots=True)
+class Slotted:
+    """An object without a `__dict__`, which torch's trees do not know."""
+
+    first: torch.Tensor
+    second: torch.Tensor
+
+
 def exported(model: nn.Module, *args: Any, opset: int = 17, **kwargs: Any) -> Export:
     """Export a model and hold every tag to the proof."""
     randomise(model)
@@ -263,6 +271,13 @@ class TestGraph:
             "torchscript", model, (), inputs, opset=17, input_names=["x", "scale"], output_names=["y", "z"]
         )
         assert stripped(result.model) == stripped(peer)
+
+    def test_that_of_objects_with_slots_is_the_one_of_the_plain_peer(self) -> None:
+        model = Runs(lambda m, pair: Slotted(m.a(pair.first), pair.second.exp()), a=Gate()).eval()
+        inputs = (Slotted(X, torch.ones(4)),)
+        result = export(model, inputs, exporter="torchscript", opset=17)
+        names: Any = {"input_names": ["args.0.first", "args.0.second"], "output_names": ["first", "second"]}
+        assert stripped(result.model) == stripped(plain_export("torchscript", model, inputs, opset=17, **names))
 
     def test_the_plain_peer_takes_the_same_way_through_attention(self) -> None:
         model = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import copy
+import copyreg
 import inspect
 import io
 import json
@@ -177,7 +178,10 @@ def _tensors(holder: Any, seen: frozenset[int] = frozenset()) -> Iterator[torch.
         elif isinstance(holder, (list, tuple)):
             parts = holder
         else:
-            parts = [] if callable(holder) else list(getattr(holder, "__dict__", {}).values())
+            # What pickle asks, too: the slots of all bases, private ones under the names that Python gives them.
+            names = copyreg._slotnames(type(holder))  # type: ignore[attr-defined]
+            slots = (getattr(holder, name, None) for name in names)
+            parts = [] if callable(holder) else [*slots, *getattr(holder, "__dict__", {}).values()]
         for part in parts:
             yield from _tensors(part, seen | {id(holder)})
 

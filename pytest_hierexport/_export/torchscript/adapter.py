@@ -18,6 +18,8 @@ import torch
 from torch._jit_internal import get_callable_argument_names
 from torch.utils import _pytree as pytree
 
+from pytest_hierexport._export.state import slots_of
+
 _SHARED = ("_modules", "_parameters", "_buffers", "_non_persistent_buffers_set", "training")
 
 
@@ -150,6 +152,5 @@ def _parts(holder: Any) -> Iterator[tuple[Any, Any]]:
     elif isinstance(holder, (list, tuple)):
         yield from zip(getattr(holder, "_fields", range(len(holder))), holder, strict=True)
     elif not callable(holder):
-        slots = (base.__dict__.get("__slots__", ()) for base in type(holder).__mro__)
-        names = [name for held in slots for name in ((held,) if isinstance(held, str) else held)]
-        yield from ((name, getattr(holder, name, None)) for name in (*names, *getattr(holder, "__dict__", ())))
+        names = (*slots_of(type(holder)), *getattr(holder, "__dict__", ()))
+        yield from ((name, getattr(holder, name, None)) for name in names)
