@@ -108,8 +108,8 @@ def measure(model: str, layers: int) -> dict[str, Any]:
 
     from pytest_hierexport._cases import Case
     from pytest_hierexport._export import pipeline
+    from pytest_hierexport._export.patching import replaced
     from pytest_hierexport._export.result import Export
-    from pytest_hierexport._export.state import replaced
     from pytest_hierexport._pytest.outcome import export_into
     from pytest_hierexport._rules.registry import BUILT_IN
 

@@ -103,8 +103,8 @@ class _Captured:
             calls=tuple(Call(*parts) for parts in self.calls),
             before=before,
             nodes={node: call for node, (_, call, *_) in zip(before.nodes, self.nodes, strict=True)},
-            also={node: tuple(also) for node, (_, _, *also) in zip(before.nodes, self.nodes, strict=True) if also},
-            owners={name: tuple(paths) for name, paths in self.owners.items()},
+            merged={node: tuple(also) for node, (_, _, *also) in zip(before.nodes, self.nodes, strict=True) if also},
+            declared={name: tuple(paths) for name, paths in self.owners.items()},
             after=unpack(self.after, blobs),
         )
 
@@ -123,8 +123,8 @@ def _watched_capture(case: Case, example: Example, blobs: Blobs) -> tuple[Captur
     return capture, _Captured(
         exporter,
         [[call.path, call.index, call.cls, call.parent] for call in capture.calls],
-        [[node.key, capture.nodes[node], *capture.also.get(node, ())] for node in capture.before.nodes],
-        {name: list(paths) for name, paths in capture.owners.items()},
+        [[node.key, capture.nodes[node], *capture.merged.get(node, ())] for node in capture.before.nodes],
+        {name: list(paths) for name, paths in capture.declared.items()},
         next(data for flat, data in graphs if flat is capture.before),
         pack(capture.after, blobs),
         [json.loads(text) for text in drops],
@@ -297,8 +297,8 @@ def _seen(capture: Capture, exporter: str) -> Observed:
     return {
         "capture": {"exporter": exporter},
         "captured calls": {str(i): [c.path, c.index, c.cls, c.parent] for i, c in enumerate(capture.calls)},
-        "captured nodes": _numbered((n.key, [capture.nodes[n], *capture.also.get(n, ())]) for n in nodes),
-        "captured owners": {name: list(paths) for name, paths in capture.owners.items()},
+        "captured nodes": _numbered((n.key, [capture.nodes[n], *capture.merged.get(n, ())]) for n in nodes),
+        "captured owners": {name: list(paths) for name, paths in capture.declared.items()},
     }
 
 

@@ -31,7 +31,7 @@ from pytest_hierexport._onnx.storage import load_proto
 from pytest_hierexport._rules import peer
 from pytest_hierexport._rules.base import ExportedCase
 from pytest_hierexport._rules.child import ChildProcess
-from pytest_hierexport._rules.must_005 import export_there, plain_process
+from pytest_hierexport._rules.plain import export_there, plain_process
 from toys import breaks, case_of, damaged, exported, with_metadata
 
 

@@ -48,7 +48,7 @@ def test_a_node_too_few_at_the_end_is_named() -> None:
 def test_another_weight_is_told_by_its_digest() -> None:
     (difference,) = diff(model("Add"), model("Add", weight=2.0))
     assert difference.where == "initializer w, raw_data"
-    assert difference.plain != difference.found
+    assert difference.expected != difference.found
 
 
 def test_the_place_of_a_weight_makes_no_difference(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from pytest_hierexport._carry.copying import flat_copy
 from pytest_hierexport._cases import Case, Example
 from pytest_hierexport._cases.weights import randomise
 from pytest_hierexport._errors import ExportError, UsageError
-from pytest_hierexport._export import pipeline, state
+from pytest_hierexport._export import patching, pipeline
 from pytest_hierexport._export.capture import Capture
 from pytest_hierexport._export.quiet import quiet
 from pytest_hierexport._export.traced import attribute_before
@@ -402,7 +402,8 @@ class TestGraph:
         )
         flat = flat_copy(before)
         calls = dict(zip(flat.nodes, ("a", None, "a"), strict=True))
-        capture = Capture((Call("", 0, "m.Root", None), Call("a", 0, "m.A", "")), flat, calls, owners={}, after=before)
+        both = Call("", 0, "m.Root", None), Call("a", 0, "m.A", "")
+        capture = Capture(both, flat, calls, declared={}, after=before)
         known = attribute_before(capture, Hierarchy(capture.calls))
         assert known.initializers == {
             "w": (Origin("a", Evidence.TRACED),),
@@ -610,10 +611,10 @@ class TestModel:
 
             def __enter__(self) -> None:
                 second_is_there.set()
-                state.ONE_AT_A_TIME.acquire()
+                patching.ONE_AT_A_TIME.acquire()
 
             def __exit__(self, *_: object) -> None:
-                state.ONE_AT_A_TIME.release()
+                patching.ONE_AT_A_TIME.release()
 
         def second(x: torch.Tensor) -> torch.Tensor:
             second_is_there.set()

@@ -17,9 +17,9 @@ STRICT = "--hierexport-strict"
 CHECK = ("-k", "MUST-002")
 RED = "\x1b[31m\x1b[1m"
 FALLBACK = (
-    "build: torchscript served in the place of dynamo: it records one run, and what Python decides in it is fixed"
+    "build: torchscript served in the place of dynamo: it records one run, of each branch in Python the side that ran"
 )
-FIXED = "build: the graph holds for inputs like these: * at branching.py:*"
+FIXED = "build: the graph is valid for inputs like the example's: * at branching.py:*"
 
 BRANCHING = """
 import torch
@@ -114,7 +114,7 @@ def test_strict_has_nothing_against_a_model_that_dynamo_exports(project: Project
 def test_torchscript_that_nothing_failed_before_is_no_fallback(options: dict[str, object]) -> None:
     result = export(Branching().eval(), (torch.ones(2, 4),), strict=True, **options)  # type: ignore[arg-type]
     assert (result.exporter, result.warnings) == ("torchscript", ())
-    assert any("fixed" in note for note in result.notes)
+    assert any("now constants" in note for note in result.notes)
 
 
 def test_strict_fails_before_torchscript_runs(monkeypatch: pytest.MonkeyPatch) -> None:

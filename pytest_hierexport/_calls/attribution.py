@@ -24,8 +24,9 @@ class Evidence(str, Enum):
     """The call ran an equal operation that this node replaced: an optimizer merged both (common subexpression
     elimination), or the capture dropped one (dead code elimination)."""
     FUSED = "fused"
-    """The call ran one of several operations that an optimizer replaced by this node and perhaps others, or the node is
-    a copy of such an operation, or calls a function of them, or was put around the model."""
+    """The call ran an operation that this node replaces, alone or with others. The node may also copy an operation of
+    the call, call a function of its operations, lie in the body of its node, or cast its value. What a tool added
+    around the model has the model's own call."""
     FOLDED = "folded"
     """Constant folding turned operations of the call into the initializer or `Constant` node; or the constant is new,
     and this call consumes it."""

@@ -8,7 +8,7 @@ A pattern is compared segment by segment, so `layer.1` never names `layer.10`.
     **.dense                   modules of such a path; `**` stands for any number of segments
     /Net/Layer.0               the module of that tag; wildcards as in paths
     class:Layer                modules of that class, by its own name or with its module (`class:m.Layer`)
-    Layer                      the same, where no path is so
+    Layer                      the same, if no path matches
     layers.0@1                 the same, but only its second call; `@0` is the first
 """
 
@@ -36,7 +36,7 @@ _State = frozenset[int]
 def matching_calls(hierarchy: Hierarchy, pattern: str, modules: Sequence[Module] = ()) -> list[str]:
     """Return the names of the calls that a pattern names, in execution order.
 
-    Where the modules are known, one of several paths is found by each of them.
+    With the modules, a module that is held in several places is found by each of its paths.
 
     Raises:
         UsageError: It names none; the message has similar names.
@@ -89,7 +89,7 @@ def calls_below(hierarchy: Hierarchy, calls: Iterable[str]) -> set[str]:
 
 
 def _by_path(hierarchy: Hierarchy, pattern: str, modules: Sequence[Module]) -> list[str]:
-    """Return the calls under a path as wanted; if there are none, those of modules with such a path under another."""
+    """Return the calls whose path matches; if there are none, those of modules with another path that does."""
     path, index = _split_index(pattern)
     wanted = path.split(".") if path else []
 

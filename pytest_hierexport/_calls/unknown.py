@@ -1,4 +1,7 @@
-"""Words the errors for names that a hierarchy or a graph does not have; code that only asks pays for no words."""
+"""Makes the errors for names that a hierarchy or a graph does not have.
+
+A message is composed when it is shown: code that only catches the error does not wait for it.
+"""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils.weak import WeakIdKeyDictionary
 
-from pytest_hierexport._export.state import replaced
+from pytest_hierexport._export.patching import replaced
 
 _BUILDING: ContextVar[bool] = ContextVar("_BUILDING", default=False)
 

@@ -33,14 +33,14 @@ class Capture:
     calls: tuple[Call, ...]
     """The calls of the forward pass, each after its parent."""
     before: Flat
-    """A copy of the graph before optimization: nothing is folded or fused in it, and for what was merged see `also`."""
+    """A copy of the graph before optimization: nothing is folded or fused in it; what was removed is in `merged`."""
     nodes: Mapping[Node, str | None]
     """The call of every node of `before`; None where it is unknown."""
-    owners: Mapping[str, tuple[str, ...]]
-    """By initializer of `before`: the paths of the modules that own it as a parameter or buffer."""
+    declared: Mapping[str, tuple[str, ...]]
+    """By initializer of `before`: the paths of the modules that declare it as a parameter or buffer."""
     after: ir.Model
     """The graph that the exporter underneath gives with the options of the request."""
-    also: Mapping[Node, tuple[str, ...]] = field(default_factory=dict)
+    merged: Mapping[Node, tuple[str, ...]] = field(default_factory=dict)
     """By node of `before`: the further calls that ran an equal operation, which was removed before this copy.
 
     TorchScript needs none: its graph before optimization has these operations again."""

@@ -70,10 +70,9 @@ def _first_to_serve(names: list[str], request: Request, failures: dict[str, Cann
     refused: Served | None = None
     for name in names:
         if request.options.strict and failures and name in _RECORDS_ONE_RUN:
-            error = failure_of_model(request) or _error(request, failures, forbidden=name)
-            raise error from _first_cause(failures)
+            raise failure_of_model(request) or _not_strict(request, failures, name) from _first_cause(failures)
         if name in _RECORDS_ONE_RUN and _shapes_are_at_fault(request, failures):
-            raise _error(request, failures, shapes=True) from _first_cause(failures)
+            raise _not_with_shapes(request, failures) from _first_cause(failures)
         try:
             capture = _captured(name, request)
         except CannotCaptureError as failure:
@@ -87,7 +86,7 @@ def _first_to_serve(names: list[str], request: Request, failures: dict[str, Cann
         failures[name] = CannotCaptureError(f"the ONNX checker refuses its graph: {refusal}")
     if refused is not None:
         return refused
-    raise failure_of_model(request) or _error(request, failures) from _first_cause(failures)
+    raise failure_of_model(request) or _not_captured(request, failures) from _first_cause(failures)
 
 
 def _shapes_are_at_fault(request: Request, failures: Mapping[str, CannotCaptureError]) -> bool:
@@ -132,7 +131,7 @@ def _served(capture: Capture, name: str, failures: Mapping[str, CannotCaptureErr
     if not failures or name not in _RECORDS_ONE_RUN:
         return Served(capture, name, (*others, *capture.notes))
     names = " and ".join(failures)
-    fallback = f"{name} served in the place of {names}: it records one run, and what Python decides in it is fixed"
+    fallback = f"{name} served in the place of {names}: it records one run, of each branch in Python the side that ran"
     return Served(capture, name, others, (fallback, *capture.notes))
 
 
@@ -167,28 +166,38 @@ _RECORDS_ONE_RUN = frozenset({"torchscript"})
 """The captures that record one run of the model: of a branch in Python, the graph has only the side that ran."""
 
 
-def _error(
-    request: Request, failures: Mapping[str, CannotCaptureError], forbidden: str = "", *, shapes: bool = False
-) -> ExportError:
-    """Return the error for a request that no capture can export, only one that `strict` forbids, or for its shapes."""
-    expected = f"{type(request.model).__name__} to be captured as a graph"
-    found = "; ".join(f"{name}: {why}" for name, why in failures.items())
-    do = "try other inputs, dynamic_shapes or exporter, or fix what the message names"
-    if shapes:
-        expected += " with its dynamic shapes"
-        found += "; without them it is captured"
-        do = "leave out axes that the model fixes, as the message names them; or ask for exporter torchscript, which "
-        do += "checks none of them"
-    elif forbidden:
-        expected += f" without falling back to {forbidden}, as strict demands"
-        do = (
-            "fix what the message names (torch.cond keeps both branches); where one run is meant to be recorded, ask "
-            f"for exporter {forbidden}; or drop strict"
-        )
-    elif compiled := _compiled_parts(request.model):
+def _not_captured(request: Request, failures: Mapping[str, CannotCaptureError]) -> ExportError:
+    """Return the error for a request that no capture can export."""
+    found, do = _reasons(failures), "try other inputs, dynamic_shapes or exporter, or fix what the message names"
+    if compiled := _compiled_parts(request.model):
         found += f"; compiled by TorchScript: {', '.join(compiled)}"
         do = "put the modules that were scripted or traced in their place: no exporter sees into compiled ones"
-    return ExportError(expected, found=found, do=do)
+    return ExportError(f"{type(request.model).__name__} to be captured as a graph", found=found, do=do)
+
+
+def _not_strict(request: Request, failures: Mapping[str, CannotCaptureError], forbidden: str) -> ExportError:
+    """Return the error for a request that only a capture could export which `strict` forbids."""
+    name = type(request.model).__name__
+    return ExportError(
+        f"{name} to be captured as a graph without falling back to {forbidden}, as strict demands",
+        found=_reasons(failures),
+        do="fix what the message names (torch.cond keeps both branches); where one run is meant to be recorded, ask "
+        f"for exporter {forbidden}; or drop strict",
+    )
+
+
+def _not_with_shapes(request: Request, failures: Mapping[str, CannotCaptureError]) -> ExportError:
+    """Return the error for a request that can be exported without its dynamic shapes."""
+    return ExportError(
+        f"{type(request.model).__name__} to be captured as a graph with its dynamic shapes",
+        found=f"{_reasons(failures)}; without them it is captured",
+        do="leave out axes that the model fixes, as the message names them; or ask for exporter torchscript, which "
+        "checks none of them",
+    )
+
+
+def _reasons(failures: Mapping[str, CannotCaptureError]) -> str:
+    return "; ".join(f"{name}: {why}" for name, why in failures.items())
 
 
 def _first_cause(failures: Mapping[str, CannotCaptureError]) -> BaseException | None:

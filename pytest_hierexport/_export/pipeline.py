@@ -21,8 +21,9 @@ from pytest_hierexport._export.captures import Served, capture_with
 from pytest_hierexport._export.choices import ExportOptions, as_inputs, check_opset
 from pytest_hierexport._export.dynamic_shapes import complete_shapes
 from pytest_hierexport._export.modules import check_initialised, kept_classes, module_tree
+from pytest_hierexport._export.patching import ONE_AT_A_TIME
 from pytest_hierexport._export.result import Export
-from pytest_hierexport._export.state import ONE_AT_A_TIME, WAS_TRAINING, as_found, in_eval_mode
+from pytest_hierexport._export.state import WAS_TRAINING, as_found, in_eval_mode
 from pytest_hierexport._export.traced import attribute_before
 from pytest_hierexport._files.versions import check_requirements
 from pytest_hierexport._onnx import storage
@@ -60,7 +61,7 @@ def export(
         args: Example inputs: a tuple, a single tensor, or a mapping of keyword inputs.
         kwargs: Example keyword inputs.
         path: The file to write, with its sidecar beside it; None writes nothing.
-        exporter: The capture to use; `auto` tries them in turn.
+        exporter: The exporter to use; `auto` tries them in turn.
         opset: The ONNX opset; None: the exporter's default.
         dynamic_shapes: As for `torch.onnx.export`.
         input_names: Names for the graph's inputs, in order.

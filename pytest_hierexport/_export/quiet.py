@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import torch
 
-from pytest_hierexport._export.state import replaced
+from pytest_hierexport._export.patching import replaced
 
 
 @contextlib.contextmanager

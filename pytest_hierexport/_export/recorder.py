@@ -21,7 +21,7 @@ from pytest_hierexport._calls.hierarchy import ROOT, Call, Hierarchy
 from pytest_hierexport._errors import chain
 from pytest_hierexport._export.faults import calls_on
 from pytest_hierexport._export.modules import Instances
-from pytest_hierexport._export.state import replaced
+from pytest_hierexport._export.patching import replaced
 
 _observing: set[CodeType] = set()
 """The code whose frames run a call, each with the call as its local variable."""
@@ -102,9 +102,9 @@ class CallRecorder:
         return bool(self._open) or self.instances.is_root(module)
 
     def _is_run_by_forward(self, module: torch.nn.Module) -> bool:
-        """Whether `forward` was called directly, which counts as a call; not by the innermost open call itself.
+        """Whether a run of `forward` is a call of its own, and not part of the innermost open call.
 
-        Of the root, it is where a class runs its `forward` in a `__call__` of its own.
+        The root's is one where its class has a `__call__` of its own that runs `forward`.
         """
         return self._open[-1][1] != id(vars(module)) if self._open else self.instances.is_root(module)
 

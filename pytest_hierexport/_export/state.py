@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from itertools import chain
-from threading import RLock
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
@@ -17,9 +16,6 @@ from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
 from pytest_hierexport._errors import UsageError, gist
-
-ONE_AT_A_TIME = RLock()
-"""Held while functions of torch are replaced: otherwise a thread could restore another thread's replacement."""
 
 WAS_TRAINING = "the model was in training mode; it was exported in eval mode"
 """The note for a model for which :func:`in_eval_mode` gives True."""
@@ -202,17 +198,6 @@ def in_eval_mode(model: torch.nn.Module) -> Iterator[bool]:
             do="pass a model whose eval() works; of a program of torch.export, the module that it was made of",
         ) from error
     yield training
-
-
-@contextmanager
-def replaced(holder: Any, name: str, value: Any) -> Iterator[None]:
-    """Set an attribute while the context lasts."""
-    original = getattr(holder, name)
-    setattr(holder, name, value)
-    try:
-        yield
-    finally:
-        setattr(holder, name, original)
 
 
 @contextmanager

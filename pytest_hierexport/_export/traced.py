@@ -2,7 +2,7 @@
 
 node of a known call                      that call                                    traced
 node that depends on graph inputs alone   the root                                     traced
-any other node                            the nearest common call of its neighbours    derived, which rules count
+any other node                            the nearest common call of its neighbours    derived, counted by MUST-003
 initializer that modules hold             the first call of each module                traced
 initializer that none is known to hold    the calls of its consumers                   as for these
 initializer without holder or consumer    the root                                     derived
@@ -30,8 +30,8 @@ def attribute_before(capture: Capture, hierarchy: Hierarchy) -> Known:
     for node in flat.nodes:
         call = capture.nodes[node]
         if call is not None:
-            also = (Origin(other, Evidence.MERGED) for other in _also(node, capture))
-            nodes[node] = order_origins(hierarchy, (Origin(call, Evidence.TRACED), *also))
+            others = (Origin(other, Evidence.MERGED) for other in _merged(node, capture))
+            nodes[node] = order_origins(hierarchy, (Origin(call, Evidence.TRACED), *others))
         elif _takes_inputs_alone(node, flat, of_inputs):
             # The root computed it before its first call, for example a size.
             of_inputs.add(node)
@@ -42,11 +42,11 @@ def attribute_before(capture: Capture, hierarchy: Hierarchy) -> Known:
     return Known(hierarchy, flat, nodes, _initializers(capture, hierarchy, nodes))
 
 
-def _also(node: Node, capture: Capture) -> Iterator[str]:
+def _merged(node: Node, capture: Capture) -> Iterator[str]:
     """Yield the further calls of a node, and of the nodes that hold the subgraph or call the function it is in."""
     current: Node | None = node
     while current is not None:
-        yield from capture.also.get(current, ())
+        yield from capture.merged.get(current, ())
         current = current.parent
 
 
@@ -71,7 +71,7 @@ def _initializers(capture: Capture, hierarchy: Hierarchy, nodes: Mapping[Node, O
         called.setdefault(call.path, call.name)
     origins: dict[str, Origins] = {}
     for name, value in capture.before.initializers.items():
-        owners = [Origin(_owner(path, called), Evidence.TRACED) for path in capture.owners.get(name, ())]
+        owners = [Origin(_owner(path, called), Evidence.TRACED) for path in capture.declared.get(name, ())]
         if not owners:
             # A tensor that `forward` makes or takes from a list, or any of a ready program, whose modules are gone.
             owners = [nodes[consumer][0] for consumer in capture.before.consumers.get(value, ())]

@@ -21,8 +21,9 @@ from pytest_hierexport._errors import ExportError
 from pytest_hierexport._export.capture import CannotCaptureError, Capture, Request
 from pytest_hierexport._export.dynamo.capturer import Recording
 from pytest_hierexport._export.faults import calls_on
+from pytest_hierexport._export.patching import replaced
 from pytest_hierexport._export.quiet import quiet
-from pytest_hierexport._export.state import pytrees_as_found, replaced
+from pytest_hierexport._export.state import pytrees_as_found
 
 
 def serves(request: Request) -> bool:

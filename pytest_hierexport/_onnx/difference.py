@@ -25,7 +25,7 @@ class Difference:
 
     where: str
     """The node, tensor or value, and the field: `node val_3 (Add), input[1]`."""
-    plain: str
+    expected: str
     found: str
     name: str = field(default="", compare=False)
     """The first output of the node, or the name of the tensor or value."""
@@ -55,33 +55,33 @@ def bare(proto: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
     return proto
 
 
-def differences(plain: onnx.ModelProto, found: onnx.ModelProto) -> Iterator[Difference]:
+def differences(expected: onnx.ModelProto, found: onnx.ModelProto) -> Iterator[Difference]:
     """Yield where two messages differ, the graph's nodes in order, then the rest of the graph and of the model."""
-    if plain.SerializeToString(deterministic=True) == found.SerializeToString(deterministic=True):
+    if expected.SerializeToString(deterministic=True) == found.SerializeToString(deterministic=True):
         return
     kinds = ("node", "initializer", "input", "output", "value_info")
     for kind in kinds:
-        yield from _repeated(kind, getattr(plain.graph, kind), getattr(found.graph, kind))
-    yield from _fields("the graph", plain.graph, found.graph, set(kinds))
-    yield from _fields("the model", plain, found, {"graph"})
+        yield from _repeated(kind, getattr(expected.graph, kind), getattr(found.graph, kind))
+    yield from _fields("the graph", expected.graph, found.graph, set(kinds))
+    yield from _fields("the model", expected, found, {"graph"})
 
 
-def _repeated(kind: str, plain: Any, found: Any) -> Iterator[Difference]:
+def _repeated(kind: str, expected: Any, found: Any) -> Iterator[Difference]:
     """Compare lists of named messages; where one has an item too many, everything behind it would differ as well."""
-    for position, (a, b) in enumerate(zip_longest(plain, found)):
+    for position, (a, b) in enumerate(zip_longest(expected, found)):
         if a == b:
             continue
-        if len(plain) != len(found):
+        if len(expected) != len(found):
             of_all = "" if b is None else f", of {len(found)} in all"
-            place = f"{kind} {position} of {len(plain)}"
+            place = f"{kind} {position} of {len(expected)}"
             yield Difference(place, _named(a), f"{_named(b)}{of_all}", _name(b if a is None else a))
             return
         yield from (replace(each, name=_name(a)) for each in _fields(f"{kind} {_named(a)}", a, b, set()))
 
 
-def _fields(where: str, plain: Any, found: Any, leave_out: set[str]) -> Iterator[Difference]:
-    for stated in plain.DESCRIPTOR.fields:
-        a, b = (_value(message, stated) for message in (plain, found))
+def _fields(where: str, expected: Any, found: Any, leave_out: set[str]) -> Iterator[Difference]:
+    for stated in expected.DESCRIPTOR.fields:
+        a, b = (_value(message, stated) for message in (expected, found))
         if stated.name in leave_out or a == b:
             continue
         if not stated.is_repeated:

@@ -21,8 +21,8 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from pytest_hierexport._calls.hierarchy import Call
 from pytest_hierexport._export.modules import Instances
+from pytest_hierexport._export.patching import replaced
 from pytest_hierexport._export.recorder import Observer
-from pytest_hierexport._export.state import replaced
 from pytest_hierexport._proof.fingerprints import Fingerprint
 from pytest_hierexport._proof.shared import Shared, shared_with
 from pytest_hierexport._proof.tensors import fingerprint_of, fingerprints_of_number, held_by, version_of, walk

@@ -15,8 +15,9 @@ from torch._subclasses.fake_tensor import FakeTensor
 from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy
 from pytest_hierexport._errors import UsageError, pass_on
 from pytest_hierexport._export.modules import Instances, lacks_weights
+from pytest_hierexport._export.patching import ONE_AT_A_TIME, replaced
 from pytest_hierexport._export.recorder import CallRecorder
-from pytest_hierexport._export.state import ONE_AT_A_TIME, as_found, in_eval_mode, replaced
+from pytest_hierexport._export.state import as_found, in_eval_mode
 from pytest_hierexport._proof.call_values import CallValues, EagerCall, Keep
 from pytest_hierexport._proof.crossings import Crossings
 from pytest_hierexport._proof.tensors import walk

@@ -10,8 +10,8 @@ import torch
 
 from pytest_hierexport._calls.hierarchy import Call
 from pytest_hierexport._export.modules import Instances
+from pytest_hierexport._export.patching import ONE_AT_A_TIME
 from pytest_hierexport._export.recorder import CallRecorder, Observer
-from pytest_hierexport._export.state import ONE_AT_A_TIME
 from pytest_hierexport._proof.eager import Mode, ModelError, Runnable, calling_submodules, run_model
 from pytest_hierexport._proof.tensors import array_of, fingerprint_of, has_elements, walk
 

@@ -58,7 +58,7 @@ class Rule:
     promise: str
     """The property that holds, in a few words that follow the id."""
     check: Callable[[ExportedCase], Iterable[Violation]]
-    """Gives every violation; none where the promise holds."""
+    """Gives the violations, none where the promise holds; a built-in rule counts those after the first 20."""
     cardinal: bool = False
     """Whether no selection of rules can leave it out."""
     deployed: bool = False
@@ -70,7 +70,7 @@ class Rule:
     """
 
     def violations(self, exported: ExportedCase) -> list[Violation]:
-        """Return every place where an exported case breaks the rule.
+        """Return the violations that the check gives.
 
         Raises:
             NoVerdictError: It runs the model, which was built without weights.

@@ -37,7 +37,7 @@ def _untagged(exported: ExportedCase, read: dict[str, Attribution]) -> Iterator[
                 f"{exported.node(key)}, a {node.op_type}",
                 "an origin: the call that the node comes from",
                 f"none in its {' and '.join(missing)}",
-                "find out which transformation made the node without saying of what, and carry origins through it",
+                "find the transformation that made the node, and carry the origins through it",
             )
 
 

@@ -26,7 +26,7 @@ from pytest_hierexport._onnx.storage import load_proto
 from pytest_hierexport._proof.state import call_digests, state_digests
 from pytest_hierexport._rules.base import ExportedCase, Violation, limited
 from pytest_hierexport._rules.child import ChildEndedError, ChildProcess
-from pytest_hierexport._rules.must_005 import plain_repeats
+from pytest_hierexport._rules.plain import plain_repeats
 
 _SAME = "the same from a second process, under another hash seed"
 _DO = "look for what depends on the order of a set, on hash() or id(), on the time, or on random numbers without a seed"
@@ -113,7 +113,7 @@ def _in_model(exported: ExportedCase, there: Path) -> Iterator[Violation]:
         attribution = exported.attribution
         origins = attribution.nodes.get(difference.name) or attribution.initializers.get(difference.name)
         of_call = f" of {attribution.hierarchy.tag(origins[0].call)}" if origins else ""
-        yield Violation(f"{difference.where}{of_call}", f"{difference.plain}, {_SAME}", difference.found, _DO)
+        yield Violation(f"{difference.where}{of_call}", f"{difference.expected}, {_SAME}", difference.found, _DO)
 
 
 def _in_text(here: Path, there: Path) -> Iterator[Violation]:
@@ -152,7 +152,7 @@ def repeat_of(exported: ExportedCase) -> Iterator[Repeat]:
 
 @cache
 def _second_process() -> ChildProcess:
-    """Return the one process that serves this one."""
+    """Return the process that makes the second exports for this one; it is started once."""
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     # The path goes first: the process must import this very package.
     ours = f"from {__name__} import answer; from pytest_hierexport._rules.peer import serve; serve(answer)"

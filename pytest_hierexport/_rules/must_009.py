@@ -43,7 +43,7 @@ def check(exported: ExportedCase) -> Iterator[Violation]:
     for difference in (*in_file, *_in_modules(beside), *_in_document(text, beside)):
         yield Violation(
             difference.where,
-            f"what {path.name} says: {difference.plain[:_LONGEST]}",
+            f"what {path.name} says: {difference.expected[:_LONGEST]}",
             difference.found[:_LONGEST],
             "export again, and change tags through pytest_hierexport.rewrite alone",
         )

@@ -29,7 +29,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch.utils import _pytree as pytree
@@ -193,8 +193,11 @@ def save(model: ir.Model, path: Path) -> None:
     ir.save(model, path, external_data=f"{path.name}.data")
 
 
-def serve(answer: Callable[..., Any]) -> None:
-    """Answer requests until standard input ends: a line of JSON each, with the arguments and this side's `sys.path`."""
+def serve(answer: Callable[..., Any]) -> NoReturn:
+    """Answer requests until standard input ends, then end this process.
+
+    A request is a line of JSON: the arguments of `answer`, and the `path` that `sys.path` shall be.
+    """
     # Output of a model is no answer, and no program that it starts may take a request.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -208,7 +211,7 @@ def serve(answer: Callable[..., Any]) -> None:
     _end()
 
 
-def _end_with(parent: int, requests: int) -> None:
+def _end_with(parent: int, requests: int) -> NoReturn:
     """End this process with the one that sends requests, also in the middle of an export.
 
     The pipe of the requests is closed then, unless a fork of that process keeps it open.
@@ -220,7 +223,7 @@ def _end_with(parent: int, requests: int) -> None:
     _end()
 
 
-def _end() -> None:
+def _end() -> NoReturn:
     for child in multiprocessing.active_children():
         child.kill()
     os._exit(0)

@@ -71,7 +71,7 @@ def diff(old: str, new: str, limit: int = 20) -> list[str]:
 
 
 def lines_of(difference: Difference, limit: int = 20) -> list[str]:
-    """Return the changes, one line per module: `-` removed, `+` added, `~` other operators, `>` moved, `=` renamed.
+    """Return the changes, one line per module: `-` gone, `+` new, `~` other operators, `>` moved, `=` renamed.
 
     Those beyond the limit are counted.
     """

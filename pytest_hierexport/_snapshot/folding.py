@@ -13,7 +13,7 @@ from pytest_hierexport._calls.names import call_name
 
 
 @dataclass(frozen=True)
-class Segment:
+class Branch:
     """A call with a segment, or a run of equal ones."""
 
     name: str
@@ -22,7 +22,7 @@ class Segment:
     path: str
     """The instance's path, which repeated calls share."""
     operators: tuple[tuple[str, int], ...]
-    children: tuple[Segment, ...]
+    children: tuple[Branch, ...]
     times: int = 1
     marks: str = ""
     """The text of the run in its segment, empty for a single call."""
@@ -32,10 +32,10 @@ class Segment:
         return self.marks or call_name(self.name, self.index)
 
 
-def fold(node: Segment) -> Segment:
+def fold(node: Branch) -> Branch:
     """Fold the runs of equal siblings below a node, the innermost first."""
     children = [fold(child) for child in node.children]
-    folded: list[Segment] = []
+    folded: list[Branch] = []
     while children:
         run = _run(children)
         folded.append(_as_one(run) if len(run) > 1 else run[0])
@@ -43,7 +43,7 @@ def fold(node: Segment) -> Segment:
     return replace(node, children=tuple(folded))
 
 
-def _run(siblings: list[Segment]) -> list[Segment]:
+def _run(siblings: list[Branch]) -> list[Branch]:
     """Return the first sibling and the following ones that equal it except for a number, which rises by one."""
     run = siblings[:1]
     follows = next((rule for rule in (_is_next_item, _is_next_call) if siblings[1:] and rule(*siblings[:2])), None)
@@ -57,22 +57,22 @@ def _run(siblings: list[Segment]) -> list[Segment]:
     return run
 
 
-def _is_next_call(last: Segment, sibling: Segment) -> bool:
+def _is_next_call(last: Branch, sibling: Branch) -> bool:
     return last.name == sibling.name and sibling.index == last.index + 1
 
 
-def _is_next_item(last: Segment, sibling: Segment) -> bool:
+def _is_next_item(last: Branch, sibling: Branch) -> bool:
     (stem, number), (other, following) = _numbered(last), _numbered(sibling)
     return stem is not None and (stem, number + 1, last.index) == (other, following, sibling.index)
 
 
-def _numbered(node: Segment) -> tuple[str | None, int]:
+def _numbered(node: Branch) -> tuple[str | None, int]:
     """Split the number of a list's item off its segment."""
     stem, dot, number = node.name.rpartition(".")
     return (stem, int(number)) if dot and number.isdecimal() and number.isascii() else (None, 0)
 
 
-def _as_one(run: list[Segment]) -> Segment:
+def _as_one(run: list[Branch]) -> Branch:
     first, last = run[0], run[-1]
     if first.name == last.name:
         marks = f"{first.name}@{{{first.index}..{last.index}}}"
@@ -83,17 +83,17 @@ def _as_one(run: list[Segment]) -> Segment:
     return replace(first, times=len(run), marks=marks, children=children)
 
 
-def _content(node: Segment) -> tuple[object, ...]:
+def _content(node: Branch) -> tuple[object, ...]:
     """Return the content that equal siblings share: operators and children, call indices relative to the first."""
     lowest = _lowest(node)
     return (node.operators, tuple(_shape(_relative(child, lowest)) for child in node.children))
 
 
-def _shape(node: Segment) -> tuple[object, ...]:
+def _shape(node: Branch) -> tuple[object, ...]:
     return (node.segment, node.times, node.operators, tuple(_shape(child) for child in node.children))
 
 
-def _lowest(node: Segment) -> dict[str, int]:
+def _lowest(node: Branch) -> dict[str, int]:
     """Return the lowest call index under every path below a node."""
     lowest: dict[str, int] = {}
     below = list(node.children)
@@ -104,14 +104,14 @@ def _lowest(node: Segment) -> dict[str, int]:
     return lowest
 
 
-def _relative(node: Segment, lowest: Mapping[str, int]) -> Segment:
+def _relative(node: Branch, lowest: Mapping[str, int]) -> Branch:
     """Count the call indices of a node and of all below it from the lowest of their paths."""
     index = node.index - lowest.get(node.path, 0)
     children = tuple(_relative(child, lowest) for child in node.children)
     return replace(node, index=index, children=children, marks=_moved_marks(node, index))
 
 
-def _moved_marks(node: Segment, index: int) -> str:
+def _moved_marks(node: Branch, index: int) -> str:
     """Return the marks of a run whose first call index has moved."""
     name, at, rest = node.marks.partition("@")
     if not at:

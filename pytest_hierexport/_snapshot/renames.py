@@ -113,7 +113,7 @@ def _agreement(lines: Sequence[str], others: Sequence[str], name: str) -> float:
 
 
 def _operators(lines: Sequence[str], name: str) -> Counter[tuple[str, str]]:
-    """Count the operators of a class's modules by tag, and those of the modules below without: these may be renamed.
+    """Count the operators of a class's modules by tag, and those below them without it: the tags below may be new, too.
 
     Modules of a folded run count one by one, so that a change in one of them is a change of this one. Modules without
     operators count once each where there are no others.
@@ -153,10 +153,10 @@ def _children(tags: Iterable[str]) -> Mapping[str, list[str]]:
 
 
 def displaced(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the positions of different numbers outside a longest rising subsequence of them, each with another one.
+    """Yield the positions of the numbers outside a longest rising subsequence, each with that of a number in it.
 
-    The other one is that of the nearest number in the subsequence that is in the wrong order with it, preferably of
-    one behind it: of 2, 0, 1, the 2 stands before the 0.
+    This is the nearest one that is out of order with it, a later one if there is one: of 2, 0, 1, the 2 is before
+    the 0.
     """
     rising = set(longest_rising(numbers))
     places = [i for i, number in enumerate(numbers) if number in rising]

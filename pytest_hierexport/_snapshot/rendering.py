@@ -15,7 +15,7 @@ from pathlib import Path
 from pytest_hierexport._calls.attribution import Attribution
 from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy
 from pytest_hierexport._errors import TagError
-from pytest_hierexport._snapshot.folding import Segment, fold
+from pytest_hierexport._snapshot.folding import Branch, fold
 from pytest_hierexport._snapshot.lines import LINE
 from pytest_hierexport._text import one_line
 
@@ -85,7 +85,7 @@ def _drawn(
     attribution: Attribution,
     operators: Mapping[str, str],
     held: Mapping[str, Mapping[str, int]],
-    draw: Callable[[Segment], Iterator[str]],
+    draw: Callable[[Branch], Iterator[str]],
 ) -> list[str]:
     hierarchy = attribution.hierarchy
     counts: dict[str | None, Counter[str]] = {}
@@ -101,18 +101,18 @@ def _drawn(
     return lines
 
 
-def _tree(hierarchy: Hierarchy, counts: Mapping[str | None, Mapping[str, int]]) -> Segment:
+def _tree(hierarchy: Hierarchy, counts: Mapping[str | None, Mapping[str, int]]) -> Branch:
     """Return the tree of the calls that have a segment."""
     callers = {name: hierarchy.kept_above(name) or ROOT for name in hierarchy if hierarchy.is_kept(name)}
     callers.pop(ROOT, None)
     _check_depth(callers)
-    below: dict[str, list[Segment]] = {}
+    below: dict[str, list[Branch]] = {}
     # From the leaves up: a call comes after its caller.
     for name in (*reversed(callers), ROOT):
         call = hierarchy[name]
         segment = hierarchy.segment(name) if hierarchy.is_kept(name) else ""
         operators = tuple(sorted(counts.get(name, {}).items()))
-        node = Segment(segment, call.index, call.path, operators, tuple(reversed(below.get(name, []))))
+        node = Branch(segment, call.index, call.path, operators, tuple(reversed(below.get(name, []))))
         if name != ROOT:
             below.setdefault(callers[name], []).append(node)
     return node
@@ -131,14 +131,14 @@ def _check_depth(callers: Mapping[str, str]) -> None:
         )
 
 
-def _lines(node: Segment, above: str) -> Iterator[str]:
+def _lines(node: Branch, above: str) -> Iterator[str]:
     tag = f"{above}/{node.segment}" if node.name else above
     yield _line(tag or "/", node.times, node.operators)
     for child in node.children:
         yield from _lines(child, tag)
 
 
-def _indented(node: Segment, depth: int) -> Iterator[str]:
+def _indented(node: Branch, depth: int) -> Iterator[str]:
     yield "  " * depth + _line(node.segment or "/", node.times, node.operators)
     for child in node.children:
         yield from _indented(child, depth + 1)

@@ -28,9 +28,9 @@ from pytest_hierexport._export.dynamo.scopes import STACK, Scopes
 from pytest_hierexport._export.dynamo.shortcuts import shortcuts
 from pytest_hierexport._export.faults import is_fault
 from pytest_hierexport._export.modules import Instances, qualified
+from pytest_hierexport._export.patching import replaced
 from pytest_hierexport._export.quiet import quiet
 from pytest_hierexport._export.recorder import CallRecorder
-from pytest_hierexport._export.state import replaced
 from pytest_hierexport._onnx.absent import fill_absent
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Recording:
         self._copy_graph(model)
 
     def _copy_inlined(self, model: ir.Model) -> None:
-        """Copy the graph once more when its functions are inlined, which comes first: all its nodes have names now."""
+        """Replace the copy when torch inlines functions, before it optimizes: only then all nodes have unique names."""
         if model is self._graph:
             before = self._copy_graph(model)
             before.without_takers = before.unused
@@ -159,12 +159,13 @@ class Recording:
             )
         self._scopes.read(stack for stacks_of_node in self._stacks_by_node.values() for stack in stacks_of_node)
         nodes: dict[Node, str | None] = {}
-        also: dict[Node, tuple[str, ...]] = {}
+        merged: dict[Node, tuple[str, ...]] = {}
         for node, (stack, *others) in self._stacks_by_node.items():
             around = None if node.parent is None else nodes[node.parent]
             nodes[node] = self._scopes.call_of(stack, around)
-            also[node] = tuple(call for other in others if (call := self._scopes.call_of(other, around)) is not None)
-        # Of a ready program; without its optimizer, torch reads no tensor.
+            removed = (self._scopes.call_of(other, around) for other in others)
+            merged[node] = tuple(call for call in removed if call is not None)
+        # A ready program does not pass `_watching_attempts`, and without its optimizer torch reads no tensor.
         if (lost := next(_fakes(after), None)) is not None:
             raise CannotCaptureError(_LOST.format(lost.name))
         fill_absent(after)
@@ -176,13 +177,13 @@ class Recording:
             calls=calls,
             before=before,
             nodes=nodes,
-            also=also,
-            owners={name: declared[name] for name in before.initializers if name in declared},
+            declared={name: declared[name] for name in before.initializers if name in declared},
             after=after,
+            merged=merged,
         )
 
 
-_LOST = "torch made a constant without elements of a computed value: {}"
+_LOST = "torch turned a computed value into a constant without elements: {}"
 """What is said of a fake tensor that is no weight of the model."""
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from pytest_hierexport._export.faults import calls_on
-from pytest_hierexport._export.state import replaced
+from pytest_hierexport._export.patching import replaced
 from pytest_hierexport._files.paths import PACKAGE
 
 

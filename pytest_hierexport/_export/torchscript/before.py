@@ -29,18 +29,18 @@ _BRANCHES: Mapping[str, Sequence[str]] = {"onnx::If": ("then_branch", "else_bran
 
 
 def before(
-    converted: Graph, final: Graph, origins: Mapping[int, CallNames], parameters: Mapping[str, ir.TensorProtocol]
+    converted: Graph, final: Graph, owners: Mapping[int, CallNames], parameters: Mapping[str, ir.TensorProtocol]
 ) -> tuple[ir.Graph, dict[ir.Node, str | None]]:
     """Return the graph before torch changed it, and the call of each node; None where it is unknown.
 
     Args:
         converted: torch's graph right after the conversion to ONNX operators.
         final: torch's graph as written to the file, with the same numbers.
-        origins: The calls of each node of `converted`.
+        owners: The calls of each node of `converted`.
         parameters: By name: the tensors of the parameters, buffers and constants that `converted` and `final` take as
             inputs.
     """
-    return _Builder(_Graft(converted, final, origins), converted, final, parameters).build()
+    return _Builder(_Graft(converted, final, owners), converted, final, parameters).build()
 
 
 class _Graft:
@@ -49,8 +49,8 @@ class _Graft:
     It also adds the nodes that torch added for the results of the graph.
     """
 
-    def __init__(self, converted: Graph, final: Graph, origins: Mapping[int, CallNames]) -> None:
-        self.origins = dict(origins)
+    def __init__(self, converted: Graph, final: Graph, owners: Mapping[int, CallNames]) -> None:
+        self.owners = dict(owners)
         self._kept = {operation.key: operation for operation in final.block.all_operations()}
         self._final = _producers(final.block)
         self._converted = _producers(converted.block)
@@ -65,7 +65,7 @@ class _Graft:
             kept = self._kept.get(operation.key)
             if kept is not None:
                 operation = self._rewired(operation, kept, operations)  # noqa: PLW2901  # the same node, rewired
-            holder = next(iter(self.origins.get(operation.key, ())), results_of)
+            holder = next(iter(self.owners.get(operation.key, ())), results_of)
             inner = kept.blocks if kept is not None and len(kept.blocks) == len(operation.blocks) else ()
             blocks = tuple(self._grafted(was, now, holder) for was, now in zip_longest(operation.blocks, inner))
             operations.append(replace(operation, blocks=blocks))
@@ -84,7 +84,7 @@ class _Graft:
         if len(kept.inputs) == len(operation.inputs):
             pairs = zip(operation.inputs, kept.inputs, strict=True)
             inputs = tuple(now if was in self._lists else was for was, now in pairs)
-        operations += self._additions(inputs, self.origins.get(lists[0].key) or self.origins.get(operation.key, ()))
+        operations += self._additions(inputs, self.owners.get(lists[0].key) or self.owners.get(operation.key, ()))
         return replace(operation, inputs=inputs)
 
     def _result(self, was: int | None, now: int | None) -> int | None:
@@ -93,17 +93,17 @@ class _Graft:
         torch adds a copy for a value that is a result twice.
         """
         producer = None if now is None else self._final.get(now)
-        is_added = producer is not None and producer.key not in self.origins and now not in self._converted
+        is_added = producer is not None and producer.key not in self.owners and now not in self._converted
         return now if is_added else was
 
     def _additions(self, values: Sequence[int | None], calls: CallNames) -> list[Operation]:
-        """Return the operations that torch added to compute the values; they get `calls` as their origins."""
+        """Return the operations that torch added to compute the values; they get `calls` as their owners."""
         added: list[Operation] = []
         for value in values:
             producer = None if value is None else self._final.get(value)
             if producer is not None and value not in self._converted and producer.key not in self._added:
                 self._added.add(producer.key)
-                self.origins[producer.key] = calls
+                self.owners[producer.key] = calls
                 added += [*self._additions(producer.inputs, calls), producer]
         return added
 
@@ -116,16 +116,16 @@ class _Graft:
         for value in block.outputs:
             consumers.setdefault(value, []).append(holder)
         for operation in reversed(block.operations):
-            if not self.origins.get(operation.key):
-                found = (origins[:1] for value in operation.outputs for origins in reversed(consumers.get(value, [])))
+            if not self.owners.get(operation.key):
+                found = (owners[:1] for value in operation.outputs for owners in reversed(consumers.get(value, [])))
                 calls = dict.fromkeys(found)
                 if len(calls) == 1 or not operation.inputs:
-                    self.origins[operation.key] = tuple(chain.from_iterable(calls))
-            origins = self.origins.get(operation.key, ())
+                    self.owners[operation.key] = tuple(chain.from_iterable(calls))
+            owners = self.owners.get(operation.key, ())
             for value in operation.inputs:
-                consumers.setdefault(value, []).append(origins)
+                consumers.setdefault(value, []).append(owners)
             for inner in operation.blocks:
-                self._place_additions(inner, origins, consumers)
+                self._place_additions(inner, owners, consumers)
 
 
 def _producers(block: Block) -> dict[int, Operation]:
@@ -194,7 +194,7 @@ class _Builder:
 
     def _nodes(self, block: Block) -> Iterator[ir.Node]:
         for operation in block.operations:
-            first, *others = self._graft.origins.get(operation.key) or (None,)
+            first, *others = self._graft.owners.get(operation.key) or (None,)
             yield self._node(operation, [self._value(number) for number in operation.outputs], first)
             for call in others:
                 # torch removed an equal operation of this call: it is put beside the kept one.

@@ -17,7 +17,7 @@ from torch.onnx._internal.torchscript_exporter import utils
 
 from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._export.faults import calls_on
-from pytest_hierexport._export.state import replaced
+from pytest_hierexport._export.patching import replaced
 from pytest_hierexport._export.torchscript.graph import Graph, numbers
 from pytest_hierexport._export.torchscript.survey import number_of
 from pytest_hierexport._export.torchscript.trace import CallNames, Trace, marks_defined
@@ -32,7 +32,7 @@ class Conversion:
 
     trace: Trace = field(default_factory=Trace)
     """Gives the calls of each node of the trace."""
-    origins: dict[int, CallNames] = field(default_factory=dict)
+    owners: dict[int, CallNames] = field(default_factory=dict)
     """The calls of each ONNX node, by its number."""
     _converted: Graph | None = None
     _final: Graph | None = None
@@ -84,7 +84,7 @@ class Conversion:
     def _converting_node(self, original: Callable[..., Any], graph: Any, block: Any, node: Any, *args: Any) -> Any:
         # New nodes without a call are copies that torch made for the previous node of the trace.
         self._settle(graph, self._last)
-        outer, self._within = self._within, self._origins(node)
+        outer, self._within = self._within, self._owners(node)
         result = original(graph, block, node, *args)
         self._settle(graph, self._within)
         self._within = outer
@@ -96,20 +96,20 @@ class Conversion:
         result = original(graph, name, *args)
         node = next(node for node in self._functions if node.pyname() == name)
         self._functions.remove(node)
-        self._settle(graph, self._origins(node))
+        self._settle(graph, self._owners(node))
         return result
 
-    def _origins(self, node: Any) -> CallNames:
+    def _owners(self, node: Any) -> CallNames:
         """Return the calls of a node; for a node that torch creates during the conversion of another, the other's."""
-        return self.trace.origins.get(number_of(node), self._within) if node.outputsSize() else self._within
+        return self.trace.owners.get(number_of(node), self._within) if node.outputsSize() else self._within
 
-    def _settle(self, graph: torch._C.Graph, origins: CallNames) -> None:
+    def _settle(self, graph: torch._C.Graph, owners: CallNames) -> None:
         """Give these calls to the nodes at the end of the new graph, up to the last node that has calls already."""
-        self._last = origins
+        self._last = owners
         node = graph.insertPoint().prev()
-        while node.kind() != _INPUTS and (not node.outputsSize() or number_of(node) not in self.origins):
+        while node.kind() != _INPUTS and (not node.outputsSize() or number_of(node) not in self.owners):
             if node.outputsSize():
-                self.origins[number_of(node)] = origins
+                self.owners[number_of(node)] = owners
             node = node.prev()
 
     def _optimizing(self, original: Callable[..., None], graph: Any, *args: Any) -> None:

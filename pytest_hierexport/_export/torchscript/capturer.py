@@ -20,9 +20,9 @@ from pytest_hierexport._carry.copying import flat_copy
 from pytest_hierexport._errors import ExportError
 from pytest_hierexport._export.capture import CannotCaptureError, Capture, Request
 from pytest_hierexport._export.modules import Instances, lacks_weights
+from pytest_hierexport._export.patching import replaced
 from pytest_hierexport._export.quiet import quiet
 from pytest_hierexport._export.recorder import CallRecorder
-from pytest_hierexport._export.state import replaced
 from pytest_hierexport._export.torchscript.adapter import Adapter
 from pytest_hierexport._export.torchscript.before import before
 from pytest_hierexport._export.torchscript.calls import Conversion
@@ -75,15 +75,15 @@ def _capture(request: Request, adapter: Adapter, instances: Instances, names: Se
     # With gradients: without them, torch's attention runs a fast path that cannot be exported.
     with quiet(), _values_read() as places, torch.enable_grad(), recorder.listening(), conversion.following():
         after = _export(request, adapter, names)
-    graph, calls = before(*conversion.graphs, conversion.origins, _tensors(adapter, after))
+    graph, calls = before(*conversion.graphs, conversion.owners, _tensors(adapter, after))
     graph.opset_imports.update(after.opset_imports)
     flat = flat_copy(ir.Model(graph, ir_version=after.ir_version))
-    owners = instances.tensors()
+    declared = instances.tensors()
     return Capture(
         calls=tuple(recorder.calls.values()),
         before=flat,
         nodes={node: calls[node.source] for node in flat.nodes},
-        owners={name: owners[name] for name in flat.initializers if name in owners},
+        declared={name: declared[name] for name in flat.initializers if name in declared},
         after=after,
         notes=_fixed(places),
     )
@@ -106,7 +106,9 @@ def _fixed(places: Sequence[str]) -> tuple[str, ...]:
         return ()
     more = f" and {len(places) - _MOST_PLACES} more places" if places[_MOST_PLACES:] else ""
     shown = ", ".join(places[:_MOST_PLACES]) + more
-    return (f"the graph holds for inputs like these: Python read traced values, which are fixed in it, at {shown}",)
+    return (
+        f"the graph is valid for inputs like the example's: Python read traced values, now constants in it, at {shown}",
+    )
 
 
 _MOST_PLACES = 3

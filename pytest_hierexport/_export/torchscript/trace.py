@@ -57,7 +57,7 @@ class Trace(Observer):
     After a pass has removed duplicates, the marks are inserted anew.
     """
 
-    origins: dict[int, CallNames] = field(default_factory=dict)
+    owners: dict[int, CallNames] = field(default_factory=dict)
     """The calls of each node, by its number; set right before the trace is converted."""
     _marks: list[CallNames] = field(default_factory=list)
     """For each mark, the calls of the nodes after it."""
@@ -82,10 +82,10 @@ class Trace(Observer):
             if call.parent is None:
                 self._consume_unused(graph)
 
-    def _new_mark(self, graph: Any, origins: CallNames) -> Any:
+    def _new_mark(self, graph: Any, owners: CallNames) -> Any:
         mark = graph.create(_MARK, [], 0)
         mark.i_(_POSITION, len(self._marks))
-        self._marks.append(origins)
+        self._marks.append(owners)
         return mark
 
     def _consume_unused(self, graph: Any) -> None:
@@ -117,7 +117,7 @@ class Trace(Observer):
         groups = duplicates(graph) if unused else []
         for mark in marks:
             mark.removeAllInputs()
-        origins = self._read(Survey.of(graph)) if groups else {}
+        owners = self._read(Survey.of(graph)) if groups else {}
         torch._C._jit_pass_dce(graph)
         if groups:
             after = Survey.of(graph)
@@ -125,16 +125,16 @@ class Trace(Observer):
             for group in groups:
                 left = [number for number in group if number in after.outputs]
                 pairs += [(left[0], number) for number in group if left and number not in after.outputs]
-            self._join(graph, after, origins, pairs)
+            self._join(graph, after, owners, pairs)
 
     def merging(self, original: Callable[..., bool], graph: Any) -> bool:
         """Around CSE: the node that it keeps of several duplicates gets the calls of all of them."""
         before = Survey.of(graph)
-        origins = self._read(before)
+        owners = self._read(before)
         changed = original(graph)
         after = Survey.of(graph)
         if pairs := merged(before, after):
-            self._join(graph, after, origins, pairs)
+            self._join(graph, after, owners, pairs)
         return changed
 
     def freezing(self, original: Callable[..., Any], module: Any, **options: Any) -> Any:
@@ -143,22 +143,22 @@ class Trace(Observer):
         torch._C._jit_pass_cse(module._get_method("forward").graph)
         return original(module, **options)
 
-    def _join(self, graph: Any, survey: Survey, origins: dict[int, CallNames], pairs: list[tuple[int, int]]) -> None:
+    def _join(self, graph: Any, survey: Survey, owners: dict[int, CallNames], pairs: list[tuple[int, int]]) -> None:
         """Add to the calls of each kept node those of the removed node of its pair, and insert the marks anew."""
         for survivor, number in pairs:
-            origins[survivor] = tuple(dict.fromkeys((*origins[survivor], *origins[number])))
+            owners[survivor] = tuple(dict.fromkeys((*owners[survivor], *owners[number])))
         self._lift(survey)
-        self._mark_all(graph, origins)
+        self._mark_all(graph, owners)
 
     def sweeping(self, original: Callable[..., None], graph: Any) -> None:
         """Around a pass that removes unused nodes: take the marks out before it, and insert them again after it."""
-        origins = self._lift(Survey.of(graph))
+        owners = self._lift(Survey.of(graph))
         original(graph)
-        self._mark_all(graph, origins)
+        self._mark_all(graph, owners)
 
     def end(self, graph: Any) -> None:
         """Remove the marks from the graph, which is converted next."""
-        self.origins = self._lift(Survey.of(graph))
+        self.owners = self._lift(Survey.of(graph))
 
     # the marks
 
@@ -166,27 +166,27 @@ class Trace(Observer):
         """Return the calls of each node."""
         marks = {node for _, node in survey.silent if _is_mark(node)}
         starts = {position: self._marks[node.i(_POSITION)] for position, node in survey.silent if node in marks}
-        origins: dict[int, CallNames] = {}
+        owners: dict[int, CallNames] = {}
         current: CallNames = ()
         for position, number in enumerate(survey.outputs):
             current = starts.get(position, current)
-            origins[number] = current
-        return origins
+            owners[number] = current
+        return owners
 
     def _lift(self, survey: Survey) -> dict[int, CallNames]:
         """Remove the marks; return the calls of each node."""
-        origins = self._read(survey)
+        owners = self._read(survey)
         for _, node in survey.silent:
             if _is_mark(node):
                 node.destroy()
-        return origins
+        return owners
 
-    def _mark_all(self, graph: Any, origins: Mapping[int, CallNames]) -> None:
+    def _mark_all(self, graph: Any, owners: Mapping[int, CallNames]) -> None:
         """Insert a mark before every node whose calls differ from those of the node before it."""
         current: CallNames = ()
         for node in list(nodes_of(graph)):
-            if node.outputsSize() and origins.get(number_of(node), current) != current:
-                current = origins[number_of(node)]
+            if node.outputsSize() and owners.get(number_of(node), current) != current:
+                current = owners[number_of(node)]
                 self._new_mark(graph, current).insertBefore(node)
 
 
