@@ -10,6 +10,7 @@ Fragments run as exporters of a toy model.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -63,7 +64,9 @@ def test_the_forbidden_words_are_those_of_the_model_under_test(word: str, tmp_pa
 
 def test_finding_tells_line_constant_code_and_name(tmp_path: Path) -> None:
     found = findings(tmp_path, "def depth(path):\n    return 'pooler' in path and 1\n")
-    assert (found[0].where, found[0].found) == ("exporter.py:2", "'pooler' decides `'pooler' in path` for 'pooler'")
+    # Python 3.10 does not know where in its line an expression is.
+    code = "'pooler' in path" if sys.version_info >= (3, 11) else "return 'pooler' in path and 1"
+    assert (found[0].where, found[0].found) == ("exporter.py:2", f"'pooler' decides `{code}` for 'pooler'")
 
 
 def test_template_for_an_import_is_told_with_its_text(tmp_path: Path) -> None:

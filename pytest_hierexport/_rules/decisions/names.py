@@ -111,10 +111,9 @@ def is_a(value: Any, *kinds: type) -> bool:
 
 def is_translated(value: Any) -> bool:
     """Return whether a value is translated whole, and runs no code of its own when it is used twice."""
-    if _copy(value) is not None:
-        return True
     is_plain = isinstance(value, type) or not callable(value)
-    return is_plain and (isinstance(value, (str, bytes, re.RegexFlag)) or not is_a(value, Iterable))
+    is_single = isinstance(value, (str, bytes, re.RegexFlag)) or not is_a(value, Iterable)
+    return (is_plain and is_single) or _copy(value) is not None
 
 
 def texts(value: Any, depth: int = 0) -> Iterator[str]:

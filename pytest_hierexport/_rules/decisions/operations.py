@@ -17,26 +17,23 @@ import re
 import sys
 from collections.abc import Callable, KeysView, Mapping, Sequence
 from enum import EnumMeta
-from functools import partial, reduce
+from functools import partial
 from inspect import getattr_static
 from itertools import product
 from pathlib import PurePath
-from types import BuiltinFunctionType, FrameType, FunctionType, MethodDescriptorType, MethodType, MethodWrapperType
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, MethodWrapperType
 from types import SimpleNamespace as Holder
 from typing import Any, TypeAlias, cast
 
 import torch.package  # noqa: F401  # it replaces `inspect.getfile` as it is imported
 
-from pytest_hierexport._rules.decisions.deciding import OTHER, Decisions, is_table
+from pytest_hierexport._rules.decisions.deciding import TABLES, Decisions, outcome
 from pytest_hierexport._rules.decisions.names import Marked, is_a, marked
 
 WATCH = "__hierexport_watch__"
 """The name of the watching object among Python's built-in ones."""
 _Handler: TypeAlias = "Callable[..., Any]"
-"""Takes decisions, a site, a function and what it is called with; gives its result under the old names, if any."""
-_OF_MODELS = frozenset({"model_type", "name_or_path", "_name_or_path", "architectures", "base_model_prefix"})
-STAYING = _OF_MODELS | {"name", "stem", "__module__", "__name__", "__qualname__"}
-"""The attributes that give names which stay as they are while the model has others."""
+"""Takes decisions, a function and what it is called with; gives its result under the old names, if any."""
 
 
 class Watching:
@@ -45,58 +42,56 @@ class Watching:
     decisions: Decisions | None = None
     """Notes decisions; None while nothing is watched."""
 
-    def operate(self, site: int, symbol: str, *operands: Any) -> Any:
+    def operate(self, symbol: str, *operands: Any) -> Any:
         """Return what an operation of Python's syntax gives."""
-        return self.called(site, OPERATIONS[symbol])(*operands)
+        return self.called(OPERATIONS[symbol])(*operands)
 
-    def called(self, site: int, function: Any) -> Any:
+    def called(self, function: Any) -> Any:
         """Return a function; one that may decide by a name, so that it notes that."""
         if self.decisions is None:
             return function
         if type(function) is partial:
-            return partial(self.called(site, function.func), *function.args, **function.keywords)
+            return partial(self.called(function.func), *function.args, **function.keywords)
         if type(function) is op.methodcaller:  # which shows its method and arguments as it is copied
             made, given = cast("Any", function.__reduce__())
-            name, *args = getattr(made, "args", ()) + given
-            options = getattr(made, "keywords", {})
-            return lambda owner: self.called(site, getattr(owner, name))(*args, **options)
+            name, *args = (call := partial(made, *given)).args
+            return lambda owner: self.called(getattr(owner, name))(*args, **call.keywords)
         handler, of = _handler(function)
-        return function if handler is None else partial(self._run, handler, site, function, of)
+        return function if handler is None else partial(self._run, handler, function, of)
 
-    def passed(self, site: int, function: Any) -> Any:
+    def passed(self, function: Any) -> Any:
         """Return a function that is passed to another one, which may compare classes by identity."""
-        return function if isinstance(function, type) else self.called(site, function)
+        return function if isinstance(function, type) else self.called(function)
 
-    def value(self, site: int, value: Any) -> Holder:
+    def value(self, value: Any) -> Holder:
         """Return the holder of a value of a pattern: of a text, one that notes what it is compared with."""
         if self.decisions is not None and is_a(value, str) and op.is_(type(value).__eq__, str.__eq__):
             value = _PatternText(str.__str__(value))
-            value.alternative, value.site = str.__str__(value), site
+            value.alternative = str.__str__(value)
         return Holder(held=value)
 
-    def _run(self, handler: _Handler, site: int, function: Any, of: Any, /, *args: Any, **options: Any) -> Any:
+    def _run(self, handler: _Handler, function: Any, of: Any, /, *args: Any, **options: Any) -> Any:
         """Return what a function gives, after it is noted what it decides."""
         decisions = self.decisions
         if decisions is None:
             return function(*args, **options)
         self.decisions = None  # instrumented code that runs only for what would be under the old names notes nothing
         try:
-            other = handler(decisions, site, *of, *args, **options)
+            other = handler(decisions, *of, *args, **options)
         finally:
             self.decisions = decisions
         result = function(*args, **options)
-        return marked(result, _staying(decisions, result, *args) if handler is _ask_attribute else other)
+        return marked(result, decisions.staying(result, *args) if handler is _ask_attribute else other)
 
 
 class _PatternText(Marked):
     """A text of a pattern. Python asks it first whether it equals a text, since it is of the more special class."""
 
-    __slots__ = ("site",)
+    __slots__ = ()
     __hash__ = str.__hash__
-    site: int
 
     def __eq__(self, other: object) -> bool:
-        return bool(watching.operate(self.site, "Eq", other, str.__str__(self)))
+        return bool(watching.operate("Eq", other, str.__str__(self)))
 
 
 watching = Watching()
@@ -113,81 +108,52 @@ def _handler(function: Any) -> tuple[_Handler | None, tuple[Any, ...]]:
         return _look_up_dispatch, (function,)
     if function in _HANDLERS:
         return _HANDLERS[function], (function,)
-    owner, name = getattr(function, "__self__", None), getattr(function, "__name__", "")
-    if name in _OF_TABLES and is_table(owner):
-        return Decisions.look_up, (function, owner)
-    method = getattr(function, "__func__", None) or getattr(type(owner), name, None)
-    return _HANDLERS.get(method), (method, owner)
+    return _handler_of_method(getattr(function, "__self__", None), getattr(function, "__name__", ""))
 
 
-def _compute_of(kinds: tuple[type, ...], decisions: Decisions, site: int, operation: Any, *operands: Any) -> Any:
-    """Compute an operation on values of some kinds: the order of texts decides nothing, nor whether they are one."""
-    return decisions.compute(site, operation, *operands) if is_a(operands[0], *kinds) else None
+def _handler_of_method(owner: Any, name: str) -> tuple[_Handler | None, tuple[Any, ...]]:
+    """Return what notes the decisions of a method, with the method and its owner."""
+    method = getattr(type(owner), name, None)
+    is_lookup = name in _OF_TABLES and is_a(owner, *TABLES)
+    return Decisions.look_up if is_lookup else _HANDLERS.get(method), (method, owner)
 
 
-def _look_up_in(decisions: Decisions, site: int, operation: Any, key: Any, held: Any) -> Any:
+def _call_method(decisions: Decisions, operation: Any, owner: Any, *operands: Any) -> Any:
+    """Do what is done for the method that an operator calls: `owner[key]` for `owner.__getitem__(key)`."""
+    handler, _ = _handler_of_method(owner, f"__{operation.__name__}__")
+    return handler and handler(decisions, operation, owner, *operands)
+
+
+def _look_up_in(decisions: Decisions, _: Any, key: Any, held: Any) -> Any:
     """Compute whether a text is in another one, or look up whether a table holds a key."""
-    if isinstance(held, str):
-        return decisions.compute(site, operation, key, held)
-    return decisions.look_up(site, operation, held, key)
+    return _call_method(decisions, op.contains, held, key)
 
 
-def _take_item(decisions: Decisions, site: int, operation: Any, held: Any, key: Any) -> Any:
-    """Cut a text, whose words are elsewhere under the old names, or look up what a table holds for a key."""
-    noted = decisions.write if isinstance(held, str) else decisions.look_up
-    return noted(site, operation, held, key)
-
-
-def _ask_attribute(decisions: Decisions, site: int, _: Any, owner: Any = None, name: Any = None, /, *__: Any) -> None:
+def _ask_attribute(decisions: Decisions, _: Any, owner: Any = None, name: Any = None, /, *__: Any) -> None:
     """Look up an attribute by its name; the modules of the model note their old names themselves."""
-    is_name = isinstance(name, str) and decisions.names.other(name) is not name
-    if is_name and not hasattr(type(owner), "named_modules"):
+    if decisions.names.other(name) is not name and not hasattr(type(owner), "named_modules"):
         old = decisions.names.old(str(name))
         has = getattr_static(owner, old, decisions) is not decisions
-        decisions.look_up(site, _, [old] if has else [], name)
+        decisions.look_up(_, [old] if has else [], name)
 
 
-def _look_up_module(decisions: Decisions, site: int, _: Any, /, name: Any = None, *__: Any, **___: Any) -> None:
+def _look_up_module(decisions: Decisions, _: Any, /, name: Any = None, *__: Any, **___: Any) -> None:
     """Look up a module that is imported by a name which a name of the model is a part of."""
-    decisions.look_up(site, _, [] if name in decisions.modules else [decisions.names.old(str(name))], name)
+    decisions.look_up(_, [] if name in decisions.modules else [decisions.names.old(str(name))], name)
 
 
-def _look_up_dispatch(decisions: Decisions, site: int, function: Any, /, value: Any = None, *_: Any, **__: Any) -> None:
+def _look_up_dispatch(decisions: Decisions, function: Any, /, value: Any = None, *_: Any, **__: Any) -> None:
     """Look up the class by which `functools.singledispatch` chooses a function."""
-    chosen = function.dispatch(type(value))
-    classes = tuple(cls for cls, each in function.registry.items() if each is chosen)
-    decisions.look_up_class(site, function, value, classes)
+    decisions.look_up_class(function, value, tuple(function.registry))
 
 
-def _look_up_patterns(decisions: Decisions, site: int, _: Any, subject: Any, keys: Any, classes: Any) -> None:
+def _look_up_patterns(decisions: Decisions, _: Any, subject: Any, keys: Any, classes: Any) -> None:
     """Look up the keys of patterns in the subject of a `match` statement, and their classes by what they name."""
     for key in keys if is_a(subject, Mapping) else ():
-        decisions.look_up(site, _, subject, key)
+        decisions.look_up(_, subject, key)
     frame = sys._getframe(3)
-    decisions.look_up_class(site, _, subject, tuple(_named(path, frame) for path in classes))
-
-
-def _named(path: str, frame: FrameType) -> Any:
-    """Return what a dotted name is in a frame; None if that is not to be told."""
-    first, *rest = path.split(".")
-    value = {**frame.f_globals, **frame.f_locals}.get(first)
-    return reduce(lambda owner, name: getattr_static(owner, name, None), rest, value)
-
-
-def _staying(decisions: Decisions, value: Any, owner: Any = None, name: str = "__file__", *_: Any) -> Any:
-    """Return what a name that stays as it is would be if the model had another one; None for another value."""
-    if name in _OF_MODELS and decisions.is_models(owner):
-        return [OTHER] * len(value) if type(value) is list else OTHER
-    if name in {"__name__", "__qualname__"} and decisions.is_configuration(owner):
-        return OTHER
-    if name == "name" and type(value) is str and hasattr(owner, "op_type"):
-        # A name without a number is its operator's.
-        return re.sub(r"\d+", lambda number: f"{number[0]}0{number[0]}", value)
-    if name == "__module__" and str(value) in decisions.modules:
-        return str(value).partition(".")[0] + f".{OTHER}" * max(str(value).count("."), 1)
-    if isinstance(owner, PurePath):
-        return getattr(decisions.files.get(str(owner)), name, None)
-    return str(decisions.files.get(str(value), "")) or None
+    named = (outcome(partial(eval, each, frame.f_globals, frame.f_locals)) for each in classes)
+    decisions.look_up_class(_, subject, tuple(named))
 
 
 _FUNCTIONS = (BuiltinFunctionType, FunctionType, MethodType, MethodDescriptorType, MethodWrapperType)
@@ -196,12 +162,14 @@ _OF_TEXTS = """
     startswith endswith find rfind index rindex count removeprefix removesuffix replace split rsplit partition
     rpartition __contains__ __eq__ __ne__
 """
-_OF_SETS = "intersection difference symmetric_difference issubset issuperset isdisjoint"
-_WRITERS = "capitalize casefold expandtabs format join lower lstrip rstrip splitlines strip swapcase title upper"
+_OF_SETS = "intersection difference symmetric_difference issubset issuperset isdisjoint __lt__ __le__ __gt__ __ge__"
+_WRITERS = """
+    __getitem__ capitalize casefold expandtabs format join lower lstrip rstrip splitlines strip swapcase title upper
+"""
 _NAMED: Sequence[tuple[_Handler, Sequence[Any], str]] = (
     (Decisions.compute, [str], _OF_TEXTS),
     (Decisions.compute, [re, re.Pattern], "match search fullmatch findall finditer split sub subn"),
-    (Decisions.compute, [set, frozenset], _OF_SETS),
+    (Decisions.compute, [set, frozenset, KeysView, type({}.keys())], _OF_SETS),
     (Decisions.compute, [PurePath], "match full_match is_relative_to"),
     (Decisions.compute, [fnmatch, difflib], "fnmatch fnmatchcase filter get_close_matches"),
     (Decisions.compute, [op], "contains countOf indexOf"),
@@ -212,17 +180,17 @@ _NAMED: Sequence[tuple[_Handler, Sequence[Any], str]] = (
     (_look_up_module, [builtins, importlib, importlib.util], "__import__ import_module find_spec"),
 )
 """What notes the decisions of functions and methods, by where they are; what is computed changes nothing."""
-_SYNTAX: Mapping[_Handler, Mapping[str, Callable[..., Any]]] = {
-    Decisions.compute: {"Eq": op.eq, "NotEq": op.ne, "BitAnd": op.and_, "BitXor": op.xor, "Sub": op.sub},
-    Decisions.write: {"Add": op.add, "Mod": op.mod, "JoinedStr": "".join, "Format": "{}".format, "Str": "{!s}".format},
-    partial(_compute_of, (set, frozenset, KeysView)): {"Lt": op.lt, "LtE": op.le, "Gt": op.gt, "GtE": op.ge},
-    partial(_compute_of, (type,)): {"Is": op.is_, "IsNot": op.is_not},
-    _look_up_in: {"In": lambda key, held: key in held, "NotIn": lambda key, held: key not in held},
-    _take_item: {"Subscript": op.getitem, "Slice": slice},
-    _ask_attribute: {"Attribute": getattr},
-    _look_up_patterns: {"Match": lambda subject, *_: subject},
-}
-OPERATIONS = {symbol: function for operations in _SYNTAX.values() for symbol, function in operations.items()}
+_SYNTAX: Sequence[tuple[_Handler, Mapping[str, Callable[..., Any]]]] = (
+    (Decisions.compute, {"Eq": op.eq, "NotEq": op.ne, "BitAnd": op.and_, "BitXor": op.xor, "Sub": op.sub}),
+    (Decisions.write, {"Add": op.add, "Mod": op.mod, "JoinedStr": lambda *parts: "".join(parts)}),
+    (Decisions.write, {"FormattedValue": lambda value, kind, _: f"{value}" if kind < 0 else f"{value!s}"}),
+    (Decisions.look_up_class, {"Is": op.is_, "IsNot": op.is_not}),
+    (_call_method, {"Lt": op.lt, "LtE": op.le, "Gt": op.gt, "GtE": op.ge, "Subscript": op.getitem}),
+    (_look_up_in, {"In": lambda key, held: key in held, "NotIn": lambda key, held: key not in held}),
+    (_ask_attribute, {"Attribute": getattr}),
+    (_look_up_patterns, {"Match": lambda subject, *_: subject}),
+)
+OPERATIONS = {"Slice": slice, **{symbol: each for _, row in _SYNTAX for symbol, each in row.items()}}
 """The operations of Python's syntax, by the classes of its tree."""
 _HANDLERS: dict[Any, _Handler] = {
     getattr(home, name): handler
@@ -230,4 +198,4 @@ _HANDLERS: dict[Any, _Handler] = {
     for home, name in product(homes, names.split())
     if hasattr(home, name)
 }
-_HANDLERS |= {function: handler for handler, operations in _SYNTAX.items() for function in operations.values()}
+_HANDLERS |= {function: handler for handler, row in _SYNTAX for function in row.values()}

@@ -25,11 +25,10 @@ def exporter_sources(exported: ExportedCase) -> tuple[Path, ...]:
     Raises:
         UsageError: The function, or its source, is not to be found.
     """
-    if exported.exporter_source is not None:
-        return source_files(exported.exporter_source)
-    if not is_own(exported.exporter_name):
+    path = exported.exporter_source
+    if path is None and not is_own(exported.exporter_name):
         return ()
-    path = own_source(exported.exporter_name)
+    path = path or own_source(exported.exporter_name)
     if path is None:
         expected = f"the source of the exporter {exported.exporter_name}"
         raise UsageError(expected, found="none", do="name a function written in Python")
@@ -39,16 +38,18 @@ def exporter_sources(exported: ExportedCase) -> tuple[Path, ...]:
 def source_files(start: Path) -> tuple[Path, ...]:
     """Return a file, and those of the loaded modules of its own package, or folder."""
     start = start.resolve()
-    files = {name: resolved(file) for name, file in loaded()}
-    root = _root(start, next((name for name, file in files.items() if file == start), start.stem))
-    own = (file for file in files.values() if root in file.parents and _OURS not in file.parents and file.is_file())
+    name, base = _place(start)
+    is_installed = next(base.glob("*.dist-info"), None) is not None
+    is_packaged = "." in name or start.stem == "__init__"
+    root = base / name.partition(".")[0] if is_packaged else start if is_installed else base
+    files = (resolved(file) for _, file in loaded())
+    own = (file for file in files if root in file.parents and _OURS not in file.parents and file.is_file())
     return tuple(dict.fromkeys((start, *(file for file in own if _INSTALLED.isdisjoint(file.relative_to(root).parts)))))
 
 
 def shown(path: Path) -> str:
     """Return a file's path below the folder that its top-level package is in."""
-    name = next((name for name, file in loaded() if resolved(file) == path), path.stem)
-    return path.relative_to(_base(path, name)).as_posix()
+    return path.relative_to(_place(path)[1]).as_posix()
 
 
 @cache
@@ -64,14 +65,7 @@ def loaded() -> list[tuple[str, str]]:
     return [(name, f) for name, f in files if isinstance(f, str) and f.endswith(".py") and Path(f).is_absolute()]
 
 
-def _base(path: Path, name: str) -> Path:
-    """Return the folder that the top-level package of a module is in."""
-    return path.parents[name.count(".") + (path.stem == "__init__")]
-
-
-def _root(path: Path, name: str) -> Path:
-    """Return the folder that holds the source to which a module belongs."""
-    base = _base(path, name)
-    if "." in name or path.stem == "__init__":
-        return base / name.partition(".")[0]
-    return path if next(base.glob("*.dist-info"), None) else base
+def _place(path: Path) -> tuple[str, Path]:
+    """Return the name of a file's module, and the folder that its top-level package is in."""
+    name = next((name for name, file in loaded() if resolved(file) == path), path.stem)
+    return name, path.parents[name.count(".") + (path.stem == "__init__")]

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import linecache
+import ast
 import re
 import sys
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache, partial
-from itertools import chain
+from inspect import getframeinfo
+from itertools import takewhile
+from linecache import getline
 from pathlib import Path
-from types import CodeType, FrameType, FunctionType
+from traceback import walk_stack
+from types import FrameType
 from typing import Any
 
 from torch import nn
@@ -22,15 +24,13 @@ from pytest_hierexport._errors import UsageError
 from pytest_hierexport._export.modules import class_of
 from pytest_hierexport._rules.base import Violation
 from pytest_hierexport._rules.decisions.deciding import Decisions
-from pytest_hierexport._rules.decisions.instrument import SITES, Code, code_of, instrumented, live_functions
+from pytest_hierexport._rules.decisions.instrument import Code, code_of, instrumented, live_functions, nested
 from pytest_hierexport._rules.decisions.names import NEW_WORD, Marked, Names, texts
 from pytest_hierexport._rules.decisions.operations import watching
 from pytest_hierexport._rules.decisions.source import resolved, shown
 
-_NOT_LITERAL = re.compile(r"\(\?[Pp]?<\w+>|\(\?[a-zA-Z]+\)|\\[a-zA-Z]|\[[^]]*\]|\{[^}]*\}")
-"""What is no literal text in a regular expression."""
-_FORMATS = re.compile(r"%[-#0 +]*\d*[a-zA-Z]|\{[^}]*\}")
-"""The places of values in a text that is formatted."""
+_NOT_LITERAL = re.compile(r"\(\?[Pp]?<\w+>|\(\?[a-zA-Z]+\)|\\[a-zA-Z]|\[[^]]*\]|\{[^}]*\}|%[-#0 +]*\d*[a-zA-Z]")
+"""What is no literal text in a regular expression, or in a text that is formatted."""
 _LETTERS = re.compile(r"[^\W\d_]{2,}")
 _WITH_DIGITS = re.compile(r"(?=[^\W_]{2})[^\W_]*[^\W\d_][^\W_]*")
 _MOST_SHOWN = 90
@@ -51,7 +51,7 @@ class Watch:
 
     def __init__(self, files: Iterable[Path], model: nn.Module) -> None:
         """Watch nothing yet."""
-        self._found: dict[tuple[Path, int, str], tuple[str, str, str]] = {}
+        self._found: dict[tuple[Path, int, str], Violation] = {}
         first, *others = files
         self._codes = {first: code_of(first)}
         for path in others:
@@ -62,11 +62,11 @@ class Watch:
         classes = {cls for module in model.modules() for cls in type(module).__mro__}
         own = [cls for cls in classes if cls.__module__.partition(".")[0] not in {"torch", "builtins"}]
         homes = {(cls.__module__, cls.__qualname__) for cls in own}
-        self._own: defaultdict[CodeType, list[FunctionType]] = defaultdict(list)
-        for function in live_functions():
-            # Decorators name what they return after the method.
-            if (function.__module__, function.__qualname__.rpartition(".")[0]) in homes:
-                self._own[function.__code__].append(function)
+        functions = live_functions()
+        methods = [each for each in functions if (each.__module__, each.__qualname__.rpartition(".")[0]) in homes]
+        # All that a decorator returns has one code: one around a method of the model may be around the exporter, too.
+        shared = {id(each.__code__) for each in set(functions).difference(methods)}
+        self._own = {each.__code__ for each in methods if id(each.__code__) not in shared}
         self._through = nn.Module.__call__.__code__.co_filename
         configs: Iterator[Any] = (getattr(module, "config", None) for module in model.modules())
         self._configurations = [config for config in configs if getattr(config, "model_type", None)]
@@ -78,49 +78,49 @@ class Watch:
     @contextmanager
     def watching(self, names: Names) -> Iterator[None]:
         """Watch the files for the model's names while the context lasts."""
-        with instrumented(self._codes, without=frozenset(chain(*self._own.values()))):
+        with instrumented(self._codes, without=self._own), ExitStack() as after:
             watching.decisions = Decisions(names, partial(self._decided, names), self._configurations)
-            try:
-                yield
-            finally:
-                watching.decisions = None
+            after.callback(setattr, watching, "decisions", None)
+            yield
 
     @property
     def violations(self) -> list[Violation]:
         """What was found, by place."""
-        places = sorted(self._found)
-        return [Violation(f"{shown(path)}:{line}", *self._found[path, line, name]) for path, line, name in places]
+        return [self._found[place] for place in sorted(self._found)]
 
     def asked(self, name: str, frame: FrameType | None) -> None:
         """Keep that a frame asks for an old name, if it is an exporter's that spells the name."""
-        if frame is None or name in self._of_torch or name.casefold() not in self._parts:
-            return
-        path, line = resolved(frame.f_code.co_filename), frame.f_lineno
-        if path in self._codes and not self._is_models(frame):
-            self._found[path, line, name] = (
-                "no module or parameter of the model is asked for by its name",
-                f"{name!r} is asked for in `{linecache.getline(str(path), line).strip()}`",
-                "walk the modules as they come, or let the user name what is special",
-            )
+        if frame is not None and name not in self._of_torch and name.casefold() in self._parts:
+            expected = "no module or parameter of the model is asked for by its name"
+            do = "walk the modules as they come, or let the user name what is special"
+            self._keep(frame, name, expected, lambda code: f"{name!r} is asked for in `{code}`", do)
 
-    def _decided(self, names: Names, site: int, values: Sequence[Any]) -> None:
+    def _decided(self, names: Names, values: Sequence[Any]) -> None:
         """Keep a decision if a constant of the source spells the name by which it is made."""
         named = [text for text in texts(values) if names.other(text) is not text]
         words = _parts(" ".join(_words(text, names) for text in named).casefold())
         constants = (part for text in texts(values) for part in NEW_WORD.split(text))
-        spelled = [each for each in constants if self._spells(each, words)]
-        if not spelled or self._is_models(sys._getframe(2)):
+        constant = max((each for each in constants if self._spells(each, words)), key=len, default=None)
+        if constant is None:
             return
-        (path, node), constant = SITES[site], max(spelled, key=len)
         # Of a long text, such as a printed model, the word is shown.
         old = [word for text in named for word in (str(names.old(text)), *names.old(text).split())]
-        name = min((each for each in old if constant.casefold() in each.casefold()), key=len, default=old[0])
-        if (path, node.lineno, constant) not in self._found:
-            self._found[path, node.lineno, constant] = (
-                "no name of the model decides anything",
-                f"{constant!r} decides `{SITES[site].code}` for {name[:_MOST_SHOWN]!r}",
-                "decide by what a module holds, where its class is defined or what was recorded, or add an option",
-            )
+        name = min((each for each in old if constant.casefold() in each.casefold()), key=len, default=old[0])[
+            :_MOST_SHOWN
+        ]
+        # What is passed to other code, as a `key` is, runs below that.
+        frames = (each for each, _ in walk_stack(sys._getframe()))
+        frame = next((each for each in frames if resolved(each.f_code.co_filename) in self._codes), sys._getframe())
+        expected = "no name of the model decides anything"
+        do = "decide by what a module holds, where its class is defined or what was recorded, or add an option"
+        self._keep(frame, constant, expected, lambda code: f"{constant!r} decides `{code}` for {name!r}", do)
+
+    def _keep(self, frame: FrameType, name: str, expected: str, found: Callable[[str], str], do: str) -> None:
+        """Keep what was `found` in the source of what a frame computes now, if that is the exporter's."""
+        path = resolved(frame.f_code.co_filename)
+        place = path, frame.f_lineno, name
+        if path in self._codes and place not in self._found and not self._is_models(frame):
+            self._found[place] = Violation(f"{shown(path)}:{frame.f_lineno}", expected, found(_code_of(frame)), do)
 
     def _spells(self, constant: str, words: AbstractSet[str]) -> bool:
         """Return whether constants of the source make up a text that spells words of a name, or a part of them."""
@@ -128,8 +128,6 @@ class Watch:
         parts = _parts(_NOT_LITERAL.sub(" ", text)) - self._of_torch
         if not any(part in word or word in part for part in parts for word in words):
             return False
-        if text in self._written:
-            return True
         # A path such as `encoder.layer.0` may be made of constants, as in `f"encoder.layer.{i}"`.
         pieces = sorted((written for written in self._written if written in text), key=len, reverse=True)
         for piece in pieces:
@@ -138,25 +136,17 @@ class Watch:
         types = " ".join(str(config.model_type) for config in self._configurations)
         return bool(pieces) and _parts(text) <= _parts(types.casefold())
 
-    def _is_models(self, frame: FrameType | None) -> bool:
+    def _is_models(self, frame: FrameType) -> bool:
         """Return whether a frame is of the model's code, or of what that calls; a hook is called by torch."""
-        while frame is not None and frame.f_code.co_filename != self._through:
-            if any(_runs(frame, method) for method in self._own.get(frame.f_code, ())):
-                return True
-            frame = frame.f_back
-        return False
+        above = takewhile(lambda each: each[0].f_code.co_filename != self._through, walk_stack(frame))
+        return any(each.f_code in self._own for each, _ in above)
 
 
-def _runs(frame: FrameType, function: FunctionType) -> bool:
-    """Return whether a frame of a function's code is that function's, by what its closure holds.
-
-    All that a decorator returns has one code: one around a method of the model may be around the exporter, too.
-    """
-    held = frame.f_locals if function.__closure__ else {}
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    with suppress(ValueError):  # a cell may be empty
-        return all(cell.cell_contents is held[name] for name, cell in cells if name in held)
-    return False
+def _code_of(frame: FrameType) -> str:
+    """Return the source of what a frame computes now, in one line; in Python 3.10 the first line of it."""
+    file, place = frame.f_code.co_filename, getattr(getframeinfo(frame, context=0), "positions", None)
+    code = place and ast.get_source_segment(Path(file).read_text("utf-8", "replace"), place)
+    return " ".join((code or getline(file, frame.f_lineno)).split())
 
 
 def _parts(text: str) -> set[str]:
@@ -176,9 +166,7 @@ def _written(code: Code, without: frozenset[str]) -> frozenset[str]:
     The model's own classes spell its names themselves, so code is read `without` them.
     """
     found = set(code.split)
-    codes = [code.without_docs]
-    for each in codes:
-        codes += [const for const in each.co_consts if isinstance(const, CodeType) and const.co_name not in without]
+    for each in nested(code.module, without):
         found.update(texts(each.co_consts), each.co_names, (each.co_name,))
-    pieces = (piece.casefold() for text in found for piece in (text, *_FORMATS.split(text)))
-    return frozenset(piece for piece in pieces if _parts(piece))
+    pieces = (piece.casefold() for text in found for piece in (text, *_NOT_LITERAL.split(text)))
+    return frozenset(filter(_parts, pieces))
