@@ -90,7 +90,15 @@ def test_size_that_became_a_constant_gives_no_owner() -> None:
         # The second input is new: the node took in what the `Max` did.
         ("v = Max(u, lo) y = Clip(v, , hi)", "y = Clip(u, lo, hi)", {"y": [("b", "fused"), ("c", "fused")]}),
         # The second input is gone.
-        ("y = Clip(u, lo, hi)", "v = Max(u, lo) y = Clip(v, , hi)", {"v": [("c", "fused")], "y": [("c", "fused")]}),
+        (
+            "k = Neg(hi) y = Clip(u, k, hi)",
+            "v = Max(u, lo) y = Clip(v, , hi)",
+            {"v": [("c", "fused")], "y": [("c", "fused")]},
+        ),
+        # An absent input at the end is gone.
+        ("v = Cast<to = 1>(u) y = Clip(v, lo, )", "y = Clip(u, lo)", {"y": [("c", "traced")]}),
+        # One more input: it may hold what the `Neg` did.
+        ("v = Neg(u) y = Clip(v)", "y = Clip(u, lo)", {"y": [("b", "fused"), ("c", "fused")]}),
     ],
 )
 def test_absent_input_is_no_alias(before: str, after: str, owners: dict[str, list[tuple[str, str]]]) -> None:
@@ -223,11 +231,27 @@ def test_node_for_two_calls_belongs_to_both() -> None:
     assert sorted(found["w"]) == [("a", "fused"), ("b", "fused")]
 
 
-def test_scale_that_went_into_a_weight_makes_a_fusion() -> None:
+@pytest.mark.parametrize(("weight", "name"), [("w", "v"), ("w", "w"), ("t", "v")])
+def test_scale_that_went_into_a_weight_makes_a_fusion(weight: str, name: str) -> None:
     before = """g (float[2, 2] x) => (float[2, 2] y) <float[2] s = {2.0, 3.0}, float[2, 2] w = {1.0, 2.0, 3.0, 4.0}> {
-        m = Mul(x, s) y = MatMul(m, w) }"""
+        m = Mul(x, s) t = Sqrt(w) y = MatMul(m, w) }"""
     after = "g (float[2, 2] x) => (float[2, 2] y) <float[2, 2] v = {2.0, 4.0, 9.0, 12.0}> { y = MatMul(x, v) }"
-    assert carried(before, after, m="a", y="b") == {"y": [("a", "fused"), ("b", "fused")]}
+    found = carried(before.replace(", w)", f", {weight})"), after.replace("v", name), m="a", t="b", y="b")
+    assert found == {"y": [("a", "fused"), ("b", "fused")]}
+
+
+def test_no_op_dropped_behind_a_rewritten_operation_owns_nothing() -> None:
+    head = "g (float[2, 2] x) => (float[2, 2] y) <float[2, 2] w = {1.0, 2.0, 3.0, 4.0}>"
+    before = f"{head} {{ h = MatMul(x, w) s = Cast<to = 1>(h) y = Relu(s) }}"
+    after = f"{head} {{ packed = local.Pack(x) h = local.MatMul(packed, w) y = Relu(h) }}"
+    found = carried(before, after, h="a", s="b", y="c")
+    assert found == {"packed": [("a", "fused")], "h": [("a", "fused")], "y": [("c", "traced")]}
+
+
+def test_input_in_place_of_a_computed_value_keeps_its_consumer() -> None:
+    before = "g (float[2] x, float[2] z) => (float[2] y) { u = Relu(x) y = Add(u, z) }"
+    after = before.replace("u = Relu(x) y = Add(u, z)", "y = Add(z, z)")
+    assert carried(before, after, u="a", y="b") == {"y": [("b", "fused")]}
 
 
 def test_constant_folded_beside_a_dropped_no_op_is_no_fusion() -> None:
@@ -517,6 +541,9 @@ def test_inverse_pair_of_two_calls_is_owned_by_both() -> None:
     after = "g (float[2, 3] x) => (float[2, 3] y) { u = Relu(x) y = Exp(u) }"
     found = carried(before, after, u="a", t="b", b="c", y="d")
     assert found == {"u": [("a", "fused"), ("b", "fused"), ("c", "fused")], "y": [("d", "traced")]}
+    assert carried(before, after, u="a", t="b", b="c", y="c")["y"] == [("c", "traced")]
+    renamed = carried(before, after.replace("u", "n"), u="a", t="b", b="c", y="d")
+    assert renamed["n"] == found["u"]
 
 
 def test_inverse_pair_inside_one_call_concerns_no_other_call() -> None:

@@ -37,6 +37,55 @@ def test_converted_values_belong_to_the_call_that_computes_them() -> None:
     }
 
 
+def test_requantized_value_belongs_to_the_call_that_computes_it() -> None:
+    head = "g (float[2] x) => (float[2] y) <float scale = {0.5}> { h = Neg(x)"
+    after = f"{head} r = Exp(h) q = QuantizeLinear(r, scale) s = DequantizeLinear(q, scale) y = Relu(s) }}"
+    found = carried(f"{head} s = Exp(h) y = Relu(s) }}", after, h="a", s="b", y="c")
+    assert found["q"] == found["s"] == [("b", "fused")]
+    assert found["y"] == [("c", "traced")]
+
+
+def test_scales_of_a_constant_make_no_node_compute_more() -> None:
+    before = """g (float[2] x) => (float[2] y) <float[2] s = {2.0, 3.0}> {
+        q = Mul(x, s) n = Neg(x) k = Mul(n, s) m = Div(q, k) y = Relu(m) }"""
+    after = """g (float[2] x) => (float[2] y) <uint8[2] s_quantized = {2, 3}, float s_scale = {0.5}, float t = {0.25}> {
+        x_q = QuantizeLinear(x, t) q_q = local.QMul(x_q, s_quantized, s_scale) n_q = local.QNeg(x_q)
+        k_q = local.QMul(n_q, s_quantized, s_scale) m_q = local.QDiv(q_q, k_q) m = DequantizeLinear(m_q, t)
+        y = Relu(m) }"""
+    found = carried(before, after, q="a", n="b", k="b", m="c", y="d")
+    assert [found[key] for key in ("q_q", "k_q", "m_q")] == [[(call, "fused")] for call in "abc"]
+
+
+def test_scale_named_after_a_value_is_not_that_value() -> None:
+    before = """g (float[2] x) => (float[2] y) {
+        h_1 = Exp(x) h_2 = Neg(h_1) h_3 = Mul(h_2, h_1) y = Relu(h_3) }"""
+    after = """g (float[2] x) => (float[2] y)
+        <float h_1_scale = {0.5}, float h_2_scale = {0.25}, float h_3_scale = {0.75}> {
+        h_1 = Exp(x) one = QuantizeLinear(h_1, h_1_scale) two = local.Neg(one, h_1_scale, h_2_scale)
+        three = local.Mul(two, h_2_scale, one, h_1_scale, h_3_scale) h_3 = DequantizeLinear(three, h_3_scale)
+        y = Relu(h_3) }"""
+    found = carried(before, after, h_1="a", h_2="b", h_3="c", y="d")
+    assert [found[key] for key in ("two", "three")] == [[("b", "fused")], [("c", "fused")]]
+
+
+def test_value_named_after_a_constant_is_not_that_constant() -> None:
+    head = "g (float[2] x) => (float[2] y) <float[2] k = {2.0, 3.0}>"
+    before = f"{head} {{ m = Mul(x, k) n = Add(m, k) y = Exp(n) }}"
+    found = carried(before, f"{head} {{ k_out = local.Scale(x, k) y = local.Act(k_out) }}", m="a", n="b", y="c")
+    assert {call for call, _ in found["k_out"]} == {call for call, _ in found["y"]} == {"a", "b", "c"}
+
+
+def test_constant_with_a_longer_number_is_another_constant() -> None:
+    before = """g (float[2, 2] x) => (float[2, 2] y)
+        <float[2, 2] w_1 = {1.0, 2.0, 3.0, 4.0}, float[2, 2] v = {5.0, 6.0, 7.0, 8.0}> {
+        m = MatMul(x, v) n = MatMul(m, w_1) y = Relu(n) }"""
+    after = """g (float[2, 2] x) => (float[2, 2] y)
+        <float[2, 2] w_12 = {5.0, 6.0, 7.0, 9.0}, float[2, 2] w_13 = {1.0, 2.0, 3.0, 5.0}> {
+        p = local.MatMul(x, w_12) q = local.MatMul(p, w_13) y = Relu(q) }"""
+    found = carried(before, after, m="a", n="b", y="c")
+    assert [found[key] for key in ("p", "q")] == [[("a", "fused")], [("b", "fused")]]
+
+
 def test_computed_weight_tells_which_call_consumes_it() -> None:
     before = """g (float[2, 2] x) => (float[2, 2] z)
         <float[2, 2] w = {1.0, 2.0, 3.0, 4.0}> {

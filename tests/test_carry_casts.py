@@ -64,6 +64,21 @@ def test_casts_to_integers_are_compared_like_all_nodes() -> None:
     assert found["f32"] == [("b", "fused")]
 
 
+def test_casts_from_and_to_integers_are_operations_of_their_own() -> None:
+    before = """g (float16[2] x) => (float16[2] y) <float16 hi = {15360}> {
+        h = Neg(x) n = Cast<to = 7>(h) f = Cast<to = 10>(n) y = Clip(f, , hi) }"""
+    after = """g (float16[2] x) => (float16[2] y, float[2] x32) <float16 hi = {15360}> {
+        x32 = Cast<to = 1>(x) t1 = Neg(x32) t2 = Cast<to = 7>(t1) t3 = Cast<to = 1>(t2) hi32 = Cast<to = 1>(hi)
+        t4 = Clip(t3, , hi32) y = Cast<to = 10>(t4) }"""
+    found = carried(before, after, h="a", n="b", f="c", y="d")
+    assert [[call for call, _ in found[key]] for key in ("t1", "t2", "t3", "t4")] == [["a"], ["b"], ["c"], ["d"]]
+
+
+def test_cast_that_no_node_takes_belongs_to_the_model() -> None:
+    after = HALF.replace("=> (", "=> (float[2, 2] x32, ").replace("{\n", "{ x32 = Cast<to = 1>(x)\n")
+    assert carried(HALF, after, **CALLS)["x32"] == [("", "fused")]
+
+
 def test_casts_inside_a_branch_belong_to_the_value_there() -> None:
     branch = "g (float16[2] x, bool c) => (float16[2] y) {{ y = If(c) <then_branch = t () => (float16[2] u) {{ {} }}, "
     branch += "else_branch = e () => (float16[2] v) {{ v = Exp(x) }}> }}"

@@ -6,7 +6,7 @@ import pytest
 
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
 from pytest_hierexport._carry import carry
-from test_carry import CALLS, model
+from test_carry import CALLS, carried, model
 
 MERGED = """g (float[2] x) => (float[2] y, float[2] z) {
     s = Sin(x) m = Exp(s) y = Neg(m) z = Abs(m) }"""
@@ -41,10 +41,18 @@ def test_chains_of_copies_keep_one_owner_each_all_along() -> None:
     assert found["t"] == found["n"] == [("b", "fused")]
 
 
-def test_where_an_owner_consumes_no_copy_all_are_kept() -> None:
-    after = MERGED.replace("m = Exp(s)", "m = Exp(s) n = Exp(s)").replace("Abs(m)", "Abs(n)")
-    found = copied(after, y="c")
+@pytest.mark.parametrize(("taken", "owners"), [("n", {"y": "c"}), ("n", {"z": "a"}), ("m", {})])
+def test_where_an_owner_or_copy_is_left_all_are_kept(taken: str, owners: dict[str, str]) -> None:
+    after = MERGED.replace("m = Exp(s)", "m = Exp(s) n = Exp(s)").replace("Abs(m)", f"Abs({taken})")
+    found = copied(after, **owners)
     assert {call for call, _ in found["m"]} == {call for call, _ in found["n"]} == {"a", "b"}
+
+
+def test_equal_nodes_that_are_no_copies_keep_their_own_calls() -> None:
+    graph = "g (float[2] x) => (float[2] y, float[2] z) { u = Sin(x) v = Sin(x) y = Neg(u) z = Abs(v) }"
+    found = carried(graph, graph, u="a", v="b", y="b", z="a")
+    assert found["u"] == [("a", "traced")]
+    assert found["v"] == [("b", "traced")]
 
 
 def test_copy_belongs_to_the_nearest_owner_above_its_consumers() -> None:

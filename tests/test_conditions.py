@@ -41,6 +41,6 @@ def test_case_notices_a_condition_that_it_needs() -> None:
 
     off = {each.text.partition(" and ")[0]: each for each in conditions(Path(aliases.__file__)) if " and " in each.text}
     cases = {"other": (dict, {}), "dropped": (dropped, dropped())}
-    assert noticing(off["all(aliases)"], cases, list(cases), 60) == "dropped"
+    assert noticing(off["len(changed) == len(pairs)"], cases, list(cases), 60) == "dropped"
     assert not noticing(off["own"], cases, list(cases), 60)
     assert dropped() == cases["dropped"][1]

@@ -46,7 +46,7 @@ def number_values(before: Flat, after: Flat) -> Numbering:
                 # The first one stands for all others: a folded constant may equal a later one (CoLT5).
                 source, equals = own[0], numbering.equal(source)
             for equal in equals:
-                if equal not in aliases and equal is not source:
+                if equal not in aliases:
                     learned.setdefault(equal, source)
         if not learned:
             return numbering
@@ -67,11 +67,12 @@ def _dropped(before: Flat, after: Flat, numbering: Numbering) -> Iterator[Alias]
                     yield named, source
         if not _has_its_operator(before, node, same_name):
             continue
-        pairs = zip(node.inputs, same_name.inputs, strict=False)
-        changed = [(new, old) for new, old in pairs if not _is_equal(numbering, new, old)]
-        aliases = [_bypassed(before, after, numbering, new, old) if new and old else [] for new, old in changed]
-        # One input that is no alias makes the node another operation: a fusion.
-        if all(aliases) and not _went_into_a_constant(before, changed):
+        inputs = zip(node.inputs, same_name.inputs, strict=False)
+        pairs = [(new, old) for new, old in inputs if not _is_equal(numbering, new, old)]
+        changed = [(new, old) for new, old in pairs if new and old]
+        aliases = [_bypassed(before, after, numbering, new, old) for new, old in changed]
+        # One input that is no alias, or absent in one graph, makes the node another operation: a fusion.
+        if len(changed) == len(pairs) and all(aliases) and not _went_into_a_constant(before, changed):
             yield from chain.from_iterable(aliases)
 
 
@@ -88,14 +89,13 @@ def _has_its_operator(before: Flat, node: Node, other: Node) -> bool:
     return not any(leaf.varying for leaf in leaves if leaf not in before.producer)
 
 
-def _went_into_a_constant(before: Flat, changed: Iterable[tuple[Value | None, Value | None]]) -> bool:
+def _went_into_a_constant(before: Flat, changed: Iterable[tuple[Value, Value]]) -> bool:
     """Whether a constant changed beside another input: what computed that input went into the constant.
 
     A constant that has the name of a computed one was folded (wav2vec2).
     """
-    pairs = [(new, old) for new, old in changed if new and old]
-    folded = {new for new, old in pairs if not new.varying and new.name == old.name and old in before.producer}
-    return len({new.varying for new, _ in pairs if new not in folded}) > 1
+    folded = {new for new, old in changed if new.name == old.name and old in before.producer}
+    return len({new.varying for new, _ in changed if new not in folded}) > 1
 
 
 def _is_equal(numbering: Numbering, new: Value | None, old: Value | None) -> bool:
@@ -115,8 +115,6 @@ def _bypassed(before: Flat, after: Flat, numbering: Numbering, new: Value, old: 
     source = _source(before, numbering, old, number) if new.varying else numbering.known[number]
     if source is None:
         return _further_up(before, numbering, old, numbering.known[number])
-    if not same_type(source, old):
-        return []
     return [(new, old) if _took_in(before, after, numbering, new, (old, source)) else (old, source)]
 
 
@@ -138,16 +136,14 @@ def _further_up(before: Flat, numbering: Numbering, lost: Value, kept: Value) ->
     aliases: list[Alias] = []
     pairs = [(lost, kept)]
     for value, equal in pairs:
-        compared = ((each, _operands_of_equals(before, each, equal)) for each in _sources(before, value))
-        first, operands = next((each for each in compared if each[1] is not None), (value, None))
+        compared = (_operands_of_equals(before, each, equal) for each in _sources(before, value))
+        operands = next((each for each in compared if each is not None), None)
         if operands is None or len(pairs) > _CHAIN:
             return []
-        if first is not value:
-            aliases.append((value, first))
         for operand, counterpart in operands:
             number = numbering.before[counterpart]
             if numbering.before[operand] == number:
-                continue
+                continue  # equal already
             source = _source(before, numbering, operand, number)
             if source is not None:
                 aliases.append((operand, source))
@@ -159,12 +155,9 @@ def _further_up(before: Flat, numbering: Numbering, lost: Value, kept: Value) ->
 def _operands_of_equals(before: Flat, value: Value, other: Value) -> list[tuple[Value, Value]] | None:
     """Return the operands of two values in pairs; None where other operations compute them."""
     one, another = before.producer.get(value), before.producer.get(other)
-    if one is None or another is None or not (one.pure and same_operator(one, another)):
+    if one is None or another is None or not same_operator(one, another):
         return None
-    if one.outputs.index(value) != another.outputs.index(other):
-        return None
-    pairs = list(zip(one.inputs, another.inputs, strict=True))
-    return [(a, b) for a, b in pairs if a and b] if all((a is None) == (b is None) for a, b in pairs) else None
+    return list(zip(one.operands, another.operands, strict=False))
 
 
 def _took_in(before: Flat, after: Flat, numbering: Numbering, new: Value, alias: Alias) -> bool:
@@ -186,16 +179,14 @@ def _constants(nodes: Iterable[Node]) -> Iterator[Value]:
 
 
 def _source(before: Flat, numbering: Numbering, value: Value, number: int) -> Value | None:
-    """Return the value of a number from which another one of its type is computed; None where none is."""
+    """Return the value of a number from which another one is computed; None where none is."""
     return next((source for source in _sources(before, value) if numbering.before[source] == number), None)
 
 
 def _sources(before: Flat, value: Value) -> Iterator[Value]:
-    """Yield a value, and the values of its type from which it is computed, the nearest first."""
-    level, seen = [value], {value}
+    """Yield a value, and the values from which it is computed, the nearest first."""
+    level = [value]
     for _ in range(_CHAIN + 1):
-        yield from (each for each in level if same_type(each, value))
+        yield from level
         producers = (before.producer[each] for each in level if each in before.producer)
-        operands = dict.fromkeys(operand for producer in producers for operand in producer.operands)
-        level = [operand for operand in operands if operand not in seen]
-        seen.update(level)
+        level = list(dict.fromkeys(operand for producer in producers for operand in producer.operands))

@@ -15,18 +15,13 @@ The name of a new constant is a hint: tools add something to the name of the one
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TypeVar
 
-import onnx_ir as ir
-
-from pytest_hierexport._carry.flat import Node, Value, same_operator
+from pytest_hierexport._carry.flat import Node, Value
 from pytest_hierexport._carry.match import Match
 from pytest_hierexport._carry.slices import backward_slice
-
-T = TypeVar("T")
 
 _REACH = 64
 """How many nodes before are searched for the one in which the operands of a new node come together. It bounds the time
@@ -58,70 +53,57 @@ def find_anchors(match: Match) -> Anchors:
     anchors = Anchors(match)
     computed = (value for node in match.after.nodes for value in node.outputs)
     for value in chain(match.after.initializers.values(), computed):
+        found = match.before.named.get(original(value.name, match.before.named))
         # The scale of a value may have the value's name: `mul_5_scale` has nothing to do with a constant `mul`.
-        found = None if value.varying or match.is_known(value) else original(value.name, match.before.named)
-        if found is None or found.varying:
+        if found is None or found.varying or value.varying or match.is_known(value):
             continue
         # BiT computes its weights; what is computed of a weight that is stored is converted from it.
         if value not in match.after.producer or found in match.before.producer:
             anchors.anchored[value] = found
     for node in match.after.nodes:
-        if node not in match.matched and not any(map(match.is_known, node.outputs)):
+        if not any(map(match.is_known, node.outputs)):
             _anchor(anchors, node)
     return anchors
 
 
-def original(name: str, originals: Mapping[str, T]) -> T | None:
-    """Return the entry of a name; else the one with the longest name to which something was added for it."""
-    if name in originals:
-        return originals[name]
-    cuts = [i for i in range(len(name) - 1, 0, -1) if not (_kind(name[i - 1]) == _kind(name[i]) != "")]
-    starts = (originals[name[:i]] for i in cuts if name[:i] in originals)
-    return next(starts, None) or next((originals[name[i:]] for i in reversed(cuts) if name[i:] in originals), None)
-
-
-def _kind(character: str) -> str:
-    return "letter" if character.isalpha() else "digit" if character.isdigit() else ""
+def original(name: str, originals: Container[str]) -> str:
+    """Return the name, or the longest one to which something was added for it; empty where there is none."""
+    # A number may be any longer one: `val_12` is not made of `val_1`.
+    cuts = [i for i in range(len(name), 0, -1) if not name[i - 1 : i + 1].isdigit() or i == len(name)]
+    parts = (*(name[:i] for i in cuts), *(name[i:] for i in reversed(cuts)))
+    return next((part for part in parts if part in originals), "")
 
 
 def _anchor(anchors: Anchors, node: Node) -> None:
     """Find the counterparts of the outputs of a node, or the value that they are converted from."""
     before = anchors.match.before
     contained = [(value, anchors.counterpart_or_source(value)) for value in node.operands]
-    if any(found is None for value, found in contained if value.varying):
-        return
     operands = list(dict.fromkeys(found for _, found in contained if found is not None))
     varying = [value for value in operands if value.varying]
     if not varying:
         return
     # A constant that several nodes consume, or that has equal numbers by accident, says nothing about this node.
-    unrelated = {found for value, found in contained if found and value.leaf and not _are_related(value, found)}
+    unrelated = {found for value, found in contained if found and found.name not in value.name}
     operands = [v for v in operands if v.varying or (len(before.consumers.get(v, ())) == 1 and v not in unrelated)]
     found = _named(anchors, node, [found for _, found in contained if found is not None])
     if found is None:
         found = _computed(anchors, node, operands) if len(operands) > 1 else _same(anchors, node, varying[0])
     if found is not None:
         _anchor_operands(anchors, node, found)
+        # Without constants: a quantized one comes with a scale of its name.
         taken = [v for v in map(anchors.counterpart_or_source, node.operands) if v is not None and v.varying]
         found = _last_taken_in(anchors, node, _taking_again(anchors, taken, found))
-    if found is not None and len(found.outputs) == len(node.outputs):
-        anchors.anchored.update(zip(node.outputs, found.outputs, strict=True))
+        anchors.anchored.update(zip(node.outputs, found.outputs, strict=False))
     else:
         last = max(varying, key=lambda value: _position(anchors, value))
         anchors.converted_from.update(dict.fromkeys(node.outputs, last))
 
 
-def _are_related(constant: Value, other: Value) -> bool:
-    """Whether the name of one constant is in that of another."""
-    return constant.name in other.name or other.name in constant.name
-
-
 def _named(anchors: Anchors, node: Node, taken: list[Value]) -> Node | None:
-    """Return the removed node before that takes all that a node takes, and to whose output's name a tool added."""
-    named = anchors.match.before.named
+    """Return the removed node before that takes what a node takes, and to whose output's name a tool added."""
+    before = anchors.match.before
     # A namesake of another shape: onnxsim computes the activation of CLIP between the Reshapes that it adds to a Gemm.
-    value = original(node.first_name, named)
-    found = None if value is None else anchors.match.before.producer.get(value)
+    found = before.producer_of(original(node.first_name, before.named))
     if found is None or not _is_removed(anchors, found) or not {*found.operands} <= {*taken}:
         return None
     return found if {value for value in taken if value.varying} <= {*found.operands} else None
@@ -138,50 +120,28 @@ def _position(anchors: Anchors, value: Value) -> int:
 
 def _computed(anchors: Anchors, node: Node, operands: list[Value]) -> Node | None:
     """Return the first removed node before that computes from all operands, each on a way that avoids the others."""
-    if not all(_leads_on(anchors, value, operands) for value in operands):
-        return None
     found = [each for each in _meeting(anchors, operands) if _is_removed(anchors, each)]
     chosen = found if len(found) == 1 else [each for each in found if _has_same_name(each, node)]
     return chosen[0] if len(chosen) == 1 else None
 
 
-def _leads_on(anchors: Anchors, value: Value, operands: list[Value]) -> bool:
-    """Whether a value is consumed by more than the producers of other operands."""
-    consumers = anchors.match.before.consumers.get(value, ())
-    return any(output not in operands for consumer in consumers for output in consumer.outputs)
-
-
 def _same(anchors: Anchors, node: Node, operand: Value) -> Node | None:
     """Return the one removed consumer before that does to a value what a node does.
 
-    A node with a new constant may do another thing: it does not where the value had no other consumer, or where it
-    states all attributes of that one (ONNX Runtime makes a convolution of a `Mul` beside one, SwiftFormer). What alone
-    consumed the value, and took nothing else, may have been moved behind the node (a `Transpose`, FocalNet), or be one
-    node of another name now (an activation, MobileViT).
+    What alone consumed the value, and took nothing else, may have been moved behind the node (a `Transpose`, FocalNet),
+    or be one node of another name now (an activation, MobileViT).
     """
     consumers = anchors.match.before.consumers.get(operand, [])
     while not any(_has_same_name(each, node) for each in consumers) and _compute_alone(anchors, consumers):
         consumers = anchors.match.before.consumers_of(consumers[-1])
-    is_new = any(anchors.counterpart(value) is None for value in node.operands if not value.varying)
-    if len(consumers) > 1:
-        # Only attributes of one domain can be compared: the defaults of another are not known.
-        other = node.source.domain
-        consumers = [each for each in consumers if each.source.domain != other or same_operator(each, node)]
-        stated = dict(node.attributes).keys()
-        consumers = [
-            each for each in consumers if not is_new or (each.attributes and dict(each.attributes).keys() <= stated)
-        ]
     found = [each for each in consumers if _has_same_name(each, node) and _is_removed(anchors, each)]
     return found[0] if len(found) == 1 else None
 
 
 def _compute_alone(anchors: Anchors, consumers: Sequence[Node]) -> bool:
     """Whether the consumers of a value were removed and compute one value of it alone: of `x`, `x * sigmoid(x)`."""
-    if not all(len(node.outputs) == 1 and _is_removed(anchors, node) for node in consumers):
-        return False
-    inner = [consumer for node in consumers[:-1] for consumer in anchors.match.before.consumers_of(node)]
-    outside = {v for node in consumers for v in node.operands} - {node.outputs[0] for node in consumers}
-    return len(outside) == 1 and {*inner} <= {*consumers}
+    outside = {v for node in consumers for v in node.operands} - {v for node in consumers for v in node.outputs}
+    return len(outside) == 1 and all(_is_removed(anchors, node) for node in consumers)
 
 
 def _has_same_name(one: Node, other: Node) -> bool:
@@ -195,12 +155,10 @@ def _anchor_operands(anchors: Anchors, node: Node, found: Node) -> None:
     A `Transpose` in front of a convolution became the `ReorderInput` in front of ONNX Runtime's own (ConvNeXt); an
     activation of two nodes became one, of which no name is left.
     """
-    if not (_has_same_name(node, found) and set(found.attributes) <= set(node.attributes)):
+    if not _has_same_name(node, found):
         return
     for new, old in zip(node.inputs, found.inputs, strict=False):
-        if new is None or old is None or new not in anchors.converted_from or not old.varying:
-            continue
-        if anchors.converted_from[new] is not old and not anchors.match.is_alive(old):
+        if new in anchors.converted_from and old and anchors.converted_from[new] is not old:
             del anchors.converted_from[new]
             anchors.anchored[new] = old
             if old in anchors.match.before.producer:
@@ -217,8 +175,8 @@ def _taking_again(anchors: Anchors, taken: list[Value], found: Node) -> Node:
     for value in dict.fromkeys(taken):
         uses = sum(operand is value for node in needed for operand in node.operands)
         if taken.count(value) > uses > 0:
-            behind = next(_meeting(anchors, [*found.outputs, value]), None)
-            return behind if behind is not None and _is_removed(anchors, behind) else found
+            behind = _meeting(anchors, [*found.outputs, value])
+            return next((each for each in behind if _is_removed(anchors, each)), found)
     return found
 
 
@@ -227,10 +185,10 @@ def _last_taken_in(anchors: Anchors, node: Node, found: Node) -> Node:
 
     ONNX Runtime states the `Relu` that it put into a convolution so; without other names, it is the only sign of it.
     """
-    named = [each.value for each in node.source.attributes.values() if each.type == ir.AttributeType.STRING]
+    named = [each.value for each in node.source.attributes.values()]
     while len(found.outputs) == 1:
         behind = anchors.match.before.consumers.get(found.outputs[0], ())
-        if len(behind) != 1 or behind[0].source.op_type not in named or not _is_removed(anchors, behind[0]):
+        if len(behind) != 1 or behind[0].source.op_type not in named:
             break
         found = behind[0]
         named.remove(found.source.op_type)

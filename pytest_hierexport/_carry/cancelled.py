@@ -32,14 +32,14 @@ def attribute_cancelled(match: Match, origins: OriginsOf) -> None:
     for value, source in match.numbering.aliases.items():
         last = match.before.producer.get(value)
         # What a node that survived computes did not cancel.
-        if last is None or match.survivors.get(last) or not match.before.consumers.get(value):
+        if last is None or match.survivors.get(last):
             continue
         nodes = between(source, value, match.before, match.numbering)
         cancelled = [origin for node in nodes for origin in match.known.nodes[node]]
         calls = {origin.call for origin in match.known.nodes[last]}
         inside = all(_is_below(hierarchy, origin, calls) for origin in cancelled)
         # An Identity that has the name of the value gives it to the consumers.
-        if inside and value.name in match.after.named:
+        if value.name in match.after.named:
             continue
         inner = {origin.call for origin in cancelled} - calls
         if source not in match.before.producer and not inside:
@@ -50,11 +50,7 @@ def attribute_cancelled(match: Match, origins: OriginsOf) -> None:
                     origins[node] = weakened(Evidence.FUSED, [*origins[node], *cancelled])
         for node in _producers_now(match, source):
             owners = origins[node]
-            if inside:
-                add = _any_below(hierarchy, owners, inner) and calls.isdisjoint(origin.call for origin in owners)
-            else:
-                add = not _any_below(hierarchy, owners, calls)
-            if add:
+            if _any_below(hierarchy, owners, inner if inside else calls) == inside:
                 origins[node] = weakened(Evidence.FUSED, [*owners, *cancelled])
 
 
@@ -68,7 +64,7 @@ def _is_below(hierarchy: Hierarchy, origin: Origin, calls: AbstractSet[str]) -> 
 
 def _producers_now(match: Match, value: Value) -> list[Node]:
     """Return the nodes after that give a value before: the one of its name, else all that give an equal value."""
-    named = match.after.named.get(value.name) if value.name else None
+    named = match.after.named.get(value.name)
     equal = match.numbering.by_number_after.get(match.numbering.before[value], [])
     values = equal if named is None else [named]
     return [match.after.producer[each] for each in values if each in match.after.producer]

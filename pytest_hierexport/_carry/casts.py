@@ -14,7 +14,7 @@ that value, to the calls that take it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import onnx_ir as ir
@@ -23,7 +23,6 @@ from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, 
 from pytest_hierexport._calls.hierarchy import ROOT
 from pytest_hierexport._carry.flat import Flat, Node, Value, names_inside
 from pytest_hierexport._carry.match import Known, weakened
-from pytest_hierexport._onnx.operators import definition
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Contracted:
 
 def contracted(before: Flat, after: Flat) -> tuple[Contracted, Contracted] | None:
     """Return both graphs without casts between floating types; None where all casts after were there before."""
-    old, new = _floating_casts(before), _floating_casts(after, before)
+    old, new = _floating_casts(before, before), _floating_casts(after, before)
     if all(_kept(before, cast) is not None for cast in new):
         return None
     return _without(before, old, after), _without(after, new, before)
@@ -57,42 +56,32 @@ def _kept(before: Flat, cast: Node) -> Node | None:
     return found if same else None
 
 
-def _floating_casts(flat: Flat, other: Flat | None = None) -> dict[Node, Value]:
-    """Return the casts from one floating type to another, each with the value that it converts."""
+def _floating_casts(flat: Flat, typed: Flat) -> dict[Node, Value]:
+    """Return the casts from one floating type to another, each with the value that it converts.
+
+    A value without a type has that of its namesake in the typed graph, else that of what its node takes.
+    """
     floating: dict[Value, bool] = {}
     casts: dict[Node, Value] = {}
 
     def is_floating(value: Value) -> bool:
         if value not in floating:
-            named = other.named.get(value.name) if other is not None and value.name else None
-            dtype = value.dtype if value.dtype is not None else named.dtype if named is not None else None
+            dtype = typed.named.get(value.name, value).dtype if value.dtype is None else value.dtype
             floating[value] = dtype is not None and dtype.is_floating_point()
         return floating[value]
 
     for node in flat.nodes:
-        for i, output in enumerate(node.outputs):
+        for output in node.outputs:
             if output.dtype is None:
-                floating[output] = any(map(is_floating, _of_same_type(node, i, flat.opsets)))
-        if node.operator == ("", "Cast", "") and node.inputs[0] is not None:
-            stated = node.source.attributes["to"]
+                floating[output] = any(map(is_floating, node.operands))
+        if node.operator == ("", "Cast", ""):
+            source, stated = next(node.operands), node.source.attributes["to"]
             dtype = node.outputs[0].dtype if stated.is_ref() else ir.DataType(stated.as_int())
             to = dtype is not None and dtype.is_floating_point()
             floating[node.outputs[0]] = to
-            if to and is_floating(node.inputs[0]):
-                casts[node] = casts.get(flat.producer.get(node.inputs[0]), node.inputs[0])  # type: ignore[arg-type]
+            if to and is_floating(source):
+                casts[node] = casts.get(flat.producer.get(source), source)  # type: ignore[arg-type]
     return casts
-
-
-def _of_same_type(node: Node, output: int, opsets: Mapping[str, int]) -> Iterator[Value]:
-    """Yield the inputs that have the type of an output by the operator's definition; all where there is none."""
-    schema = definition(node.source.op_type, opsets.get(node.source.domain, 1), node.source.domain)
-    if schema is None or not schema.outputs:
-        yield from node.operands
-        return
-    wanted = schema.outputs[min(output, len(schema.outputs) - 1)].type_str
-    for i, value in enumerate(node.inputs):
-        if value is not None and schema.inputs[min(i, len(schema.inputs) - 1)].type_str == wanted:
-            yield value
 
 
 def _without(flat: Flat, casts: Mapping[Node, Value], other: Flat) -> Contracted:
@@ -140,19 +129,16 @@ def _names(flat: Flat, sources: Mapping[Value, Value], other: Flat) -> dict[Valu
     other in some places, and nowhere in others.
     """
     names: dict[Value, str] = {}
-    added: set[tuple[str, str]] = set()
+    added: dict[tuple[str, str], None] = {}
     for copy, source in sources.items():
-        if copy.name in other.named and source.name not in other.named:
-            names.setdefault(source, copy.name)
         short, long = sorted((copy.name, source.name), key=len)
-        if short and short in long and short in other.named:
-            added.add((long[: long.index(short)], long[long.index(short) + len(short) :]))
+        if short in long and short in other.named:
+            added[long[: long.index(short)], long[long.index(short) + len(short) :]] = None
     for name, value in flat.named.items():
-        if name not in other.named and value not in names:
-            fits = (name[len(a) : len(name) - len(z)] for a, z in added if name.startswith(a) and name.endswith(z))
-            known = next((each for each in fits if each in other.named and each not in flat.named), None)
-            if known is not None:
-                names[value] = known
+        if name not in other.named:
+            fits = (name.removeprefix(start).removesuffix(end) for start, end in added)
+            names.update((value, each) for each in fits if each in other.named)
+    names.update((source, copy.name) for copy, source in sources.items() if copy.name in other.named)
     return {**names_inside(flat, names), **names}
 
 
@@ -168,7 +154,7 @@ def attribute_casts(attribution: Attribution, known: Known, after: Contracted, p
         kept, producer = _kept(known.flat, cast), flat.producer.get(source) or cast.parent
         if kept is not None:
             origins[cast.key] = known.nodes[kept]
-        elif producer is not None and source.varying:
+        elif producer is not None:
             origins[cast.key] = ordered(Evidence.FUSED, list(origins[producer.key]))
     # No node computes an input or a constant: its cast belongs to the calls that take it.
     for cast, source in reversed(list(after.casts.items())):

@@ -45,7 +45,7 @@ class Constants:
 
 def _computed(node: Node, opset: int, given: tuple[Any, ...]) -> _Contents:
     unknown: _Contents = (None,) * len(node.outputs)
-    if not given or None in given or not node.pure or any(map(_is_large, node.outputs)):
+    if None in given or not node.pure or any(map(_is_large, node.outputs)):
         return unknown
     partly = any(None in each for each in given)
     try:

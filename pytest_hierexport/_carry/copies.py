@@ -24,7 +24,7 @@ def attribute_copies(match: Match, origins: OriginsOf) -> None:
     for copies in _copies(match):
         owners = {origin.call for node in copies for origin in origins[node]}
         kept = {node: _nearest(match, origins, node, owners) for node in copies}
-        if len(owners) < 2 or not all(kept.values()) or owners != set[str]().union(*kept.values()):
+        if not all(kept.values()) or owners != set[str]().union(*kept.values()):
             continue
         for node in copies:
             left = [origin for origin in origins[node] if origin.call in kept[node]]
@@ -36,10 +36,11 @@ def attribute_copies(match: Match, origins: OriginsOf) -> None:
 def _copies(match: Match) -> Iterable[list[Node]]:
     """Return the nodes of each expression that has more nodes after than before, the last ones first."""
     expressions = match.numbering.expressions_after
+    # Constants are shared freely, and computed more often than before (FSMT).
     more = {expressions[node] for node in match.unpaired if any(output.varying for output in node.outputs)}
     found: dict[object, list[Node]] = {}
     for node in reversed(match.after.nodes):
-        if expressions[node] in more and node in match.matched:
+        if expressions[node] in more:
             found.setdefault(expressions[node], []).append(node)
     return found.values()
 

@@ -69,7 +69,7 @@ class _Copier:
         return self.flat
 
     def _leaf(self, place: _Place, value: ir.Value, name: str, leaf: Hashable, *, varying: bool = False) -> Value:
-        tensor = None if varying else value.const_value
+        tensor = value.const_value
         content = tensor_key(tensor)
         known = leaf if content is None else content
         copied = Value(name, value.dtype, _shape(value), varying=varying, leaf=known, tensor=tensor)
@@ -97,7 +97,7 @@ class _Copier:
             outputs=self._outputs(node, place, (*inputs, *outer)) if function is None else (),
             outer=outer,
             arity=arity(node, opsets),
-            pure=function is None and is_pure(node, opsets),
+            pure=is_pure(node, opsets),
             parent=place.parent,
             source=node,
         )

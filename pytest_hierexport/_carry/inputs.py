@@ -34,12 +34,9 @@ def pair_inputs(before: Flat, after: Flat, holders: Mapping[Node, Node]) -> dict
     pairs = _Pairing(before, after, before.inputs, after.inputs).run()
     for new, old in holders.items():
         pairs.update(_Pairing(before, after, before.body_inputs.get(old, []), after.body_inputs.get(new, [])).run())
-    known = {*before.inputs}
-    for name, value in after.initializers.items():
-        # onnxsim and ONNX Runtime's tools fix an input, such as a flag, to a constant.
-        namesake = before.named.get(name)
-        if namesake is not None and namesake in known and same_type(namesake, value):
-            pairs[value] = namesake
+    # onnxsim and ONNX Runtime's tools fix an input, such as a flag, to a constant.
+    known = {value.name: value for value in before.inputs}
+    pairs.update((value, known[name]) for name, value in after.initializers.items() if name in known)
     return pairs
 
 
@@ -89,7 +86,7 @@ class _Pairing:
         taken = self._taken_now(namesake)
         if value not in taken and len(self.old) == len(self.new):
             other = self.old[position]
-            if other is not namesake and same_type(other, value) and value in self._taken_now(other):
+            if value in self._taken_now(other):
                 return other
         if namesake in self.old and (same_type(namesake, value) or not taken):
             return namesake
@@ -108,10 +105,9 @@ class _Pairing:
                 if known is old and value is not None:
                     yield self._passed(value)
         # torch gives the name of an input that the model returns to an Identity of it.
-        if len(self.before.outputs) == len(self.after.outputs):
-            for known, output in zip(self.before.outputs, self.after.outputs, strict=True):
-                if known is old and (returned := self._passed(output)) in self.new:
-                    yield returned
+        for known, output in zip(self.before.outputs, self.after.outputs, strict=False):
+            if known is old and (returned := self._passed(output)) in self.new:
+                yield returned
 
     def _passed(self, value: Value) -> Value:
         """Return the value that Identities pass through."""

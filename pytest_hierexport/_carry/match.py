@@ -147,8 +147,8 @@ class _Matcher:
 
     def _has_same_producers(self, lost: Node, candidate: Node) -> bool:
         """Whether a candidate's inputs come from what the producers of a removed node's inputs became."""
-        pairs = zip(lost.inputs, candidate.inputs, strict=True)
-        producers = ((self.before.producer.get(a), self.after.producer.get(b)) for a, b in pairs if a and b)
+        pairs = zip(lost.operands, candidate.operands, strict=True)
+        producers = ((self.before.producer.get(a), self.after.producer.get(b)) for a, b in pairs)
         became = ((self._became(old), new) for old, new in producers if old is not None)
         return all(new in replacements for replacements, new in became if replacements)
 

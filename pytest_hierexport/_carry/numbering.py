@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from pytest_hierexport._carry.bodies import Bodies
 from pytest_hierexport._carry.constants import Constants
-from pytest_hierexport._carry.flat import Flat, Node, Value, names_inside, same_operator, same_tensor, same_type
+from pytest_hierexport._carry.flat import Flat, Node, Value, names_inside, same_tensor, same_type
 from pytest_hierexport._carry.tensors import TENSOR, tensor_key, tensor_sample
 
 Expression = tuple[Hashable, ...]
@@ -77,9 +77,8 @@ def share_knowledge(before: Flat, after: Flat) -> None:
     """Complete what is known of both graphs: names of outputs, types that the transformation found, equal tensors."""
     _share_output_names(before, after)
     for name, value in before.named.items():
-        namesake = after.named.get(name)
-        if namesake is not None:
-            _share_type(namesake, value)
+        if name in after.named:
+            _share_type(after.named[name], value)
     _share_contents(before)
     _share_renamed(before, after)
 
@@ -168,7 +167,7 @@ class Round:
             self._lost.setdefault(self.bodies.form(node, numbers), []).append(node)
         for output, known in self._known_as(node, expression, numbers, self.before.opsets):
             alias = self.aliases.get(output, node.identity_input)
-            if alias is not None and alias in numbers:
+            if alias in numbers:
                 numbers[output] = numbers[alias]
             else:
                 numbers[output] = self._intern(known)
@@ -190,7 +189,7 @@ class Round:
 
     def _renamed(self, node: Node) -> Expression | None:
         """Return the expression of the node before that one after is under another name; None for any other."""
-        if node.pure or node in self.bodies.named or not self._lost:
+        if node.pure or node in self.bodies.named:
             return None
         lost = self._lost.get(self.bodies.form(node, self.result.after))
         if not lost:
@@ -219,7 +218,7 @@ class Round:
 
     def _intern(self, key: Hashable) -> int:
         number = self._numbers.setdefault(key, len(self._numbers))
-        if isinstance(key, tuple) and key and key[0] == TENSOR:
+        if isinstance(key, tuple) and key[0] == TENSOR:
             self.result.contents[number] = key
         return number
 
@@ -242,17 +241,6 @@ class Round:
         if key in self._numbers:
             return self._numbers[key]
         namesake = self.before.named.get(value.name) if value.name else None
-        if namesake is not None and (same_type(namesake, value) or self._is_rounded(namesake, value)):
+        if namesake is not None and same_type(namesake, value):
             return self.result.before[namesake]
         return self._intern(key)
-
-    def _is_rounded(self, namesake: Value, value: Value) -> bool:
-        """Whether a value is its namesake in another precision: computed by the same operation.
-
-        ONNX Runtime's float16 converter needs it.
-        """
-        known, new = self.before.producer.get(namesake), self.after.producer.get(value)
-        if known is None or new is None or not same_operator(new, known):
-            return False
-        floating = all(dtype is not None and dtype.is_floating_point() for dtype in (namesake.dtype, value.dtype))
-        return floating and same_type(replace(namesake, dtype=value.dtype), value)

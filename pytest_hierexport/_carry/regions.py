@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 
-import onnx_ir as ir
-
 from pytest_hierexport._calls.attribution import Evidence, Origin
 from pytest_hierexport._carry.anchors import Anchors, find_anchors
 from pytest_hierexport._carry.flat import Flat, Node, Value, same_operator
@@ -48,9 +46,8 @@ def _origins(match: Match, replaced: list[Node]) -> list[Origin]:
         own = match.known.nodes[node]
         consumers = match.before.consumers_of(node)
         calls = {origin.call for consumer in consumers for origin in found.get(consumer, ())}
-        elsewhere = any(consumer not in found for consumer in consumers)
         near = [o for o in own if any(hierarchy.within(call, o.call) for call in calls)]
-        found[node] = near if elsewhere and near else list(own)
+        found[node] = near or list(own)
     return [origin for origins in found.values() for origin in origins]
 
 
@@ -88,16 +85,9 @@ def _gives_known(anchors: Anchors, node: Node) -> bool:
 
 
 def _taken(anchors: Anchors, nodes: list[Node]) -> set[int]:
-    """Return the numbers of the values that a region takes from outside."""
-    match, inside = anchors.match, set(nodes)
-    taken: set[int] = set()
-    for value in (value for node in nodes for value in node.operands):
-        found = anchors.counterpart(value)
-        if found is not None:
-            taken.add(match.numbering.before[found])
-        elif match.after.producer.get(value) not in inside:
-            taken.add(match.numbering.after[value])
-    return taken
+    """Return the numbers of the values before that a region takes."""
+    found = (anchors.counterpart(value) for node in nodes for value in node.operands)
+    return {anchors.match.numbering.before[value] for value in found if value is not None}
 
 
 def _given(match: Match, nodes: list[Node]) -> list[Value]:
@@ -109,12 +99,13 @@ def _given(match: Match, nodes: list[Node]) -> list[Value]:
         equal = numbering.by_number.get(numbering.after[value], [])
         if not value.varying:
             # Equal constants say nothing about ownership: optimizers share them freely.
-            equal = [other for other in equal if other.name and other.name == value.name] or equal
+            equal = [other for other in equal if other.name == value.name] or equal
         equal = [other for other in equal if _namesake_after(other, match.after) in {None, *outputs}]
         rivals = [other for other in numbering.by_number_after[numbering.after[value]] if other not in outputs]
         if rivals:
             equal = _with_consumers_of(match, value, rivals, equal)
         given.update(dict.fromkeys(equal))
+    # An Identity gives a value that another node computes (BridgeTower).
     known = (numbering.after[value] for value in outputs)
     return list(given) or [numbering.known[number] for number in known if number in numbering.known]
 
@@ -152,14 +143,14 @@ def _replaced(anchors: Anchors, region: list[Node]) -> list[Node]:
         gives = [anchors.anchored[value] for node in region for value in node.outputs if value in anchors.anchored]
     numbers, known = numbering.before, numbering.known
     found = backward_slice(before, gives, lambda value: numbers[value] in takes or match.is_alive(value))
-    varying = {number for number in takes if number in known and known[number].varying}
-    if varying and varying.isdisjoint(numbers[value] for node in found for value in node.operands):
+    varying = {number for number in takes if known[number].varying}
+    if varying.isdisjoint(numbers[value] for node in found for value in node.operands):
         whole = backward_slice(before, gives, lambda value: numbers[value] in takes)
         kept = forward_slice(varying, before, numbering, whole) | set(found)
         found = [node for node in whole if node in kept]
     converted = {anchors.anchored.get(value) for node in region for value in node.operands}
     if converted.issuperset(gives):
-        found = [before.producer[value] for value in gives if value in before.producer]
+        found = backward_slice(before, gives, lambda _: True)
     computing = [node for node in found if not _passes_through(node, numbering)]
     # Constants are shared freely: the call that made one says nothing about the call that computes with it. Where all
     # are constants, those that compute with what the region takes: the others were folded into a new one (DeBERTa).
@@ -186,20 +177,19 @@ def _same_work(match: Match, region: list[Node], replaced: list[Node]) -> list[N
 def _is_counterpart(match: Match, before: Node, after: Node) -> bool:
     """Whether two nodes have the same operator, attributes and constants, but for sizes."""
     numbering = match.numbering
-    constants = ((a, b) for a, b in zip(before.operands, after.operands, strict=False) if not (a.varying and b.varying))
+    constants = ((a, b) for a, b in zip(before.operands, after.operands, strict=False) if not b.varying)
     return same_operator(before, after) and all(
-        numbering.before[a] == numbering.after[b] or _became_constant_size(match, a, b) for a, b in constants
+        numbering.before[a] == numbering.after[b] or _became_constant(match, a) for a, b in constants
     )
 
 
-def _became_constant_size(match: Match, before: Value, after: Value) -> bool:
+def _became_constant(match: Match, before: Value) -> bool:
     """Whether a size that was computed became a constant: torch's optimizer writes -1 for a product of dynamic axes.
 
     A `Reshape` with such a size did not take in what computed it: nn.MultiheadAttention computes the same product for
     every layer, and torch once.
     """
-    is_size = after.dtype == ir.DataType.INT64 and after.shape is not None and len(after.shape) < 2
-    return is_size and before.varying and not after.varying and before not in match.before.by_elements
+    return before.varying and before not in match.before.by_elements
 
 
 def _passes_through(node: Node, numbering: Numbering) -> bool:

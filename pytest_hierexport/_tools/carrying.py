@@ -57,8 +57,7 @@ def doubts(tagged: TaggedFile, carried: TaggedFile) -> Iterator[str]:
     if derived := carried.attribution.coverage()["derived"]:
         yield f"{derived:,} of {nodes:,} nodes are derived: their neighbours alone tell their call"
     before, after = (_sizes(file.proto) for file in (tagged, carried))
-    names = {name: name for name in before}
-    originals = {name: original(name, names) for name in after}
+    originals = {name: original(name, before) for name in after}
     shared = sum(after[name] for name, known in originals.items() if known)
     kept = sum(before[name] for name in set(originals.values()) if name)
     if before and after and max(shared / sum(after.values()), kept / sum(before.values())) < _FEWEST_SHARED:
