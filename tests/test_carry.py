@@ -91,7 +91,7 @@ def test_size_that_became_a_constant_gives_no_owner() -> None:
         ("v = Max(u, lo) y = Clip(v, , hi)", "y = Clip(u, lo, hi)", {"y": [("b", "fused"), ("c", "fused")]}),
         # The second input is gone.
         (
-            "k = Neg(hi) y = Clip(u, k, hi)",
+            "k = Exp(hi) y = Clip(u, k, hi)",
             "v = Max(u, lo) y = Clip(v, , hi)",
             {"v": [("c", "fused")], "y": [("c", "fused")]},
         ),

@@ -100,11 +100,11 @@ def _anchor(anchors: Anchors, node: Node) -> None:
 
 
 def _named(anchors: Anchors, node: Node, taken: list[Value]) -> Node | None:
-    """Return the removed node before that takes what a node takes, and to whose output's name a tool added."""
+    """Return the node before that takes what a node takes, and to whose output's name a tool added."""
     before = anchors.match.before
     # A namesake of another shape: onnxsim computes the activation of CLIP between the Reshapes that it adds to a Gemm.
     found = before.producer_of(original(node.first_name, before.named))
-    if found is None or not _is_removed(anchors, found) or not {*found.operands} <= {*taken}:
+    if found is None or not {*found.operands} <= {*taken}:
         return None
     return found if {value for value in taken if value.varying} <= {*found.operands} else None
 
@@ -132,16 +132,16 @@ def _same(anchors: Anchors, node: Node, operand: Value) -> Node | None:
     or be one node of another name now (an activation, MobileViT).
     """
     consumers = anchors.match.before.consumers.get(operand, [])
-    while not any(_has_same_name(each, node) for each in consumers) and _compute_alone(anchors, consumers):
+    while not any(_has_same_name(each, node) for each in consumers) and _compute_alone(consumers):
         consumers = anchors.match.before.consumers_of(consumers[-1])
     found = [each for each in consumers if _has_same_name(each, node) and _is_removed(anchors, each)]
     return found[0] if len(found) == 1 else None
 
 
-def _compute_alone(anchors: Anchors, consumers: Sequence[Node]) -> bool:
-    """Whether the consumers of a value were removed and compute one value of it alone: of `x`, `x * sigmoid(x)`."""
+def _compute_alone(consumers: Sequence[Node]) -> bool:
+    """Whether the consumers of a value take nothing else but each other's values: of `x`, `x * sigmoid(x)`."""
     outside = {v for node in consumers for v in node.operands} - {v for node in consumers for v in node.outputs}
-    return len(outside) == 1 and all(_is_removed(anchors, node) for node in consumers)
+    return len(outside) == 1
 
 
 def _has_same_name(one: Node, other: Node) -> bool:

@@ -132,7 +132,7 @@ def _names(flat: Flat, sources: Mapping[Value, Value], other: Flat) -> dict[Valu
     added: dict[tuple[str, str], None] = {}
     for copy, source in sources.items():
         short, long = sorted((copy.name, source.name), key=len)
-        if short in long and short in other.named:
+        if short in long:
             added[long[: long.index(short)], long[long.index(short) + len(short) :]] = None
     for name, value in flat.named.items():
         if name not in other.named:
