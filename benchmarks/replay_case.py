@@ -24,7 +24,7 @@ from benchmarks.model_types import all_types
 from benchmarks.replay_formats import Blobs, fx_from_json, fx_to_json, pack, unpack
 from pytest_hierexport._calls.attribution import Attribution, Origin
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
-from pytest_hierexport._carry import Flat, Known, carry_flat, flat_copy
+from pytest_hierexport._carry import Attributed, Flat, carry_flat, flat_copy
 from pytest_hierexport._cases import Case, Example, select
 from pytest_hierexport._errors import HierexportError
 from pytest_hierexport._export.capture import Capture, Request
@@ -277,7 +277,7 @@ def _observe(case: Case, example: Example, blobs: Blobs, captured: _Captured) ->
     }
 
 
-def _origins(capture: Capture, before: Known, attribution: Attribution) -> Observed:
+def _origins(capture: Capture, before: Attributed, attribution: Attribution) -> Observed:
     return {
         "origins before": _numbered((node.key, _plain(before.nodes[node])) for node in capture.before.nodes),
         "initializers before": {name: _plain(origins) for name, origins in before.initializers.items()},
@@ -286,7 +286,7 @@ def _origins(capture: Capture, before: Known, attribution: Attribution) -> Obser
     }
 
 
-def _carried(capture: Capture) -> tuple[Known, Attribution]:
+def _carried(capture: Capture) -> tuple[Attributed, Attribution]:
     before = attribute_before(capture, Hierarchy(capture.calls))
     return before, carry_flat(before, flat_copy(capture.after))
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from pytest_hierexport import Example, carry, export, prove
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
-from pytest_hierexport._carry import Known, carry_flat, flat_copy
+from pytest_hierexport._carry import Attributed, carry_flat, flat_copy
 from pytest_hierexport._onnx.graph import walk
 from test_carry import CALLS, carried
 
@@ -114,7 +114,7 @@ def test_random_numbers_of_two_calls_of_a_function_differ() -> None:
         noise = RandomNormal<shape = [2]>() y = Add(noise, x) }}""")
     calls = {"y": "a", "z": "b"}
     nodes = {node: (Origin(calls[(node.parent or node).key], Evidence.TRACED),) for node in before.nodes}
-    found = carry_flat(Known(CALLS, before, nodes, {}), flat_copy(after))
+    found = carry_flat(Attributed(CALLS, before, nodes, {}), flat_copy(after))
     assert found.nodes["y"] == (Origin("a", Evidence.TRACED),)
 
 

@@ -27,6 +27,6 @@ from __future__ import annotations
 from pytest_hierexport._carry.carrying import carry, carry_flat
 from pytest_hierexport._carry.copying import flat_copy
 from pytest_hierexport._carry.flat import Flat
-from pytest_hierexport._carry.match import Known
+from pytest_hierexport._carry.match import Attributed
 
-__all__ = ["Flat", "Known", "carry", "carry_flat", "flat_copy"]
+__all__ = ["Attributed", "Flat", "carry", "carry_flat", "flat_copy"]

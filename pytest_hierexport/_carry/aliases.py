@@ -17,7 +17,7 @@ from itertools import chain
 
 from pytest_hierexport._carry.bodies import Bodies
 from pytest_hierexport._carry.constants import Constants
-from pytest_hierexport._carry.flat import Flat, Node, Value, same_operator, same_type
+from pytest_hierexport._carry.flat import Flat, Node, Value, same_operator, types_may_agree
 from pytest_hierexport._carry.inputs import pair_inputs
 from pytest_hierexport._carry.numbering import Numbering, Round, share_knowledge
 from pytest_hierexport._carry.slices import backward_slice
@@ -30,17 +30,17 @@ Alias = tuple[Value, Value]
 
 
 def number_values(before: Flat, after: Flat) -> Numbering:
-    """Number the values of both graphs, in rounds until no alias is new."""
+    """Number the values of both graphs, in rounds until no alias is new; complete their names, types and leaves."""
     share_knowledge(before, after)
     constants = Constants()
     bodies = Bodies(before, after)
     aliases = pair_inputs(before, after, bodies.named)
     while True:
         numbering = Round(before, after, dict(aliases), constants, bodies).run()
-        order = {value: i for i, value in enumerate(numbering.before)}
+        order = {value: i for i, value in enumerate(numbering.old)}
         learned: dict[Value, Value] = {}
         for value, other in _dropped(before, after, numbering):
-            own, source = numbering.equal(value), numbering.known[numbering.before[other]]
+            own, source = numbering.equal(value), numbering.first_before[numbering.old[other]]
             equals = [value, *own]
             if own and order[own[0]] < order[source]:
                 # The first one stands for all others: a folded constant may equal a later one (CoLT5).
@@ -62,7 +62,7 @@ def _dropped(before: Flat, after: Flat, numbering: Numbering) -> Iterator[Alias]
         # A value before has given its name to one that it is computed from: what lay between was dropped.
         for new, named in zip(node.outputs, same_name.outputs, strict=False):
             if not _is_equal(numbering, new, named):
-                source = _source(before, numbering, named, numbering.after[new])
+                source = _source(before, numbering, named, numbering.new[new])
                 if source is not None:
                     yield named, source
         if not _has_its_operator(before, node, same_name):
@@ -101,21 +101,21 @@ def _went_into_a_constant(before: Flat, changed: Iterable[tuple[Value, Value]]) 
 def _is_equal(numbering: Numbering, new: Value | None, old: Value | None) -> bool:
     if new is None or old is None:
         return new is old
-    return numbering.after[new] == numbering.before[old]
+    return numbering.new[new] == numbering.old[old]
 
 
 def _bypassed(before: Flat, after: Flat, numbering: Numbering, new: Value, old: Value) -> list[Alias]:
     """Return the aliases by which a node takes a new input in place of an old one; none where they are not equal."""
-    if numbering.before[old] in numbering.alive:
+    if numbering.old[old] in numbering.alive:
         return []
-    number = numbering.after[new]
-    if number not in numbering.known:
+    number = numbering.new[new]
+    if number not in numbering.first_before:
         # No value before equals the new one: the lost value has a new producer.
-        return [(new, old)] if same_type(new, old) else []
-    source = _source(before, numbering, old, number) if new.varying else numbering.known[number]
+        return [(new, old)] if types_may_agree(new, old) else []
+    source = _source(before, numbering, old, number) if new.varying else numbering.first_before[number]
     if source is None:
-        return _further_up(before, numbering, old, numbering.known[number])
-    return [(new, old) if _took_in(before, after, numbering, new, (old, source)) else (old, source)]
+        return _further_up(before, numbering, old, numbering.first_before[number])
+    return [(new, old) if _absorbed(before, after, numbering, new, (old, source)) else (old, source)]
 
 
 def _further_up(before: Flat, numbering: Numbering, lost: Value, kept: Value) -> list[Alias]:
@@ -141,8 +141,8 @@ def _further_up(before: Flat, numbering: Numbering, lost: Value, kept: Value) ->
         if operands is None or len(pairs) > _CHAIN:
             return []
         for operand, counterpart in operands:
-            number = numbering.before[counterpart]
-            if numbering.before[operand] == number:
+            number = numbering.old[counterpart]
+            if numbering.old[operand] == number:
                 continue  # equal already
             source = _source(before, numbering, operand, number)
             if source is not None:
@@ -160,7 +160,7 @@ def _operands_of_equals(before: Flat, value: Value, other: Value) -> list[tuple[
     return list(zip(one.operands, another.operands, strict=False))
 
 
-def _took_in(before: Flat, after: Flat, numbering: Numbering, new: Value, alias: Alias) -> bool:
+def _absorbed(before: Flat, after: Flat, numbering: Numbering, new: Value, alias: Alias) -> bool:
     """Whether a new value takes what lay between a lost value and its source: as new weights, or as its constants.
 
     onnxslim puts the scale of a layer into the `Linear` before it, whose name the scaled value has then (DINOv2);
@@ -168,10 +168,10 @@ def _took_in(before: Flat, after: Flat, numbering: Numbering, new: Value, alias:
     """
     old, source = alias
     lost = _constants(backward_slice(before, [old], lambda value: value is source))
-    replaced = _constants(backward_slice(before, [source], lambda value: numbering.before[value] in numbering.alive))
-    moved = {numbering.before[value] for value in lost} - {numbering.before[value] for value in replaced}
-    taken = _constants(backward_slice(after, [new], lambda value: numbering.after[value] in numbering.known))
-    return any(numbering.after[value] not in numbering.known or numbering.after[value] in moved for value in taken)
+    replaced = _constants(backward_slice(before, [source], lambda value: numbering.old[value] in numbering.alive))
+    moved = {numbering.old[value] for value in lost} - {numbering.old[value] for value in replaced}
+    taken = _constants(backward_slice(after, [new], lambda value: numbering.new[value] in numbering.first_before))
+    return any(numbering.new[value] not in numbering.first_before or numbering.new[value] in moved for value in taken)
 
 
 def _constants(nodes: Iterable[Node]) -> Iterator[Value]:
@@ -180,7 +180,7 @@ def _constants(nodes: Iterable[Node]) -> Iterator[Value]:
 
 def _source(before: Flat, numbering: Numbering, value: Value, number: int) -> Value | None:
     """Return the value of a number from which another one is computed; None where none is."""
-    return next((source for source in _sources(before, value) if numbering.before[source] == number), None)
+    return next((source for source in _sources(before, value) if numbering.old[source] == number), None)
 
 
 def _sources(before: Flat, value: Value) -> Iterator[Value]:

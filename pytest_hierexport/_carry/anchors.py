@@ -7,8 +7,8 @@ Example. A quantizer replaces two layers at once, and no value between `x` and `
     y = MatMul(h, v)      layer.1    y_q = QLinearMatMul(h_q, v_q)        y         layer.1 fused
                                      y = DequantizeLinear(y_q)                      layer.1 fused
 
-A node computes at least up to the first value before in which all that it takes comes together, each operand on a way
-that avoids the others. What a node converted from one value (`x_q` above) has no counterpart: its consumers take `x`.
+A new node replaces at least the nodes up to the first one that depends on all its operands, on each by a path that
+avoids the others. What a node converted from one value (`x_q` above) has no counterpart: its consumers take `x`.
 The name of a new constant is a hint: tools add something to the name of the one that they convert.
 """
 
@@ -41,7 +41,7 @@ class Anchors:
     def counterpart(self, value: Value) -> Value | None:
         """Return the value before that one after equals or is anchored to; None where it is new."""
         numbering = self.match.numbering
-        return self.anchored.get(value) or numbering.known.get(numbering.after[value])
+        return self.anchored.get(value) or numbering.first_before.get(numbering.new[value])
 
     def counterpart_or_source(self, value: Value) -> Value | None:
         """Return the value before that one after was converted from, equals or is anchored to."""
@@ -87,12 +87,12 @@ def _anchor(anchors: Anchors, node: Node) -> None:
     operands = [v for v in operands if v.varying or (len(before.consumers.get(v, ())) == 1 and v not in unrelated)]
     found = _named(anchors, node, [found for _, found in contained if found is not None])
     if found is None:
-        found = _computed(anchors, node, operands) if len(operands) > 1 else _same(anchors, node, varying[0])
+        found = _computed(anchors, node, operands) if len(operands) > 1 else _equal_consumer(anchors, node, varying[0])
     if found is not None:
         _anchor_operands(anchors, node, found)
         # Without constants: a quantized one comes with a scale of its name.
         taken = [v for v in map(anchors.counterpart_or_source, node.operands) if v is not None and v.varying]
-        found = _last_taken_in(anchors, node, _taking_again(anchors, taken, found))
+        found = _last_absorbed(anchors, node, _taking_again(anchors, taken, found))
         anchors.anchored.update(zip(node.outputs, found.outputs, strict=False))
     else:
         last = max(varying, key=lambda value: _position(anchors, value))
@@ -100,7 +100,7 @@ def _anchor(anchors: Anchors, node: Node) -> None:
 
 
 def _named(anchors: Anchors, node: Node, taken: list[Value]) -> Node | None:
-    """Return the node before that takes what a node takes, and to whose output's name a tool added."""
+    """Return the node before that takes what a node takes, and whose output's name is part of that node's."""
     before = anchors.match.before
     # A namesake of another shape: onnxsim computes the activation of CLIP between the Reshapes that it adds to a Gemm.
     found = before.producer_of(original(node.first_name, before.named))
@@ -121,20 +121,20 @@ def _position(anchors: Anchors, value: Value) -> int:
 def _computed(anchors: Anchors, node: Node, operands: list[Value]) -> Node | None:
     """Return the first removed node before that computes from all operands, each on a way that avoids the others."""
     found = [each for each in _meeting(anchors, operands) if _is_removed(anchors, each)]
-    chosen = found if len(found) == 1 else [each for each in found if _has_same_name(each, node)]
+    chosen = found if len(found) == 1 else [each for each in found if _has_same_op_type(each, node)]
     return chosen[0] if len(chosen) == 1 else None
 
 
-def _same(anchors: Anchors, node: Node, operand: Value) -> Node | None:
+def _equal_consumer(anchors: Anchors, node: Node, operand: Value) -> Node | None:
     """Return the one removed consumer before that does to a value what a node does.
 
     What alone consumed the value, and took nothing else, may have been moved behind the node (a `Transpose`, FocalNet),
     or be one node of another name now (an activation, MobileViT).
     """
     consumers = anchors.match.before.consumers.get(operand, [])
-    while not any(_has_same_name(each, node) for each in consumers) and _compute_alone(consumers):
+    while not any(_has_same_op_type(each, node) for each in consumers) and _compute_alone(consumers):
         consumers = anchors.match.before.consumers_of(consumers[-1])
-    found = [each for each in consumers if _has_same_name(each, node) and _is_removed(anchors, each)]
+    found = [each for each in consumers if _has_same_op_type(each, node) and _is_removed(anchors, each)]
     return found[0] if len(found) == 1 else None
 
 
@@ -144,7 +144,7 @@ def _compute_alone(consumers: Sequence[Node]) -> bool:
     return len(outside) == 1
 
 
-def _has_same_name(one: Node, other: Node) -> bool:
+def _has_same_op_type(one: Node, other: Node) -> bool:
     """Whether two operators have one name: a tool may put its own domain's in, as for another layout in memory."""
     return one.source.op_type == other.source.op_type
 
@@ -155,7 +155,7 @@ def _anchor_operands(anchors: Anchors, node: Node, found: Node) -> None:
     A `Transpose` in front of a convolution became the `ReorderInput` in front of ONNX Runtime's own (ConvNeXt); an
     activation of two nodes became one, of which no name is left.
     """
-    if not _has_same_name(node, found):
+    if not _has_same_op_type(node, found):
         return
     for new, old in zip(node.inputs, found.inputs, strict=False):
         if new in anchors.converted_from and old and anchors.converted_from[new] is not old:
@@ -180,7 +180,7 @@ def _taking_again(anchors: Anchors, taken: list[Value], found: Node) -> Node:
     return found
 
 
-def _last_taken_in(anchors: Anchors, node: Node, found: Node) -> Node:
+def _last_absorbed(anchors: Anchors, node: Node, found: Node) -> Node:
     """Return the last removed node behind `found` whose operator a new node names in an attribute.
 
     ONNX Runtime states the `Relu` that it put into a convolution so; without other names, it is the only sign of it.

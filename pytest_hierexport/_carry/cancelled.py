@@ -28,15 +28,15 @@ def attribute_cancelled(match: Match, origins: OriginsOf) -> None:
     Operations that one call does and undoes itself do not concern others. They count where a call outside the last one
     took part, or where a call inside it computed their source, of which other values may live on.
     """
-    hierarchy = match.known.hierarchy
+    hierarchy = match.attributed.hierarchy
     for value, source in match.numbering.aliases.items():
         last = match.before.producer.get(value)
         # What a node that survived computes did not cancel.
         if last is None or match.survivors.get(last):
             continue
         nodes = between(source, value, match.before, match.numbering)
-        cancelled = [origin for node in nodes for origin in match.known.nodes[node]]
-        calls = {origin.call for origin in match.known.nodes[last]}
+        cancelled = [origin for node in nodes for origin in match.attributed.nodes[node]]
+        calls = {origin.call for origin in match.attributed.nodes[last]}
         inside = all(_is_below(hierarchy, origin, calls) for origin in cancelled)
         # An Identity that has the name of the value gives it to the consumers.
         if value.name in match.after.named:
@@ -65,6 +65,6 @@ def _is_below(hierarchy: Hierarchy, origin: Origin, calls: AbstractSet[str]) -> 
 def _producers_now(match: Match, value: Value) -> list[Node]:
     """Return the nodes after that give a value before: the one of its name, else all that give an equal value."""
     named = match.after.named.get(value.name)
-    equal = match.numbering.by_number_after.get(match.numbering.before[value], [])
+    equal = match.numbering.by_number_after.get(match.numbering.old[value], [])
     values = equal if named is None else [named]
     return [match.after.producer[each] for each in values if each in match.after.producer]

@@ -12,7 +12,7 @@ from pytest_hierexport._carry.copies import attribute_copies
 from pytest_hierexport._carry.copying import flat_copy
 from pytest_hierexport._carry.flat import Flat, drop_prefix
 from pytest_hierexport._carry.leftover import attribute_leftover, initializer_origins
-from pytest_hierexport._carry.match import Known, OriginsOf, attribute_matched, match
+from pytest_hierexport._carry.match import Attributed, OriginsOf, attribute_matched, match
 from pytest_hierexport._carry.regions import attribute_regions
 from pytest_hierexport._onnx.models import as_ir
 
@@ -42,19 +42,19 @@ def carry(before: Model, attribution: Attribution, after: Model, *, primary: Pri
     """
     flat = flat_copy(as_ir(before))
     nodes = {node: attribution.nodes.get(node.key, ()) for node in flat.nodes}
-    known = Known(attribution.hierarchy, flat, nodes, attribution.initializers)
+    attributed = Attributed(attribution.hierarchy, flat, nodes, attribution.initializers)
     flat_after = flat_copy(as_ir(after))
     drop_prefix(flat, flat_after)
     both = contracted(flat, flat_after)
     if both is None:
-        return carry_flat(known, flat_after, primary)
+        return carry_flat(attributed, flat_after, primary)
     old, new = both
-    return attribute_casts(carry_flat(old.known(known), new.flat, primary), known, new, primary)
+    return attribute_casts(carry_flat(old.attributed(attributed), new.flat, primary), attributed, new, primary)
 
 
-def carry_flat(known: Known, after: Flat, primary: Primary = "first") -> Attribution:
+def carry_flat(attributed: Attributed, after: Flat, primary: Primary = "first") -> Attribution:
     """Compute the attribution of `after`, as :func:`carry` does, from flat copies of both graphs."""
-    matched = match(known, after)
+    matched = match(attributed, after)
     origins: OriginsOf = {node: [] for node in after.nodes}
     for attribute in _PASSES:
         attribute(matched, origins)
@@ -63,9 +63,9 @@ def carry_flat(known: Known, after: Flat, primary: Primary = "first") -> Attribu
         nodes.setdefault(node.key, []).extend(origins[node])
 
     def ordered(found: Mapping[str, Iterable[Origin]]) -> dict[str, Origins]:
-        return {key: order_origins(known.hierarchy, each, primary) for key, each in found.items()}
+        return {key: order_origins(attributed.hierarchy, each, primary) for key, each in found.items()}
 
     initializers = {
         name: initializer_origins(matched, origins, name, value) for name, value in after.initializers.items()
     }
-    return Attribution(known.hierarchy, ordered(nodes), ordered(initializers))
+    return Attribution(attributed.hierarchy, ordered(nodes), ordered(initializers))

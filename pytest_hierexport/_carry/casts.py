@@ -22,7 +22,7 @@ import onnx_ir as ir
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, Origins, Primary, order_origins
 from pytest_hierexport._calls.hierarchy import ROOT
 from pytest_hierexport._carry.flat import Flat, Node, Value, names_inside
-from pytest_hierexport._carry.match import Known, weakened
+from pytest_hierexport._carry.match import Attributed, weakened
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,10 @@ class Contracted:
     nodes: Mapping[Node, Node]
     """Each other node of the whole graph with its copy."""
 
-    def known(self, known: Known) -> Known:
-        """Return what is known of the whole graph for the one without casts."""
-        return replace(known, flat=self.flat, nodes={copy: known.nodes[node] for node, copy in self.nodes.items()})
+    def attributed(self, whole: Attributed) -> Attributed:
+        """Return the graph without casts with the origins of the whole one."""
+        nodes = {copy: whole.nodes[node] for node, copy in self.nodes.items()}
+        return replace(whole, flat=self.flat, nodes=nodes)
 
 
 def contracted(before: Flat, after: Flat) -> tuple[Contracted, Contracted] | None:
@@ -142,7 +143,7 @@ def _names(flat: Flat, sources: Mapping[Value, Value], other: Flat) -> dict[Valu
     return {**names_inside(flat, names), **names}
 
 
-def attribute_casts(attribution: Attribution, known: Known, after: Contracted, primary: Primary) -> Attribution:
+def attribute_casts(attribution: Attribution, before: Attributed, after: Contracted, primary: Primary) -> Attribution:
     """Return the attribution with the casts, which had been taken out, in it."""
     origins: dict[str, Origins] = dict(attribution.nodes)
     flat = after.whole
@@ -151,9 +152,9 @@ def attribute_casts(attribution: Attribution, known: Known, after: Contracted, p
         return order_origins(attribution.hierarchy, weakened(evidence, found), primary)
 
     for cast, source in after.casts.items():
-        kept, producer = _kept(known.flat, cast), flat.producer.get(source) or cast.parent
+        kept, producer = _kept(before.flat, cast), flat.producer.get(source) or cast.parent
         if kept is not None:
-            origins[cast.key] = known.nodes[kept]
+            origins[cast.key] = before.nodes[kept]
         elif producer is not None:
             origins[cast.key] = ordered(Evidence.FUSED, list(origins[producer.key]))
     # No node computes an input or a constant: its cast belongs to the calls that take it.

@@ -20,7 +20,7 @@ from pytest_hierexport._carry.match import Match, OriginsOf, weakened
 
 
 def attribute_copies(match: Match, origins: OriginsOf) -> None:
-    """Leave each copy the owners whose consumers take it, where that leaves an owner to each, and none without."""
+    """Leave each copy those owners whose nodes take it, if each copy keeps an owner, and each owner a copy."""
     for copies in _copies(match):
         owners = {origin.call for node in copies for origin in origins[node]}
         kept = {node: _nearest(match, origins, node, owners) for node in copies}
@@ -49,5 +49,5 @@ def _nearest(match: Match, origins: OriginsOf, node: Node, owners: AbstractSet[s
     """Return those owners of a node that are the nearest ones above the calls of its consumers."""
     consumers = (each for output in node.outputs for each in match.after.own_consumers(output))
     calls = {origin.call for consumer in consumers for origin in origins[consumer]}
-    lineages = (match.known.hierarchy.lineage(call) for call in calls)
+    lineages = (match.attributed.hierarchy.lineage(call) for call in calls)
     return {owner for lineage in lineages for owner in [each for each in lineage if each in owners][:1]}

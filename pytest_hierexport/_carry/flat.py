@@ -96,8 +96,8 @@ class Flat:
     outputs: list[Value] = field(default_factory=list)
     """The outputs of the model, in order."""
     opsets: dict[str, int] = field(default_factory=dict)
-    without_takers: frozenset[Node] = frozenset()
-    """Unused nodes of functions: what they give was not asked for by any call (two `nn.EmbeddingBag`)."""
+    never_used: frozenset[Node] = frozenset()
+    """The unused nodes, where torch inlined functions: no call asked for what they give (two `nn.EmbeddingBag`)."""
 
     @cached_property
     def consumers(self) -> Mapping[Value, list[Node]]:
@@ -177,9 +177,9 @@ def names_inside(flat: Flat, names: Mapping[Value, str]) -> dict[Value, str]:
 
 
 def drop_prefix(before: Flat, after: Flat) -> None:
-    """Take off all names what a tool put in front of them, as `onnx.compose.add_prefix` does.
+    """Remove a prefix that a tool added to all names, as `onnx.compose.add_prefix` does.
 
-    Seen at the inputs and constants that are equal otherwise: more of them have it than a name of before.
+    It counts if it is on more inputs and constants than have their old name.
     """
     leaves = [value for value in after.leaves if value.name]
     unknown = [value for value in leaves if value.name not in before.named]
@@ -200,7 +200,7 @@ def drop_prefix(before: Flat, after: Flat) -> None:
 
 def _may_be_one(a: Value, b: Value) -> bool:
     """Whether two leaves are equal apart from their names: an input may have another position (`extract_model`)."""
-    return a.leaf == b.leaf or (a.varying and b.varying and same_type(a, b))
+    return a.leaf == b.leaf or (a.varying and b.varying and types_may_agree(a, b))
 
 
 def same_operator(a: Node, b: Node) -> bool:
@@ -208,8 +208,8 @@ def same_operator(a: Node, b: Node) -> bool:
     return a.operator == b.operator and a.attributes == b.attributes and len(a.inputs) == len(b.inputs)
 
 
-def same_tensor(a: Value, b: Value) -> bool:
-    """Whether two values do not have tensors of different content."""
+def tensors_may_agree(a: Value, b: Value) -> bool:
+    """Whether two values may have one tensor: not if both tensors are known and differ."""
     if a.tensor is None or b.tensor is None or a.tensor is b.tensor:
         return True
     if is_absent(a.tensor) or is_absent(b.tensor):
@@ -221,7 +221,7 @@ def same_tensor(a: Value, b: Value) -> bool:
     return bool(a.tensor.tobytes() == b.tensor.tobytes())
 
 
-def same_type(a: Value, b: Value) -> bool:
+def types_may_agree(a: Value, b: Value) -> bool:
     """Whether the element types and shapes of two values agree, as far as they are known."""
     if a.dtype is not None and b.dtype is not None and a.dtype != b.dtype:
         return False

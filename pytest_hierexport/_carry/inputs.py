@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pytest_hierexport._carry.flat import Flat, Node, Value, same_operator, same_type
+from pytest_hierexport._carry.flat import Flat, Node, Value, same_operator, types_may_agree
 
 
 def pair_inputs(before: Flat, after: Flat, holders: Mapping[Node, Node]) -> dict[Value, Value]:
@@ -52,7 +52,7 @@ class _Pairing:
     """The inputs after, each with its counterpart."""
     free: dict[Value, None] = field(default_factory=dict)
     """The inputs after that have none yet, in order."""
-    taken: set[Value] = field(default_factory=set)
+    paired: set[Value] = field(default_factory=set)
     """The values before that are the counterpart of one."""
 
     def run(self) -> dict[Value, Value]:
@@ -73,9 +73,9 @@ class _Pairing:
         return self.pairs
 
     def _pair(self, value: Value, old: Value) -> None:
-        if old not in self.taken:
+        if old not in self.paired:
             self.pairs[value] = old
-            self.taken.add(old)
+            self.paired.add(old)
             del self.free[value]
 
     def _named(self, position: int, value: Value) -> Value | None:
@@ -88,9 +88,9 @@ class _Pairing:
             other = self.old[position]
             if value in self._taken_now(other):
                 return other
-        if namesake in self.old and (same_type(namesake, value) or not taken):
+        if namesake in self.old and (types_may_agree(namesake, value) or not taken):
             return namesake
-        return namesake if same_type(namesake, value) and (value in taken or not taken) else None
+        return namesake if types_may_agree(namesake, value) and (value in taken or not taken) else None
 
     def _taken_now(self, old: Value) -> list[Value]:
         """Return what consumers that kept name and operator take, and what outputs give, in place of a value before."""
@@ -118,9 +118,9 @@ class _Pairing:
     def _in_order(self, *, similar: bool) -> None:
         """Pair the inputs that are left in order, those of one type of which no consumer takes something else now."""
         for old in self.old:
-            if old in self.taken or self._taken_now(old):
+            if old in self.paired or self._taken_now(old):
                 continue
-            fitting = (value for value in self.free if same_type(old, value))
+            fitting = (value for value in self.free if types_may_agree(old, value))
             found = next((value for value in fitting if not similar or self._have_similar_consumers(old, value)), None)
             if found is not None:
                 self._pair(found, old)

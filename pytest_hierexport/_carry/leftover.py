@@ -12,7 +12,10 @@ from pytest_hierexport._carry.slices import backward_slice
 
 
 def attribute_leftover(match: Match, origins: OriginsOf) -> None:
-    """Give a constant the origins of its consumers (`folded`), any other node that of a neighbour (`derived`)."""
+    """Give the nodes without an origin one: constants, callers of functions, nodes of bodies, nodes around the model.
+
+    Any other node has that of a neighbour (`derived`).
+    """
     after = match.after
     for node in reversed(after.nodes):
         if not origins[node] and not any(output.varying for output in node.outputs):
@@ -35,7 +38,7 @@ def _attribute_callers(match: Match, origins: OriginsOf) -> None:
     # The nodes of a body follow the one that calls it.
     for node in reversed(match.after.nodes):
         if node in bodies and not (origins[node] or node.outputs):
-            origins[node].append(Origin(match.known.hierarchy.common(bodies[node]), Evidence.FUSED))
+            origins[node].append(Origin(match.attributed.hierarchy.common(bodies[node]), Evidence.FUSED))
         if node.parent is not None and origins[node]:
             bodies.setdefault(node.parent, []).extend(origin.call for origin in origins[node])
 
@@ -46,7 +49,7 @@ def _attribute_bodies(match: Match, origins: OriginsOf) -> None:
     Only where these calls had no node of another call in a body before. torch writes an operation such as
     `nn.EmbeddingBag` as a function with a loop, whose inner names are lost when the function is inlined.
     """
-    calls = {node: {origin.call for origin in found} for node, found in match.known.nodes.items()}
+    calls = {node: {origin.call for origin in found} for node, found in match.attributed.nodes.items()}
     held = ((calls[node.parent], calls[node]) for node in match.before.nodes if node.parent and node.parent.outputs)
     mixed = {call for holder, inner in held if inner - holder for call in holder}
     # The nodes of a body follow the one that holds it.
@@ -59,7 +62,7 @@ def _attribute_bodies(match: Match, origins: OriginsOf) -> None:
 def _attribute_added(match: Match, origins: OriginsOf) -> None:
     """Give the root what a tool added around the model: in front of its inputs, behind its outputs, or beside it."""
     after, numbering = match.after, match.numbering
-    outputs = {numbering.before[value] for value in match.before.outputs}
+    outputs = {numbering.old[value] for value in match.before.outputs}
     new = [node for node in after.nodes if not origins[node]]
     in_front: set[Value] = set()
     behind: set[Value] = set()
@@ -69,7 +72,7 @@ def _attribute_added(match: Match, origins: OriginsOf) -> None:
         if all(value in in_front or value not in after.producer for value in varying):
             in_front.update(node.outputs)
         # An input that the model returns is in front and behind.
-        if varying and all(value in behind or numbering.after[value] in outputs for value in varying):
+        if varying and all(value in behind or numbering.new[value] in outputs for value in varying):
             behind.update(node.outputs)
     leading = behind | beside
     for node in reversed(new):
@@ -84,7 +87,7 @@ def _attribute_added(match: Match, origins: OriginsOf) -> None:
 def _computed_beside(match: Match, new: Iterable[Node]) -> set[Value]:
     """Return what nodes compute from new inputs of the graph alone: `onnx.compose.merge_models` joins two graphs.
 
-    None where no node is known: then the graph is another one, with nothing of the model.
+    Nothing where no node is known: then the graph is another one, with nothing of the model.
     """
     if not match.matched:
         return set()
@@ -101,18 +104,18 @@ def _computed_beside(match: Match, new: Iterable[Node]) -> set[Value]:
 
 def initializer_origins(match: Match, origins: OriginsOf, name: str, value: Value) -> Iterable[Origin]:
     """Return the origins of an initializer after: those before, or those of the nodes that were folded into it."""
-    if name in match.known.initializers:
-        return match.known.initializers[name]
+    if name in match.attributed.initializers:
+        return match.attributed.initializers[name]
     namesake = match.before.named.get(value.name)
     if namesake is not None and namesake in match.before.producer:
         folded = backward_slice(match.before, _merged(match, namesake), match.is_alive)
-        return weakened(Evidence.FOLDED, (origin for node in folded for origin in match.known.nodes[node]))
+        return weakened(Evidence.FOLDED, (origin for node in folded for origin in match.attributed.nodes[node]))
     # A tool may rename it (`add_prefix`); small constants are shared freely, so their content says nothing.
     numbering, keys = match.numbering, match.before.initializer_keys
-    same = None if numbering.after[value] in numbering.contents else numbering.known.get(numbering.after[value])
+    same = None if numbering.new[value] in numbering.contents else numbering.first_before.get(numbering.new[value])
     for key in (keys.get(each, "") for each in (namesake, same) if each is not None):
-        if key in match.known.initializers:
-            return match.known.initializers[key]
+        if key in match.attributed.initializers:
+            return match.attributed.initializers[key]
     consumers = match.after.own_consumers(value)
     return weakened(Evidence.FOLDED, (origin for consumer in consumers for origin in origins[consumer]))
 
@@ -120,8 +123,8 @@ def initializer_origins(match: Match, origins: OriginsOf, name: str, value: Valu
 def _merged(match: Match, computed: Value) -> list[Value]:
     """Return a value before with the equal ones that are gone; small constants are shared freely, so only itself."""
     producer = match.before.producer[computed]
-    if match.numbering.before[computed] in match.numbering.contents:
+    if match.numbering.old[computed] in match.numbering.contents:
         return [computed]
-    equal = match.duplicates[match.numbering.expressions_before[producer]]
+    equal = match.by_expression[match.numbering.expressions_before[producer]]
     values = [node.outputs[producer.outputs.index(computed)] for node in equal]
     return [value for value in values if value is computed or value.name not in match.after.named]

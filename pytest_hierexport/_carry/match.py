@@ -19,11 +19,11 @@ from pytest_hierexport._carry.flat import Flat, Node, Value
 from pytest_hierexport._carry.numbering import Expression, Numbering
 
 OriginsOf = dict[Node, list[Origin]]
-"""The origins found so far for the nodes of `after`; each pass adds to it, and may weaken what it finds."""
+"""The origins found so far for the nodes of `after`; each pass adds, weakens or removes some."""
 
 
 @dataclass(frozen=True)
-class Known:
+class Attributed:
     """A graph with the origins of its nodes; a function's nodes count apart for every call of the function."""
 
     hierarchy: Hierarchy
@@ -36,11 +36,11 @@ class Known:
 class Match:
     """Which nodes of `after` stand for which nodes of `before`."""
 
-    known: Known
+    attributed: Attributed
     after: Flat
     numbering: Numbering
     twins: Mapping[Node, Node]
-    """Nodes before, each with the node after that computes the same and stands for it alone."""
+    """Nodes before, each with the one node after that stands for it."""
     merged: Mapping[Node, Sequence[Node]]
     """Nodes before that were removed as duplicates, each with the nodes after that replaced it."""
     namesakes: Mapping[Node, Node]
@@ -51,7 +51,7 @@ class Match:
     @property
     def before(self) -> Flat:
         """The graph before."""
-        return self.known.flat
+        return self.attributed.flat
 
     @cached_property
     def matched(self) -> frozenset[Node]:
@@ -64,7 +64,7 @@ class Match:
         return {**{node: (twin,) for node, twin in self.twins.items()}, **self.merged}
 
     @cached_property
-    def duplicates(self) -> Mapping[Expression, list[Node]]:
+    def by_expression(self) -> Mapping[Expression, list[Node]]:
         """The nodes before by their expression."""
         return _by_expression(self.numbering.expressions_before)
 
@@ -79,21 +79,21 @@ class Match:
 
     def is_known(self, value: Value) -> bool:
         """Whether a value after equals one before."""
-        return self.numbering.after[value] in self.numbering.known
+        return self.numbering.new[value] in self.numbering.first_before
 
     def is_alive(self, value: Value) -> bool:
         """Whether a value before is computed, or held, in the graph after."""
-        return self.numbering.before[value] in self.numbering.alive
+        return self.numbering.old[value] in self.numbering.alive
 
 
-def match(known: Known, after: Flat) -> Match:
+def match(attributed: Attributed, after: Flat) -> Match:
     """Match the nodes of `after` with those of the graph before."""
-    return _Matcher(known, after).match()
+    return _Matcher(attributed, after).match()
 
 
 class _Matcher:
-    def __init__(self, known: Known, after: Flat) -> None:
-        self.known, self.before, self.after = known, known.flat, after
+    def __init__(self, attributed: Attributed, after: Flat) -> None:
+        self.attributed, self.before, self.after = attributed, attributed.flat, after
         self.numbering = number_values(self.before, after)
         self.twins: dict[Node, Node] = {}
         self.merged: dict[Node, list[Node]] = {}
@@ -114,18 +114,18 @@ class _Matcher:
                 self.twins[same] = node
         self._narrow()
         return Match(
-            self.known, self.after, self.numbering, self.twins, self.merged, self._by_name(), tuple(self.unpaired)
+            self.attributed, self.after, self.numbering, self.twins, self.merged, self._by_name(), tuple(self.unpaired)
         )
 
     def _pair(self, duplicates: list[Node], candidates: list[Node]) -> None:
         """Pair nodes of one expression: twins by name, then in order; the other nodes before were merged.
 
-        Those without takers were dropped, not merged.
+        Those that were never used were dropped, not merged.
         """
         pairs = _paired(duplicates, candidates)
         self.twins.update(pairs)
         for node in duplicates:
-            if node not in pairs and node not in self.before.without_takers and not self._is_small_constant(node):
+            if node not in pairs and node not in self.before.never_used and not self._is_small_constant(node):
                 self.merged[node] = self._replacements(node, candidates)
         taken = set(pairs.values())
         self.unpaired += [node for node in candidates if node not in taken]
@@ -136,7 +136,7 @@ class _Matcher:
         Sharing a computation does, however small: positions that several layers look up in one table (LayoutLMv3), the
         exponential of a parameter of four numbers.
         """
-        return not node.inputs and all(self.numbering.before[each] in self.numbering.contents for each in node.outputs)
+        return not node.inputs and all(self.numbering.old[each] in self.numbering.contents for each in node.outputs)
 
     def _replacements(self, lost: Node, candidates: list[Node]) -> list[Node]:
         """Return the candidates that replaced a removed node.
@@ -176,7 +176,7 @@ class _Matcher:
                 self.merged[node] = feeding or self.merged[node]
 
     def _by_name(self) -> dict[Node, Node]:
-        """Return the nodes after whose operator and first output's name are those of a node before.
+        """Return the nodes after that have the operator, and the first output's name or the key, of a node before.
 
         A node that is not pure (random numbers, subgraphs) has no expression to compare, and a constant says nothing by
         its value.
@@ -196,21 +196,21 @@ class _Matcher:
 def attribute_matched(match: Match, origins: OriginsOf) -> None:
     """Give every matched node the origins of its twin, and of the duplicates that were merged into it."""
     for old, new in match.twins.items():
-        origins[new] += match.known.nodes[old]
+        origins[new] += match.attributed.nodes[old]
     for node, replacements in match.merged.items():
         for replacement in replacements:
-            origins[replacement] += weakened(Evidence.MERGED, match.known.nodes[node])
+            origins[replacement] += weakened(Evidence.MERGED, match.attributed.nodes[node])
     for new, old in match.namesakes.items():
-        origins[new] += match.known.nodes[old]
+        origins[new] += match.attributed.nodes[old]
     # A tool may compute a value once for each consumer; the values around such a copy are known, so it is in no region.
     for node in match.unpaired:
         if any(output.varying for output in node.outputs):
-            copied = match.duplicates[match.numbering.expressions_after[node]]
-            origins[node] += weakened(Evidence.FUSED, (o for each in copied for o in match.known.nodes[each]))
+            copied = match.by_expression[match.numbering.expressions_after[node]]
+            origins[node] += weakened(Evidence.FUSED, (o for each in copied for o in match.attributed.nodes[each]))
 
 
 def weakened(evidence: Evidence, origins: Iterable[Origin]) -> list[Origin]:
-    """Return origins whose evidence is no stronger than the given one."""
+    """Return each origin with its own evidence or the given one, whichever is weaker."""
     return [Origin(o.call, max(evidence, o.evidence, key=lambda e: e.rank)) for o in origins]
 
 

@@ -22,7 +22,7 @@ from functools import cached_property
 
 from pytest_hierexport._carry.bodies import Bodies
 from pytest_hierexport._carry.constants import Constants
-from pytest_hierexport._carry.flat import Flat, Node, Value, names_inside, same_tensor, same_type
+from pytest_hierexport._carry.flat import Flat, Node, Value, names_inside, tensors_may_agree, types_may_agree
 from pytest_hierexport._carry.tensors import TENSOR, tensor_key, tensor_sample
 
 Expression = tuple[Hashable, ...]
@@ -32,8 +32,10 @@ Expression = tuple[Hashable, ...]
 class Numbering:
     """The numbers of the values of two graphs."""
 
-    before: dict[Value, int] = field(default_factory=dict)
-    after: dict[Value, int] = field(default_factory=dict)
+    old: dict[Value, int] = field(default_factory=dict)
+    """The number of each value before."""
+    new: dict[Value, int] = field(default_factory=dict)
+    """The number of each value after."""
     expressions_before: dict[Node, Expression] = field(default_factory=dict)
     expressions_after: dict[Node, Expression] = field(default_factory=dict)
     aliases: Mapping[Value, Value] = field(default_factory=dict)
@@ -44,26 +46,26 @@ class Numbering:
     @cached_property
     def alive(self) -> frozenset[int]:
         """The numbers of all values after."""
-        return frozenset(self.after.values())
+        return frozenset(self.new.values())
 
     @cached_property
     def by_number(self) -> dict[int, list[Value]]:
         """The values before of each number."""
-        return _by_number(self.before)
+        return _by_number(self.old)
 
     @cached_property
     def by_number_after(self) -> dict[int, list[Value]]:
         """The values after of each number."""
-        return _by_number(self.after)
+        return _by_number(self.new)
 
     @cached_property
-    def known(self) -> dict[int, Value]:
+    def first_before(self) -> dict[int, Value]:
         """The first value before of each number."""
         return {number: values[0] for number, values in self.by_number.items()}
 
     def equal(self, value: Value) -> list[Value]:
         """Return all values before that equal one before; none for a value after."""
-        return self.by_number.get(self.before[value], []) if value in self.before else []
+        return self.by_number.get(self.old[value], []) if value in self.old else []
 
 
 def _by_number(numbers: Mapping[Value, int]) -> dict[int, list[Value]]:
@@ -95,7 +97,7 @@ def _share_output_names(before: Flat, after: Flat) -> None:
 
 def _share_type(known: Value, value: Value) -> None:
     """Give a value what is known of the type of an equal one, unless their types contradict each other."""
-    if same_type(known, value):
+    if types_may_agree(known, value):
         value.shape = known.shape if value.shape is None else value.shape
         value.dtype = known.dtype if value.dtype is None else value.dtype
 
@@ -123,7 +125,7 @@ def _share_renamed(before: Flat, after: Flat) -> None:
     known = _by_sample(before.initializers.values()) if renamed else {}
     for sample, values in renamed.items():
         for value in values:
-            equal = (each.leaf for each in known.get(sample, ()) if same_tensor(each, value))
+            equal = (each.leaf for each in known.get(sample, ()) if tensors_may_agree(each, value))
             value.leaf = next(equal, value.leaf)
 
 
@@ -151,17 +153,17 @@ class Round:
     def run(self) -> Numbering:
         """Return the numbers."""
         for value in self.before.leaves:
-            self.result.before[value] = self._intern(value.leaf)
+            self.result.old[value] = self._intern(value.leaf)
         for node in self.before.nodes:
             self._number_before(node)
         for value in self.after.leaves:
-            self.result.after[value] = self._look_up_leaf(value)
+            self.result.new[value] = self._look_up_leaf(value)
         for node in self.after.nodes:
             self._number_after(node)
         return self.result
 
     def _number_before(self, node: Node) -> None:
-        numbers = self.result.before
+        numbers = self.result.old
         expression = self.result.expressions_before[node] = self._expression(node, numbers)
         if not node.pure and self.bodies.is_lost(node):
             self._lost.setdefault(self.bodies.form(node, numbers), []).append(node)
@@ -175,28 +177,31 @@ class Round:
             _share_type(self._typed.setdefault(numbers[output], output), output)
 
     def _number_after(self, node: Node) -> None:
-        numbers = self.result.after
+        numbers = self.result.new
         expression = self.result.expressions_after[node] = self._renamed(node) or self._expression(node, numbers)
         for output, known in self._known_as(node, expression, numbers, self.after.opsets):
             if node.identity_input is not None:
                 numbers[output] = numbers[node.identity_input]
             elif output in self.aliases:
-                numbers[output] = self.result.before[self.aliases[output]]
+                numbers[output] = self.result.old[self.aliases[output]]
             else:
                 numbers[output] = self._look_up(output, known)
             # A tool that renames values may drop their types, without which the size of one is no constant.
             _share_type(self._typed.setdefault(numbers[output], output), output)
 
     def _renamed(self, node: Node) -> Expression | None:
-        """Return the expression of the node before that one after is under another name; None for any other."""
+        """Return the expression of a node before with an equal body, for a node whose name is new; None without one.
+
+        Both nodes are paired: the inputs of the bodies get the same numbers.
+        """
         if node.pure or node in self.bodies.named:
             return None
-        lost = self._lost.get(self.bodies.form(node, self.result.after))
+        lost = self._lost.get(self.bodies.form(node, self.result.new))
         if not lost:
             return None
         old = lost.pop(0)
         for known, value in self.bodies.inputs(old, node):
-            self.result.after[value] = self.result.before[known]
+            self.result.new[value] = self.result.old[known]
         return self.result.expressions_before[old]
 
     @staticmethod
@@ -225,22 +230,22 @@ class Round:
     def _look_up_leaf(self, value: Value) -> int:
         """Number an input or tensor; an input without a counterpart is new, as is a tensor of other content."""
         known = self.aliases.get(value)
-        # A new constant in place of a computed one, such as a size (ViT), or of another constant was folded or changed.
+        # A constant that replaces another value is not equal to it: it was folded from it (sizes in ViT) or changed.
         if known is not None and (value.varying or known in self.before.inputs):
-            return self.result.before[known]
+            return self.result.old[known]
         if value.varying:
             return self._intern(("new", value.leaf))
         namesake = self.before.named.get(value.name) if value.name else None
-        if namesake is not None and namesake not in self.before.producer and not same_tensor(namesake, value):
+        if namesake is not None and namesake not in self.before.producer and not tensors_may_agree(namesake, value):
             leaf = value.leaf if value.leaf != namesake.leaf else ("changed", value.leaf)
             return self._intern(leaf)
         return self._look_up(value, value.leaf)
 
     def _look_up(self, value: Value, key: Hashable) -> int:
-        """Number a value after by its expression or content; one that is unknown by its namesake, or as new."""
+        """Return the number of a value after: by its expression or content, else by its namesake, else a new one."""
         if key in self._numbers:
             return self._numbers[key]
         namesake = self.before.named.get(value.name) if value.name else None
-        if namesake is not None and same_type(namesake, value):
-            return self.result.before[namesake]
+        if namesake is not None and types_may_agree(namesake, value):
+            return self.result.old[namesake]
         return self._intern(key)

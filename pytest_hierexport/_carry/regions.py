@@ -41,9 +41,9 @@ def _origins(match: Match, replaced: list[Node]) -> list[Origin]:
     A node that several calls share may be in several regions: a `Not` of a mask that goes into the `Where` of each
     layer (DeBERTa). Each region has the origins of those calls that consume the node in it.
     """
-    hierarchy, found = match.known.hierarchy, dict[Node, list[Origin]]()
+    hierarchy, found = match.attributed.hierarchy, dict[Node, list[Origin]]()
     for node in sorted(replaced, key=match.before.order.__getitem__, reverse=True):
-        own = match.known.nodes[node]
+        own = match.attributed.nodes[node]
         consumers = match.before.consumers_of(node)
         calls = {origin.call for consumer in consumers for origin in found.get(consumer, ())}
         near = [o for o in own if any(hierarchy.within(call, o.call) for call in calls)]
@@ -87,7 +87,7 @@ def _gives_known(anchors: Anchors, node: Node) -> bool:
 def _taken(anchors: Anchors, nodes: list[Node]) -> set[int]:
     """Return the numbers of the values before that a region takes."""
     found = (anchors.counterpart(value) for node in nodes for value in node.operands)
-    return {anchors.match.numbering.before[value] for value in found if value is not None}
+    return {anchors.match.numbering.old[value] for value in found if value is not None}
 
 
 def _given(match: Match, nodes: list[Node]) -> list[Value]:
@@ -96,18 +96,18 @@ def _given(match: Match, nodes: list[Node]) -> list[Value]:
     outputs = dict.fromkeys(value for node in nodes for value in node.outputs)
     given: dict[Value, None] = {}
     for value in outputs:
-        equal = numbering.by_number.get(numbering.after[value], [])
+        equal = numbering.by_number.get(numbering.new[value], [])
         if not value.varying:
             # Equal constants say nothing about ownership: optimizers share them freely.
             equal = [other for other in equal if other.name == value.name] or equal
         equal = [other for other in equal if _namesake_after(other, match.after) in {None, *outputs}]
-        rivals = [other for other in numbering.by_number_after[numbering.after[value]] if other not in outputs]
+        rivals = [other for other in numbering.by_number_after[numbering.new[value]] if other not in outputs]
         if rivals:
             equal = _with_consumers_of(match, value, rivals, equal)
         given.update(dict.fromkeys(equal))
     # An Identity gives a value that another node computes (BridgeTower).
-    known = (numbering.after[value] for value in outputs)
-    return list(given) or [numbering.known[number] for number in known if number in numbering.known]
+    known = (numbering.new[value] for value in outputs)
+    return list(given) or [numbering.first_before[number] for number in known if number in numbering.first_before]
 
 
 def _namesake_after(value: Value, after: Flat) -> Value | None:
@@ -132,8 +132,9 @@ def _with_consumers_of(match: Match, value: Value, rivals: list[Value], equal: l
 def _replaced(anchors: Anchors, region: list[Node]) -> list[Node]:
     """Return the nodes before between the values that a region takes and those that it gives.
 
-    The slice ends at a value that the region takes. A value that lives on elsewhere ends it too, unless all values that
-    the region takes lie behind such: then it computes them once more, as ONNX Runtime's float16 converter does.
+    The slice ends at a value that the region takes. A value that lives on elsewhere ends it too. If it then reaches
+    none of the varying values that the region takes, it goes on behind the values that live on: the region computes
+    these once more, as ONNX Runtime's float16 converter does.
     """
     match = anchors.match
     before, numbering = match.before, match.numbering
@@ -141,7 +142,7 @@ def _replaced(anchors: Anchors, region: list[Node]) -> list[Node]:
     gives, takes = _given(match, own), _taken(anchors, region)
     if not gives:
         gives = [anchors.anchored[value] for node in region for value in node.outputs if value in anchors.anchored]
-    numbers, known = numbering.before, numbering.known
+    numbers, known = numbering.old, numbering.first_before
     found = backward_slice(before, gives, lambda value: numbers[value] in takes or match.is_alive(value))
     varying = {number for number in takes if known[number].varying}
     if varying.isdisjoint(numbers[value] for node in found for value in node.operands):
@@ -179,7 +180,7 @@ def _is_counterpart(match: Match, before: Node, after: Node) -> bool:
     numbering = match.numbering
     constants = ((a, b) for a, b in zip(before.operands, after.operands, strict=False) if not b.varying)
     return same_operator(before, after) and all(
-        numbering.before[a] == numbering.after[b] or _became_constant(match, a) for a, b in constants
+        numbering.old[a] == numbering.new[b] or _became_constant(match, a) for a, b in constants
     )
 
 
@@ -194,5 +195,5 @@ def _became_constant(match: Match, before: Value) -> bool:
 
 def _passes_through(node: Node, numbering: Numbering) -> bool:
     """Whether all that the node gives are values that it takes: it took no part in the fusion."""
-    taken = {numbering.before[value] for value in node.operands}
-    return all(numbering.before[output] in taken for output in node.outputs)
+    taken = {numbering.old[value] for value in node.operands}
+    return all(numbering.old[output] in taken for output in node.outputs)

@@ -30,7 +30,7 @@ def forward_slice(numbers: set[int], before: Flat, numbering: Numbering, nodes: 
     reached: set[Value] = set()
     found: set[Node] = set()
     for node in sorted(nodes, key=before.order.__getitem__):
-        if any(value in reached or numbering.before[value] in numbers for value in node.data_operands):
+        if any(value in reached or numbering.old[value] in numbers for value in node.data_operands):
             found.add(node)
             reached.update(node.outputs)
     return found
@@ -38,6 +38,6 @@ def forward_slice(numbers: set[int], before: Flat, numbering: Numbering, nodes: 
 
 def between(source: Value, value: Value, before: Flat, numbering: Numbering) -> set[Node]:
     """Return the nodes on the way from a value to another that has the same number."""
-    number = numbering.before[source]
-    behind = backward_slice(before, [value], lambda at: numbering.before[at] == number)
+    number = numbering.old[source]
+    behind = backward_slice(before, [value], lambda at: numbering.old[at] == number)
     return forward_slice({number}, before, numbering, behind)

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 from pytest_hierexport._calls.attribution import Evidence, Origin, Origins, order_origins
 from pytest_hierexport._calls.hierarchy import ROOT, Hierarchy
-from pytest_hierexport._carry import Known
+from pytest_hierexport._carry import Attributed
 
 if TYPE_CHECKING:
     from pytest_hierexport._carry.flat import Flat, Node
     from pytest_hierexport._export.capture import Capture
 
 
-def attribute_before(capture: Capture, hierarchy: Hierarchy) -> Known:
+def attribute_before(capture: Capture, hierarchy: Hierarchy) -> Attributed:
     """Return the graph before optimization with the origins of its nodes and initializers."""
     flat = capture.before
     nodes: dict[Node, Origins] = {}
@@ -39,7 +39,7 @@ def attribute_before(capture: Capture, hierarchy: Hierarchy) -> Known:
     for node in flat.nodes:
         if node not in nodes:
             nodes[node] = (Origin(_call_of_neighbours(node, flat, nodes, hierarchy), Evidence.DERIVED),)
-    return Known(hierarchy, flat, nodes, _initializers(capture, hierarchy, nodes))
+    return Attributed(hierarchy, flat, nodes, _initializers(capture, hierarchy, nodes))
 
 
 def _merged(node: Node, capture: Capture) -> Iterator[str]:

@@ -209,7 +209,7 @@ class _Comparison:
                 yield Violation(self._where(kind, key), expected, f"{now}, {_RENAMED}", _DO)
 
     def _is_stale(self, call: str) -> bool:
-        """Return whether a call has an old name of the model's; what a wrapper of the exporter's holds may have any."""
+        """Return whether a call below the model still has an old name; a wrapper of the exporter's does not count."""
         below = f"{self._root}." if self._root else ""
         return call.startswith(below) and self._renaming.is_renamed(call.removeprefix(below))
 

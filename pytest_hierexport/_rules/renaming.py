@@ -223,9 +223,9 @@ def _subclass(cls: type, new: str, *, printed: bool) -> type:
 
 
 def _made_again(cls: type, base: type) -> type:
-    """Return a class that torch made of one for parametrisations, made of another one.
+    """Return a copy of a class that torch made for parametrisations, with another base.
 
-    torch deletes what the class holds and goes back to its base, as the parametrisations are removed.
+    torch empties this class when it removes the parametrisations, so that of the original model cannot be shared.
     """
     held = {name: value for name, value in vars(cls).items() if name not in {"__dict__", "__weakref__"}}
     return type(base)(cls.__name__, (base,), held)

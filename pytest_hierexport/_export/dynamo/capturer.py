@@ -110,7 +110,7 @@ class Recording:
         """Replace the copy when torch inlines functions, before it optimizes: only then all nodes have unique names."""
         if model is self._graph:
             before = self._copy_graph(model)
-            before.without_takers = before.unused
+            before.never_used = before.unused
 
     def _copy_graph(self, model: ir.Model) -> Flat:
         before = self._before = flat_copy(model)

@@ -64,7 +64,10 @@ class Decisions:
         return other
 
     def write(self, operation: Callable[..., Any], /, *operands: Any, **options: Any) -> Any:
-        """Return what an operation gives under the old names that writes or cuts a text, which decides nothing."""
+        """Return what an operation gives under the old names, `_SAME` if it gives the same now; note nothing.
+
+        It serves what writes or cuts a text, which decides nothing yet.
+        """
         values = (operands, tuple(options.items()))
         others = self.names.other(values)
         if others is values or not all(map(is_translated, (*operands, *options.values()))):
@@ -77,7 +80,7 @@ class Decisions:
         return other if is_other else _SAME
 
     def look_up(self, _: Any, table: Any = (), key: Any = None, /, *__: Any, **___: Any) -> None:
-        """Note where a table holds the old spelling of a name, or names are asked for an old spelling."""
+        """Note a lookup in a table that gives something else under the old names."""
         if table is sys.modules or not is_a(table, *TABLES) or not isinstance(key, (str, type, tuple)):
             return
         other, found = self.names.other(key), None
@@ -92,7 +95,7 @@ class Decisions:
             self._note((key, found, other))
 
     def look_up_class(self, _: Any, value: Any = None, classes: Any = (), /) -> None:
-        """Note where a module, or its class, is of one of some classes, or is one, which is a class of the model."""
+        """Note a test of a module's or a configuration's class that a class of the model passes."""
         if id(classes) in self.names.classes:  # `Block is type(module)`
             value, classes = classes, value
         known = tuple(cls for cls in (classes if isinstance(classes, tuple) else (classes,)) if id(cls) in self._old)

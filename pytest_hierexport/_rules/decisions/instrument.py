@@ -111,10 +111,10 @@ def nested(code: CodeType, without: AbstractSet[str] = frozenset()) -> Iterator[
 
 
 class _Rewriter(ast.NodeTransformer):
-    """Replaces what may decide by calls of the watching object, what is within a node before the node."""
+    """Replaces each operation that may decide by a call of the watching object, inner nodes first."""
 
     def visit(self, node: ast.AST) -> Any:
-        """Return what a node is replaced by: not annotations, whose texts others read, nor what takes no calls."""
+        """Return a node's replacement; annotations stay, whose text others read, and patterns, which take no calls."""
         left = {each: vars(node).pop(each) for each in {"annotation", "returns", "pattern"} & vars(node).keys()}
         self.generic_visit(node)
         vars(node).update(left)
@@ -136,7 +136,7 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.AST:
-        """Watch a part of an f-string, but in columns or quotes."""
+        """Watch a part of an f-string that has no format (`:>10`) and no conversion (`!r`)."""
         is_plain = node.conversion in {-1, ord("s")} and node.format_spec is None
         return self._operation(node) if is_plain else ast.JoinedStr([node])
 

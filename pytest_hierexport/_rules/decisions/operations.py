@@ -138,7 +138,7 @@ def _ask_attribute(decisions: Decisions, _: Any, owner: Any = None, name: Any = 
 
 
 def _look_up_module(decisions: Decisions, _: Any, /, name: Any = None, *__: Any, **___: Any) -> None:
-    """Look up a module that is imported by a name which a name of the model is a part of."""
+    """Note an import of a module whose name contains a name of the model."""
     decisions.look_up(_, [] if name in decisions.modules else [decisions.names.old(str(name))], name)
 
 

@@ -61,7 +61,7 @@ def resolved(file: str) -> Path:
 def loaded() -> list[tuple[str, str]]:
     """Return the names and the files of the modules that are loaded from Python source."""
     files = ((name, getattr(module, "__file__", None)) for name, module in list(sys.modules.items()))
-    # Modules that are made at run time, such as `torch.ops`, may name a file that there is not.
+    # Modules that are made at run time, such as `torch.ops`, may name a file that does not exist.
     return [(name, f) for name, f in files if isinstance(f, str) and f.endswith(".py") and Path(f).is_absolute()]
 
 

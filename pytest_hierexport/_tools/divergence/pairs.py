@@ -148,7 +148,7 @@ def same_values(before: ir.Model, after: ir.Model, wanted: Iterable[str], known:
     values = {name: value for value, name in names[0].items()}
     found = known[branches] = {}
     for name in wanted:
-        equal = numbering.by_number_after.get(numbering.before[values[name]], ())
+        equal = numbering.by_number_after.get(numbering.old[values[name]], ())
         candidates = [names[1][value] for value in equal if value in names[1]]
         if candidates:
             found[name] = name if name in candidates else candidates[0]
@@ -163,7 +163,7 @@ def _is_reshaped(value: Value, before: Flat, after: Flat, numbering: Numbering) 
     Carry does not match values of different shapes.
     """
     new = after.named.get(value.name)
-    if new is None or new not in after.producer or numbering.after[new] in numbering.known:
+    if new is None or new not in after.producer or numbering.new[new] in numbering.first_before:
         return False
     return before.producer[value].operator == after.producer[new].operator
 
