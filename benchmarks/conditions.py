@@ -1,15 +1,16 @@
-"""Switches off each condition of carry, one at a time: which of them moves no origin of a recorded net?
+"""Switches off each condition of carry or of the proof, one at a time: which moves no result of a recorded net?
 
     python -m benchmarks.replay record FOLDER                    the net
-    python -m benchmarks.conditions FOLDER [--only 'zoo/*'] [--modules aliases regions] [--timeout 120]
+    python -m benchmarks.conditions FOLDER [--room proof] [--only 'zoo/*'] [--modules aliases] [--timeout 120]
 
     if found is None or found.varying:    becomes    if False:
                                                      if False or found.varying:
                                                      if found is None or False:
     [v for v in values if v.varying]      becomes    [v for v in values if True]
 
-It prints the conditions that no case notices. Each of them goes, or it needs a test and its reason beside it: the tests
-may hold what the net does not.
+The results are the origins that carry gives, or the proof. It prints the conditions that no case notices.
+Each of them goes, or it needs a test and its reason beside it: the tests may hold what the net does not. The models of
+all cases stay in memory for the proof: some 40 small ones do.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from types import CodeType
 from typing import Any
 
 _ROOT = Path(__file__).resolve().parents[1]
-_ROOM = _ROOT / "pytest_hierexport" / "_carry"
+_PACKAGE = _ROOT / "pytest_hierexport"
 _PACKAGES = ("pytest_hierexport", "benchmarks")
 sys.path[:0] = [str(_ROOT), str(_ROOT / "tests")]
 
 Cases = Mapping[str, tuple[Callable[[], object], object]]
-"""By name: what carries the case, and what that gave."""
+"""By name: what runs the room's code on the case, and what that gave."""
 
 
 @dataclass(frozen=True)
@@ -122,14 +123,15 @@ def _install(condition: Condition) -> None:
 
 
 def _cases(options: argparse.Namespace) -> Cases:
-    """Load the net, and carry each case once."""
+    """Load the net, and run the room's code on each case once."""
     from benchmarks.replay import is_wanted, recorded
-    from benchmarks.replay_case import carrying
+    from benchmarks.replay_case import carrying, proving
 
+    load: Callable[[str, Path], Callable[[], object]] = proving if options.room == "proof" else carrying
     found: dict[str, tuple[Callable[[], object], object]] = {}
     for name in recorded(options.folder):
         if is_wanted(name, options.only):
-            compute = carrying(name, options.folder)
+            compute = load(name, options.folder)
             found[name] = compute, compute()
     return found
 
@@ -138,8 +140,9 @@ def main(arguments: Sequence[str]) -> int:
     """Print the conditions that no case notices."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="where benchmarks.replay recorded the net")
+    parser.add_argument("--room", choices=("carry", "proof"), default="carry", help="whose conditions (default: carry)")
     parser.add_argument("--only", nargs="+", default=["*"], metavar="GLOB", help="these cases alone")
-    parser.add_argument("--modules", nargs="+", default=[], metavar="NAME", help="these modules of carry alone")
+    parser.add_argument("--modules", nargs="+", default=[], metavar="NAME", help="these modules of the room alone")
     parser.add_argument("--timeout", type=float, default=120, help="seconds for a condition (default: 120)")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
@@ -147,7 +150,7 @@ def main(arguments: Sequence[str]) -> int:
     print(f"{len(cases)} cases", flush=True)
     noticed: Counter[str] = Counter()
     count = alone = 0
-    for path in sorted(_ROOM.glob("*.py")):
+    for path in sorted((_PACKAGE / f"_{options.room}").glob("*.py")):
         for condition in conditions(path) if not options.modules or path.stem in options.modules else ():
             # What noticed most conditions notices most others first.
             found = noticing(condition, cases, sorted(cases, key=lambda name: -noticed[name]), options.timeout)

@@ -39,7 +39,7 @@ from pytest_hierexport._proof import prove
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Observed", "all_names", "carrying", "case_of", "check", "needs_capture", "record"]
+__all__ = ["Observed", "all_names", "carrying", "case_of", "check", "needs_capture", "proving", "record"]
 
 Observed = dict[str, dict[str, Any]]
 """What the code gave, by section (`origins after`, `verdicts`) and there by node, initializer or call."""
@@ -238,6 +238,23 @@ def carrying(name: str, folder: Path) -> Callable[[], Observed]:
         return _origins(capture, *_carried(capture))
 
     return carry_again
+
+
+def proving(name: str, folder: Path) -> Callable[[], str]:
+    """Return a function that proves a stored case with the origins of today's code, and returns the proof as a text."""
+    captured, _ = _stored(name, folder)
+    case = case_of(name)
+    example, blobs = _built(case, folder)
+    capture = captured.again(blobs)
+    _, attribution = _carried(capture)
+
+    def prove_again() -> str:
+        try:
+            return repr(vars(prove(example, capture.after, attribution, tolerances=case.tolerances)))
+        except HierexportError as error:
+            return str(error)
+
+    return prove_again
 
 
 def _stored(name: str, folder: Path) -> tuple[_Captured, Observed]:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from benchmarks.conditions import conditions, noticing
+from benchmarks import replay_case
+from benchmarks.conditions import conditions, main, noticing
 from pytest_hierexport._carry import aliases
 from test_carry import carried
+
+if TYPE_CHECKING:
+    import pytest
 
 SOURCE = """
 def middle(x):
@@ -44,3 +48,13 @@ def test_case_notices_a_condition_that_it_needs() -> None:
     assert noticing(off["len(changed) == len(pairs)"], cases, list(cases), 60) == "dropped"
     assert not noticing(off["own"], cases, list(cases), 60)
     assert dropped() == cases["dropped"][1]
+
+
+def test_proof_of_a_recorded_model_notices_its_conditions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = "zoo/sequential"
+    replay_case.record(name, replay_case.case_of(name), tmp_path)
+    assert main([str(tmp_path), "--room", "proof", "--modules", "both_runs"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("1 cases\n")
+    assert "call not in self.calls" in printed  # no call of this model is in a loop
+    assert "self._is_among(value, numbers)" not in printed
