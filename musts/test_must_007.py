@@ -114,7 +114,7 @@ def test_tag_shifted_to_a_sibling_is_found_with_its_value(whole: ExportedCase, t
     violations = found(whole, tmp_path, lambda k, origins: traced("layers.1.linear") if k == key else origins)
     (violation,) = [violation for violation in violations if violation.where.startswith("call layers.0.linear ")]
     assert violation.where == "call layers.0.linear (/Tower/Layer.0)"
-    assert violation.found == f"the call returned a value that none of its nodes produces: {key} (/Tower/Layer.1)"
+    assert violation.found == f"the call gave a value that none of its nodes produces: {key} (/Tower/Layer.1)"
 
 
 @pytest.mark.parametrize("step", ["", "steps:quantize"])

@@ -69,6 +69,23 @@ def test_call_that_returned_before_the_fused_node_is_loose() -> None:
     assert loose({"p": "a", "t": "a+b", "u": "a+b", "z": "b"}, FUSED, gone, ["biased"]) == [("u", "a")]
 
 
+def test_call_whose_results_no_other_owner_took_is_not_loose() -> None:
+    calls = {"/": ("x", "z"), "a": ("x", "biased"), "b": ("other", "z")}
+    assert loose({"p": "a", "t": "a+b", "u": "a+b", "z": "b"}, FUSED, calls, ["biased", "other"]) == []
+
+
+BESIDE = "g (float[2] x, float[2] w) => (float[2] z) { p = Neg(x) s = Shape(x) y = Mul(w, s) z = Relu(y) }"
+
+
+@pytest.mark.parametrize("given", ["x", "x s"], ids=["nothing", "its sizes alone"])
+def test_call_that_a_fused_node_takes_nothing_of_is_loose(given: str) -> None:
+    calls = {"/": ("x w", "z"), "a": (given, "biased"), "b": ("w", "z")}
+    tags = {"p": "a", "s": "/", "y": "a+b", "z": "b"}
+    assert loose(tags, BESIDE, calls, ["biased"]) == [("y", "a")]
+    # The node is all that is left of the call: a bias that went into it.
+    assert loose({**tags, "p": "/"}, BESIDE, calls, ["biased"]) == []
+
+
 def test_call_is_not_loose_behind_its_callers_own_work() -> None:
     # `a` pads `x` for `a.in`; both went into the fused node `y`, with `b` behind.
     text = "g (float[2] x, float[2] w) => (float[2] z) { c = Cast<to = 1>(w) y = Add(x, c) z = Relu(y) }"

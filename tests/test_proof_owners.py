@@ -132,6 +132,12 @@ def test_function_called_by_foreign_call_has_no_owner() -> None:
     assert calls(graph, "y") == set()
 
 
+def test_function_called_by_untagged_node_keeps_its_calls() -> None:
+    graph = graph_of(FUNCTION, {TWICE["t"]: "a.in", TWICE["w"]: "b"})
+    assert [node.calls for node in graph.nodes if node.operator == "Neg"] == [{"", "a", "a.in"}] * 2
+    assert calls(graph, "y") == calls(graph, "z") == {"", "b"}
+
+
 def test_closed_function_has_origins_of_all_nodes_inside() -> None:
     text = FUNCTION.replace('["" : 20]> twice', '["" : 19]> twice')
     graph = graph_of(text, {"y": "/", "z": "/", TWICE["t"]: "a.in", TWICE["w"]: "b"})

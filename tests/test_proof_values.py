@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from pytest_hierexport._proof.arrangements import arrangements
 from pytest_hierexport._proof.fingerprints import KEPT, fingerprint
 from pytest_hierexport._proof.values import Values
 
@@ -194,6 +195,30 @@ def test_transposition_or_reshape_of_a_value_is_found(arrange: Callable[[Any], A
     values = Values()
     number = values.add(fingerprint(first))
     assert values.find_rearranged(arrange(first)) == {number}
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_axes_of_length_one_do_not_count_as_axes(merged: bool) -> None:
+    first = numbers(12)
+    given = first.reshape(1, 1, 1, 1, 2, 2, 3)
+    arranged = given.transpose().ravel() if merged else first.reshape(3, 2, 2).transpose().reshape(given.shape)
+    values = Values()
+    number = values.add(fingerprint(arranged))
+    assert values.find_rearranged(given if merged else first) == {number}
+
+
+def test_zeros_are_padding_along_the_same_axes_only() -> None:
+    row, square = numbers(3), numbers(2, 2)
+    values = Values()
+    values.add(fingerprint(row))
+    values.add(fingerprint(np.pad(square, ((0, 0), (0, 1)))))
+    assert values.find_rearranged(np.pad(row[:, None], ((0, 6), (0, 3)))) == frozenset()
+    assert values.find_rearranged(np.pad(square, ((0, 3), (0, 0)))) == frozenset()
+
+
+def test_of_seven_axes_no_transposition_is_listed() -> None:
+    assert len(arrangements((2,) * 6, (2,) * 6)) == 720
+    assert len(arrangements((2,) * 7, (2,) * 7)) == 1
 
 
 def test_other_order_of_the_elements_is_not_found() -> None:

@@ -151,6 +151,14 @@ def test_graph_output_that_a_tool_added_leaves_no_call() -> None:
     assert verdict("a", text, {"y": "a.in", "h": "a"}, calls).kind is VerdictKind.PROVEN
 
 
+def test_kept_value_that_is_constant_or_missing_needs_no_node() -> None:
+    text = "g (float[2] x) => (float[2] z) { zero = Sub(x, x) y = Relu(x) z = Add(y, zero) }"
+    calls = {"a": ("x", "y", "gone zero"), "b": ("x y", "z"), "/": ("x", "z")}
+    runs = runs_of(text, {"zero": "b", "y": "a", "z": "b"}, calls)
+    keeping = replace(runs.calls["a"], kept=runs.calls["a"].effects)
+    assert judge(replace(runs, calls={**runs.calls, "a": keeping}), "a") == Verdict(VerdictKind.PROVEN)
+
+
 def test_value_left_in_cache_may_be_read_by_others() -> None:
     text = "g (float[2] x) => (float[2] z) { h = Abs(x) y = Relu(h) z = Add(h, y) }"
     calls = {"a": ("x", "y", "h"), "b": ("h y", "z"), "/": ("x", "z")}
@@ -184,6 +192,11 @@ def test_co_owners_may_not_give_internal_value_to_third_call() -> None:
     assert verdict("a", text, tags, gave).kind is VerdictKind.PROVEN
 
 
+def test_co_owner_in_a_loop_may_have_given_anything() -> None:
+    calls = {call: MERGED_CALLS[call] for call in ("a", "/")}
+    assert verdict("a", MERGED, {"m": "a b", "y": "a", "w": "/", "z": "/"}, calls).kind is VerdictKind.PROVEN
+
+
 def test_sizes_may_come_from_any_call() -> None:
     text = """g (float[2] x) => (float[2] z) {
       s = Shape(x) t = Neg(s) c = CastLike(t, x) y = Relu(x) z = Add(y, c)
@@ -202,9 +215,31 @@ def test_call_without_output_has_no_verdict() -> None:
     assert judge(runs_of(CHAIN, {"y": "a", "z": "b"}, {**CALLS, "a": ("x", "")}), "a") is None
 
 
+def test_model_that_returned_nothing_must_give_the_outputs_otherwise() -> None:
+    calls = {"a": ("x", ""), "b": ("y", "z"), "/": ("x", "")}
+    nothing = runs_of(CHAIN, {"y": "a", "z": "b"}, calls)
+    found = judge(nothing, "")
+    assert found is not None
+    assert (found.kind, found.value, judge(nothing, "a")) == (VerdictKind.UNPROVEN, "z", None)
+    assert judge(runs_of(CHAIN, {"y": "a", "z": "b"}, {**calls, "/": ("x", "", "z")}), "") is None
+
+
 def test_outputs_stored_as_constants_are_folded() -> None:
     text = "g (float[2] x) => (float[2] z) <float[2] y = {1.0, 2.0}> { z = Add(x, y) }"
     assert verdict("a", text, {"z": "b"}, {**CALLS, "a": ("", "y")}).kind is VerdictKind.FOLDED
+
+
+def test_stored_output_of_a_call_with_nodes_is_judged() -> None:
+    text = "g (float[2] x) => (float[2] z) <float[2] c = {1.0, 2.0}> { y = Relu(x) w = Add(y, c) z = Neg(w) }"
+    found = verdict("a", text, {"y": "b", "w": "a", "z": "b"}, CALLS, sequences={"c": "y"})
+    assert (found.kind, found.value) == (VerdictKind.UNPROVEN, "y")
+
+
+def test_output_that_is_stored_may_be_computed_elsewhere() -> None:
+    text = "g (float[2] x) => (float[2] z) <float[2] c = {1.0, 2.0}> { y = Relu(x) w = Add(x, c) z = Add(w, y) }"
+    calls = {"a": ("x", "y w"), "b": ("x", "y"), "/": ("x", "z")}
+    found = verdict("a", text, {"y": "b", "w": "a", "z": "/"}, calls, sequences={"c": "y"})
+    assert found.kind is VerdictKind.PROVEN
 
 
 def test_vanished_output_is_dissolved_and_named() -> None:
@@ -218,6 +253,23 @@ ONE = "g (float[2] x) => (float[2] z) { z = Neg(x) }"
 def test_call_fused_with_giver_of_input_is_dissolved() -> None:
     found = verdict("b", ONE, {"z": "a+b"}, CALLS)
     assert (found.kind, found.value, found.tag) == (VerdictKind.DISSOLVED, "[0][0]", "/Root/A")
+
+
+def test_rearranged_value_may_leave_a_call_and_enter_another() -> None:
+    text = "g (float[2] x) => (float[2] z, float[2] w) { w = Abs(x) y = Relu(w) z = Neg(y) }"
+    calls = {"a": ("x", "w y"), "b": ("y", "z"), "/": ("x", "z w")}
+    runs = runs_of(text, {"w": "a", "y": "a", "z": "b"}, calls)
+    moved = replace(runs, candidates={**runs.candidates, "y": (frozenset(),)}, rearranged={"y": runs.candidates["y"]})
+    assert [judge(moved, call) for call in ("a", "b")] == [Verdict(VerdictKind.PROVEN)] * 2
+    found = judge(replace(moved, rearranged={"y": runs.candidates["x"]}), "b")
+    assert found is not None
+    assert (found.kind, found.value) == (VerdictKind.UNPROVEN, "y")
+
+
+def test_wrong_tag_counts_more_than_a_fusion() -> None:
+    text = "g (float[2] x) => (float[2] z) { z = Neg(x) p = Abs(z) q = Relu(p) }"
+    found = verdict("b", text, {"z": "a+b", "p": "b", "q": "a"}, CALLS)
+    assert (found.kind, found.value) == (VerdictKind.UNPROVEN, "p")
 
 
 SKIP = "g (float[2] x) => (float[2] w, float[2] z) { u = Exp(x) w = Abs(u) p = Relu(w) z = Add(p, x) }"
@@ -280,3 +332,21 @@ def test_value_that_its_own_call_produces_too_is_not_contaminated() -> None:
     text = "g (float[2] x) => (float[2] z) { y = Relu(x) twin = Relu(x) z = Add(y, twin) }"
     tags = {"y": "a", "twin": "b", "z": "b"}
     assert contaminated(runs_of(text, tags, CALLS, sequences={"twin": "y"})) == {}
+
+
+def test_constant_value_of_another_call_does_not_contaminate() -> None:
+    text = "g (float[2] x) => (float[2] z) { zero = Sub(x, x) z = Add(x, zero) }"
+    assert contaminated(runs_of(text, {"zero": "b", "z": "b"}, {"a": ("x", "zero"), "b": ("x", "z")})) == {}
+
+
+@pytest.mark.parametrize(
+    ("found", "shown"),
+    [
+        (Verdict(VerdictKind.PROVEN), "<proven>"),
+        (Verdict(VerdictKind.AMBIGUOUS, "all equal"), "<ambiguous: all equal>"),
+        (Verdict(VerdictKind.UNPROVEN, "strange", "x"), "<unproven: strange, x>"),
+        (Verdict(VerdictKind.UNPROVEN, "strange", "y", "/Root/A"), "<unproven: strange, y of /Root/A>"),
+    ],
+)
+def test_verdict_is_shown_with_what_explains_it(found: Verdict, shown: str) -> None:
+    assert repr(found) == shown

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import permutations
 from math import prod
-from operator import ne
+from operator import ge
 from typing import NamedTuple
 
 import numpy as np
@@ -46,9 +46,8 @@ class Arrangement(NamedTuple):
 
 
 def may_hold(given: _Shape, shape: _Shape) -> bool:
-    """Whether an array has as many elements as one of another shape, or one axis longer, by padding."""
-    size = prod(given)
-    return size == prod(shape) or (size > prod(shape) and sum(map(ne, given, shape)) == 1 and len(given) == len(shape))
+    """Whether an array has as many elements as one of another shape, or the same axes, some longer by padding."""
+    return prod(given) == prod(shape) or (len(given) == len(shape) and all(map(ge, given, shape)))
 
 
 @lru_cache(maxsize=64)

@@ -29,10 +29,6 @@ class BothRuns:
     rearranged: Mapping[str, Candidates] = field(default_factory=dict)
     """Those of each value that a fusion may have transposed or reshaped, by its name; empty before the retry."""
 
-    def is_among(self, value: str, numbers: AbstractSet[int]) -> bool:
-        """Whether a value of the graph, each tensor of a sequence, is one of these or could not be computed."""
-        return all(not part.isdisjoint(numbers) for part in self.candidates.get(value, ()))
-
     def numbers(self, value: str) -> Iterator[int]:
         """Yield the numbers that a value of the graph may have."""
         return chain.from_iterable(self.candidates.get(value, ()))
@@ -41,19 +37,28 @@ class BothRuns:
         """Yield the numbers that a value of the graph may have, also after a transposition or in another shape."""
         yield from chain.from_iterable((*self.candidates.get(value, ()), *self.rearranged.get(value, ())))
 
+    def given(self, call: str) -> AbstractSet[int]:
+        """Return the values that a call was given; of one in a loop, none is known."""
+        return self.calls[call].inputs.keys() if call in self.calls else frozenset()
+
     def was_given(self, call: str, value: str) -> bool:
         """Whether a call of the eager run was given a value of the graph."""
-        given = self.calls[call].inputs.keys()
-        return self.is_among(value, given) or self._is_rearranged(value, given)
+        return self._is_in_any_form(value, self.given(call))
 
     def gave(self, call: str, value: str) -> bool:
         """Whether others may have a value of the graph from a call; one in a loop may have given anything."""
         if call not in self.calls:
             return True
-        available = self.calls[call].available
-        if self.is_among(value, available) or self._is_rearranged(value, available):
-            return True
-        return self.is_among(value, self._kept[call])
+        return self._is_in_any_form(value, self.calls[call].available) or self._is_among(value, self._kept[call])
+
+    def _is_among(self, value: str, numbers: AbstractSet[int]) -> bool:
+        """Whether a value of the graph, each tensor of a sequence, is one of these or could not be computed."""
+        return all(not part.isdisjoint(numbers) for part in self.candidates.get(value, ()))
+
+    def _is_in_any_form(self, value: str, numbers: AbstractSet[int]) -> bool:
+        """Whether a value of the graph is one of these, as it is or, at a fused node, transposed or reshaped."""
+        rearranged: Candidates = self.rearranged.get(value, (frozenset(),))
+        return self._is_among(value, numbers) or all(not part.isdisjoint(numbers) for part in rearranged)
 
     @cached_property
     def _kept(self) -> Mapping[str, AbstractSet[int]]:
@@ -64,20 +69,16 @@ class BothRuns:
         below: dict[str, set[int]] = defaultdict(set)
         above: dict[str, set[int]] = defaultdict(set)
         for call, seen in self.calls.items():
-            for caller in self._callers(call):
+            for caller in self.lineage(call)[1:]:
                 below[caller] |= seen.available
                 if caller in self.calls:
                     above[call] |= self.calls[caller].returned.keys() - self.calls[caller].inputs.keys()
         return {call: below[call] & above[call] for call in self.calls}
 
-    def _callers(self, call: str) -> Sequence[str]:
-        """Return the calls above a call; none above one that the graph lacks."""
+    def lineage(self, call: str) -> Sequence[str]:
+        """Return a call and those above it; one that the graph lacks alone."""
         hierarchy = self.graph.hierarchy
-        return list(hierarchy.lineage(call))[1:] if call in hierarchy else []
-
-    def _is_rearranged(self, value: str, numbers: AbstractSet[int]) -> bool:
-        """Whether a value of the graph is one of these after a transposition or in another shape."""
-        return value in self.rearranged and all(not part.isdisjoint(numbers) for part in self.rearranged[value])
+        return list(hierarchy.lineage(call)) if call in hierarchy else [call]
 
     @cached_property
     def fused(self) -> frozenset[str]:
@@ -88,14 +89,7 @@ class BothRuns:
 
     def computes_with(self, call: str, value: str) -> bool:
         """Whether a call was given a value of the graph, or owns the producer of it."""
-        given = call in self.calls and self.was_given(call, value)
-        return given or self.graph.producer.get(value) in self.graph.members.get(call, ())
-
-    def reads(self, call: str) -> AbstractSet[int]:
-        """Return the values that the nodes of a call read and do not produce."""
-        nodes = [self.graph.nodes[i] for i in self.graph.members.get(call, ())]
-        produced = {value for node in nodes for value in node.outputs}
-        return {n for node in nodes for value in node.elements if value not in produced for n in self.numbers(value)}
+        return self.was_given(call, value) or self.graph.producer.get(value) in self.graph.members.get(call, ())
 
     def tag(self, call: str) -> str | None:
         """Return the tag of a call of the graph."""
@@ -103,9 +97,8 @@ class BothRuns:
 
     @cached_property
     def names(self) -> Mapping[int, str]:
-        """A name in the graph for each value of the eager run that is an input there or is computed."""
-        computed = (value for value in reversed(list(self.candidates)) if value not in self.graph.constants)
-        return {number: value for value in computed for number in self.numbers(value)}
+        """A name in the graph for each value of the eager run that is there."""
+        return {number: value for value in reversed(list(self.candidates)) for number in self.numbers(value)}
 
     @cached_property
     def stored(self) -> frozenset[int]:

@@ -61,7 +61,7 @@ def _ends_in(runs: BothRuns, call: str, node: Node) -> bool:
     kept = runs.names.keys() | runs.stored
     if seen.returned.keys() <= kept:
         return False
-    alone = len(runs.graph.members.get(call, ())) == 1
+    alone = len(runs.graph.members[call]) == 1
     return alone or any(_works_on(runs, call, node, value) for value in node.inputs)
 
 
@@ -72,16 +72,15 @@ def _works_on(runs: BothRuns, call: str, node: Node, value: str) -> bool:
     into their convolutions. The call had returned where one beside it returned the value, or where one that was given
     its results owns the producer.
     """
-    graph, hierarchy = runs.graph, runs.graph.hierarchy
-    own = (owner.origin.call for owner in node.owners)
-    around = [each for each in own if each in runs.calls and hierarchy.within(call, each)]
+    graph, above = runs.graph, runs.lineage(call)
+    around = (owner.origin.call for owner in node.owners if owner.origin.call in above)
+    # Any call may compute what depends on no elements.
     if value in graph.by_elements and any(runs.was_given(each, value) for each in around):
         return True
-    producer = graph.producer.get(value)
-    if producer is None or producer not in graph.members.get(call, ()):
+    producer = graph.producer.get(value, -1)
+    if producer not in graph.members[call]:
         return False
     givers = (giver for number in runs.numbers(value) for giver in runs.givers.get(number, ()))
     owners = (owner.origin.call for owner in graph.nodes[producer].owners)
-    given = {owner: runs.calls[owner].inputs.keys() for owner in owners if owner in runs.calls}
-    after = (owner for owner, numbers in given.items() if numbers & runs.calls[call].returned.keys())
-    return all(hierarchy.within(each, call) for each in (*givers, *after) if each in hierarchy)
+    after = (owner for owner in owners if runs.given(owner) & runs.calls[call].returned.keys())
+    return all(call in runs.lineage(each) for each in (*givers, *after))

@@ -107,7 +107,7 @@ class Graph:
             return origins
         *outer, (_, call) = calls
         origins, own = self._in_calls(origins, tuple(outer)), self._in_calls(self._origins.get(call, ()), tuple(outer))
-        if not own:
+        if not own:  # the calling node is untagged: nothing tells which origins belong to it
             return origins
         callers = {origin.call for origin in own}
         inside = [o for o in origins if not callers.isdisjoint(self._lineage(o.call))]

@@ -23,8 +23,7 @@ from itertools import chain
 from pytest_hierexport._calls.hierarchy import ROOT
 from pytest_hierexport._proof.both_runs import BothRuns
 from pytest_hierexport._proof.call_values import EagerCall
-from pytest_hierexport._proof.fused_inputs import lost_inputs
-from pytest_hierexport._proof.fused_outputs import lost_outputs
+from pytest_hierexport._proof.lost_values import lost_inputs, lost_outputs
 from pytest_hierexport._proof.owners import Node
 
 OTHER_OUTPUTS = "the graph does not give what the model returned"
@@ -130,7 +129,7 @@ class _Call:
     def judge(self, present: Sequence[int]) -> Verdict:
         # Any call may compute a constant.
         kept = (n for n in sorted(self.seen.kept) if n in self.runs.names and not self.runs.values[n].constant)
-        found = list(chain(self._not_produced((*present, *kept)), self._entering(), self._leaving()))
+        found = list(chain(self._not_produced((*present, *kept)), self._not_given(), self._leaving()))
         if found:
             return next((verdict for verdict in found if verdict.kind is VerdictKind.UNPROVEN), found[0])
         if not present:
@@ -148,14 +147,12 @@ class _Call:
         """Yield the values that show the call, but that a measured rounding error confuses with others."""
         if not self.runs.values.bounds:
             return
-        graph, inside = self.runs.graph, set(self.nodes)
-        for node in (graph.nodes[i] for i in self.nodes):
-            entering = (v for v in node.elements if graph.producer.get(v) not in inside and v in graph.by_elements)
-            for values, own in ((entering, self.seen.inputs.keys()), (node.outputs, self.seen.available)):
-                for value in values:
-                    numbers = set(self.runs.numbers(value))
-                    if numbers & own and not numbers <= own:
-                        yield value
+        entering = ((value, self.seen.inputs.keys()) for _, value in self._entering())
+        outputs = chain.from_iterable(self.runs.graph.nodes[i].outputs for i in self.nodes)
+        for value, own in chain(entering, ((value, self.seen.available) for value in outputs)):
+            numbers = set(self.runs.numbers(value))
+            if numbers & own and not numbers <= own:
+                yield value
 
     def _not_produced(self, present: Iterable[int]) -> Iterator[Verdict]:
         """Yield the outputs of the call, and what a hook kept, that none of its nodes produces.
@@ -167,20 +164,21 @@ class _Call:
         produced = {number for value in outputs for number in self.runs.numbers_in_any_form(value)}
         for number in present:
             if number not in produced and number not in self.runs.stored:
-                value = self.runs.names[number]
-                did = "returned" if number in self.seen.returned else "computed"
-                yield self._unproven(f"the call {did} a value that none of its nodes produces", value)
+                yield self._unproven("the call gave a value that none of its nodes produces", self.runs.names[number])
 
-    def _entering(self) -> Iterator[Verdict]:
-        """Yield the values that the call's nodes read and the call was not given."""
+    def _entering(self) -> Iterator[tuple[Node, str]]:
+        """Yield the values that the call's nodes read and do not produce, each with the node."""
         graph, inside = self.runs.graph, set(self.nodes)
         for node in (graph.nodes[i] for i in self.nodes):
-            for value in node.elements:
-                if graph.producer.get(value) in inside or value not in graph.by_elements:
-                    continue
-                if not self.runs.was_given(self.name, value):
-                    reason = f"{node.operator} {node.key} of the call reads a value that the call was not given"
-                    yield self._dissolved(node, value) or self._unproven(reason, value)
+            read = (value for value in node.elements if value in graph.by_elements)
+            yield from ((node, value) for value in read if graph.producer.get(value) not in inside)
+
+    def _not_given(self) -> Iterator[Verdict]:
+        """Yield the values that the call's nodes read and the call was not given."""
+        for node, value in self._entering():
+            if not self.runs.was_given(self.name, value):
+                reason = f"{node.operator} {node.key} of the call reads a value that the call was not given"
+                yield self._dissolved(node, value) or self._unproven(reason, value)
 
     def _leaving(self) -> Iterator[Verdict]:
         """Yield the values that others read from the call's nodes and the call did not give."""
@@ -202,15 +200,15 @@ class _Call:
 
         A tool that cuts a part out of a model makes other values outputs of the graph: these go to no call.
         """
-        return self.name != ROOT and value in self.runs.graph.outputs and self.runs.gave(ROOT, value)
+        return value in self.runs.graph.outputs and self.runs.gave(ROOT, value)
 
     def _has_giver(self, value: str, producer: Node, consumer: AbstractSet[str]) -> bool:
         """Whether another call that owns the producer gave the value to the consumer's calls.
 
         Merged nodes need it: the mask of layer 0 and layer 1 leaves layer 0 for layer 1, which owns it as well.
         """
-        outside = (owner.calls for owner in producer.owners if self.name not in owner.calls)
-        return any(all(self.runs.gave(call, value) for call in calls - consumer) for calls in outside)
+        around = (owner.calls - consumer for owner in producer.owners)  # this call, which did not give it, is no giver
+        return any(all(self.runs.gave(call, value) for call in calls) for calls in around)
 
     def _dissolved(self, node: Node, value: str) -> Verdict | None:
         """Return the input or output that the call lost to the fusion at a node, where it explains what that reads."""

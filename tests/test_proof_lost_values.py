@@ -1,0 +1,45 @@
+"""Inputs and outputs that a fusion removed: what excuses a value that a call was not given, and what does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_hierexport._proof.verdict import VerdictKind
+from test_proof_verdict import CALLS, ONE, SKIP, verdict
+
+
+def test_input_that_is_still_read_is_not_lost() -> None:
+    text = "g (float[2] x) => (float[2] z) { y = Relu(x) z = Add(y, x) }"
+    found = verdict("b", text, {"y": "a", "z": "a+b"}, CALLS)
+    assert (found.kind, found.value) == (VerdictKind.UNPROVEN, "x")
+
+
+def test_giver_may_produce_what_the_fused_node_reads() -> None:
+    text = "g (float[2] x) => (float[2] z) { t = Exp(x) z = Neg(t) }"
+    assert verdict("b", text, {"t": "a", "z": "a+b"}, CALLS).kind is VerdictKind.DISSOLVED
+
+
+@pytest.mark.parametrize(
+    ("tags", "kind"), [("a.in+/", VerdictKind.DISSOLVED), ("a.in+b", VerdictKind.UNPROVEN)], ids=["fused", "not fused"]
+)
+def test_nearest_call_above_without_the_input_is_its_giver(tags: str, kind: VerdictKind) -> None:
+    calls = {"a.in": ("h", "z"), "/": ("x", "z")}  # `a` of the graph did not run: the model is captured otherwise
+    assert verdict("a.in", ONE, {"z": tags}, calls).kind is kind
+
+
+def test_giver_may_have_lost_its_own_input() -> None:
+    calls = {"a": ("x", "h"), "a.in": ("h", "k"), "b": ("k", "z"), "/": ("x", "z")}
+    found = verdict("b", ONE, {"z": "a+a.in+b"}, calls)
+    assert (found.kind, found.value, found.tag) == (VerdictKind.DISSOLVED, "[0][0]", "/Root/A/In")
+
+
+def test_givers_in_a_circle_excuse_nothing() -> None:
+    calls = {"a": ("g", "v"), "a.in": ("h", "k g"), "b": ("k", "z"), "/": ("x", "z")}
+    assert verdict("b", ONE, {"z": "a+a.in+b"}, calls).kind is VerdictKind.UNPROVEN
+
+
+@pytest.mark.parametrize(("taken", "kind"), [("y x", VerdictKind.DISSOLVED), ("x", VerdictKind.UNPROVEN)])
+def test_taker_of_a_lost_output_was_given_it(taken: str, kind: VerdictKind) -> None:
+    calls = {"a.in": ("u", "w y"), "b": (taken, "z"), "/": ("x", "w z")}
+    found = verdict("a.in", SKIP, {"u": "/", "w": "a.in", "p": "a.in", "z": "a.in+b"}, calls)
+    assert (found.kind, found.value) == (kind, "output[1]" if kind is VerdictKind.DISSOLVED else "x")
