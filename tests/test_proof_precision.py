@@ -275,7 +275,7 @@ def test_direction_of_errors_is_known_from_enough_elements(elements: int, found:
     # The example of the module.
     h, g, tensor = (np.tile(each, elements // 4) for each in ([1, 1, 1, 1], [1.1, 0.9, 1.1, 0.9], [1.1, 1.1, 0.9, 0.9]))
     assert np.isclose(np.linalg.norm(tensor - h), np.linalg.norm(g - h))
-    numbers = told_apart({0: h, 1: g}, tensor, {0: np.ones(elements), 1: np.ones(elements)})
+    numbers = told_apart({0: (h, np.ones(elements)), 1: (g, np.ones(elements))}, tensor)
     assert ["hg"[number] for number in numbers] == found
 
 

@@ -13,7 +13,7 @@ A value inherits the largest tolerance of what it is computed from: models with 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,7 +96,8 @@ class _Search:
             if name in foreign:
                 return stated
             arrays = next(computed).arrays
-            self.as_stated &= _has_stated_shape(value, arrays)
+            shape = _stated_shape(value)
+            self.as_stated &= shape is None or all(array.shape == shape for array in arrays)
             parts = list(map(values.fingerprint, arrays))
             candidates = found[name] = tuple(self._find(name, array, inherited) for array in arrays)
             distances = (values.distance(*pair) for pair in zip(parts, candidates, strict=True))
@@ -112,17 +113,16 @@ class _Search:
         return self.values.find(self.values.fingerprint(array), inherited)
 
 
-def _has_stated_shape(value: ir.Value, arrays: Sequence[Array]) -> bool:
-    """Whether a value has the shape that the file states, where it states one."""
+def _stated_shape(value: ir.Value) -> tuple[int, ...] | None:
+    """Return the shape that the file states for a tensor; None where it leaves it open."""
     shape = value.shape if isinstance(value.type, ir.TensorType) else None
-    return shape is None or not shape.is_static() or all(array.shape == tuple(shape.numpy()) for array in arrays)
+    return tuple(shape.numpy()) if shape is not None and shape.is_static() else None
 
 
 def _may_equal(value: ir.Value, values: Values) -> bool:
-    """Whether the file leaves open the dtype or shape of a value, or a value of the eager run has them."""
-    if not isinstance(value.type, ir.TensorType) or value.shape is None or not value.shape.is_static():
-        return True
-    return values.has_shape(dtype_name(value), tuple(value.shape.numpy()))
+    """Whether the file leaves open the shape of a value, or a value of the eager run has its dtype and shape."""
+    shape = _stated_shape(value)
+    return shape is None or values.has_shape(dtype_name(value), shape)
 
 
 def _constants(graph: Graph, values: Values, rearranged: AbstractSet[str]) -> Iterator[tuple[str, Array]]:

@@ -24,21 +24,21 @@ _DEVIATIONS = 6.0
 the way there."""
 
 
-def told_apart(values: Mapping[int, Array], tensor: Array, scales: Mapping[int, Array]) -> Iterator[int]:
+def told_apart(values: Mapping[int, tuple[Array, Array]], tensor: Array) -> Iterator[int]:
     """Yield the numbers of those values that a tensor may be.
 
     Args:
-        values: Near values by their number.
+        values: Near values by their number, each with the magnitudes that distances from its numbers are relative to.
         tensor: A tensor with rounding errors.
-        scales: The magnitude that the distance from each number of a value is relative to, by the value's number.
     """
-    errors = {number: _relative(tensor - value, scales[number]) for number, value in values.items()}
+    errors = {number: _relative(tensor - value, scale) for number, (value, scale) in values.items()}
     powers = {number: float(error @ error) for number, error in errors.items()}
     nearest = min(powers, key=powers.__getitem__)
-    for number, value in values.items():
-        way = _relative(value - values[nearest], scales[nearest])
+    origin, scale = values[nearest]
+    for number, (value, _) in values.items():
+        way = _relative(value - origin, scale)
         length = float(way @ way)
-        if number == nearest or not length:
+        if not length:  # the nearest itself
             yield number
             continue
         share, deviation = float(errors[nearest] @ way) / length, sqrt(powers[nearest] / length / tensor.size)

@@ -172,18 +172,17 @@ def in_each(ways: Iterable[WayT], run: Callable[[WayT], ResultT]) -> Iterator[tu
     Raises:
         ModelError: It runs in none of them.
     """
-    failures: list[ModelError] = []
-    count = 0
+    failure, has_run = None, False
     for way in ways:
         try:
             result = run(way)
         except ModelError as error:
-            failures.append(error)
+            failure = error
             continue
-        count += 1
+        has_run = True
         yield way, result
-    if failures and not count:
-        raise failures[-1]
+    if failure is not None and not has_run:
+        raise failure
 
 
 def _copied(inputs: Any) -> Any:

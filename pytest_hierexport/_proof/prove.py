@@ -31,7 +31,7 @@ from pytest_hierexport._proof.owners import Graph
 from pytest_hierexport._proof.precision import half_precision, rounding_bounds
 from pytest_hierexport._proof.session import run_graph
 from pytest_hierexport._proof.tolerance import Array
-from pytest_hierexport._proof.values import Candidates, Values
+from pytest_hierexport._proof.values import Values
 from pytest_hierexport._proof.verdict import Verdict, VerdictKind, contaminated, judge
 from pytest_hierexport._stages import stage
 
@@ -212,7 +212,8 @@ class _Pairing:
                 by_operation = self._left(proof) < left
                 runs = watched if by_operation else runs
         if runs.fused:
-            yield _proof(replace(runs, rearranged=self._rearranged(runs)))
+            found = find_candidates(self.graph, self.proto, self.feeds, runs.values, self.folder, rearranged=runs.fused)
+            yield _proof(replace(runs, rearranged={name: found[name] for name in runs.fused & found.keys()}))
         run = partial(run_graph, self.proto, self.feeds, folder=self.folder)
         with suppress(ModelError):
             for measured in (False, True) if has_choices(self.proto) else (True,):
@@ -246,12 +247,6 @@ class _Pairing:
         """Run the graph, and put it beside a run of the model."""
         candidates = find_candidates(self.graph, self.proto, self.feeds, values, self.folder)
         return BothRuns(self.graph, match(self.graph, calls), values, candidates)
-
-    def _rearranged(self, runs: BothRuns) -> dict[str, Candidates]:
-        """Return the candidates of what fused nodes produce or consume, which may be transposed or reshaped."""
-        given = (self.graph, self.proto, self.feeds, runs.values, self.folder)
-        found = find_candidates(*given, rearranged=runs.fused)
-        return {name: found[name] for name in runs.fused if name in found}
 
 
 def _proof(runs: BothRuns) -> Proof:

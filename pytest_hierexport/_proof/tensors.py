@@ -76,10 +76,9 @@ def _parts(holder: Any) -> Iterator[tuple[str, Any]]:
 
 def has_elements(tensor: torch.Tensor) -> bool:
     """Whether a tensor has strided elements to read; none has under `torch.vmap`, or in a model without weights."""
-    lacks = tensor.layout is not torch.strided or tensor.is_meta or tensor.is_nested
-    return (
-        not lacks and not isinstance(tensor, FakeTensor) and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
-    )
+    is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    lacks = is_wrapped or tensor.is_meta or tensor.is_nested or isinstance(tensor, FakeTensor)
+    return tensor.layout is torch.strided and not lacks
 
 
 def array_of(tensor: torch.Tensor) -> Array:

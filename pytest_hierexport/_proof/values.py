@@ -44,11 +44,15 @@ class _Value:
     scales: Array
     """The magnitude that the distance from each of its numbers is relative to."""
 
+    @property
+    def numbers(self) -> Array:
+        """The numbers of a floating tensor: others are not compared by them."""
+        assert self.fingerprint.numbers is not None, "a floating tensor has numbers"  # noqa: S101
+        return self.fingerprint.numbers
+
     def distance(self, numbers: Array, step: int = 1) -> float:
         """Return how far the numbers of another tensor lie from these; of each `step` numbers the first counts."""
-        own = self.fingerprint.numbers
-        assert own is not None, "floating tensors alone are compared by their numbers"  # noqa: S101
-        return float(gaps(own[::step], numbers[::step], self.scales[::step]).max(initial=0.0))
+        return float(gaps(self.numbers[::step], numbers[::step], self.scales[::step]).max(initial=0.0))
 
 
 @dataclass
@@ -115,8 +119,7 @@ class Values:
         chosen = {number: self._values[number] for number, distance in apart.items() if distance <= limit}
         if not self.bounds or len(chosen) < 2:  # nothing to tell apart
             return frozenset(chosen)
-        numbers = {n: value.fingerprint.numbers for n, value in chosen.items() if value.fingerprint.numbers is not None}
-        return frozenset(told_apart(numbers, found.numbers, {n: value.scales for n, value in chosen.items()}))
+        return frozenset(told_apart({n: (value.numbers, value.scales) for n, value in chosen.items()}, found.numbers))
 
     def find_rearranged(self, array: Array, inherited: float = 0) -> frozenset[int]:
         """Return the numbers of the values that an array is a transposition of, or is in another shape, or both.
