@@ -37,6 +37,7 @@ def names(*args: Any, inputs: str, **kwargs: Any) -> dict[str, Any]:
 
 def test_as_many_tensors_as_inputs_are_matched_in_order() -> None:
     assert names(IDS, MASK, inputs="a b") == {"a": [1, 2], "b": [0.5]}
+    assert names(IDS, 2, past=MASK, inputs="a b") == {"a": [1, 2], "b": [0.5]}
 
 
 def test_keywords_nested_inputs_and_caches_are_flattened_as_exporters_do() -> None:

@@ -28,6 +28,10 @@ def test_owner_that_does_not_consume_the_node_is_loose() -> None:
     assert loose({"t": "a b", "h": "a", "z": "b"}) == [("t", "b")]
 
 
+def test_owner_in_a_loop_is_not_loose() -> None:
+    assert loose({"t": "a b", "h": "a", "z": "/"}, calls={"/": ("x", "z"), "a": ("x", "h")}) == []
+
+
 def test_loose_owner_of_what_it_was_given_changes_no_verdict() -> None:
     text = CHAIN.replace("Relu(h)", "Mul(h, x)")
     calls, tags = {**CALLS, "b": ("h x", "z")}, {"t": "a b", "h": "a", "z": "b"}

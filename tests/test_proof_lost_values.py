@@ -43,3 +43,9 @@ def test_taker_of_a_lost_output_was_given_it(taken: str, kind: VerdictKind) -> N
     calls = {"a.in": ("u", "w y"), "b": (taken, "z"), "/": ("x", "w z")}
     found = verdict("a.in", SKIP, {"u": "/", "w": "a.in", "p": "a.in", "z": "a.in+b"}, calls)
     assert (found.kind, found.value) == (kind, "output[1]" if kind is VerdictKind.DISSOLVED else "x")
+
+
+def test_call_above_gives_only_in_a_fusion_with_it() -> None:
+    calls = {"a": ("x", "h z"), "a.in": ("h", "z"), "/": ("x", "z")}
+    assert verdict("a.in", ONE, {"z": "a.in+b"}, calls).kind is VerdictKind.UNPROVEN
+    assert verdict("a.in", ONE, {"z": "a.in+a"}, calls).kind is VerdictKind.DISSOLVED

@@ -43,6 +43,11 @@ def test_without_bodies_equal_names_are_equal_calls() -> None:
     assert matched(Bodies(), "", "a", "a@1") == {"": "", "a": "a", "a@1": "a@1"}
 
 
+def test_without_bodies_a_call_may_be_made_by_another() -> None:
+    inner = EagerCall(Call("a", 0, "A", "b"), 0, False, {}, {}, frozenset())
+    assert match(cast("Graph", Bodies()), [inner]) == {"a": inner}
+
+
 def test_calls_of_taken_branch_and_others_are_matched_apart() -> None:
     assert matched(TAKEN, "", "a", "a@1*", "a@2") == {"": "", "a": "a", "a@1": "a@1", "a@2": "a@2"}
 
@@ -54,6 +59,11 @@ def test_call_after_branch_that_was_not_taken_keeps_its_place() -> None:
 def test_iterations_of_a_loop_are_left_out() -> None:
     found = matched(Bodies("a@1"), "", "a", "a@1*", "a@2*", "a@3*", "a@4")
     assert found == {"": "", "a": "a", "a@4": "a@2"}
+
+
+def test_unknown_call_is_left_out_only_inside_a_loop() -> None:
+    assert matched(TAKEN, "", "b*") == {"": "", "b": "b@1"}
+    assert matched(Bodies("a@1"), "", "b", "b@1", "b@2*") == {"": "", "b": "b", "b@1": "b@1"}
 
 
 def test_call_unknown_to_the_graph_gets_an_unused_name() -> None:

@@ -73,8 +73,10 @@ def test_calls_of_both_branches_are_in_bodies_one_entered() -> None:
       c = Constant<value = bool {0}>()
       y = If (c) <then_branch = p () => (float[2] r) { r = Neg(x) }, else_branch = q () => (float[2] s) { s = Abs(x) }>
     }"""
-    graph = graph_of(text, {"c": "/", "y": "/", "y/then_branch/r": "a.in", "y/else_branch/s": "b"})
-    assert graph.in_bodies == {"a": False, "a.in": False, "b": True}
+    tags = {"c": "/", "y": "/", "y/then_branch/r": "a.in", "y/else_branch/s": "b"}
+    assert graph_of(text, tags).in_bodies == {"a": False, "a.in": False, "b": True}
+    tags = {"y/else_branch/s": "b", "y/then_branch/r": "b"}
+    assert graph_of(text, tags).in_bodies == {"b": True}
 
 
 def test_if_reads_values_that_its_branch_returns() -> None:
@@ -98,6 +100,25 @@ def test_function_node_belongs_to_calls_below_its_caller(first: str, second: str
     graph = graph_of(FUNCTION, tags)
     assert [node.calls for node in graph.nodes if node.operator == "Neg"] == [{"", "a", "a.in"}, {"", "a@1", "a.in@1"}]
     assert calls(graph, "z") == {"", "a@1"}
+    assert graph.in_bodies == {}
+
+
+def test_origins_that_calls_cannot_share_belong_to_each() -> None:
+    graph = graph_of(FUNCTION, {"y": "/", "z": "/", TWICE["t"]: "a.in a.in@1 b", TWICE["w"]: "/"})
+    owners = {"", "a", "a.in", "a@1", "a.in@1", "b"}
+    assert [node.calls for node in graph.nodes if node.operator == "Neg"] == [owners, owners]
+
+
+def test_input_with_a_default_is_a_constant() -> None:
+    graph = graph_of(
+        "g (float[2] x, float[2] w) => (float[2] y) <float[2] w = {1, 2}> { t = Neg(w) y = Add(x, t) }", {}
+    )
+    assert graph.by_elements == {"x", "y"}
+
+
+def test_constants_that_folding_left_are_known() -> None:
+    origins = {name: (Origin("a", evidence),) for name, evidence in (("w", Evidence.FOLDED), ("v", Evidence.TRACED))}
+    assert Graph(graph_of(LOOP, {}).model, Attribution(HIERARCHY, {}, origins)).folded_initializers == {"w"}
 
 
 def test_function_node_of_caller_belongs_to_it_every_time() -> None:

@@ -207,6 +207,12 @@ def test_axes_of_length_one_do_not_count_as_axes(merged: bool) -> None:
     assert values.find_rearranged(given if merged else first) == {number}
 
 
+def test_integers_are_found_as_they_are_alone() -> None:
+    values = Values()
+    values.add(fingerprint(np.arange(6).reshape(2, 3)))
+    assert values.find_rearranged(np.arange(6).reshape(2, 3).T) == frozenset()
+
+
 def test_zeros_are_padding_along_the_same_axes_only() -> None:
     row, square = numbers(3), numbers(2, 2)
     values = Values()

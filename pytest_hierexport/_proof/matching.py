@@ -23,7 +23,7 @@ from pytest_hierexport._proof.owners import Graph
 
 def match(graph: Graph, calls: Sequence[EagerCall]) -> dict[str, EagerCall]:
     """Return the calls of an eager run, in the order given, by the name that each has in the graph."""
-    if not graph.in_bodies:
+    if not graph.in_bodies:  # the call above may have another name: a model that is captured may call through it
         return {seen.call.name: seen for seen in calls}
     waiting: dict[tuple[str | None, str, bool], deque[str]] = defaultdict(deque)
     for name, call in graph.hierarchy.items():

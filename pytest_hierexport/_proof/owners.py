@@ -114,10 +114,10 @@ class Graph:
         if not callers.isdisjoint(origin.call for origin in inside):
             # A function that a module and its parent both call: the module's own calls of it explain its origin.
             nearer = self._callers[_function_of(calls)] - frozenset().union(*map(self._lineage, callers))
-            inside = [o for o in inside if o.call in callers or nearer.isdisjoint(self._lineage(o.call))]
+            inside = [o for o in inside if nearer.isdisjoint(self._lineage(o.call))]
         siblings = self._siblings[self._place(calls)]
         share, rest = divmod(len(inside), len(siblings))
-        if len(siblings) == 1 or rest or callers == {origin.call for origin in inside}:
+        if rest or callers == {origin.call for origin in inside}:
             return tuple(inside)
         # One caller made all these calls: each has an equal share of the calls below it.
         inside.sort(key=lambda origin: self.hierarchy.position[origin.call])
