@@ -64,10 +64,7 @@ class Decisions:
         return other
 
     def write(self, operation: Callable[..., Any], /, *operands: Any, **options: Any) -> Any:
-        """Return what an operation gives under the old names, `_SAME` if it gives the same now; note nothing.
-
-        It serves what writes or cuts a text, which decides nothing yet.
-        """
+        """Return what an operation gives under the old names, `_SAME` if it is the same; note nothing."""
         values = (operands, tuple(options.items()))
         others = self.names.other(values)
         if others is values or not all(map(is_translated, (*operands, *options.values()))):
