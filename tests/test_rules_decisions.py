@@ -547,6 +547,12 @@ def f():
         assert made() is False
         assert not told
 
+    def test_is_found_behind_code_that_never_runs(self, load: Callable[[str], ModuleType], told: list[str]) -> None:
+        # Python leaves the inner function out, but not where its condition is watched.
+        text = "def g():\n    if 1 - 1:\n        def inner():\n            pass\n"
+        run(load(f"{text}def f(x):\n    return x == 'head'\n"), OTHER)
+        assert told == ["return x == 'head'"]
+
     def test_leaves_out_what_it_is_told_to(self, load: Callable[[str], ModuleType], told: list[str]) -> None:
         module = load("def f(x):\n    return x == 'head'\n")
         with instrumented(codes(module), without={module.f.__code__}):

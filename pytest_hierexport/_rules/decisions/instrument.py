@@ -66,9 +66,9 @@ class Code:
             """The texts that the source writes as one and splits: `"query key".split()`."""
             new = ast.fix_missing_locations(_Rewriter().visit(tree))
             self.module, watched = (compile(each, str(path), "exec", dont_inherit=True) for each in (source, new))
-        pairs = zip(nested(self.module), nested(watched), strict=False)
+        others = nested(watched)
         # Python leaves out what comes after a constant condition that is false, but not after a watched one.
-        self.instrumented = {one: other for one, other in pairs if _place(one) == _place(other)}
+        self.instrumented = {c: next((o for o in others if _place(o) == _place(c)), None) for c in nested(self.module)}
         """The instrumented code of each function, by its code."""
 
 
