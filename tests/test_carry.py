@@ -72,6 +72,13 @@ def test_bias_that_went_into_the_operation_before_is_co_owner() -> None:
     assert found == {"h": [("a", "fused"), ("b", "fused")], "y": [("c", "traced")]}
 
 
+def test_fused_node_that_nothing_else_takes_keeps_all_owners() -> None:
+    before = model("g (float[2] x) => (float[2] z) { h = Neg(x) z = Relu(h) }")
+    nodes = {"h": tuple(Origin(call, Evidence.FUSED) for call in ("", "a")), "z": (Origin("b", Evidence.TRACED),)}
+    result = carry(before, Attribution(CALLS, nodes, {}), model("g (float[2] x) => (float[2] z) { z = local.Both(x) }"))
+    assert [origin.call for origin in result.nodes["z"]] == ["", "a", "b"]
+
+
 def test_size_that_became_a_constant_gives_no_owner() -> None:
     head = "g (float[batch, heads, 4] x) => (float[n, 4] y)"
     before = f"""{head} <int64[1] four = {{4}}> {{

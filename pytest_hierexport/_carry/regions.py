@@ -47,7 +47,9 @@ def _origins(match: Match, replaced: list[Node]) -> list[Origin]:
         consumers = match.before.consumers_of(node)
         calls = {origin.call for consumer in consumers for origin in found.get(consumer, ())}
         near = [o for o in own if any(hierarchy.within(call, o.call) for call in calls)]
-        found[node] = near or list(own)
+        # A node that nothing else consumes is in this region alone: a normalisation in a convolution (MobileNetV2).
+        elsewhere = any(consumer not in found for consumer in consumers)
+        found[node] = near if elsewhere and near else list(own)
     return [origin for origins in found.values() for origin in origins]
 
 
