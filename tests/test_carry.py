@@ -72,6 +72,15 @@ def test_bias_that_went_into_the_operation_before_is_co_owner() -> None:
     assert found == {"h": [("a", "fused"), ("b", "fused")], "y": [("c", "traced")]}
 
 
+def test_transposes_that_became_one_are_both_in_it() -> None:
+    # torch's TorchScript exporter gives the name of the first to its input.
+    before = """g (float[2, 3, 4] x) => (float[3, 4, 2] y) <float[2, 3, 4] e, float[2, 4, 3] u, float[3, 4, 2] w> {
+        e = Exp(x) u = Transpose<perm = [0, 2, 1]>(e) w = Transpose<perm = [2, 1, 0]>(u) y = Tanh(w) }"""
+    after = "g (float[2, 3, 4] x) => (float[3, 4, 2] y) { u = Exp(x) w = Transpose<perm = [1, 2, 0]>(u) y = Tanh(w) }"
+    found = carried(before, after, e="a", u="a", w="b", y="b")
+    assert (sorted(call for call, _ in found["w"]), found["y"]) == (["a", "b"], [("b", "traced")])
+
+
 def test_fused_node_that_nothing_else_takes_keeps_all_owners() -> None:
     before = model("g (float[2] x) => (float[2] z) { h = Neg(x) z = Relu(h) }")
     nodes = {"h": tuple(Origin(call, Evidence.FUSED) for call in ("", "a")), "z": (Origin("b", Evidence.TRACED),)}

@@ -14,6 +14,11 @@ def test_input_that_is_still_read_is_not_lost() -> None:
     assert (found.kind, found.value) == (VerdictKind.UNPROVEN, "x")
 
 
+def test_input_that_the_fused_node_computes_for_the_call_is_lost() -> None:
+    text = "g (float[2] x) => (float[2] z) { y = Relu(x) z = Neg(y) }"
+    assert verdict("b", text, {"y": "a+b", "z": "b"}, CALLS).kind is VerdictKind.DISSOLVED
+
+
 def test_giver_may_produce_what_the_fused_node_reads() -> None:
     text = "g (float[2] x) => (float[2] z) { t = Exp(x) z = Neg(t) }"
     assert verdict("b", text, {"t": "a", "z": "a+b"}, CALLS).kind is VerdictKind.DISSOLVED

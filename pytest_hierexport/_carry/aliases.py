@@ -115,6 +115,8 @@ def _bypassed(before: Flat, after: Flat, numbering: Numbering, new: Value, old: 
     source = _source(before, numbering, old, number) if new.varying else numbering.first_before[number]
     if source is None:
         return _further_up(before, numbering, old, numbering.first_before[number])
+    if not types_may_agree(source, old):
+        return []
     return [(new, old) if _absorbed(before, after, numbering, new, (old, source)) else (old, source)]
 
 
@@ -184,9 +186,10 @@ def _source(before: Flat, numbering: Numbering, value: Value, number: int) -> Va
 
 
 def _sources(before: Flat, value: Value) -> Iterator[Value]:
-    """Yield a value, and the values from which it is computed, the nearest first."""
+    """Yield a value, and the values from which it is computed that may have its type, the nearest first."""
     level = [value]
     for _ in range(_CHAIN + 1):
-        yield from level
+        # A value that takes the name of its transposition is no alias: two transposes became one.
+        yield from (each for each in level if types_may_agree(each, value))
         producers = (before.producer[each] for each in level if each in before.producer)
         level = list(dict.fromkeys(operand for producer in producers for operand in producer.operands))

@@ -37,7 +37,10 @@ def _lost(
     runs: BothRuns, call: str, partners: Sequence[Owner], value: str, through: AbstractSet[str]
 ) -> Iterator[tuple[int, str]]:
     seen = runs.calls[call]
-    read = (value for i in runs.graph.members.get(call, ()) for value in runs.graph.nodes[i].elements)
+    nodes = [runs.graph.nodes[i] for i in runs.graph.members.get(call, ())]
+    produced = {value for node in nodes for value in node.outputs}
+    # The fused node may compute the lost input for the call's other nodes (Llama after onnxscript's fusions).
+    read = (value for node in nodes for value in node.elements if value not in produced)
     kept = {*seen.settings, *runs.stored, *chain.from_iterable(map(runs.numbers, read))}
     for number in (number for number in seen.inputs if number not in kept):
         for giver in _givers(runs, call, number, partners):
