@@ -14,7 +14,7 @@ def test_input_that_is_still_read_is_not_lost() -> None:
     assert (found.kind, found.value) == (VerdictKind.UNPROVEN, "x")
 
 
-def test_input_that_the_fused_node_computes_for_the_call_is_lost() -> None:
+def test_input_that_the_fused_node_computes_is_lost() -> None:
     text = "g (float[2] x) => (float[2] z) { y = Relu(x) z = Neg(y) }"
     assert verdict("b", text, {"y": "a+b", "z": "b"}, CALLS).kind is VerdictKind.DISSOLVED
 
