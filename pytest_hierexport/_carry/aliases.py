@@ -187,9 +187,12 @@ def _source(before: Flat, numbering: Numbering, value: Value, number: int) -> Va
 
 def _sources(before: Flat, value: Value) -> Iterator[Value]:
     """Yield a value, and the values from which it is computed that may have its type, the nearest first."""
-    level = [value]
+    level, seen = [value], {value}
     for _ in range(_CHAIN + 1):
         # A value that takes the name of its transposition is no alias: two transposes became one.
         yield from (each for each in level if types_may_agree(each, value))
         producers = (before.producer[each] for each in level if each in before.producer)
-        level = list(dict.fromkeys(operand for producer in producers for operand in producer.operands))
+        operands = dict.fromkeys(operand for producer in producers for operand in producer.operands)
+        # Residual sums reach a value on ways of many lengths: each is looked at once.
+        level = [operand for operand in operands if operand not in seen]
+        seen.update(level)

@@ -53,9 +53,11 @@ def find_anchors(match: Match) -> Anchors:
     anchors = Anchors(match)
     computed = (value for node in match.after.nodes for value in node.outputs)
     for value in chain(match.after.initializers.values(), computed):
+        if value.varying or match.is_known(value):
+            continue
         found = match.before.named.get(original(value.name, match.before.named))
         # The scale of a value may have the value's name: `mul_5_scale` has nothing to do with a constant `mul`.
-        if found is None or found.varying or value.varying or match.is_known(value):
+        if found is None or found.varying:
             continue
         # BiT computes its weights; what is computed of a weight that is stored is converted from it.
         if value not in match.after.producer or found in match.before.producer:
@@ -70,7 +72,7 @@ def original(name: str, originals: Container[str]) -> str:
     """Return the name, or the longest one to which something was added for it; empty where there is none."""
     # A number may be any longer one: `val_12` is not made of `val_1`.
     cuts = [i for i in range(len(name), 0, -1) if not name[i - 1 : i + 1].isdigit() or i == len(name)]
-    parts = (*(name[:i] for i in cuts), *(name[i:] for i in reversed(cuts)))
+    parts = chain((name[:i] for i in cuts), (name[i:] for i in reversed(cuts)))
     return next((part for part in parts if part in originals), "")
 
 
@@ -181,7 +183,7 @@ def _taking_again(anchors: Anchors, taken: list[Value], found: Node) -> Node:
 
 
 def _last_absorbed(anchors: Anchors, node: Node, found: Node) -> Node:
-    """Return the last removed node behind `found` whose operator a new node names in an attribute.
+    """Return the last node behind `found` whose operator a new node names in an attribute.
 
     ONNX Runtime states the `Relu` that it put into a convolution so; without other names, it is the only sign of it.
     """

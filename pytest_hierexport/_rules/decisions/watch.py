@@ -105,9 +105,8 @@ class Watch:
             return
         # Of a long text, such as a printed model, the word is shown.
         old = [word for text in named for word in (str(names.old(text)), *names.old(text).split())]
-        name = min((each for each in old if constant.casefold() in each.casefold()), key=len, default=old[0])[
-            :_MOST_SHOWN
-        ]
+        name = min((each for each in old if constant.casefold() in each.casefold()), key=len, default=old[0])
+        name = name[:_MOST_SHOWN]
         # What is passed to other code, as a `key` is, runs below that.
         frames = (each for each, _ in walk_stack(sys._getframe()))
         frame = next((each for each in frames if resolved(each.f_code.co_filename) in self._codes), sys._getframe())
