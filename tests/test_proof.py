@@ -225,7 +225,7 @@ class Exported(nn.Module):
         self.pool, self.act = nn.AvgPool1d(2), nn.Tanh()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        pooled = x.unflatten(-1, (2, 2)).mean(-1) if torch.onnx.is_in_onnx_export() else self.pool(x)
+        pooled = x.unflatten(-1, (-1, 2)).mean(-1) if torch.onnx.is_in_onnx_export() else self.pool(x)
         out: torch.Tensor = self.act(pooled)
         return out
 
@@ -550,6 +550,75 @@ def test_output_that_is_stored_transposed_is_folded() -> None:
     proof = prove(Example(model, (x,)), exported.model, exported.attribution)
     assert {name for name, found in proof.verdicts.items() if found.kind is VerdictKind.FOLDED} == {"value"}
     assert not proof.unproven
+
+
+class Traced(Exported):
+    """Pools by a module, and while it is traced by itself."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        jit: Any = torch.jit
+        pooled = x.unflatten(-1, (-1, 2)).mean(-1) if jit.is_tracing() else self.pool(x)
+        out: torch.Tensor = self.act(pooled)
+        return out
+
+
+class Mixing(nn.Module):
+    """Computes otherwise while traced, takes what a hook kept, stores a transposed value, orders elements at will."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.traced, self.hooked, self.averaging, self.last = Traced(), Hidden(), Averaging(), nn.Linear(8, 8)
+        self.kept: list[torch.Tensor] = []
+        self.hooked.second.register_forward_hook(lambda _, args, output: self.kept.append(output.sigmoid()))
+
+    def forward(self, x: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        self.kept.clear()
+        out = self.hooked(self.traced(x)) * self.kept[0]
+        averaged = self.averaging(weights).mean((0, 1))
+        found: torch.Tensor = self.last(out.flatten().topk(8, sorted=False)[0] + averaged)
+        return found
+
+
+def test_retries_keep_what_those_before_found() -> None:
+    model, args = Mixing().eval(), (torch.randn(2, 2, 16), torch.randn(2, 2, 4, 4))
+    randomise(model)
+    exported = export(model, args, exporter="torchscript")
+    assert prove(Example(model, args), exported.model, exported.attribution).unproven == {}
+
+
+class Silent(nn.Module):
+    """Returns nothing of its layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> None:
+        self.layer(x)
+
+
+class Silenced(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.silent, self.layer = Silent(), nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.silent(x)
+        out: torch.Tensor = self.layer(x)
+        return out
+
+
+def test_call_that_returned_no_tensor_has_no_verdict() -> None:
+    proof = made(Silenced).prove()
+    assert (proof.unproven, "silent" in proof.verdicts, "layer" in proof.verdicts) == ({}, False, True)
+
+
+def test_rounding_of_float32_is_measured_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    def bounds(*_: object) -> None:
+        raise AssertionError("the model ran once more")
+
+    monkeypatch.setattr(sys.modules[prove.__module__], "rounding_bounds", bounds)
+    assert kinds(made(Pair).prove()) == {"proven"}
 
 
 def test_graph_runs_once_for_modes_that_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,14 +21,14 @@ from pytest_hierexport._proof.values import Candidates, Values
 X = np.array([1.0, -2.0, 3.1], np.float32)
 
 
-def found_in(text: str, *eager: Any, x: Any = X) -> dict[str, Candidates]:
+def found_in(text: str, *eager: Any, x: Any = X, rearranged: frozenset[str] = frozenset()) -> dict[str, Candidates]:
     proto: onnx.ModelProto = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 20]> {text}')
     attribution = Attribution(Hierarchy([Call("", 0, "m.Root", None)]))
     graph = Graph(inlined(proto, None, lambda *_: ())[0], attribution)
     values = Values()
     for array in eager:
         values.add(fingerprint(array))
-    return find_candidates(graph, proto, {"x": x}, values, None)
+    return find_candidates(graph, proto, {"x": x}, values, None, rearranged=rearranged)
 
 
 def test_inputs_initializers_and_computed_values_have_candidates() -> None:
@@ -39,6 +39,13 @@ def test_inputs_initializers_and_computed_values_have_candidates() -> None:
         "w": (frozenset([1]),),
         "y": (frozenset([2]),),
     }
+
+
+def test_initializer_may_be_stored_transposed_on_request_alone() -> None:
+    stored = np.array([[1, 2, 3], [4, 5.5, 6]], np.float32)
+    text = "g (float[3] x) => (float[2,3] z) <float[2,3] w = {1.0, 2.0, 3.0, 4.0, 5.5, 6.0}> { z = Add(x, w) }"
+    assert found_in(text, X, stored.T, rearranged=frozenset(["w"]))["w"] == (frozenset([1]),)
+    assert "w" not in found_in(text, X, stored.T)
 
 
 def test_value_of_foreign_shape_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from pytest_hierexport import export
 from pytest_hierexport._cases import Example
 from pytest_hierexport._cases.weights import randomise
 from pytest_hierexport._proof import Proof, VerdictKind, choices, prove
-from pytest_hierexport._proof.choices import following_choices
+from pytest_hierexport._proof.choices import following_choices, has_choices
 from pytest_hierexport._proof.session import run_graph
 from pytest_hierexport._proof.tolerance import Array
 
@@ -217,13 +217,99 @@ def test_reversed_order_is_not_followed() -> None:
 HEAD = '<ir_version: 10, opset_import: ["": 20]> g (float[4] x, int64[1] k) => (float[2] y, int64[2] i, float[4] z)'
 
 
+@pytest.mark.parametrize(
+    ("node", "found"),
+    [
+        ("z = RandomNormalLike(x)", True),
+        ("z = Bernoulli(x)", False),  # its numbers depend on elements: following would hide a wrong input
+        ("z = Constant<value_float = 1.0>()", False),
+        ("y, i = TopK(x, k)", True),
+        ("y, i = other.TopK(x, k)", False),
+        ("y, i = Split<num_outputs = 2>(x)", False),
+    ],
+)
+def test_graph_that_draws_or_orders_has_choices(node: str, found: bool) -> None:
+    assert has_choices(onnx.parser.parse_model(f"{HEAD} {{ {node} }}")) is found
+
+
+def test_order_without_places_is_no_choice() -> None:
+    proto = onnx.parser.parse_model(f"{HEAD} {{ y, i = TopK(x, k) }}")
+    proto.graph.node[0].output[1] = ""
+    assert not has_choices(proto)
+
+
+@contextmanager
+def following(text: str, **feeds: list[float]) -> Iterator[onnx.ModelProto]:
+    """Let torch's operations choose as a graph does."""
+    proto = onnx.parser.parse_model(text)
+    arrays: dict[str, Array] = {"x": np.array([1, 2, 3, 4], np.float32), "k": np.array([2], np.int64)}
+    arrays |= {name: np.array(elements, np.float32) for name, elements in feeds.items()}
+    with following_choices(proto, partial(run_graph, proto, arrays)):
+        yield proto
+
+
+DRAWING = f"{HEAD} {{ z = RandomNormalLike(x) }}"
+
+
+def drawn(proto: onnx.ModelProto) -> list[float]:
+    """Return the numbers that a graph draws, which it holds."""
+    found: list[float] = onnx.numpy_helper.to_array(proto.graph.node[0].attribute[0].t).tolist()
+    return found
+
+
+def test_numbers_of_a_generator_are_followed() -> None:
+    with following(DRAWING) as proto:
+        assert torch.randn(4, generator=torch.Generator()).tolist() == drawn(proto)
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda: torch.rrelu(torch.tensor([1.0, 0.5, -0.5, -1.0])),  # draws while training alone
+        lambda: torch.native_dropout(torch.ones(4), 0.5, train=True)[0],  # one tensor of several is random
+        lambda: torch.randn(3),
+    ],
+)
+def test_operation_without_equal_draws_keeps_its_result(compute: Callable[[], torch.Tensor]) -> None:
+    with following(DRAWING) as proto:
+        assert compute().tolist() != drawn(proto)
+
+
+def test_more_draws_than_the_graph_s_are_their_own() -> None:
+    with following(DRAWING) as proto:
+        first, second = torch.randn(4), torch.randn(4)
+        assert first.tolist() == drawn(proto) != second.tolist()
+
+
+def test_large_draws_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choices, "_MOST_BYTES", 15)
+    with following(DRAWING) as proto:
+        assert proto.graph.node[0].op_type == "RandomNormalLike"
+
+
+def test_order_of_stored_elements_is_followed() -> None:
+    with following(f"{HEAD} <float[4] w = {{1, 1, 1, 1}}> {{ y, i = TopK<largest = 0>(w, k) }}") as proto:
+        places = torch.ones(4).topk(2, largest=False)[1]
+        assert (places.tolist(), len(proto.graph.node)) == ([0, 1], 1)
+
+
+def test_order_of_no_elements_is_followed() -> None:
+    text = """<ir_version: 10, opset_import: ["": 20]> g (float[N,3] x) => (float[N,3] v, int64[N,3] places) {
+      k = Constant<value_ints = [3]>() v, places = TopK(x, k)
+    }"""
+    proto = onnx.parser.parse_model(text)
+    feeds: dict[str, Array] = {"x": np.ones((0, 3), np.float32)}
+    with following_choices(proto, partial(run_graph, proto, feeds)):
+        assert torch.ones(0, 3).topk(3)[1].shape == (0, 3)
+
+
 def test_order_along_another_axis_is_not_followed() -> None:
     text = """<ir_version: 10, opset_import: ["": 20]> g (float[3,3] x) => (float[3,3] v, int64[3,3] places) {
       k = Constant<value_ints = [3]>() v, places = TopK<axis = 0>(x, k)
     }"""
     proto = onnx.parser.parse_model(text)
     feeds: dict[str, Array] = {"x": np.ones((3, 3), np.float32)}
-    with following_choices(proto, feeds, partial(run_graph, proto, feeds)):
+    with following_choices(proto, partial(run_graph, proto, feeds)):
         _, places = torch.ones(3, 3).sort(1)
     assert places.sort(1)[0].tolist() == [[0, 1, 2]] * 3
 
@@ -235,7 +321,7 @@ def test_graph_holds_its_draws_and_is_restored_after_error() -> None:
     held: list[list[str]] = []
 
     def failing() -> None:
-        with following_choices(proto, feeds, partial(run_graph, proto, feeds)):
+        with following_choices(proto, partial(run_graph, proto, feeds)):
             held.extend(list(node.input) for node in proto.graph.node)
             raise KeyError
 

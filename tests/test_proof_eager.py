@@ -69,6 +69,34 @@ def test_input_changed_in_place_keeps_its_value_on_entry() -> None:
     assert X.tolist() == [[1, -2]]
 
 
+def test_input_written_between_two_calls_has_both_values() -> None:
+    class Writing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = Relu(), nn.ReLU(inplace=True)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            whole = x * 3
+            self.first(whole)
+            self.second(whole.add_(1)[:, 1:])
+            return whole
+
+    ran = run(Writing(), X)
+    assert ran.number(X * 3) in ran.calls["first"].inputs
+    assert ran.number(X * 3) not in ran.calls["second"].inputs
+    assert ran.number(X * 3 + 1) in ran.calls["second"].inputs
+
+
+def test_numbers_among_inputs_are_copied_with_tensors() -> None:
+    class Scaling(nn.Module):
+        def forward(self, x: torch.Tensor, factor: int, *, shift: float) -> torch.Tensor:
+            return x.mul_(factor).add_(shift)
+
+    ran = run(Scaling(), X, 2, shift=0.5)
+    assert ran.number(X * 2 + 0.5) in ran.calls[""].returned
+    assert X.tolist() == [[1, -2]]
+
+
 def test_tensor_written_through_a_view_is_input_and_given() -> None:
     class Slicing(nn.Module):
         def __init__(self, inplace: bool) -> None:

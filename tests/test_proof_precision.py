@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,6 +16,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+from onnx import helper
 from torch import nn
 
 from pytest_hierexport import carry, export, prove
@@ -135,6 +137,14 @@ def test_calls_that_only_look_dissolved_across_dtypes_are_proven() -> None:
     assert kinds(made(Block, optimized).prove()) == {"proven"}
 
 
+def test_half_precision_is_measured_without_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    def following(*_: object) -> None:
+        raise AssertionError("the tolerances became coarser")
+
+    monkeypatch.setattr(sys.modules["pytest_hierexport._proof.prove"], "following_choices", following)
+    assert kinds(made(partial(Stack, 12), optimized).prove()) == {"proven"}
+
+
 def test_float32_model_converted_to_float16_is_proven() -> None:
     assert kinds(made(Stack, narrowed, torch.float32).prove()) == {"proven"}
 
@@ -177,11 +187,11 @@ def test_call_that_rounding_hides_is_ambiguous() -> None:
     assert proof.verdicts["before.blocks.0"].kind is VerdictKind.PROVEN
 
 
-def bounds(model: nn.Module, dtype: torch.dtype) -> tuple[Values, dict[str, float]]:
+def bounds(model: nn.Module, dtype: torch.dtype, precision: str = "float16") -> tuple[Values, dict[str, float]]:
     """Return the largest bound among what each call returned."""
     example = Example(model.eval().to(dtype), (torch.randn(2, 8, 16).to(dtype),))
     hierarchy = export(model, example.args, exporter="dynamo").attribution.hierarchy
-    values = Values(precision="float16")
+    values = Values(precision=precision)
     calls = run_eager(example, hierarchy, values, Mode.PLAIN)
     found = rounding_bounds(example, hierarchy, Mode.PLAIN, values, calls)
     return values, {call.call.name: max(found.get(number, 0.0) for number in call.returned) for call in calls}
@@ -203,6 +213,52 @@ def test_bound_is_capped_where_rounding_decides_everything() -> None:
     torch.manual_seed(0)
     _, found = bounds(nn.Sequential(nn.Linear(16, 16), Steep()), torch.float16)
     assert found["1"] == CAP
+
+
+class Masked(nn.Module):
+    """Fills with the lowest number of the dtype that it is used with."""
+
+    def __init__(self, lowest: float) -> None:
+        super().__init__()
+        self.linear, self.lowest = nn.Linear(16, 16), lowest
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.linear(x)
+        return out.masked_fill(out < 0, self.lowest)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_lowest_number_of_a_mask_is_not_moved(dtype: torch.dtype) -> None:
+    precision = "float16" if dtype is torch.float16 else ""
+    found = bounds(Masked(torch.finfo(dtype).min), dtype, precision)[1]
+    assert found[""] < 0.1
+
+
+class Rounded(nn.Module):
+    """Adds, in half precision, what a layer of its own computes, times a number that it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.own = nn.Linear(16, 16), nn.Linear(16, 16)
+
+    def forward(self, x: torch.Tensor, factor: int = 2) -> torch.Tensor:
+        out: torch.Tensor = self.linear(x) * factor
+        return out + self.own(x) if x.dtype is torch.float16 else out
+
+
+class Giving(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rounded = Rounded()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.rounded(x, 3)
+        return out
+
+
+def test_call_of_one_precision_alone_has_no_bounds() -> None:
+    found = bounds(Giving(), torch.float16)[1]
+    assert (found["rounded.own"], found["rounded"] > 0) == (0, True)
 
 
 class Wave(nn.Module):
@@ -257,6 +313,9 @@ def test_half_precision_is_that_of_the_graph_or_model(dtype: str, found: str) ->
     graph = onnx.parser.parse_model(text)
     assert half_precision(Example(nn.ReLU(), (torch.ones(2),)), graph) == found
     assert half_precision(Example(nn.ReLU(), (torch.ones(2).bfloat16(),)), graph) == "bfloat16"
+    # An attribute may have the number of a dtype by chance.
+    graph.graph.node[0].attribute.append(helper.make_attribute("num_outputs", onnx.TensorProto.BFLOAT16))
+    assert half_precision(Example(nn.ReLU(), (torch.ones(2),)), graph) == found
 
 
 def test_float32_copy_is_found_among_half_precision() -> None:

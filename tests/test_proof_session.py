@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
 
@@ -38,11 +39,32 @@ def test_wanted_values_are_computed_and_model_is_unchanged() -> None:
     assert proto.SerializeToString() == before
 
 
+@pytest.mark.parametrize("optimized", [False, True])
+def test_graph_is_optimized_on_request_alone(optimized: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    levels: list[Any] = []
+    make = onnxruntime.InferenceSession
+
+    def watched(proto: bytes, options: Any, **given: Any) -> Any:
+        levels.append(options.graph_optimization_level)
+        return make(proto, options, **given)
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", watched)
+    proto = parsed("g (float[2,2] x) => (float[2,2] y) { y = Relu(x) }")
+    list(run_graph(proto, {"x": X}, ["y"], optimized=optimized))
+    known = onnxruntime.GraphOptimizationLevel
+    assert levels == [known.ORT_ENABLE_ALL if optimized else known.ORT_DISABLE_ALL]
+
+
 def test_a_sequence_gives_each_of_its_tensors() -> None:
     proto = parsed(
         "g (float[2,2] x) => (float[2,2] z) { s = SplitToSequence<axis=0>(x) z = ConcatFromSequence<axis=0>(s) }"
     )
     assert fetched(proto, "s") == {"s": [[[1, -2]], [[3, 4]]]}
+
+
+def test_optional_gives_nothing_to_compare() -> None:
+    proto = parsed("g (float[2,2] x) => (float[2,2] y) { o = Optional(x) y = OptionalGetElement(o) }")
+    assert fetched(proto, "o", "y") == {"o": [], "y": [X.tolist()]}
 
 
 def test_sequence_of_bfloat16_gives_its_tensors() -> None:
@@ -83,6 +105,14 @@ def test_reference_evaluator_goes_on_where_onnx_runtime_stopped(monkeypatch: pyt
     monkeypatch.setattr(session, "_session", lacking)
     monkeypatch.setattr(session, "BUDGET", 1)
     assert [value.name for value in run_graph(proto, {"x": X}, ["a", "b", "c"])] == ["a", "b", "c"]
+
+
+def test_bytes_are_estimated_where_the_file_states_a_type() -> None:
+    proto = parsed("g (float[2,N] x) => (float[2,N] y, float16[3,M] z) { y = Relu(x) z = f(x) s = SplitToSequence(x) }")
+    proto.graph.value_info.append(helper.make_tensor_value_info("unshaped", onnx.TensorProto.FLOAT, None))
+    proto.graph.value_info.append(helper.make_tensor_value_info("untyped", onnx.TensorProto.UNDEFINED, [2]))
+    unknown = session._UNKNOWN
+    assert session._sizes(proto, {"x": np.ones((2, 5), np.float32)}) == {"y": 2 * 5 * 4, "z": 3 * unknown * 2}
 
 
 @pytest.mark.parametrize("budget", [1, 50, 1 << 30])

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import namedtuple
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
-from pytest_hierexport._proof.tensors import fingerprint_of, fingerprints_of_number, walk
+from pytest_hierexport._proof.tensors import fingerprint_of, fingerprints_of_number, version_of, walk
 
 Pair = namedtuple("Pair", ["left", "right"])  # noqa: PYI024  # models return the untyped kind
 ONE, TWO = torch.tensor([1.0, 2.0]), torch.tensor([3.0])
@@ -77,9 +79,35 @@ def test_every_dtype_keeps_its_name(dtype: torch.dtype) -> None:
     assert f"torch.{shown.dtype}" == str(dtype)
 
 
-def test_a_tensor_without_elements_to_read_is_not_shown() -> None:
-    assert fingerprint_of(torch.empty(2, device="meta")) is None
-    assert fingerprint_of(torch.eye(2).to_sparse()) is None
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.empty(2, device="meta"),
+        lambda: torch.eye(2).to_sparse(),
+        lambda: torch.nested.as_nested_tensor([torch.ones(1), torch.ones(2)]),
+        lambda: FakeTensorMode().from_tensor(torch.ones(2)),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*prototype stage")
+def test_tensor_without_elements_to_read_is_not_shown(make: Callable[[], torch.Tensor]) -> None:
+    assert fingerprint_of(make()) is None
+
+
+def test_tensor_under_vmap_is_not_shown() -> None:
+    found: list[object] = []
+
+    def note(x: torch.Tensor) -> torch.Tensor:
+        found.append(fingerprint_of(x))
+        return x
+
+    torch.vmap(note)(torch.ones(2, 3))
+    assert found == [None]
+
+
+def test_version_of_a_tensor_without_elements_is_unknown() -> None:
+    with torch.inference_mode():
+        assert version_of(torch.eye(2).to_sparse()) is None
+        assert version_of(torch.ones(2)) != version_of(torch.zeros(2))
 
 
 def test_a_python_number_may_be_any_scalar_that_it_fits() -> None:

@@ -173,7 +173,7 @@ class CallValues(Observer):
             return [self.values.add(found) for found in fingerprints_of_number(part, self.values.precision)]
         version = version_of(part)
         known, numbers = self._seen.get(part, (None, []))
-        if known is None or known != version:
+        if known != version:
             found = fingerprint_of(part, self.values.precision)
             numbers = [] if found is None else [self.values.add(found)]
             self._seen[part] = version, numbers

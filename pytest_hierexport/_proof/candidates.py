@@ -83,8 +83,8 @@ class _Search:
     def run(self, foreign: AbstractSet[str]) -> dict[str, Candidates]:
         """Return the candidates of each value; none of those in `foreign`, which are not computed."""
         graph, values = self.graph, self.values
-        wanted = [name for node in graph.model.graph for value in node.outputs if (name := name_of(value))]
-        computed = run_graph(self.proto, self.feeds, [name for name in wanted if name not in foreign], self.folder)
+        names = (name_of(value) for node in graph.model.graph for value in node.outputs)
+        computed = run_graph(self.proto, self.feeds, [name for name in names if name not in foreign], self.folder)
         given = {**self.feeds, **dict(_constants(graph, values, self.rearranged))}
         found: dict[str, Candidates] = {name: (self._find(name, array),) for name, array in given.items()}
         found.update(dict.fromkeys(foreign, (frozenset(),)))

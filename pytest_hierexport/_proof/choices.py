@@ -22,7 +22,6 @@ import onnx
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pytest_hierexport._onnx.graph import subgraphs_proto
 from pytest_hierexport._onnx.operators import is_deterministic, reads_elements
 from pytest_hierexport._proof.session import Fetched
 from pytest_hierexport._proof.tensors import array_of
@@ -38,12 +37,12 @@ _RANKING = (torch.ops.aten.topk.default, torch.ops.aten.sort.default, torch.ops.
 
 def has_choices(proto: onnx.ModelProto) -> bool:
     """Whether a graph draws random numbers or puts elements in order."""
-    return any(_draws(node, proto) or _ranks(node) for node in proto.graph.node)
+    return any(_draws(node) or _ranks(node) for node in proto.graph.node)
 
 
 @contextmanager
 def following_choices(
-    proto: onnx.ModelProto, feeds: Mapping[str, Array], run: Callable[[Sequence[str]], Iterable[Fetched]]
+    proto: onnx.ModelProto, run: Callable[[Sequence[str]], Iterable[Fetched]]
 ) -> Iterator[Callable[[], None]]:
     """Let PyTorch's operations choose as the nodes of a graph do; give what lets the next run begin with the first.
 
@@ -51,22 +50,15 @@ def following_choices(
 
     Args:
         proto: The graph; it is as before when the context ends.
-        feeds: The elements of its inputs.
-        run: Computes values of it.
+        run: Computes values of it, its inputs among them.
     """
-    drawing = {node.output[0]: node for node in proto.graph.node if _draws(node, proto)}
+    drawing = {node.output[0]: node for node in proto.graph.node if _draws(node)}
     ranking = [node for node in proto.graph.node if _ranks(node)]
-    computed = {value for node in proto.graph.node for value in node.output}
     used = (value for node in ranking for value in (node.input[0], node.output[1]))
-    wanted = dict.fromkeys([*drawing, *(value for value in used if value in computed)])
-    arrays = {**feeds, **{value.name: value.arrays[0] for value in run(list(wanted)) if value.arrays}}
+    arrays = {value.name: value.arrays[0] for value in run(list(dict.fromkeys([*drawing, *used])))}
     sizes = np.cumsum([arrays[name].nbytes for name in drawing])
     held = {name: arrays[name] for name, size in zip(drawing, sizes, strict=True) if size <= _MOST_BYTES}
-    rankings = [
-        _Ranking(arrays[node.input[0]], arrays[node.output[1]], _axis(node))
-        for node in ranking
-        if node.input[0] in arrays
-    ]
+    rankings = [_Ranking(arrays[node.input[0]], arrays[node.output[1]], _axis(node)) for node in ranking]
     before = onnx.GraphProto(node=proto.graph.node)
     try:
         for name, array in held.items():
@@ -80,18 +72,15 @@ def following_choices(
         proto.graph.node.extend(before.node)
 
 
-def _draws(node: onnx.NodeProto, proto: onnx.ModelProto) -> bool:
+def _draws(node: onnx.NodeProto) -> bool:
     """Whether a node draws random numbers that do not depend on the elements of its inputs."""
-    if len(node.output) != 1 or not node.output[0] or any(subgraphs_proto(node)):
-        return False
-    opset = next((opset.version for opset in proto.opset_import if opset.domain == node.domain), 1)
-    reads = any(value and reads_elements(node.domain, node.op_type, i) for i, value in enumerate(node.input))
-    return not reads and not is_deterministic(node.op_type, opset, node.domain)
+    reads = any(reads_elements(node.domain, node.op_type, i) for i in range(len(node.input)))
+    return not reads and not is_deterministic(node.op_type, onnx.defs.onnx_opset_version(), node.domain)
 
 
 def _ranks(node: onnx.NodeProto) -> bool:
     """Whether a node gives the places of ordered elements: only the operator that torch's `topk` and `sort` become."""
-    return node.op_type == "TopK" and node.domain in {"", "ai.onnx"} and len(node.output) == 2 and bool(node.output[1])
+    return node.op_type == "TopK" and node.domain in {"", "ai.onnx"} and bool(node.output[1])
 
 
 def _axis(node: onnx.NodeProto) -> int:
@@ -157,8 +146,6 @@ class _ChoiceFollower(TorchDispatchMode):
         """Put elements in an order of the graph's that differs from their own within rounding alone."""
         dim = options.get("dim", -1)
         elements, values = _array(tensor), _array(own[0])
-        if not values.size:
-            return
         for ranking in self._rankings[tensor.shape, own[1].shape]:
             other = ranking.elements.astype(np.float64)
             tolerance = max(map(tolerance_of, (str(tensor.dtype).removeprefix("torch."), ranking.elements.dtype.name)))

@@ -98,8 +98,7 @@ def _counterparts(
     values: Values, moved: Values, places: Mapping[int, str], other: Mapping[int, str]
 ) -> Iterator[tuple[int, int]]:
     """Yield the number of each floating tensor in one run and that of the tensor at its place in the other."""
-    floating = ((number, place) for number, place in other.items() if moved[number].numbers is not None)
-    numbers = {(place, moved[number].shape): number for number, place in floating}
+    numbers = {(place, moved[number].shape): number for number, place in other.items()}
     for own, place in places.items():
         key = (place, values[own].shape)
         if values[own].numbers is not None and key in numbers:

@@ -156,7 +156,7 @@ class _Pairing:
         """
         proofs = self.proofs()
         best = next(proofs)
-        if self.precision and self._left(best):
+        if self._left(best):
             # A value that a tool computes in another dtype looks lost, so its calls are dissolved, not unproven (a
             # layer normalisation, a linear layer and GELU in float16). The next attempt compares across dtypes; a call
             # that is still dissolved there lost its value to a fusion.
@@ -218,7 +218,7 @@ class _Pairing:
         with suppress(ModelError):
             for measured in (False, True) if has_choices(self.proto) else (True,):
                 values = Values(self.tolerances, _COARSER if measured else 1, runs.values.precision)
-                with following_choices(self.proto, self.feeds, run) as restart:
+                with following_choices(self.proto, run) as restart:
                     calls = self._eager_run(mode, values, restart if measured else None, by_operation=by_operation)
                     proof = _proof(self.both_runs(calls, values))
                 yield proof

@@ -94,8 +94,7 @@ def run_each(
 
 
 def _run(session: Any, names: Sequence[str], feeds: Mapping[str, Array]) -> Iterator[Fetched]:
-    known = {value.name for value in session.get_inputs()}
-    inputs = {name: ort_value(array) for name, array in feeds.items() if name in known}
+    inputs = {name: ort_value(array) for name, array in feeds.items()}
     kinds = {output.name: output.type for output in session.get_outputs()}
     odd = [name for name in names if kinds[name].startswith(_NO_NUMPY)]
     plain = [name for name in names if name not in odd and kinds[name].startswith(("tensor(", "seq(tensor("))]

@@ -66,9 +66,8 @@ def _parts(holder: Any) -> Iterator[tuple[str, Any]]:
         yield from (("{}", part) for part in holder)
     else:
         # Attribute access may raise; stored attributes are read directly.
-        stored: Mapping[str, Any] = getattr(holder, "__dict__", {})
-        slots = ((name, getattr(holder, name, None)) for name in slots_of(type(holder)) if name not in stored)
-        for name, part in (*slots, *stored.items()):
+        slots = ((name, getattr(holder, name, None)) for name in slots_of(type(holder)))
+        for name, part in (*slots, *getattr(holder, "__dict__", {}).items()):
             # Most numbers of an object are settings; they would make every small number an input of the call.
             if not isinstance(part, bool | int | float):
                 yield f".{name}", part
@@ -89,6 +88,7 @@ def array_of(tensor: torch.Tensor) -> Array:
         tensor = torch.view_as_real(tensor.resolve_conj())
     tensor = tensor.detach().cpu().resolve_neg().contiguous()
     name = str(tensor.dtype).removeprefix("torch.")
+    # numpy has all other types, though not under torch's names: its first version has no `numpy.bool`.
     if not tensor.is_floating_point() or hasattr(np, name):
         return tensor.numpy()
     import ml_dtypes

@@ -71,7 +71,7 @@ def _differing(example: Example, path: Path, tolerances: Mapping[str, float]) ->
     if has_choices(inlined):
         best = min(tried, key=lambda mode: _count(tried[mode]))
         run = partial(run_graph, inlined, feeds, folder=path.parent, optimized=True)
-        with suppress(ModelError), following_choices(inlined, feeds, run):
+        with suppress(ModelError), following_choices(inlined, run):
             outputs = _outputs(inlined, run)
             found.append(list(_differences(inlined.graph, outputs, run_model(example, best), tolerances)))
     yield from min(found, key=_count)

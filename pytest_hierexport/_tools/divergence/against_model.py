@@ -48,7 +48,7 @@ def compare_with_model(example: Runnable, side: Side, depth: int | None, folder:
     with ExitStack() as stack:
         if has_choices(side.proto):
             run = partial(run_graph, side.proto, side.feeds, folder=side.folder)
-            stack.enter_context(following_choices(side.proto, side.feeds, run))
+            stack.enter_context(following_choices(side.proto, run))
         eager, returned = _run(example, side, arrays)
     calls = match(side.graph, eager)
     candidates: list[list[Pair]] = []
