@@ -24,9 +24,8 @@ def attributes(node: ir.Node, opsets: Mapping[str, int]) -> tuple[tuple[str, str
 @lru_cache(maxsize=4096)
 def _defaults(op_type: str, opset: int, domain: str) -> Mapping[str, str]:
     schema = definition(op_type, opset, domain)
-    stated = () if schema is None else schema.attributes.values()
-    values = (attribute.default_value for attribute in stated)
-    return {value.name: _attribute(ir.from_proto(value)) for value in values if value.type}
+    stated = {} if schema is None else schema.attributes
+    return {name: _attribute(ir.from_proto(attribute.default_value)) for name, attribute in stated.items()}
 
 
 def _attribute(attribute: ir.Attr) -> str:
@@ -46,8 +45,8 @@ def _attribute(attribute: ir.Attr) -> str:
 def arity(node: ir.Node, opsets: Mapping[str, int]) -> int:
     """Return the number of outputs of a node, without unused optional ones at the end."""
     outputs = list(node.outputs)
-    stated = () if len(outputs) == 1 else _optional_outputs(node.op_type, opsets.get(node.domain, 1), node.domain)
-    while outputs and len(outputs) - 1 in stated and not outputs[-1].uses() and not outputs[-1].is_graph_output():
+    optional = _optional_outputs(node.op_type, opsets.get(node.domain, 1), node.domain)
+    while len(outputs) - 1 in optional and not outputs[-1].uses() and not outputs[-1].is_graph_output():
         outputs.pop()
     return len(outputs)
 

@@ -151,7 +151,7 @@ class Flat:
         outputs, unused = set(self.outputs), set[Node]()
         for node in reversed(self.nodes):
             users = {outermost(consumer) for consumer in self.consumers_of(node)}
-            if outermost(node) is node and node.outputs and users <= unused and outputs.isdisjoint(node.outputs):
+            if node.outputs and users <= unused and outputs.isdisjoint(node.outputs):
                 unused.add(node)
         return frozenset(node for node in self.nodes if outermost(node) in unused)
 
@@ -181,15 +181,14 @@ def drop_prefix(before: Flat, after: Flat) -> None:
 
     It counts if it is on more inputs and constants than have their old name.
     """
-    leaves = [value for value in after.leaves if value.name]
-    unknown = [value for value in leaves if value.name not in before.named]
+    unknown = [value for value in after.leaves if value.name not in before.named]
     added: Counter[str] = Counter()
     for value in unknown:
         cut = next((i for i in range(1, len(value.name)) if value.name[i:] in before.named), 0)
         if cut and _may_be_one(before.named[value.name[cut:]], value):
             added[value.name[:cut]] += 1
     prefix, count = next(iter(added.most_common(1)), ("", 0))
-    if count > len(leaves) - len(unknown):
+    if count > len(after.leaves) - len(unknown):
         for name, value in list(after.named.items()):
             # The names of what holds a value in a subgraph are in its own.
             known = "/".join(part.removeprefix(prefix) for part in name.split("/"))
@@ -200,7 +199,7 @@ def drop_prefix(before: Flat, after: Flat) -> None:
 
 def _may_be_one(a: Value, b: Value) -> bool:
     """Whether two leaves are equal apart from their names: an input may have another position (`extract_model`)."""
-    return a.leaf == b.leaf or (a.varying and b.varying and types_may_agree(a, b))
+    return a.leaf == b.leaf or (b.varying and types_may_agree(a, b))
 
 
 def same_operator(a: Node, b: Node) -> bool:
@@ -210,6 +209,7 @@ def same_operator(a: Node, b: Node) -> bool:
 
 def tensors_may_agree(a: Value, b: Value) -> bool:
     """Whether two values may have one tensor: not if both tensors are known and differ."""
+    # Most tensors of an export are those of the graph before: nothing is read.
     if a.tensor is None or b.tensor is None or a.tensor is b.tensor:
         return True
     if is_absent(a.tensor) or is_absent(b.tensor):

@@ -1,0 +1,194 @@
+"""Origins of what no other pass knows: constants, initializers, callers, bodies, and what a tool put around a model."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from pytest_hierexport import carry
+from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
+from pytest_hierexport._calls.hierarchy import Call, Hierarchy
+from pytest_hierexport._carry.tensors import SMALL
+from test_carry import CALLS, carried, known, model
+
+LARGE = np.arange(SMALL, dtype=np.float32)
+
+
+def initializers(before: ir.Model, owners: dict[str, str], after: ir.Model, **calls: str) -> dict[str, list[str]]:
+    """Carry origins; return those of the initializers. Other nodes and initializers before belong to the root."""
+    stored = {name: (Origin(owners.get(name, ""), Evidence.TRACED),) for name in before.graph.initializers}
+    found = carry(before, Attribution(CALLS, known(before, **calls).nodes, stored), after)
+    return {key: [f"{o.call} {o.evidence.value}" for o in origins] for key, origins in found.initializers.items()}
+
+
+def with_large(text: str, *names: str, elements: np.ndarray = LARGE) -> ir.Model:
+    """Give a graph large initializers."""
+    found = model(text)
+    for name in names:
+        (value,) = {v for node in found.graph for v in node.inputs if v is not None and v.name == name}
+        value.const_value = ir.tensor(elements, name=name)
+        found.graph.register_initializer(value)
+    return found
+
+
+SCALED = "g (float[2] x) => (float[2] y) <float[2] w = {1.0, 2.0}> { y = Mul(x, w) }"
+
+
+def test_initializer_that_stays_keeps_its_owner() -> None:
+    assert initializers(model(SCALED), {"w": "c"}, model(SCALED), y="a") == {"w": ["c traced"]}
+
+
+def test_new_initializer_has_the_calls_of_its_consumers() -> None:
+    after = "g (float[2] x) => (float[2] y) <float[2] k = {7.0, 8.0}> { h = Add(x, k) y = Exp(h) }"
+    before = "g (float[2] x) => (float[2] y) { y = Exp(x) }"
+    assert initializers(model(before), {}, model(after), y="b") == {"k": ["b folded"]}
+
+
+def test_folded_initializer_has_the_calls_of_what_computed_it() -> None:
+    before = "g (float[2] x) => (float[2] y) <float[2] w = {1.0, 2.0}> { c = Neg(w) d = Exp(c) y = Mul(x, d) }"
+    after = "g (float[2] x) => (float[2] y) <float[2] d = {0.3, 0.1}> { y = Mul(x, d) }"
+    assert initializers(model(before), {"w": "c"}, model(after), c="a", d="b", y="c") == {"d": ["a folded", "b folded"]}
+
+
+MERGED = """g (float[1024] x) => (float[1024] y, float[1024] z) {
+    c = Neg(w) y = Mul(x, c) d = Neg(w) z = Div(x, d) }"""
+
+
+def test_folded_initializer_has_the_calls_of_all_equal_values() -> None:
+    after = "g (float[1024] x) => (float[1024] y, float[1024] z) { y = Mul(x, c) z = Div(x, c) }"
+    before, folded = with_large(MERGED, "w"), with_large(after, "c", elements=-LARGE)
+    assert initializers(before, {}, folded, c="a", d="b") == {"c": ["a folded", "b folded"]}
+
+
+def test_equal_value_that_was_folded_apart_is_no_owner() -> None:
+    after = "g (float[1024] x) => (float[1024] y, float[1024] z) { y = Mul(x, c) z = Div(x, d) }"
+    before, folded = with_large(MERGED, "w"), with_large(after, "c", "d", elements=-LARGE)
+    assert initializers(before, {}, folded, c="a", d="b") == {"c": ["a folded"], "d": ["b folded"]}
+
+
+def test_small_constants_are_shared_without_owners() -> None:
+    before = """g (float[2] x) => (float[2] y, float[2] z) {
+        c = Constant<value_float = 2.0>() y = Mul(x, c) d = Constant<value_float = 2.0>() z = Div(x, d) }"""
+    after = "g (float[2] x) => (float[2] y, float[2] z) <float c = {2.0}> { y = Mul(x, c) z = Div(x, c) }"
+    assert initializers(model(before), {}, model(after), c="a", d="b", y="a", z="b") == {"c": ["a folded"]}
+
+
+RENAMED = "g (float[1024] x) => (float[1024] y) { y = Mul(x, w) }"
+
+
+def test_renamed_initializer_is_known_by_its_content() -> None:
+    before, after = with_large(RENAMED, "w"), with_large(RENAMED.replace("w", "other"), "other")
+    assert initializers(before, {"w": "c"}, after, y="a") == {"other": ["c traced"]}
+
+
+def test_small_initializer_of_another_name_is_a_new_one() -> None:
+    assert initializers(model(SCALED), {"w": "c"}, model(SCALED.replace("w", "k")), y="a") == {"k": ["a folded"]}
+
+
+def test_small_initializer_with_a_prefix_is_the_same() -> None:
+    after = "g (float[2] m_x) => (float[2] m_y) <float[2] m_w = {1.0, 2.0}> { m_y = Mul(m_x, m_w) }"
+    assert initializers(model(SCALED), {"w": "c"}, model(after), y="a") == {"m_w": ["c traced"]}
+
+
+def test_caller_of_a_function_has_its_body_s_common_call() -> None:
+    hierarchy = Hierarchy(
+        [Call("", 0, "m.Root", None), *(Call(name, 0, "m.X", name[:-2]) for name in ("a", "a.b", "a.c"))]
+    )
+    before = model("g (float[2] x) => (float[2] z) { h = Neg(x) y = Sin(h) z = Exp(y) }")
+    nodes = {key: (Origin(call, Evidence.TRACED),) for key, call in {"h": "a.b", "y": "a.c", "z": ""}.items()}
+    after = model("""g (float[2] x) => (float[2] z) { y = local.f(x) z = Exp(y) }
+        <domain: "local", opset_import: ["": 20]> f (x) => (o) { h = Neg(x) o = Sin(h) }""")
+    found = carry(before, Attribution(hierarchy, nodes, {}), after).nodes
+    assert {key: [(o.call, o.evidence.value) for o in origins] for key, origins in found.items() if "/" not in key} == {
+        "y": [("a", "fused")],
+        "z": [("", "traced")],
+    }
+
+
+CHAIN = "g (float[2] x, bool c) => (float[2] z) { h = Neg(x) z = Exp(h) }"
+MODEL = "h = Neg(x) z = Exp(h)"
+STORED = "<float[2] k = {1.0, 2.0}>"
+BRANCHES = """q = If(c) <then_branch = t () => (float[2] o) { i = Neg(x) o = Exp(i) },
+                     else_branch = e () => (float[2] o) { o = Cos(x) }>"""
+
+
+@pytest.mark.parametrize(
+    ("after", "new"),
+    [
+        # In front: between a new input and the model's first operation.
+        (f"g (float[2] raw) => (float[2] z) {STORED} {{ r = Add(raw, k) n = Sin(r) h = Neg(n) z = Exp(h) }}", "rn"),
+        # Behind: computed from what the model gave.
+        (f"g (float[2] x) => (float[2] q) {STORED} {{ {MODEL} p = Add(z, k) q = Sin(p) }}", "pq"),
+        # Beside: computed from a new input alone.
+        (
+            f"g (float[2] x, float[2] m) => (float[2] z, float[2] q) {STORED} {{ {MODEL} p = Add(m, k) q = Sin(p) }}",
+            "pq",
+        ),
+    ],
+)
+def test_nodes_around_the_model_are_the_root_s(after: str, new: str) -> None:
+    found = carried(CHAIN, after, h="a", z="b")
+    assert found == {**{key: [("", "fused")] for key in new}, "h": [("a", "traced")], "z": [("b", "traced")]}
+
+
+@pytest.mark.parametrize(
+    ("after", "unknown"),
+    [
+        # Takes a value of the model that it does not return.
+        (f"g (float[2] x) => (float[2] z, float[2] q) {{ {MODEL} p = Abs(h) q = Sin(p) }}", "p q"),
+        # Takes an input of the model, and nothing of the model takes it.
+        (f"g (float[2] x) => (float[2] z, float[2] q) {{ {MODEL} p = Abs(x) q = Sin(p) }}", "p q"),
+        # Takes no input.
+        (f"g (float[2] x) => (float[2] z, float[2] q) {{ {MODEL} p = RandomNormal<shape = [2]>() q = Sin(p) }}", "p q"),
+        # The nodes of one branch say nothing of the other, nor of what chooses between them.
+        (f"g (float[2] x, bool c) => (float[2] z, float[2] q) {{ {MODEL} {BRANCHES} }}", "q q/else_branch/o"),
+    ],
+)
+def test_what_cannot_be_placed_is_derived(after: str, unknown: str) -> None:
+    found = carried(CHAIN, after, h="a", z="b")
+    assert {key for key, origins in found.items() if origins[0][1] == "derived"} == set(unknown.split())
+
+
+@pytest.mark.parametrize(("body", "derived"), [("i = Sin(x) o = Cos(i)", 3), ("i = Neg(x) o = Cos(i)", 1)])
+def test_unknown_node_of_a_function_is_derived(body: str, derived: int) -> None:
+    after = f"""g (float[2] x) => (float[2] z, float[2] q) {{ {MODEL} q = local.f(x) }}
+        <domain: "local", opset_import: ["": 20]> f (x) => (o) {{ {body} }}"""
+    found = carried(CHAIN, after, h="a", z="b")
+    assert sum(evidence == "derived" for ((_, evidence), *_) in found.values()) == derived
+
+
+LOOP = """Loop(n, go, x) <body = body (int64 i, bool c, float[2] s) => (bool again, float[2] next) {
+    again = Identity(c) %s }>"""
+LOOPS = "g (float[2] x, int64 n, bool go) => (float[2] y) { y = %s }"
+
+
+def test_node_in_a_body_keeps_its_own_owners() -> None:
+    graph = model(LOOPS % (LOOP % "next = Neg(s)"))
+    owners = {"y": "ab", "y/body/again": "a", "y/body/next": "a"}
+    nodes = {key: tuple(Origin(call, Evidence.TRACED) for call in calls) for key, calls in owners.items()}
+    assert carry(graph, Attribution(CALLS, nodes, {}), graph).nodes == nodes
+
+
+def test_function_elsewhere_says_nothing_of_an_inlined_body() -> None:
+    head = "g (float[2] x, int64 n, bool go) => (float[2] z)"
+    loop = LOOP % "d = Add(s, s) next = Neg(d)"
+    other = '<domain: "local", opset_import: ["": 20]> f (x) => (o) { h = Exp(x) o = Sin(h) }'
+    before = model(f"""{head} {{ y = local.loop(x, n, go) z = local.f(y) }}
+        <domain: "local", opset_import: ["": 20]> loop (x, n, go) => (y) {{ y = {loop} }}
+        {other}""")
+    calls = known(before, y="a", again="a", d="a", next="a", z="a", h="b", o="b")
+    after = model(f"{head} {{ y = {LOOP % 'p = Abs(s) next = Exp(p)'} z = local.f(y) }} {other}")
+    found = carry(before, calls, after).nodes
+    assert {(o.call, o.evidence) for key in ("y/body/p", "y/body/next") for o in found[key]} == {("a", Evidence.FUSED)}
+
+
+def test_another_graph_has_nothing_of_the_model() -> None:
+    found = carried(CHAIN, "g (float[3] m) => (float[3] q) { p = Abs(m) q = Sin(p) }", h="a", z="b")
+    assert found == {"p": [("", "derived")], "q": [("", "derived")]}
+
+
+def test_model_that_returns_its_input_is_told_apart() -> None:
+    before = "g (float[2] x) => (float[2] x, float[2] y) { y = Exp(x) }"
+    after = "g (float[2] x) => (float[2] x, float[2] y, float[2] q) { y = Exp(x) q = Sin(x) }"
+    assert carried(before, after, y="a") == {"y": [("a", "traced")], "q": [("", "fused")]}
