@@ -26,6 +26,7 @@ from pytest_hierexport._export.dynamo.inlining import FX_NODE, at_inlining
 from pytest_hierexport._export.dynamo.paths import Stack
 from pytest_hierexport._export.dynamo.scopes import STACK, Scopes
 from pytest_hierexport._export.dynamo.shortcuts import shortcuts
+from pytest_hierexport._export.dynamo.stack_calls import StackCalls
 from pytest_hierexport._export.faults import is_fault
 from pytest_hierexport._export.modules import Instances, qualified
 from pytest_hierexport._export.patching import replaced
@@ -70,7 +71,8 @@ class Recording:
     def __init__(self, model: torch.nn.Module | torch.export.ExportedProgram) -> None:
         """Take the model that will be exported."""
         self._model = model
-        self._scopes = Scopes()
+        self._stack_calls = StackCalls()
+        self._scopes = Scopes(self._stack_calls)
         self._graph: ir.Model | None = None
         self._before: Flat | None = None
         self._stacks_by_node: dict[Node, tuple[Stack, ...]] = {}
@@ -92,7 +94,7 @@ class Recording:
             if isinstance(self._model, torch.nn.Module):
                 stack.enter_context(replaced(torch.export, "export", self._watching_attempts(torch.export.export)))
                 recorder = CallRecorder(Instances(self._model), observer=self._scopes)
-                self._scopes.recorder, self._scopes.calls = recorder, recorder.calls
+                self._stack_calls.record_by(recorder)
                 stack.enter_context(recorder.listening())
                 run = _calling(recorder, torch.fx.Interpreter.run)
                 stack.enter_context(replaced(torch.fx.Interpreter, "run", run))
@@ -128,7 +130,7 @@ class Recording:
         """Wrap `torch.export.export`, which torch calls once for each attempt, in another mode after a failure."""
 
         def export(*args: Any, **kwargs: Any) -> torch.export.ExportedProgram:
-            self._scopes.forget()
+            self._stack_calls.forget()
             try:
                 program = original(*args, **kwargs)
                 _run_bodies_node_by_node(program)
@@ -157,22 +159,15 @@ class Recording:
             raise HierexportError(
                 "torch's exporter to make an ONNXProgram", found="none was made", do="report the versions in use"
             )
-        self._scopes.read(stack for stacks_of_node in self._stacks_by_node.values() for stack in stacks_of_node)
-        nodes: dict[Node, str | None] = {}
-        merged: dict[Node, tuple[str, ...]] = {}
-        for node, (stack, *others) in self._stacks_by_node.items():
-            around = None if node.parent is None else nodes[node.parent]
-            nodes[node] = self._scopes.call_of(stack, around)
-            removed = (self._scopes.call_of(other, around) for other in others)
-            merged[node] = tuple(call for call in removed if call is not None)
+        nodes, merged = self._stack_calls.calls_of(self._stacks_by_node)
         # A ready program does not pass `_watching_attempts`, and without its optimizer torch reads no tensor.
         if (lost := next(_fakes(after), None)) is not None:
             raise CannotCaptureError(_LOST.format(lost.name))
         fill_absent(after)
         # torch names an initializer by the attribute path of one of its owners.
-        declared = self._scopes.recorder.instances.tensors() if self._scopes.recorder is not None else {}
-        # After the loop: `call_of` may add calls that were not recorded. A program may have no stacks.
-        calls = tuple(self._scopes.calls.values()) or (Call(ROOT, 0, qualified(type(self._model)), None),)
+        declared = self._stack_calls.recorder.instances.tensors() if self._stack_calls.recorder is not None else {}
+        # Calls that were not recorded are known now. A program may have no stacks.
+        calls = tuple(self._stack_calls.calls.values()) or (Call(ROOT, 0, qualified(type(self._model)), None),)
         return Capture(
             calls=calls,
             before=before,
