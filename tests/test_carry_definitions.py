@@ -75,6 +75,7 @@ def test_attribute_that_refers_to_its_function_s_is_named() -> None:
         ("y, m = TopK(x, k)", "float[2] y", 2),  # outputs that are not optional
         ("y, m = local.Two(x)", "float[2] y", 2),
         ("y = Exp(x)", "float[2] y", 1),
+        ("h = LSTM<hidden_size = 1>(x, x, x) y = Exp(x)", "float[2] y", 0),
     ],
 )
 def test_unused_optional_outputs_do_not_count(text: str, outputs: str, count: int) -> None:

@@ -613,7 +613,7 @@ def test_call_that_returned_no_tensor_has_no_verdict() -> None:
     assert (proof.unproven, "silent" in proof.verdicts, "layer" in proof.verdicts) == ({}, False, True)
 
 
-def test_rounding_of_float32_is_measured_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_attempt_does_not_measure_rounding_of_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     def bounds(*_: object) -> None:
         raise AssertionError("the model ran once more")
 

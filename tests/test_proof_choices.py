@@ -228,22 +228,22 @@ HEAD = '<ir_version: 10, opset_import: ["": 20]> g (float[4] x, int64[1] k) => (
         ("y, i = Split<num_outputs = 2>(x)", False),
     ],
 )
-def test_graph_that_draws_or_orders_has_choices(node: str, found: bool) -> None:
+def test_only_draws_and_orders_are_choices(node: str, found: bool) -> None:
     assert has_choices(onnx.parser.parse_model(f"{HEAD} {{ {node} }}")) is found
 
 
-def test_order_without_places_is_no_choice() -> None:
+@pytest.mark.parametrize("places", [[""], []])
+def test_order_without_places_is_no_choice(places: list[str]) -> None:
     proto = onnx.parser.parse_model(f"{HEAD} {{ y, i = TopK(x, k) }}")
-    proto.graph.node[0].output[1] = ""
+    proto.graph.node[0].output[1:] = places
     assert not has_choices(proto)
 
 
 @contextmanager
-def following(text: str, **feeds: list[float]) -> Iterator[onnx.ModelProto]:
+def following(text: str) -> Iterator[onnx.ModelProto]:
     """Let torch's operations choose as a graph does."""
     proto = onnx.parser.parse_model(text)
     arrays: dict[str, Array] = {"x": np.array([1, 2, 3, 4], np.float32), "k": np.array([2], np.int64)}
-    arrays |= {name: np.array(elements, np.float32) for name, elements in feeds.items()}
     with following_choices(proto, partial(run_graph, proto, arrays)):
         yield proto
 
@@ -275,7 +275,7 @@ def test_operation_without_equal_draws_keeps_its_result(compute: Callable[[], to
         assert compute().tolist() != drawn(proto)
 
 
-def test_more_draws_than_the_graph_s_are_their_own() -> None:
+def test_draws_beyond_those_of_the_graph_are_not_replaced() -> None:
     with following(DRAWING) as proto:
         first, second = torch.randn(4), torch.randn(4)
         assert first.tolist() == drawn(proto) != second.tolist()
@@ -293,7 +293,7 @@ def test_order_of_stored_elements_is_followed() -> None:
         assert (places.tolist(), len(proto.graph.node)) == ([0, 1], 1)
 
 
-def test_order_of_no_elements_is_followed() -> None:
+def test_order_of_no_elements_raises_no_error() -> None:
     text = """<ir_version: 10, opset_import: ["": 20]> g (float[N,3] x) => (float[N,3] v, int64[N,3] places) {
       k = Constant<value_ints = [3]>() v, places = TopK(x, k)
     }"""

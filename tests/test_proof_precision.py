@@ -21,6 +21,7 @@ from torch import nn
 
 from pytest_hierexport import carry, export, prove
 from pytest_hierexport._calls.attribution import Attribution, Origins
+from pytest_hierexport._calls.hierarchy import Hierarchy
 from pytest_hierexport._cases import Example
 from pytest_hierexport._cases.weights import randomise
 from pytest_hierexport._onnx.models import as_proto
@@ -259,6 +260,54 @@ class Giving(nn.Module):
 def test_call_of_one_precision_alone_has_no_bounds() -> None:
     found = bounds(Giving(), torch.float16)[1]
     assert (found["rounded.own"], found["rounded"] > 0) == (0, True)
+
+
+class Keeping(nn.Module):
+    """Keeps a state: a tensor, or whether its numbers are positive."""
+
+    def __init__(self, *, mask: bool) -> None:
+        super().__init__()
+        self.linear, self.mask = nn.Linear(16, 16), mask
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.linear(x)
+        self.state = out > 0 if self.mask else out * 3
+        return out
+
+
+class Masking(nn.Module):
+    """Computes two states, and masks the one by the other when it is called again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept, self.mask = Keeping(mask=False), Keeping(mask=True)
+
+    def forward(self, x: torch.Tensor, *, again: bool) -> torch.Tensor:
+        if again:
+            return self.kept.state.sigmoid() * self.mask.state
+        out: torch.Tensor = self.mask(self.kept(x))
+        return out
+
+
+class Twice(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.masking = Masking()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.masking(self.masking(x, again=False), again=True)
+        return out
+
+
+def test_mask_at_the_place_of_a_number_hides_no_bound() -> None:
+    torch.manual_seed(0)
+    example = Example(Twice().eval().half(), (torch.randn(4, 16).half(),))
+    values = Values(precision="float16")
+    calls = run_eager(example, Hierarchy([]), values, Mode.PLAIN)
+    (again,) = (call for call in calls if call.call.name == "masking@1")
+    found = rounding_bounds(example, Hierarchy([]), Mode.PLAIN, values, calls)
+    states = [number for number, place in again.inputs.items() if place == "captured state"]
+    assert [found[number] > 0 for number in states if values[number].dtype == "float16"] == [True]
 
 
 class Wave(nn.Module):

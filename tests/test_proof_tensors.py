@@ -104,10 +104,17 @@ def test_tensor_under_vmap_is_not_shown() -> None:
     assert found == [None]
 
 
+@torch.inference_mode()
 def test_version_of_a_tensor_without_elements_is_unknown() -> None:
-    with torch.inference_mode():
-        assert version_of(torch.eye(2).to_sparse()) is None
-        assert version_of(torch.ones(2)) != version_of(torch.zeros(2))
+    assert version_of(torch.eye(2).to_sparse()) is None
+
+
+@torch.inference_mode()
+def test_write_in_inference_mode_changes_the_version() -> None:
+    tensor = torch.ones(2)
+    before = version_of(tensor)
+    assert version_of(tensor.clone()) == before
+    assert version_of(tensor.add_(1)) != before
 
 
 def test_a_python_number_may_be_any_scalar_that_it_fits() -> None:

@@ -65,5 +65,7 @@ def carry_flat(attributed: Attributed, after: Flat, primary: Primary = "first") 
     def ordered(found: Mapping[str, Iterable[Origin]]) -> dict[str, Origins]:
         return {key: order_origins(attributed.hierarchy, each, primary) for key, each in found.items()}
 
-    initializers = {name: initializer_origins(matched, origins, value) for name, value in after.initializers.items()}
+    initializers = {
+        name: initializer_origins(matched, origins, name, value) for name, value in after.initializers.items()
+    }
     return Attribution(attributed.hierarchy, ordered(nodes), ordered(initializers))

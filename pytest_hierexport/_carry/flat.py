@@ -198,7 +198,10 @@ def drop_prefix(before: Flat, after: Flat) -> None:
 
 
 def _may_be_one(a: Value, b: Value) -> bool:
-    """Whether two leaves are equal apart from their names: an input may have another position (`extract_model`)."""
+    """Whether a leaf may be the one before, apart from its name.
+
+    An input may have another position (`extract_model`), or have been an initializer.
+    """
     return a.leaf == b.leaf or (b.varying and types_may_agree(a, b))
 
 
@@ -209,7 +212,7 @@ def same_operator(a: Node, b: Node) -> bool:
 
 def tensors_may_agree(a: Value, b: Value) -> bool:
     """Whether two values may have one tensor: not if both tensors are known and differ."""
-    # Most tensors of an export are those of the graph before: nothing is read.
+    # `is` saves reading: most tensors of an export are the same objects as before.
     if a.tensor is None or b.tensor is None or a.tensor is b.tensor:
         return True
     if is_absent(a.tensor) or is_absent(b.tensor):

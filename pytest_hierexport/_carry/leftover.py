@@ -60,41 +60,52 @@ def _attribute_bodies(match: Match, origins: OriginsOf) -> None:
 
 
 def _attribute_added(match: Match, origins: OriginsOf) -> None:
-    """Give the root what a tool added around the model: in front of its inputs, behind its outputs, or beside it.
-
-    That is what is computed from new inputs alone (`onnx.compose.merge_models` joins two graphs), and from outputs.
-    """
-    outputs = {match.numbering.old[value] for value in match.before.outputs}
-    new = [node for node in match.after.nodes if not origins[node]]
-    added = _computed_from_new_inputs(match, new)
+    """Give the root what a tool added around the model: in front of its inputs, behind its outputs, or beside it."""
+    after, numbering = match.after, match.numbering
+    outputs = {numbering.old[value] for value in match.before.outputs}
+    new = [node for node in after.nodes if not origins[node]]
+    in_front: set[Value] = set()
+    behind: set[Value] = set()
+    beside = _computed_beside(match, new)
     for node in new:
         varying = [value for value in node.operands if value.varying]
-        if varying and all(value in added or match.numbering.new[value] in outputs for value in varying):
-            added.update(node.outputs)
-        if not added.isdisjoint(node.outputs):
+        if all(value in in_front or value not in after.producer for value in varying):
+            in_front.update(node.outputs)
+        # An input that the model returns is in front and behind.
+        if varying and all(value in behind or numbering.new[value] in outputs for value in varying):
+            behind.update(node.outputs)
+    leading = behind | beside
+    for node in reversed(new):
+        consumers = after.consumers_of(node)
+        if any(origins[consumer] or not leading.isdisjoint(consumer.outputs) for consumer in consumers):
+            leading.update(node.outputs)
+    for node in new:
+        if not leading.isdisjoint(node.outputs) and not (in_front | behind | beside).isdisjoint(node.outputs):
             origins[node].append(Origin(ROOT, Evidence.FUSED))
 
 
-def _computed_from_new_inputs(match: Match, new: Iterable[Node]) -> set[Value]:
-    """Return what nodes compute from new inputs of the graph alone.
+def _computed_beside(match: Match, new: Iterable[Node]) -> set[Value]:
+    """Return what nodes compute from new inputs of the graph alone: `onnx.compose.merge_models` joins two graphs.
 
     Nothing where no node is known: then the graph is another one, with nothing of the model.
     """
     if not match.matched:
         return set()
     inputs = {value for value in match.after.inputs if not match.is_known(value)}
-    found, nodes = set(inputs), set[Node]()
+    beside, nodes = set(inputs), set[Node]()
     for node in new:
         varying = [value for value in node.operands if value.varying]
         # The inputs of a body are those of the node that holds it.
-        if node.parent in nodes if node.parent is not None else varying and found.issuperset(varying):
+        if node.parent in nodes if node.parent is not None else varying and beside.issuperset(varying):
             nodes.add(node)
-            found.update(node.outputs)
-    return found - inputs
+            beside.update(node.outputs)
+    return beside - inputs
 
 
-def initializer_origins(match: Match, origins: OriginsOf, value: Value) -> Iterable[Origin]:
+def initializer_origins(match: Match, origins: OriginsOf, name: str, value: Value) -> Iterable[Origin]:
     """Return the origins of an initializer after: those before, or those of the nodes that were folded into it."""
+    if name in match.attributed.initializers:
+        return match.attributed.initializers[name]
     namesake = match.before.named.get(value.name)
     if namesake is not None and namesake in match.before.producer:
         folded = backward_slice(match.before, _merged(match, namesake), match.is_alive)

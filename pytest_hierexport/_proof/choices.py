@@ -50,7 +50,7 @@ def following_choices(
 
     Args:
         proto: The graph; it is as before when the context ends.
-        run: Computes values of it, its inputs among them.
+        run: Gives values of it by name: computed ones, inputs and initializers.
     """
     drawing = {node.output[0]: node for node in proto.graph.node if _draws(node)}
     ranking = [node for node in proto.graph.node if _ranks(node)]
@@ -75,12 +75,13 @@ def following_choices(
 def _draws(node: onnx.NodeProto) -> bool:
     """Whether a node draws random numbers that do not depend on the elements of its inputs."""
     reads = any(reads_elements(node.domain, node.op_type, i) for i in range(len(node.input)))
+    # No operator that draws became deterministic: the newest definition says it for all opsets.
     return not reads and not is_deterministic(node.op_type, onnx.defs.onnx_opset_version(), node.domain)
 
 
 def _ranks(node: onnx.NodeProto) -> bool:
     """Whether a node gives the places of ordered elements: only the operator that torch's `topk` and `sort` become."""
-    return node.op_type == "TopK" and node.domain in {"", "ai.onnx"} and bool(node.output[1])
+    return node.op_type == "TopK" and node.domain in {"", "ai.onnx"} and any(node.output[1:])
 
 
 def _axis(node: onnx.NodeProto) -> int:

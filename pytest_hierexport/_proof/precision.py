@@ -98,7 +98,9 @@ def _counterparts(
     values: Values, moved: Values, places: Mapping[int, str], other: Mapping[int, str]
 ) -> Iterator[tuple[int, int]]:
     """Yield the number of each floating tensor in one run and that of the tensor at its place in the other."""
-    numbers = {(place, moved[number].shape): number for number, place in other.items()}
+    # Several tensors may have one place: submodules that keep a `state` each, of which one is a mask.
+    floating = ((number, place) for number, place in other.items() if moved[number].numbers is not None)
+    numbers = {(place, moved[number].shape): number for number, place in floating}
     for own, place in places.items():
         key = (place, values[own].shape)
         if values[own].numbers is not None and key in numbers:

@@ -53,7 +53,7 @@ def run_graph(
     Args:
         proto: The model; it is as before when the last value has been yielded.
         feeds: The elements of the graph's inputs.
-        wanted: Names of values of the main graph.
+        wanted: Names of values of the main graph, inputs and initializers included.
         folder: The folder of the external data; None where the model holds its data itself.
         optimized: Whether ONNX Runtime optimizes the graph, as it does for its users.
 

@@ -88,7 +88,7 @@ def array_of(tensor: torch.Tensor) -> Array:
         tensor = torch.view_as_real(tensor.resolve_conj())
     tensor = tensor.detach().cpu().resolve_neg().contiguous()
     name = str(tensor.dtype).removeprefix("torch.")
-    # numpy has all other types, though not under torch's names: its first version has no `numpy.bool`.
+    # numpy has every type that is not floating. Its name is not looked up: numpy 1 has no `numpy.bool`.
     if not tensor.is_floating_point() or hasattr(np, name):
         return tensor.numpy()
     import ml_dtypes

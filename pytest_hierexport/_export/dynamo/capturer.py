@@ -166,7 +166,7 @@ class Recording:
         fill_absent(after)
         # torch names an initializer by the attribute path of one of its owners.
         declared = self._stack_calls.recorder.instances.tensors() if self._stack_calls.recorder is not None else {}
-        # Calls that were not recorded are known now. A program may have no stacks.
+        # `calls_of` has added the calls that were not recorded. A program may have no stacks.
         calls = tuple(self._stack_calls.calls.values()) or (Call(ROOT, 0, qualified(type(self._model)), None),)
         return Capture(
             calls=calls,

@@ -1,4 +1,4 @@
-"""Keeps the calls on torch's module stacks while it traces a model, and notes which stack stands for which call.
+"""Completes torch's module stacks while torch traces a model, and tells which stack stands for each call that begins.
 
 torch's own stacks are incomplete in two cases:
 
@@ -34,7 +34,7 @@ class Scopes(Observer):
     """Observes the calls, and answers for torch's tracer."""
 
     def __init__(self, stack_calls: StackCalls) -> None:
-        """Tell the calls that begin to the calls of stacks."""
+        """Take what learns the stack of each call that begins."""
         self._stack_calls = stack_calls
         self._open_stacks: list[Stack] = []  # for each open call, torch's stack at its begin
         self._in_graphs: dict[str, Call] = {}  # the calls in dynamo's graphs, by entry
@@ -115,7 +115,7 @@ class Scopes(Observer):
             dict(stack) if stack is not None else self._open_stacks[-1] if self._open_stacks else {}
         )
         if stack:
-            self._stack_calls.begin(call, stack)
+            self._stack_calls.learn_begin(call, stack)
 
     def ended(self) -> None:
         """Remove the saved stack of the call that ends."""

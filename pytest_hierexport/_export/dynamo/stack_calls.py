@@ -54,10 +54,10 @@ class StackCalls:
     # learned while the model runs
 
     def record_by(self, recorder: CallRecorder) -> None:
-        """Take the calls of a recorder for those of the stacks."""
+        """Use the recorder's calls, to which unrecorded ones are added."""
         self.recorder, self.calls = recorder, recorder.calls
 
-    def begin(self, call: Call, stack: Stack) -> None:
+    def learn_begin(self, call: Call, stack: Stack) -> None:
         """Learn that a stack, and its last entry, stand for a call that begins."""
         key, (path, _) = list(stack.items())[-1]
         if call.name == ROOT:
@@ -80,7 +80,7 @@ class StackCalls:
         self.root = ""
 
     def relative(self, path: str) -> str:
-        """Return a path of torch's stack, relative to the model."""
+        """Return a path of torch's stack as the path of a call: relative to the model, and encoded."""
         return _encoded(_below(self.root, path))
 
     def module(self, key: str) -> torch.nn.Module | None:
