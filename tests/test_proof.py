@@ -586,6 +586,40 @@ def test_retries_keep_what_those_before_found() -> None:
     assert prove(Example(model, args), exported.model, exported.attribution).unproven == {}
 
 
+class Biased(nn.Module):
+    """Returns, beside a padded image that a fusion removes, a bias that depends on no input, as a layer of T5 does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.table = nn.Conv2d(2, 3, 2), nn.Embedding(5, 3)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.conv(x), self.table(torch.arange(3))
+
+
+class Normalised(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.biased, self.norm, self.last = Biased(), nn.BatchNorm2d(3), nn.Linear(3, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found, bias = self.biased(x)
+        out: torch.Tensor = self.last(self.norm(found).mean((2, 3))) @ bias
+        return out
+
+
+@pytest.mark.parametrize("owned", [True, False])
+def test_stored_bias_does_not_prove_a_call(owned: bool) -> None:
+    model, x = Normalised().eval(), torch.randn(2, 2, 5, 5)
+    randomise(model)
+    exported = export(model, (x,))
+    found = exported.attribution
+    if not owned:
+        others = {key: tuple(o for o in all_ if "biased" not in o.call) or all_ for key, all_ in found.nodes.items()}
+        found = replace(found, nodes=others)
+    assert prove(Example(model, (x,)), exported.model, found).verdicts["biased"].kind is VerdictKind.DISSOLVED
+
+
 class Silent(nn.Module):
     """Returns nothing of its layer."""
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from pytest_hierexport._calls.hierarchy import Call
+from pytest_hierexport._proof.call_values import EagerCall
 from pytest_hierexport._proof.loose import loose_owners, pairs
 from pytest_hierexport._proof.verdict import VerdictKind, judge
 from test_proof_verdict import runs_of
@@ -104,6 +106,14 @@ def test_call_that_returned_another_shape_is_not_loose() -> None:
     runs = runs_of(FUSED, {"p": "a", "t": "a+b", "u": "b", "z": "b"}, calls)
     assert [each.call for each in loose_owners(runs)] == ["a"]
     assert list(loose_owners(replace(runs, rearranged={"t": runs.candidates["u"]}))) == []
+
+
+def test_giver_that_the_graph_lacks_makes_no_owner_loose() -> None:
+    text = "g (float[2] x, float[2] w) => (float[2] z) { p = Neg(x) t = Add(p, w) u = Exp(t) z = Relu(u) }"
+    calls = {"/": ("x", "z", "p"), "a": ("x", "biased"), "b": ("biased", "u")}
+    runs = runs_of(text, {"p": "a", "t": "a+b", "u": "b", "z": "/"}, calls, ["biased"])
+    extra = EagerCall(Call("a.extra", 0, "m.E", "a"), 0, False, {}, dict.fromkeys(runs.numbers("p"), ""), frozenset())
+    assert list(loose_owners(replace(runs, calls={**runs.calls, "a.extra": extra}))) == []
 
 
 def test_pairs_count_each_owner_of_each_node() -> None:

@@ -54,3 +54,10 @@ def test_call_above_gives_only_in_a_fusion_with_it() -> None:
     calls = {"a": ("x", "h z"), "a.in": ("h", "z"), "/": ("x", "z")}
     assert verdict("a.in", ONE, {"z": "a.in+b"}, calls).kind is VerdictKind.UNPROVEN
     assert verdict("a.in", ONE, {"z": "a.in+a"}, calls).kind is VerdictKind.DISSOLVED
+
+
+@pytest.mark.parametrize("giver", ["a", "/"])
+def test_call_above_that_raised_may_give_or_pass_on(giver: str) -> None:
+    text, calls = "g (float[2] x) => (float[2] z) { t = Exp(x) z = Neg(t) }", {"a.in": ("h", "z"), "/": ("x", "z")}
+    found = verdict("a.in", text, {"t": giver, "z": f"a.in+{giver}"}, calls)
+    assert found.kind is VerdictKind.DISSOLVED

@@ -159,6 +159,11 @@ def test_function_called_by_untagged_node_keeps_its_calls() -> None:
     assert calls(graph, "y") == calls(graph, "z") == {"", "b"}
 
 
+def test_only_call_of_a_function_keeps_the_primary_first() -> None:
+    graph = graph_of(FUNCTION.replace("z = my.twice(y)", "z = Neg(y)"), {"y": "/", TWICE["t"]: "b a.in"})
+    assert [owner.origin.call for owner in graph.nodes[0].owners] == ["b", "a.in"]
+
+
 def test_closed_function_has_origins_of_all_nodes_inside() -> None:
     text = FUNCTION.replace('["" : 20]> twice', '["" : 19]> twice')
     graph = graph_of(text, {"y": "/", "z": "/", TWICE["t"]: "a.in", TWICE["w"]: "b"})

@@ -387,6 +387,12 @@ def test_direction_of_errors_is_known_from_enough_elements(elements: int, found:
     assert ["hg"[number] for number in numbers] == found
 
 
+def test_value_of_infinite_sums_is_the_nearest_itself() -> None:
+    huge, one = np.array([np.inf, 1.0]), np.ones(2)
+    with np.errstate(invalid="ignore"):
+        assert list(told_apart({0: (huge, one), 1: (huge * 1.1, one)}, huge)) == [0]
+
+
 def test_direction_of_errors_tells_near_values_apart() -> None:
     generator = np.random.default_rng(0)
     stream, small, error = (generator.standard_normal(2000).astype(np.float32) for _ in range(3))

@@ -222,6 +222,19 @@ def test_zeros_are_padding_along_the_same_axes_only() -> None:
     assert values.find_rearranged(np.pad(square, ((0, 3), (0, 0)))) == frozenset()
 
 
+def test_zeros_along_two_axes_are_no_padding() -> None:
+    values, square = Values(), numbers(2, 2)
+    number = values.add(fingerprint(square))
+    assert values.find_rearranged(np.pad(square, ((0, 1), (0, 0)))) == {number}
+    assert values.find_rearranged(np.pad(square, ((0, 1), (0, 1)))) == frozenset()
+
+
+def test_empty_tensor_has_no_other_arrangement() -> None:
+    values = Values()
+    values.add(fingerprint(np.zeros((0, 4), np.float32)))
+    assert values.find_rearranged(np.zeros((4, 0), np.float32)) == frozenset()
+
+
 def test_of_seven_axes_no_transposition_is_listed() -> None:
     assert len(arrangements((2,) * 6, (2,) * 6)) == 720
     assert len(arrangements((2,) * 7, (2,) * 7)) == 1

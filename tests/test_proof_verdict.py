@@ -115,6 +115,21 @@ def test_other_values_prove_calls_where_the_graph_rounds_otherwise() -> None:
     assert wrong.kind is VerdictKind.UNPROVEN
 
 
+STORED = "g (float[2] x) => (float[2] z) <float[2] p = {1.0, 2.0}> { t = Add(x, p) z = Neg(t) }"
+
+
+@pytest.mark.parametrize("tags", ["b", "a+b"])
+def test_stored_output_proves_no_call_whose_result_vanished(tags: str) -> None:
+    calls = {"a": ("x", "gone p"), "b": ("gone p", "z"), "/": ("x", "z")}
+    assert verdict("a", STORED, {"t": tags, "z": "b"}, calls).kind is VerdictKind.DISSOLVED
+
+
+def test_stored_output_proves_no_call_that_returned_a_constant() -> None:
+    text = "g (float[2] x) => (float[2] z) <float[2] p = {1, 2}> { zero = Sub(x, x) t = Add(x, p) z = Add(t, zero) }"
+    calls = {"a": ("x", "zero p"), "b": ("x zero p", "z"), "/": ("x", "z")}
+    assert verdict("a", text, {"zero": "a", "t": "b", "z": "b"}, calls).kind is VerdictKind.AMBIGUOUS
+
+
 def test_call_owns_nodes_of_calls_below_it() -> None:
     assert verdict("a", CHAIN, {"y": "a.in", "z": "b"}, CALLS).kind is VerdictKind.PROVEN
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import permutations
 from math import prod
-from operator import ge
+from operator import ne
 from typing import NamedTuple
 
 import numpy as np
@@ -46,8 +46,12 @@ class Arrangement(NamedTuple):
 
 
 def may_hold(given: _Shape, shape: _Shape) -> bool:
-    """Whether an array has as many elements as one of another shape, or the same axes, some longer by padding."""
-    return prod(given) == prod(shape) or (len(given) == len(shape) and all(map(ge, given, shape)))
+    """Whether an array has as many elements as one of another shape, or the same axes, one of them longer.
+
+    A padding along two axes is a node of a graph (the bottom and the right of an image), not a form of its input.
+    """
+    is_longer = len(given) == len(shape) and prod(given) > prod(shape)
+    return prod(given) == prod(shape) or (is_longer and sum(map(ne, given, shape)) == 1)
 
 
 @lru_cache(maxsize=64)

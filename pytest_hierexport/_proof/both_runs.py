@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 
-from pytest_hierexport._calls.attribution import Evidence
 from pytest_hierexport._proof.call_values import EagerCall
 from pytest_hierexport._proof.owners import Graph
 from pytest_hierexport._proof.values import Candidates, Values
@@ -80,13 +79,6 @@ class BothRuns:
         hierarchy = self.graph.hierarchy
         return list(hierarchy.lineage(call)) if call in hierarchy else [call]
 
-    @cached_property
-    def fused(self) -> frozenset[str]:
-        """The values that fused nodes produce or consume, and those that constant folding left."""
-        fused = [node for node in self.graph.nodes if any(o.origin.evidence is Evidence.FUSED for o in node.owners)]
-        values = (value for node in fused for value in (*node.inputs, *node.outputs))
-        return self.graph.folded_initializers.union(values)
-
     def computes_with(self, call: str, value: str) -> bool:
         """Whether a call was given a value of the graph, or owns the producer of it."""
         return self.was_given(call, value) or self.graph.producer.get(value) in self.graph.members.get(call, ())
@@ -99,6 +91,15 @@ class BothRuns:
     def names(self) -> Mapping[int, str]:
         """A name in the graph for each value of the eager run that is there."""
         return {number: value for value in reversed(list(self.candidates)) for number in self.numbers(value)}
+
+    @cached_property
+    def computed(self) -> frozenset[int]:
+        """The values of the eager run that are inputs of the graph or that it computes.
+
+        What it stores alone shows no call: nothing says which one computed it (the position bias of a layer of T5).
+        """
+        names = self.candidates.keys() - self.graph.constants
+        return frozenset(number for value in names for number in self.numbers(value))
 
     @cached_property
     def stored(self) -> frozenset[int]:

@@ -38,7 +38,7 @@ def told_apart(values: Mapping[int, tuple[Array, Array]], tensor: Array) -> Iter
     for number, (value, _) in values.items():
         way = _relative(value - origin, scale)
         length = float(way @ way)
-        if not length:  # the nearest itself
+        if number == nearest or not length:  # the length is no number where sums of large numbers are infinite
             yield number
             continue
         share, deviation = float(errors[nearest] @ way) / length, sqrt(powers[nearest] / length / tensor.size)

@@ -83,4 +83,4 @@ def _works_on(runs: BothRuns, call: str, node: Node, value: str) -> bool:
     givers = (giver for number in runs.numbers(value) for giver in runs.givers.get(number, ()))
     owners = (owner.origin.call for owner in graph.nodes[producer].owners)
     after = (owner for owner in owners if runs.given(owner) & runs.calls[call].returned.keys())
-    return all(call in runs.lineage(each) for each in (*givers, *after))
+    return all(call in runs.lineage(each) for each in (*givers, *after) if each in graph.hierarchy)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import chain, islice
+from itertools import chain
 
 from pytest_hierexport._proof.both_runs import BothRuns
 from pytest_hierexport._proof.owners import Node, Owner
@@ -36,6 +36,8 @@ def lost_inputs(runs: BothRuns, call: str, node: Node, value: str) -> Iterator[t
 def _lost(
     runs: BothRuns, call: str, partners: Sequence[Owner], value: str, through: AbstractSet[str]
 ) -> Iterator[tuple[int, str]]:
+    if call not in runs.calls or not partners:  # a giver may have raised, and been caught by its caller
+        return
     seen = runs.calls[call]
     nodes = [runs.graph.nodes[i] for i in runs.graph.members.get(call, ())]
     produced = {value for node in nodes for value in node.outputs}
@@ -58,9 +60,11 @@ def _givers(runs: BothRuns, call: str, number: int, partners: Sequence[Owner]) -
     if number in runs.givers:
         yield from (giver for giver in runs.givers[number] if any(giver in partner.calls for partner in partners))
         return
-    above = (name for name in runs.lineage(call) if name in runs.calls)
-    nearest = islice((name for name in above if number not in runs.calls[name].inputs), 1)
-    yield from (giver for giver in nearest if any(giver == partner.origin.call for partner in partners))
+    for name in runs.lineage(call):
+        if number not in runs.given(name):
+            yield from {name for partner in partners if partner.origin.call == name}
+            if name in runs.calls:  # a call that raised may have had the input from above
+                return
 
 
 def lost_outputs(runs: BothRuns, call: str, node: Node, value: str) -> Iterator[tuple[int, str]]:

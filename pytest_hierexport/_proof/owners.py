@@ -117,7 +117,7 @@ class Graph:
             inside = [o for o in inside if nearer.isdisjoint(self._lineage(o.call))]
         siblings = self._siblings[self._place(calls)]
         share, rest = divmod(len(inside), len(siblings))
-        if rest or callers == {origin.call for origin in inside}:
+        if len(siblings) == 1 or rest or callers == {origin.call for origin in inside}:
             return tuple(inside)
         # One caller made all these calls: each has an equal share of the calls below it.
         inside.sort(key=lambda origin: self.hierarchy.position[origin.call])

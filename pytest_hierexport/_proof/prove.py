@@ -15,7 +15,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_hierexport._calls.attribution import Attribution
+from pytest_hierexport._calls.attribution import Attribution, Evidence
 from pytest_hierexport._display import Shown, Table
 from pytest_hierexport._onnx.models import Model, as_proto
 from pytest_hierexport._proof.both_runs import BothRuns
@@ -211,9 +211,9 @@ class _Pairing:
                 yield (proof := _proof(watched))
                 by_operation = self._left(proof) < left
                 runs = watched if by_operation else runs
-        if runs.fused:
-            found = find_candidates(self.graph, self.proto, self.feeds, runs.values, self.folder, rearranged=runs.fused)
-            yield _proof(replace(runs, rearranged={name: found[name] for name in runs.fused & found.keys()}))
+        if fused := _fused(self.graph):
+            found = find_candidates(self.graph, self.proto, self.feeds, runs.values, self.folder, rearranged=fused)
+            yield _proof(replace(runs, rearranged={name: found[name] for name in fused & found.keys()}))
         run = partial(run_graph, self.proto, self.feeds, folder=self.folder)
         with suppress(ModelError):
             for measured in (False, True) if has_choices(self.proto) else (True,):
@@ -247,6 +247,12 @@ class _Pairing:
         """Run the graph, and put it beside a run of the model."""
         candidates = find_candidates(self.graph, self.proto, self.feeds, values, self.folder)
         return BothRuns(self.graph, match(self.graph, calls), values, candidates)
+
+
+def _fused(graph: Graph) -> frozenset[str]:
+    """Return the values that fused nodes produce or consume, and those that constant folding left."""
+    fused = (node for node in graph.nodes if any(o.origin.evidence is Evidence.FUSED for o in node.owners))
+    return graph.folded_initializers.union(value for node in fused for value in (*node.inputs, *node.outputs))
 
 
 def _proof(runs: BothRuns) -> Proof:

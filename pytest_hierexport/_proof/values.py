@@ -128,7 +128,7 @@ class Values:
         """
         own = self.fingerprint(array)
         found = self.find(own, inherited)
-        if own.numbers is None:
+        if own.numbers is None or not array.size:
             return found
         tolerance = max(inherited, self.tolerance(own.dtype))
         waiting: dict[tuple[int, ...], dict[int, float]] = defaultdict(dict)

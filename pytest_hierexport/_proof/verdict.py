@@ -84,7 +84,7 @@ def judge(runs: BothRuns, call: str) -> Verdict | None:
         return Verdict(VerdictKind.UNPROVEN, OTHER_OUTPUTS, f"output{seen.returned[missing]}", runs.tag(ROOT))
     if call != ROOT and _is_lost_to_rounding(runs, seen):
         return None
-    present = [number for number in outputs if number in runs.names]
+    present = [number for number in outputs if number in runs.computed]
     nodes = runs.graph.members.get(call, [])
     # A value may lie within rounding of one that the file stores: a mean of equal rows (maskformer).
     is_folded = not nodes and runs.stored.issuperset(outputs)
