@@ -309,3 +309,25 @@ def test_concatenation_known_by_its_consumer_alone_anchors_its_inputs() -> None:
     found = carried(graph.format(w="w", v="v", nodes=before), graph.format(w="c0", v="c1", nodes=after), **tags)
     calls = {key: {call for call, _ in found[key]} for key in ("u_b", "q_b", "p_b")}
     assert calls == {"u_b": {"b"}, "q_b": {"c"}, "p_b": {"d"}}
+
+
+def test_constant_that_became_a_computed_value_is_no_counterpart() -> None:
+    head = "g (float[2] x, float[2] z) => (float[2] y, float[2] o) <float[2] k = {2.0, 3.0}> { r = Div(k, z) o = Exp(r)"
+    before, after = f"{head} m = Mul(x, k) d = Div(m, z) y = Tanh(d) }}", f"{head} d = Mul(x, r) y = Tanh(d) }}"
+    found = carried(before, after, r="c", o="c", m="a", d="b", y="d")
+    assert [call for call, _ in found["d"]] == ["a", "b"]
+
+
+def test_computed_constants_under_other_names_anchor() -> None:
+    head = "g (float[2] x) => (float[2] y) <float[2] w = {1.5, 2.5}, float[2] k = {3.5, 4.5}>"
+    before = f"{head} {{ c = Sqrt(w) s = MatMul(x, c) e = Exp(k) m = MatMul(s, e) y = Tanh(m) }}"
+    after = f"{head} {{ n1 = Sqrt(w) n2 = local.Q(x, n1) n4 = Exp(k) n3 = local.Q(n2, n4) y = Tanh(n3) }}"
+    found = carried(before, after, c="a", s="a", e="b", m="b", y="c")
+    assert (found["n2"], found["n3"]) == ([("a", "fused")], [("b", "fused")])
+
+
+def test_cancelled_pair_whose_name_the_producer_took_owns_it() -> None:
+    head = "g (float[2, 3] x) => (float[2, 3] b, float[2, 3] y)"
+    before = f"{head} {{ u = Relu(x) t = Transpose<perm = [1, 0]>(u) b = Transpose<perm = [1, 0]>(t) y = Exp(b) }}"
+    found = carried(before, f"{head} {{ b = Relu(x) y = Exp(b) }}", u="a", t="b", b="c", y="d")
+    assert [call for call, _ in found["b"]] == ["a", "b", "c"]

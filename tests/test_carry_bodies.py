@@ -163,3 +163,18 @@ def test_renamed_random_numbers_are_known_by_order() -> None:
         "w": [("b", "traced")],
         "y": [("c", "traced")],
     }
+
+
+def test_random_node_with_the_name_of_another_operator_is_none() -> None:
+    before = "g (float[2] x) => (float[2] y) { v0 = Identity(x) v1 = Bernoulli(v0) v2 = Neg(v1) y = Sin(v2) }"
+    after = "g (float[2] x) => (float[2] y) { v0 = Bernoulli(x) v1 = Neg(v0) y = Sin(v1) }"
+    found = carried(before, after, v0="a", v1="b", v2="c", y="d")
+    assert (found["v0"], found["v1"]) == ([("b", "traced")], [("c", "traced")])
+
+
+def test_renamed_branch_in_another_order_is_known() -> None:
+    text = """g (float[2] x, float[2] z, bool c) => (float[2] y) {{ {0} = If(c) <
+        then_branch = t () => (float[2] {0}o) {{ {1} {0}o = Add({0}p, {0}q) }},
+        else_branch = e () => (float[2] {0}e) {{ {0}e = Neg(x) }}> y = Abs({0}) }}"""
+    before, after = text.format("u", "up = Exp(x) uq = Sin(z)"), text.format("v", "vq = Sin(z) vp = Exp(x)")
+    assert carried(before, after, u="a", y="c")["v"] == [("a", "traced")]

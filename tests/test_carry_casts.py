@@ -103,3 +103,27 @@ def test_branches_of_renamed_condition_keep_their_calls() -> None:
     found = carried(before, after, n="a", scaled="a", m="b", moved="b")
     assert {call for key in ("n", "scaled") for call, _ in found[f"y16/then_branch/{key}"]} == {"a"}
     assert {call for key in ("m", "moved") for call, _ in found[f"y16/else_branch/{key}"]} == {"b"}
+
+
+def test_float16_without_casts_keeps_owners() -> None:
+    typed = ", ".join(f"float[2] {name}" for name in "pquvmnst")
+    body = "m=Sigmoid(x) p=Mul(m,k) u=Mul(x,l) s=Add(u,p) n=Sigmoid(x) q=Mul(n,k) v=Exp(s) t=Add(v,q) y=Tanh(t)"
+    constants = "float[2] l = {1.5, 2.5}, float[2] k = {2.5, 1.5}"
+    before = f"g (float[2] x) => (float[2] y) <{typed}, {constants}> {{ {body} }}"
+    after = before.replace("float[", "float16[").replace("{1.5, 2.5}", "{15872, 16640}")
+    after = after.replace("{2.5, 1.5}", "{16640, 15872}")
+    found = carried(before, after, m="a", p="a", u="b", s="b", n="c", q="c", v="d", t="d", y="d")
+    assert (found["q"], found["y"]) == ([("c", "fused")], [("d", "traced")])
+
+
+def test_cast_of_an_untyped_mask_keeps_its_call() -> None:
+    before = "g (float[2] x) => (float[2] y) { u = Less(x, x) v = Cast<to = 1>(u) y = Mul(x, v) }"
+    found = carried(before, before.replace("v", "w"), u="a", v="b", y="c")
+    assert found["w"] == [("b", "traced")]
+
+
+def test_source_of_a_new_cast_keeps_its_name() -> None:
+    graph = """g (float[2] x, float16[2] like, float p, bool t) => (float16[2] y, float[2] w)
+        <float[2] u, float16[2] v> { u = Dropout(x, p, t) v = %s y = Relu(v) w = Sin(u) }"""
+    found = carried(graph % "CastLike(u, like)", graph % "Cast<to = 10>(u)", u="a", v="b", w="c", y="d")
+    assert (found["u"], found["w"]) == ([("a", "traced")], [("c", "traced")])

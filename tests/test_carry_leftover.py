@@ -90,6 +90,21 @@ def test_caller_of_a_function_has_its_body_s_common_call() -> None:
     }
 
 
+FUNCTION = '<domain: "local", opset_import: ["": 20]> f (p, k) => (q) { q = Clip(p, k) }'
+
+
+def test_call_of_a_function_with_other_weights_keeps_its_owner() -> None:
+    graph = f"g (float[2] x) => (float[2] y) <float[2] w = {{1.0, 2.0}}> {{ y = local.f(x, w) }} {FUNCTION}"
+    assert carried(graph, graph.replace("2.0}", "0.0}"), y="a", q="b")["y"] == [("a", "traced")]
+
+
+def test_equal_function_calls_keep_owners_in_any_order() -> None:
+    graph = f"g (float[2] x) => (float[2] y, float[2] z) {{ %s }} {FUNCTION}"
+    one, other = "y = local.f(x, x)", "z = local.f(x, x)"
+    found = carried(graph % f"{one} {other}", graph % f"{other} {one}", y="a", z="b")
+    assert (found["y"], found["z"]) == ([("a", "traced")], [("b", "traced")])
+
+
 CHAIN = "g (float[2] x, bool c) => (float[2] z) { h = Neg(x) z = Exp(h) }"
 MODEL = "h = Neg(x) z = Exp(h)"
 STORED = "<float[2] k = {1.0, 2.0}>"

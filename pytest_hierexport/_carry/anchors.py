@@ -85,7 +85,7 @@ def _anchor(anchors: Anchors, node: Node) -> None:
     if not varying:
         return
     # A constant that several nodes consume, or that has equal numbers by accident, says nothing about this node.
-    unrelated = {found for value, found in contained if found and found.name not in value.name}
+    unrelated = {found for value, found in contained if found and value.leaf and found.name not in value.name}
     operands = [v for v in operands if v.varying or (len(before.consumers.get(v, ())) == 1 and v not in unrelated)]
     found = _named(anchors, node, [found for _, found in contained if found is not None])
     if found is None:

@@ -44,16 +44,16 @@ class Bodies:
         held = [value for flat in self._flats for each in (node, *inside) for value in flat.body_inputs.get(each, ())]
         ids: dict[Value, Hashable] = {value: ("input of a body", i) for i, value in enumerate(held)}
 
-        def taken(value: Value) -> Hashable:
-            return ids.get(value, numbers.get(value))
+        def taken(value: Value | None) -> Hashable:
+            return None if value is None else ids.get(value, numbers.get(value))
 
         computed: Counter[Hashable] = Counter()
         for each in inside:
-            expression = (each.operator, each.attributes, tuple(map(taken, each.operands)), each.arity)
+            expression = (each.operator, each.attributes, tuple(map(taken, each.inputs)), each.arity)
             number = self._ids.setdefault(expression, len(self._ids))
             computed[number] += 1
             ids.update({output: ("computed in a body", number, i) for i, output in enumerate(each.outputs)})
-        inputs = tuple(map(taken, node.operands))
+        inputs = tuple(map(taken, node.inputs))
         return (node.operator, node.attributes, inputs, node.arity, frozenset(computed.items()))
 
 
@@ -64,7 +64,7 @@ def _named(before: Flat, after: Flat) -> dict[Node, Node]:
     for node in after.nodes:
         # Any other node has an expression.
         same_name = None if node.pure else before.producer_of(node.first_name) or by_key.get(node.key)
-        if same_name is not None:
+        if same_name is not None and same_name.operator == node.operator:
             found[node] = same_name
     return found
 

@@ -38,8 +38,8 @@ def attribute_cancelled(match: Match, origins: OriginsOf) -> None:
         cancelled = [origin for node in nodes for origin in match.attributed.nodes[node]]
         calls = {origin.call for origin in match.attributed.nodes[last]}
         inside = all(_is_below(hierarchy, origin, calls) for origin in cancelled)
-        # An Identity that has the name of the value gives it to the consumers.
-        if value.name in match.after.named:
+        # An Identity that has the name of the value gives it to the consumers; else the producer took the name.
+        if value.name in match.after.named and (inside or source.name in match.after.named or not source.varying):
             continue
         inner = {origin.call for origin in cancelled} - calls
         if source not in match.before.producer and not inside:

@@ -14,7 +14,7 @@ that value, to the calls that take it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import onnx_ir as ir
@@ -23,6 +23,7 @@ from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin, 
 from pytest_hierexport._calls.hierarchy import ROOT
 from pytest_hierexport._carry.flat import Flat, Node, Value, names_inside
 from pytest_hierexport._carry.match import Attributed, weakened
+from pytest_hierexport._onnx.operators import definition
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def _floating_casts(flat: Flat, typed: Flat) -> dict[Node, Value]:
     for node in flat.nodes:
         for output in node.outputs:
             if output.dtype is None:
-                floating[output] = any(map(is_floating, node.operands))
+                floating[output] = any(map(is_floating, _of_same_type(node, node.outputs.index(output), flat.opsets)))
         if node.operator == ("", "Cast", ""):
             source, stated = next(node.operands), node.source.attributes["to"]
             dtype = node.outputs[0].dtype if stated.is_ref() else ir.DataType(stated.as_int())
@@ -83,6 +84,21 @@ def _floating_casts(flat: Flat, typed: Flat) -> dict[Node, Value]:
             if to and is_floating(source):
                 casts[node] = casts.get(flat.producer.get(source), source)  # type: ignore[arg-type]
     return casts
+
+
+def _of_same_type(node: Node, output: int, opsets: Mapping[str, int]) -> Iterator[Value]:
+    """Yield the inputs that have the type of an output by the operator's definition; all where there is none.
+
+    A comparison of floating numbers gives a mask, whose cast stays.
+    """
+    schema = definition(node.source.op_type, opsets.get(node.source.domain, 1), node.source.domain)
+    if schema is None or not schema.outputs:
+        yield from node.operands
+        return
+    wanted = schema.outputs[min(output, len(schema.outputs) - 1)].type_str
+    for i, value in enumerate(node.inputs):
+        if value is not None and schema.inputs[min(i, len(schema.inputs) - 1)].type_str == wanted:
+            yield value
 
 
 def _without(flat: Flat, casts: Mapping[Node, Value], other: Flat) -> Contracted:
@@ -133,13 +149,14 @@ def _names(flat: Flat, sources: Mapping[Value, Value], other: Flat) -> dict[Valu
     added: dict[tuple[str, str], None] = {}
     for copy, source in sources.items():
         short, long = sorted((copy.name, source.name), key=len)
-        if short in long:
+        if short in long and short in other.named:
             added[long[: long.index(short)], long[long.index(short) + len(short) :]] = None
     for name, value in flat.named.items():
         if name not in other.named:
             fits = (name.removeprefix(start).removesuffix(end) for start, end in added)
-            names.update((value, each) for each in fits if each in other.named)
-    names.update((source, copy.name) for copy, source in sources.items() if copy.name in other.named)
+            names.update((value, each) for each in fits if each in other.named and each not in flat.named)
+    unknown = ((copy, source) for copy, source in sources.items() if source.name not in other.named)
+    names.update((source, copy.name) for copy, source in unknown if copy.name in other.named)
     return {**names_inside(flat, names), **names}
 
 

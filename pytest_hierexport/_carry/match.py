@@ -179,15 +179,15 @@ class _Matcher:
         """Return the nodes after that have the operator, and the first output's name or the key, of a node before.
 
         A node that is not pure (random numbers, subgraphs) has no expression to compare, and a constant says nothing by
-        its value.
+        its value. A node that calls a function is known by its key, also where it takes other weights.
         """
         matched = {*self.twins.values(), *self.unpaired}
-        impure = {node.key: node for node in self.before.nodes if not node.pure}
+        by_key = {node.key: node for node in self.before.nodes if not node.pure or not node.outputs}
         found: dict[Node, Node] = {}
         for node in self.after.nodes:
             if node in matched or (node.pure and any(output.varying for output in node.outputs)):
                 continue
-            same_name = self.before.producer_of(node.first_name) or impure.get(node.key)
+            same_name = self.before.producer_of(node.first_name) or by_key.get(node.key)
             if same_name is not None and same_name.operator == node.operator:
                 found[node] = same_name
         return found
@@ -216,12 +216,17 @@ def weakened(evidence: Evidence, origins: Iterable[Origin]) -> list[Origin]:
 
 def _paired(duplicates: list[Node], candidates: list[Node]) -> dict[Node, Node]:
     """Pair nodes before with nodes after: by name, and in order where a name was lost or means nothing."""
-    named = {node.first_name: node for node in candidates if node.first_name}
-    pairs = {node: named[node.first_name] for node in duplicates if node.first_name in named}
+    named = {name: node for node in candidates if (name := _name(node))}
+    pairs = {node: named[name] for node in duplicates if (name := _name(node)) in named}
     taken = set(pairs.values())
     left = (node for node in duplicates if node not in pairs)
     pairs.update(zip(left, (node for node in candidates if node not in taken), strict=False))
     return pairs
+
+
+def _name(node: Node) -> str:
+    """Return the name of the first output; the key of a node that calls a function, which has no outputs here."""
+    return node.first_name if node.outputs else node.key
 
 
 def _by_expression(expressions: Mapping[Node, Expression]) -> dict[Expression, list[Node]]:

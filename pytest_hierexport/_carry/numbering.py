@@ -17,12 +17,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from pytest_hierexport._carry.bodies import Bodies
 from pytest_hierexport._carry.constants import Constants
-from pytest_hierexport._carry.flat import Flat, Node, Value, names_inside, tensors_may_agree, types_may_agree
+from pytest_hierexport._carry.flat import (
+    Flat,
+    Node,
+    Value,
+    names_inside,
+    same_operator,
+    tensors_may_agree,
+    types_may_agree,
+)
 from pytest_hierexport._carry.tensors import TENSOR, tensor_key, tensor_sample
 
 Expression = tuple[Hashable, ...]
@@ -246,6 +254,17 @@ class Round:
         if key in self._numbers:
             return self._numbers[key]
         namesake = self.before.named.get(value.name) if value.name else None
-        if namesake is not None and types_may_agree(namesake, value):
+        if namesake is not None and (types_may_agree(namesake, value) or self._is_rounded(namesake, value)):
             return self.result.old[namesake]
         return self._intern(key)
+
+    def _is_rounded(self, namesake: Value, value: Value) -> bool:
+        """Whether a value is its namesake in another precision: computed by the same operation.
+
+        ONNX Runtime's float16 converter needs it where it adds no casts (`keep_io_types=False`).
+        """
+        known, new = self.before.producer.get(namesake), self.after.producer.get(value)
+        if known is None or new is None or not same_operator(new, known):
+            return False
+        floating = all(dtype is not None and dtype.is_floating_point() for dtype in (namesake.dtype, value.dtype))
+        return floating and types_may_agree(replace(namesake, dtype=value.dtype), value)

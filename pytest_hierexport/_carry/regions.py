@@ -147,7 +147,7 @@ def _replaced(anchors: Anchors, region: list[Node]) -> list[Node]:
     numbers, known = numbering.old, numbering.first_before
     found = backward_slice(before, gives, lambda value: numbers[value] in takes or match.is_alive(value))
     varying = {number for number in takes if known[number].varying}
-    if varying.isdisjoint(numbers[value] for node in found for value in node.operands):
+    if varying and varying.isdisjoint(numbers[value] for node in found for value in node.operands):
         whole = backward_slice(before, gives, lambda value: numbers[value] in takes)
         kept = forward_slice(varying, before, numbering, whole) | set(found)
         found = [node for node in whole if node in kept]
@@ -180,7 +180,7 @@ def _same_work(match: Match, region: list[Node], replaced: list[Node]) -> list[N
 def _is_counterpart(match: Match, before: Node, after: Node) -> bool:
     """Whether two nodes have the same operator, attributes and constants, but for sizes."""
     numbering = match.numbering
-    constants = ((a, b) for a, b in zip(before.operands, after.operands, strict=False) if not b.varying)
+    constants = ((a, b) for a, b in zip(before.operands, after.operands, strict=False) if not (a.varying and b.varying))
     return same_operator(before, after) and all(
         numbering.old[a] == numbering.new[b] or _became_constant(match, a) for a, b in constants
     )
