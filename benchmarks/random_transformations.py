@@ -205,7 +205,7 @@ class Outcome:
     """A pair of graphs, and the nodes with wrong or missing owners."""
 
     seed: int
-    names: str
+    names: tuple[str, ...]
     before: Drawn
     after: Drawn
     wrong: tuple[str, ...]
@@ -228,14 +228,15 @@ def outcome(seed: int) -> Outcome:
     wrong = tuple(step.name for step in after.steps if claimed[step.name] - step.owners)
     missing = tuple(step.name for step in after.steps if claimed[step.name] and step.owners - claimed[step.name])
     derived = sum(not calls for calls in claimed.values())
-    return Outcome(seed, " ".join(each.__name__ for each in ordered), before, after, wrong, missing, derived)
+    return Outcome(seed, tuple(each.__name__ for each in ordered), before, after, wrong, missing, derived)
 
 
 def report(outcomes: Sequence[Outcome], *, listed: bool) -> Iterator[str]:
     """Yield the lines of a report."""
     if listed:
         for each in (each for each in outcomes if each.wrong or each.missing):
-            yield f"seed {each.seed}: {each.names}; wrong {', '.join(each.wrong)}; missing {', '.join(each.missing)}"
+            yield f"seed {each.seed}: {' '.join(each.names)}"
+            yield f"  wrong   {', '.join(each.wrong)}; missing {', '.join(each.missing)}"
             owners = [f"{step.name}={''.join(sorted(step.owners))}" for step in each.after.steps]
             yield from (f"  before  {each.before}", f"  after   {each.after}", f"  owners  {' '.join(owners)}")
     nodes = sum(len(each.after.steps) for each in outcomes)
@@ -245,7 +246,7 @@ def report(outcomes: Sequence[Outcome], *, listed: bool) -> Iterator[str]:
     yield f"{counts[0]} with a wrong owner, {counts[1]} with one missing, {derived} derived."
     by_name: Counter[str] = Counter()
     for each in outcomes:
-        by_name.update(dict.fromkeys(each.names.split(), len(each.wrong)))
+        by_name.update(dict.fromkeys(each.names, len(each.wrong)))
     yield "Wrong owners in pairs with " + ", ".join(f"{name} {count}" for name, count in by_name.most_common()) + "."
 
 

@@ -765,7 +765,11 @@ def test_large_constant_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> None
 
 def holding(text: str, name: str, numbers: NDArray[Any]) -> ir.Model:
     """Return a model whose main graph holds a large initializer, which its text cannot state."""
-    made = model(text)
+    return held(model(text), name, numbers)
+
+
+def held(made: ir.Model, name: str, numbers: NDArray[Any]) -> ir.Model:
+    """Return the model, whose main graph holds one more large initializer now."""
     value = next(each for node in made.graph for each in node.inputs if each is not None and each.name == name)
     value.const_value = ir.tensor(numbers.astype(np.float32), name=name)
     made.graph.register_initializer(value)

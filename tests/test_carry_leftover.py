@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import onnx_ir as ir
 import pytest
 
 from pytest_hierexport import carry
 from pytest_hierexport._calls.attribution import Attribution, Evidence, Origin
 from pytest_hierexport._calls.hierarchy import Call, Hierarchy
 from pytest_hierexport._carry.tensors import SMALL
-from test_carry import CALLS, carried, holding, known, model
+from test_carry import CALLS, carried, held, holding, known, model
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 LARGE = np.arange(SMALL, dtype=np.float32)
 
@@ -51,11 +55,7 @@ MERGED = """g (float[1024] x) => (float[1024] y, float[1024] z) {
 
 def test_equal_value_that_was_folded_apart_is_no_owner() -> None:
     after = "g (float[1024] x) => (float[1024] y, float[1024] z) { y = Mul(x, c) z = Div(x, d) }"
-    before, folded = holding(MERGED, "w", LARGE), model(after)
-    for name in "cd":
-        (value,) = {v for node in folded.graph for v in node.inputs if v is not None and v.name == name}
-        value.const_value = ir.tensor(-LARGE, name=name)
-        folded.graph.register_initializer(value)
+    before, folded = holding(MERGED, "w", LARGE), held(holding(after, "c", -LARGE), "d", -LARGE)
     assert initializers(before, {}, folded, c="a", d="b") == {"c": ["a folded"], "d": ["b folded"]}
 
 

@@ -587,7 +587,7 @@ def test_retries_keep_what_those_before_found() -> None:
 
 
 class Biased(nn.Module):
-    """Returns, beside a padded image that a fusion removes, a bias that depends on no input, as a layer of T5 does."""
+    """Returns, beside a result that a fusion removes, a bias that depends on no input, as a layer of T5 does."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -59,14 +59,9 @@ class Bodies:
 
 def _named(before: Flat, after: Flat) -> dict[Node, Node]:
     """Map the nodes after to those before that have their name, or their key."""
-    by_key = {node.key: node for node in before.nodes}
-    found: dict[Node, Node] = {}
-    for node in after.nodes:
-        # Any other node has an expression.
-        same_name = None if node.pure else before.producer_of(node.first_name) or by_key.get(node.key)
-        if same_name is not None and same_name.operator == node.operator:
-            found[node] = same_name
-    return found
+    # Any other node has an expression.
+    impure = ((node, before.namesake(node)) for node in after.nodes if not node.pure)
+    return {node: namesake for node, namesake in impure if namesake is not None}
 
 
 def _inside(flat: Flat) -> dict[Node, list[Node]]:

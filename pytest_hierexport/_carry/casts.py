@@ -73,9 +73,9 @@ def _floating_casts(flat: Flat, typed: Flat) -> dict[Node, Value]:
         return floating[value]
 
     for node in flat.nodes:
-        for output in node.outputs:
+        for i, output in enumerate(node.outputs):
             if output.dtype is None:
-                floating[output] = any(map(is_floating, _of_same_type(node, node.outputs.index(output), flat.opsets)))
+                floating[output] = any(map(is_floating, _of_same_type(node, i, flat.opsets)))
         if node.operator == ("", "Cast", ""):
             source, stated = next(node.operands), node.source.attributes["to"]
             dtype = node.outputs[0].dtype if stated.is_ref() else ir.DataType(stated.as_int())

@@ -118,6 +118,16 @@ class Flat:
         value = self.named.get(name)
         return None if value is None else self.producer.get(value)
 
+    def namesake(self, node: Node) -> Node | None:
+        """Return the node that has the operator, and the first output's name or the key, of one of another graph."""
+        found = self.producer_of(node.first_name) or self._by_key.get(node.key)
+        return found if found is not None and found.operator == node.operator else None
+
+    @cached_property
+    def _by_key(self) -> Mapping[str, Node]:
+        """By key, the nodes that have no expression to compare (random numbers, subgraphs), or call a function."""
+        return {node.key: node for node in self.nodes if not node.pure or not node.outputs}
+
     def consumers_of(self, node: Node) -> list[Node]:
         """Return the nodes that take an output of a node."""
         return [consumer for output in node.outputs for consumer in self.consumers.get(output, ())]

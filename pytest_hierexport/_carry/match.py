@@ -182,14 +182,12 @@ class _Matcher:
         its value. A node that calls a function is known by its key, also where it takes other weights.
         """
         matched = {*self.twins.values(), *self.unpaired}
-        by_key = {node.key: node for node in self.before.nodes if not node.pure or not node.outputs}
         found: dict[Node, Node] = {}
         for node in self.after.nodes:
             if node in matched or (node.pure and any(output.varying for output in node.outputs)):
                 continue
-            same_name = self.before.producer_of(node.first_name) or by_key.get(node.key)
-            if same_name is not None and same_name.operator == node.operator:
-                found[node] = same_name
+            if (namesake := self.before.namesake(node)) is not None:
+                found[node] = namesake
         return found
 
 

@@ -62,7 +62,8 @@ def _givers(runs: BothRuns, call: str, number: int, partners: Sequence[Owner]) -
         return
     for name in runs.lineage(call):
         if number not in runs.given(name):
-            yield from {name for partner in partners if partner.origin.call == name}
+            if any(name == partner.origin.call for partner in partners):
+                yield name
             if name in runs.calls:  # a call that raised may have had the input from above
                 return
 
