@@ -30,6 +30,13 @@ def test_owner_that_does_not_consume_the_node_is_loose() -> None:
     assert loose({"t": "a b", "h": "a", "z": "b"}) == [("t", "b")]
 
 
+@pytest.mark.parametrize(("returned", "found"), [("h", [("h", "b")]), ("t", [])], ids=["h is a's", "h is no one's"])
+def test_owner_beside_the_one_that_returned_the_value_is_loose(returned: str, found: list[tuple[str, str]]) -> None:
+    text = CHAIN.replace("h = Neg(t)", "h = Neg(t) w = Abs(x)")
+    calls = {"/": ("x", "z"), "a": ("x", returned), "b": ("x", "w")}
+    assert loose({"t": "a", "h": "a b", "w": "b", "z": "/"}, text, calls) == found
+
+
 def test_owner_in_a_loop_is_not_loose() -> None:
     assert loose({"t": "a b", "h": "a", "z": "/"}, calls={"/": ("x", "z"), "a": ("x", "h")}) == []
 

@@ -14,9 +14,24 @@ def test_input_that_is_still_read_is_not_lost() -> None:
     assert (found.kind, found.value) == (VerdictKind.UNPROVEN, "x")
 
 
-def test_input_that_the_fused_node_computes_is_lost() -> None:
-    text = "g (float[2] x) => (float[2] z) { y = Relu(x) z = Neg(y) }"
-    assert verdict("b", text, {"y": "a+b", "z": "b"}, CALLS).kind is VerdictKind.DISSOLVED
+@pytest.mark.parametrize(
+    ("outputs", "returned", "kind"),
+    [
+        ("y, n", "z", VerdictKind.DISSOLVED),
+        ("y", "z", VerdictKind.UNPROVEN),
+        ("y", "z y", VerdictKind.DISSOLVED),
+    ],
+    ids=["computes more", "computes the input alone", "computes what the call returned"],
+)
+def test_input_that_the_fused_node_computes_is_lost(outputs: str, returned: str, kind: VerdictKind) -> None:
+    text = f"g (float[2] x) => (float[2] z) {{ {outputs} = Relu(x) z = Neg(y) }}"
+    assert verdict("b", text, {"y": "a+b", "z": "b"}, {**CALLS, "b": ("y", returned)}).kind is kind
+
+
+def test_constant_output_does_not_show_where_a_fused_node_ends() -> None:
+    text = "g (float[2] x) => (float[2] z) { zero = Sub(x, x) z = Neg(zero) }"
+    calls = {"a": ("x", "zero"), "b": ("zero", "z"), "/": ("x", "z")}
+    assert verdict("b", text, {"zero": "a+b", "z": "b"}, calls).kind is VerdictKind.DISSOLVED
 
 
 def test_giver_may_produce_what_the_fused_node_reads() -> None:

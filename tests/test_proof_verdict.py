@@ -97,6 +97,13 @@ def test_nodes_from_inputs_to_outputs_prove_call() -> None:
         assert verdict(call, CHAIN, {"y": "a", "z": "b"}, CALLS) == Verdict(VerdictKind.PROVEN)
 
 
+def test_others_may_read_the_shape_of_any_value_of_a_call() -> None:
+    text = "g (float[2] x) => (float[2] z) { t = Exp(x) y = Neg(t) s = Shape(t) z = Expand(y, s) }"
+    tags = {"t": "a", "y": "a", "s": "b", "z": "b"}
+    assert verdict("a", text, tags, CALLS).kind is VerdictKind.PROVEN
+    assert verdict("a", text.replace("Shape", "Cast<to=7>"), tags, CALLS).kind is VerdictKind.UNPROVEN
+
+
 def test_quantized_value_that_the_graph_rounds_otherwise_gives_no_verdict() -> None:
     text = "g (float[2] x) => (float[2] z) { quantized = Relu(x) y = Neg(quantized) z = Abs(y) }"
     calls = {"a": ("x", "quantized"), "b": ("quantized", "y"), "/": ("x", "z")}

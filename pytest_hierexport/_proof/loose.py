@@ -1,4 +1,4 @@
-"""Finds loose owners: calls that own a node which another owner consumes and they do not.
+"""Finds loose owners: calls that own a node which is another owner's result or input, and neither of theirs.
 
     model    h = a(x); y = b(h, x)
     graph    t = Exp(x) [a, b]    h = Neg(t) [a]    y = Mul(h, x) [b]
@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pytest_hierexport._calls.attribution import Evidence
 from pytest_hierexport._proof.both_runs import BothRuns
 from pytest_hierexport._proof.owners import Node
 
@@ -36,30 +37,34 @@ def pairs(runs: BothRuns) -> int:
 
 
 def loose_owners(runs: BothRuns) -> Iterator[LooseOwner]:
-    """Yield the calls whose nodes do not consume a node of theirs, which another owner's nodes do consume.
-
-    A call that ends in the node needs no consumer.
-    """
+    """Yield the calls that neither consume nor gave what a node of theirs gives, where another owner did so."""
     for node in runs.graph.nodes:
-        calls = dict.fromkeys(owner.origin.call for owner in node.owners)
-        if len(calls) > 1:
+        origins = {owner.origin.call: owner.origin for owner in node.owners}
+        if len(origins) > 1:
             consumers = [runs.graph.nodes[i] for value in node.outputs for i in runs.graph.consumers.get(value, ())]
-            consuming = {call for call in calls if any(call in consumer.calls for consumer in consumers)}
-            unused = [call for call in calls if call not in consuming] if consuming else []
-            yield from (LooseOwner(node.key, call) for call in unused if not _ends_in(runs, call, node))
+            consuming = {call for call in origins if any(call in consumer.calls for consumer in consumers)}
+            giving = {call for call in origins if _gave(runs, call, node)}
+            # A fusion gives the last call's result, also of those before it (segformer in ONNX Runtime).
+            known = consuming or {call for call in giving if origins[call].evidence is not Evidence.FUSED}
+            unused = [call for call in origins if call not in consuming | giving] if known else []
+            yield from (LooseOwner(node.key, call) for call in unused if not _may_end_in(runs, call, node))
 
 
-def _ends_in(runs: BothRuns, call: str, node: Node) -> bool:
-    """Whether a call ends in a node: it gave a value of it, or a fusion computes what it returned inside the node.
-
-    One in a loop may have returned anything.
-    """
-    seen = runs.calls.get(call)
+def _gave(runs: BothRuns, call: str, node: Node) -> bool:
+    """Whether a call gave a value of a node."""
+    if call not in runs.calls:
+        return False
+    seen = runs.calls[call]
     computed = (number for value in node.outputs for number in runs.numbers_in_any_form(value))
-    if seen is None or not (seen.returned.keys() | seen.effects - seen.inputs.keys()).isdisjoint(computed):
+    return not (seen.returned.keys() | seen.effects - seen.inputs.keys()).isdisjoint(computed)
+
+
+def _may_end_in(runs: BothRuns, call: str, node: Node) -> bool:
+    """Whether a fusion may compute what a call returned inside a node; one in a loop may have returned anything."""
+    if call not in runs.calls:
         return True
     kept = runs.names.keys() | runs.stored
-    if seen.returned.keys() <= kept:
+    if runs.calls[call].returned.keys() <= kept:
         return False
     alone = len(runs.graph.members[call]) == 1
     return alone or any(_works_on(runs, call, node, value) for value in node.inputs)

@@ -30,7 +30,19 @@ def lost_inputs(runs: BothRuns, call: str, node: Node, value: str) -> Iterator[t
 
     Others may read such an input still: a `Pad` that went into one convolution, and that a pooling reads.
     """
-    return _lost(runs, call, list(runs.graph.fused_with(node, call)), value, frozenset())
+    partners = () if _ends_before(runs, call, node) else tuple(runs.graph.fused_with(node, call))
+    return _lost(runs, call, partners, value, frozenset())
+
+
+def _ends_before(runs: BothRuns, call: str, node: Node) -> bool:
+    """Whether a node gives only what the call was given: it computes nothing of the call, so nothing was fused.
+
+    graph   h = Gemm(x, w)  [norm, linear, fused]     y = Exp(h)  [linear]     `linear` was given h
+    """
+    seen = runs.calls[call]
+    given = {n for n in seen.inputs.keys() - seen.returned.keys() if not runs.values[n].constant}
+    outputs = (frozenset(runs.numbers(value)) for value in node.outputs)
+    return all(numbers and numbers <= given for numbers in outputs)
 
 
 def _lost(

@@ -48,7 +48,7 @@ class Proof(Shown):
     contaminated: Mapping[str, tuple[str, ...]]
     """The keys of nodes tagged with another call than those whose output they compute, each with these calls."""
     loose: tuple[LooseOwner, ...] = ()
-    """The owners too many: other owners' nodes consume the node, the call's do not, and it returned no value of it."""
+    """The owners too many: the call's nodes do not consume the node, it gave no value of it, and another owner does."""
     pairs: int = 0
     """The number of pairs of a node and an owner, of which the loose ones are a share."""
 

@@ -188,7 +188,9 @@ class _Call:
                 if value not in graph.by_elements or self.runs.gave(self.name, value):
                     continue
                 others = (graph.nodes[i] for i in graph.consumers.get(value, ()) if i not in inside)
-                consumer = next((other for other in others if not self._has_giver(value, node, other.calls)), None)
+                # Any call may read a shape (Llama with dynamic axes, after onnxscript's fusions).
+                readers = (other for other in others if value in other.elements)
+                consumer = next((other for other in readers if not self._has_giver(value, node, other.calls)), None)
                 if consumer is not None:
                     by = f"{consumer.operator} {consumer.key}"
                     yield self._unproven(f"{by} outside the call reads a value that the call did not give", value)
