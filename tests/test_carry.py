@@ -391,6 +391,16 @@ def test_shared_quantized_input_belongs_to_all_its_consumers() -> None:
     assert (found["q8"], found["k8"]) == ([("b", "fused")], [("c", "fused")])
 
 
+def test_operation_that_others_take_again_stays_its_calls() -> None:
+    before = """g (float[2] x) => (float[2] y) {
+        h = Exp(x) s = Sigmoid(h) m = Mul(h, s) k = Cos(m) n = Neg(k) y = Add(m, n) }"""
+    after = """g (float[2] x) => (float[2] y) {
+        h = Exp(x) q = local.Silu(h) m = local.Reorder(q) k = Cos(m) y = local.NegAdd(k, q) }"""
+    found = carried(before, after, h="a", s="b", m="b", k="c", n="d", y="d")
+    assert found["q"] == found["m"] == [("b", "fused")]
+    assert found["y"] == [("d", "fused")]
+
+
 def test_a_split_that_stands_for_two_is_owned_by_both() -> None:
     before = """g (float[2, 4] x) => (float[2, 2] y) {
         s = Constant<value_ints = [2, 2]>() i = Constant<value_int = 0>() j = Constant<value_int = 1>()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from pytest_hierexport._proof.verdict import VerdictKind
-from test_proof_verdict import CALLS, ONE, SKIP, verdict
+from pytest_hierexport._proof.verdict import VerdictKind, judge
+from test_proof_verdict import CALLS, ONE, SKIP, runs_of, verdict
 
 
 def test_input_that_is_still_read_is_not_lost() -> None:
@@ -26,6 +28,15 @@ def test_input_that_is_still_read_is_not_lost() -> None:
 def test_input_that_the_fused_node_computes_is_lost(outputs: str, returned: str, kind: VerdictKind) -> None:
     text = f"g (float[2] x) => (float[2] z) {{ {outputs} = Relu(x) z = Neg(y) }}"
     assert verdict("b", text, {"y": "a+b", "z": "b"}, {**CALLS, "b": ("y", returned)}).kind is kind
+
+
+@pytest.mark.parametrize(("outputs", "kind"), [("y", VerdictKind.UNPROVEN), ("y, n", VerdictKind.PROVEN)])
+def test_node_that_gives_only_the_input_reads_no_other_form(outputs: str, kind: VerdictKind) -> None:
+    text = f"g (float[2] x) => (float[2] z) {{ u = Exp(x) {outputs} = Transpose(u) z = Neg(y) }}"
+    runs = runs_of(text, {"u": "a", "y": "a+b", "z": "b"}, CALLS)
+    found = judge(replace(runs, rearranged={"u": runs.candidates["y"]}), "b")
+    assert found is not None
+    assert found.kind is kind
 
 
 def test_constant_output_does_not_show_where_a_fused_node_ends() -> None:

@@ -32,7 +32,9 @@ def attribute_regions(match: Match, origins: OriginsOf) -> None:
             left.difference_update(region)
             fused = _origins(match, _same_work(match, region, _replaced(anchors, region)))
             for node in region:
-                origins[node] += weakened(Evidence.FUSED, fused)
+                # MobileViT in ONNX Runtime: a node gives an activation, and the next layer adds that to its result.
+                if not origins[node] or _took(anchors, fused, node):
+                    origins[node] += weakened(Evidence.FUSED, fused)
 
 
 def _origins(match: Match, replaced: list[Node]) -> list[Origin]:
@@ -74,6 +76,14 @@ def _region(anchors: Anchors, end: Node, left: AbstractSet[Node]) -> list[Node]:
                 region[producer] = None
                 pending.append(producer)
     return pending
+
+
+def _took(anchors: Anchors, calls: list[Origin], node: Node) -> bool:
+    """Whether nodes of calls took before what a node takes, or a value equal to it."""
+    match, own = anchors.match, {origin.call for origin in calls}
+    equal = (value for number in _taken(anchors, [node]) for value in match.numbering.by_number[number])
+    consumers = (consumer for value in equal for consumer in match.before.consumers.get(value, ()))
+    return any(origin.call in own for consumer in consumers for origin in match.attributed.nodes[consumer])
 
 
 def _is_new_constant(anchors: Anchors, node: Node) -> bool:

@@ -40,9 +40,10 @@ class BothRuns:
         """Return the values that a call was given; of one in a loop, none is known."""
         return self.calls[call].inputs.keys() if call in self.calls else frozenset()
 
-    def was_given(self, call: str, value: str) -> bool:
-        """Whether a call of the eager run was given a value of the graph."""
-        return self._is_in_any_form(value, self.given(call))
+    def was_given(self, call: str, value: str, *, as_is: bool = False) -> bool:
+        """Whether a call of the eager run was given a value of the graph, in any form unless `as_is`."""
+        is_among = self._is_among if as_is else self._is_in_any_form
+        return is_among(value, self.given(call))
 
     def gave(self, call: str, value: str) -> bool:
         """Whether others may have a value of the graph from a call; one in a loop may have given anything."""

@@ -30,11 +30,11 @@ def lost_inputs(runs: BothRuns, call: str, node: Node, value: str) -> Iterator[t
 
     Others may read such an input still: a `Pad` that went into one convolution, and that a pooling reads.
     """
-    partners = () if _ends_before(runs, call, node) else tuple(runs.graph.fused_with(node, call))
+    partners = () if ends_before(runs, call, node) else tuple(runs.graph.fused_with(node, call))
     return _lost(runs, call, partners, value, frozenset())
 
 
-def _ends_before(runs: BothRuns, call: str, node: Node) -> bool:
+def ends_before(runs: BothRuns, call: str, node: Node) -> bool:
     """Whether a node gives only what the call was given: it computes nothing of the call, so nothing was fused.
 
     graph   h = Gemm(x, w)  [norm, linear, fused]     y = Exp(h)  [linear]     `linear` was given h

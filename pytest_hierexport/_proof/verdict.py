@@ -23,7 +23,7 @@ from itertools import chain
 from pytest_hierexport._calls.hierarchy import ROOT
 from pytest_hierexport._proof.both_runs import BothRuns
 from pytest_hierexport._proof.call_values import EagerCall
-from pytest_hierexport._proof.lost_values import lost_inputs, lost_outputs
+from pytest_hierexport._proof.lost_values import ends_before, lost_inputs, lost_outputs
 from pytest_hierexport._proof.owners import Node
 
 OTHER_OUTPUTS = "the graph does not give what the model returned"
@@ -176,7 +176,8 @@ class _Call:
     def _not_given(self) -> Iterator[Verdict]:
         """Yield the values that the call's nodes read and the call was not given."""
         for node, value in self._entering():
-            if not self.runs.was_given(self.name, value):
+            as_is = ends_before(self.runs, self.name, node)
+            if not self.runs.was_given(self.name, value, as_is=as_is):
                 reason = f"{node.operator} {node.key} of the call reads a value that the call was not given"
                 yield self._dissolved(node, value) or self._unproven(reason, value)
 
