@@ -331,3 +331,14 @@ def test_cancelled_pair_whose_name_the_producer_took_owns_it() -> None:
     before = f"{head} {{ u = Relu(x) t = Transpose<perm = [1, 0]>(u) b = Transpose<perm = [1, 0]>(t) y = Exp(b) }}"
     found = carried(before, f"{head} {{ b = Relu(x) y = Exp(b) }}", u="a", t="b", b="c", y="d")
     assert [call for call, _ in found["b"]] == ["a", "b", "c"]
+
+
+def test_operation_in_front_of_a_product_that_adds_stays_its_calls() -> None:
+    head = "g (float[2, 2] x) => (float[2, 2] y)"
+    before = f"""{head} <float[2, 2] w = {{1.0, 2.0, 3.0, 4.0}}> {{
+        h = Exp(x) r = Cos(x) s = Sigmoid(h) m = Mul(h, s) k = MatMul(m, w) y = Add(r, k) }}"""
+    after = f"""{head} <float[2, 2] packed = {{1.0, 3.0, 2.0, 4.0}}> {{
+        h = Exp(x) r = Cos(x) q = local.Silu(h) t = local.MatMul(q, packed, r) y = local.Unpack(t) }}"""
+    found = carried(before, after, h="a", s="b", m="b", k="c", y="d")
+    assert found["q"] == [("b", "fused")]
+    assert sorted(found["t"]) == [("c", "fused"), ("d", "fused")]

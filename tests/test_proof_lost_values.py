@@ -87,3 +87,25 @@ def test_call_above_that_raised_may_give_or_pass_on(giver: str) -> None:
     text, calls = "g (float[2] x) => (float[2] z) { t = Exp(x) z = Neg(t) }", {"a.in": ("h", "z"), "/": ("x", "z")}
     found = verdict("a.in", text, {"t": giver, "z": f"a.in+{giver}"}, calls)
     assert found.kind is VerdictKind.DISSOLVED
+
+
+FORM = "g (float[2] x) => (float[2] z) { t = Exp(x) u = Neg(t) z = Abs(u) }"
+LOST = {"a": ("x", "h"), "b": ("h", "z"), "/": ("x", "z")}
+
+
+@pytest.mark.parametrize(("owner", "kind"), [("a", VerdictKind.PROVEN), ("b", VerdictKind.UNPROVEN)])
+def test_lost_output_in_another_form_shows_its_call(owner: str, kind: VerdictKind) -> None:
+    runs = runs_of(FORM, {"t": "a", "u": owner, "z": "b"}, LOST)
+    assert judge(runs, "a").kind is VerdictKind.DISSOLVED  # type: ignore[union-attr]  # a call that returned a tensor
+    found = judge(replace(runs, rearranged={"u": (frozenset(runs.calls["a"].returned),)}), "a")
+    assert found is not None
+    assert found.kind is kind
+    assert found.value == (None if owner == "a" else "u")
+
+
+def test_output_in_another_form_is_not_lost() -> None:
+    calls = {"a.in": ("u", "w y"), "b": ("y x", "z"), "/": ("x", "w z")}
+    runs = runs_of(SKIP, {"u": "/", "w": "a.in", "p": "a.in", "z": "a.in+b"}, calls)
+    gone = max(runs.calls["a.in"].returned)
+    kinds = [judge(each, "a.in") for each in (runs, replace(runs, rearranged={"p": (frozenset([gone]),)}))]
+    assert [each and each.kind for each in kinds] == [VerdictKind.DISSOLVED, VerdictKind.UNPROVEN]

@@ -152,14 +152,19 @@ def _has_same_op_type(one: Node, other: Node) -> bool:
 
 
 def _anchor_operands(anchors: Anchors, node: Node, found: Node) -> None:
-    """Anchor what a node takes to what its counterpart before took, where both do the same work.
+    """Anchor what a node takes to what its counterpart before took, or the one node of its operator that went into it.
 
     A `Transpose` in front of a convolution became the `ReorderInput` in front of ONNX Runtime's own (ConvNeXt); an
-    activation of two nodes became one, of which no name is left.
+    activation of two nodes became one, of which no name is left, also in front of a convolution that adds (MobileViT).
     """
+    same = [found]
     if not _has_same_op_type(node, found):
+        taken = [anchors.counterpart_or_source(value) for value in node.operands]
+        absorbed = backward_slice(anchors.match.before, found.outputs, lambda value: value in taken)
+        same = [each for each in absorbed if _has_same_op_type(node, each)]
+    if len(same) != 1:
         return
-    for new, old in zip(node.inputs, found.inputs, strict=False):
+    for new, old in zip(node.inputs, same[0].inputs, strict=False):
         if new in anchors.converted_from and old and anchors.converted_from[new] is not old:
             del anchors.converted_from[new]
             anchors.anchored[new] = old

@@ -26,7 +26,7 @@ class BothRuns:
     candidates: Mapping[str, Candidates]
     """The candidates of each value of the graph by its name; none of one that could not be computed."""
     rearranged: Mapping[str, Candidates] = field(default_factory=dict)
-    """Those of each value that a fusion may have transposed or reshaped, by its name; empty before the retry."""
+    """Those of each value that a fusion may have transposed or reshaped, by its name."""
 
     def numbers(self, value: str) -> Iterator[int]:
         """Yield the numbers that a value of the graph may have."""
@@ -94,13 +94,18 @@ class BothRuns:
         return {number: value for value in reversed(list(self.candidates)) for number in self.numbers(value)}
 
     @cached_property
-    def computed(self) -> frozenset[int]:
-        """The values of the eager run that are inputs of the graph or that it computes.
+    def computed(self) -> Mapping[int, str]:
+        """A name in the graph for each value of the eager run that is an input of it or that it computes, in any form.
 
         What it stores alone shows no call: nothing says which one computed it (the position bias of a layer of T5).
         """
-        names = self.candidates.keys() - self.graph.constants
-        return frozenset(number for value in names for number in self.numbers(value))
+        names = [value for value in self.candidates if value not in self.graph.constants]
+        found: dict[int, str] = {}
+        for numbers in (self.numbers, self.numbers_in_any_form):
+            for value in names:
+                for number in numbers(value):
+                    found.setdefault(number, value)
+        return found
 
     @cached_property
     def stored(self) -> frozenset[int]:

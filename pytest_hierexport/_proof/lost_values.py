@@ -88,7 +88,7 @@ def lost_outputs(runs: BothRuns, call: str, node: Node, value: str) -> Iterator[
     partners = list(dict.fromkeys(owner.origin.call for owner in runs.graph.fused_with(node, call)))
     if any(runs.computes_with(partner, value) for partner in partners):
         seen, above = runs.calls[call], set(runs.lineage(call))
-        kept = seen.inputs.keys() | runs.names.keys() | runs.stored
+        kept = seen.inputs.keys() | runs.names.keys() | runs.computed.keys() | runs.stored
         # The own operations of a call above may take what the call returned.
         takers = ((n, each) for n in seen.returned for each in partners if each in above or n in runs.given(each))
         yield from ((number, taker) for number, taker in takers if number not in kept)

@@ -164,7 +164,8 @@ class _Call:
         produced = {number for value in outputs for number in self.runs.numbers_in_any_form(value)}
         for number in present:
             if number not in produced and number not in self.runs.stored:
-                yield self._unproven("the call gave a value that none of its nodes produces", self.runs.names[number])
+                value = self.runs.names.get(number) or self.runs.computed[number]
+                yield self._unproven("the call gave a value that none of its nodes produces", value)
 
     def _entering(self) -> Iterator[tuple[Node, str]]:
         """Yield the values that the call's nodes read and do not produce, each with the node."""
