@@ -104,6 +104,13 @@ def test_others_may_read_the_shape_of_any_value_of_a_call() -> None:
     assert verdict("a", text.replace("Shape", "Cast<to=7>"), tags, CALLS).kind is VerdictKind.UNPROVEN
 
 
+@pytest.mark.parametrize(("owner", "kind"), [("a", VerdictKind.PROVEN), ("b", VerdictKind.UNPROVEN)])
+def test_copy_of_what_a_call_gave_may_enter_it_again(owner: str, kind: VerdictKind) -> None:
+    text = "g (float[2] x) => (float[2] z) { y = Exp(x) copy = Identity(y) t = Sin(copy) z = Neg(t) }"
+    tags = {"y": owner, "copy": "/", "t": "a b", "z": "b"}
+    assert verdict("a", text, tags, CALLS, sequences={"copy": "y"}).kind is kind
+
+
 def test_quantized_value_that_the_graph_rounds_otherwise_gives_no_verdict() -> None:
     text = "g (float[2] x) => (float[2] z) { quantized = Relu(x) y = Neg(quantized) z = Abs(y) }"
     calls = {"a": ("x", "quantized"), "b": ("quantized", "y"), "/": ("x", "z")}

@@ -79,9 +79,10 @@ def _region(anchors: Anchors, end: Node, left: AbstractSet[Node]) -> list[Node]:
 
 
 def _took(anchors: Anchors, calls: list[Origin], node: Node) -> bool:
-    """Whether nodes of calls took before what a node takes, or a value equal to it."""
+    """Whether nodes of calls took before what a node takes or was converted from, or a value equal to it."""
     match, own = anchors.match, {origin.call for origin in calls}
-    equal = (value for number in _taken(anchors, [node]) for value in match.numbering.by_number[number])
+    taken = (anchors.counterpart_or_source(value) for value in node.operands)
+    equal = (each for value in taken if value for each in match.numbering.by_number[match.numbering.old[value]])
     consumers = (consumer for value in equal for consumer in match.before.consumers.get(value, ()))
     return any(origin.call in own for consumer in consumers for origin in match.attributed.nodes[consumer])
 

@@ -45,6 +45,10 @@ class BothRuns:
         is_among = self._is_among if as_is else self._is_in_any_form
         return is_among(value, self.given(call))
 
+    def is_any(self, value: str, numbers: AbstractSet[int]) -> bool:
+        """Whether a value of the graph is, in any form, one of these, and could be computed."""
+        return not numbers.isdisjoint(self.numbers_in_any_form(value))
+
     def gave(self, call: str, value: str) -> bool:
         """Whether others may have a value of the graph from a call; one in a loop may have given anything."""
         if call not in self.calls:
