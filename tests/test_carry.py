@@ -391,14 +391,24 @@ def test_shared_quantized_input_belongs_to_all_its_consumers() -> None:
     assert (found["q8"], found["k8"]) == ([("b", "fused")], [("c", "fused")])
 
 
-def test_operation_that_others_take_again_stays_its_calls() -> None:
-    before = """g (float[2] x) => (float[2] y) {
-        h = Exp(x) s = Sigmoid(h) m = Mul(h, s) k = Cos(m) n = Neg(k) y = Add(m, n) }"""
-    after = """g (float[2] x) => (float[2] y) {
-        h = Exp(x) q = local.Silu(h) m = local.Reorder(q) k = Cos(m) y = local.NegAdd(k, q) }"""
+@pytest.mark.parametrize("first", ["the value", "the sum"])
+def test_operation_that_others_take_again_stays_its_calls(first: str) -> None:
+    head = "g (float[2] x) => (float[2] y, float[2] m) { h = Exp(x) k = Cos(x)"
+    before = f"{head} s = Sigmoid(h) m = Mul(h, s) n = Neg(k) y = Add(m, n) }}"
+    nodes = ["m = local.Reorder(q)", "y = local.NegAdd(k, q)"]
+    after = f"{head} q = local.Silu(h) {' '.join(nodes if first == 'the value' else nodes[::-1])} }}"
     found = carried(before, after, h="a", s="b", m="b", k="c", n="d", y="d")
     assert found["q"] == found["m"] == [("b", "fused")]
     assert found["y"] == [("d", "fused")]
+
+
+def test_values_that_are_converted_twice_belong_to_all_consumers() -> None:
+    head = "g (float[2] x) => (float[2] y, float[2] z) { h = Exp(x)"
+    before = f"{head} k = Sin(h) y = Neg(k) v = Cos(h) z = Neg(v) }}"
+    after = f"""{head} q = local.Quantize(h) r = local.Reorder(q) k8 = local.QSin(r) k = local.Dequantize(k8) y = Neg(k)
+        v8 = local.QCos(r) v = local.Dequantize(v8) z = Neg(v) }}"""
+    found = carried(before, after, h="a", k="b", y="d", v="c", z="d")
+    assert [call for call, _ in found["q"]] == [call for call, _ in found["r"]] == ["b", "c"]
 
 
 def test_a_split_that_stands_for_two_is_owned_by_both() -> None:

@@ -342,3 +342,13 @@ def test_operation_in_front_of_a_product_that_adds_stays_its_calls() -> None:
     found = carried(before, after, h="a", s="b", m="b", k="c", y="d")
     assert found["q"] == [("b", "fused")]
     assert sorted(found["t"]) == [("c", "fused"), ("d", "fused")]
+
+
+def test_operand_of_two_fused_products_has_no_counterpart() -> None:
+    head = "g (float[2, 2] x) => (float[2, 2] y)"
+    before = f"""{head} <float[2, 2] w = {{1.0, 2.0, 3.0, 4.0}}> {{
+        h = Exp(x) r = Cos(x) s = Sigmoid(h) m = Mul(h, s) k = MatMul(m, w) n = MatMul(k, w) y = Add(r, n) }}"""
+    after = f"""{head} <float[2, 2] packed = {{1.0, 3.0, 2.0, 4.0}}> {{
+        h = Exp(x) r = Cos(x) q = local.Silu(h) t = local.MatMul(q, packed, r) y = local.Unpack(t) }}"""
+    found = carried(before, after, h="a", s="b", m="b", k="c", n="d", y="d")
+    assert [call for call, _ in found["q"]] == [call for call, _ in found["t"]] == ["b", "c", "d"]

@@ -196,6 +196,28 @@ def test_call_is_proven_by_the_transposition_of_its_lost_output() -> None:
     assert "0" in prove(example, exported.model, replace(exported.attribution, nodes=wrong)).unproven
 
 
+class Permute(nn.Module):
+    """Exchanges the last two axes."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.transpose(1, 2)
+
+
+def cancelled_between_layers() -> nn.Module:
+    return nn.Sequential(Permute(), nn.Linear(4, 4), Permute(), Permute(), nn.Linear(4, 5), nn.ReLU(), Permute())
+
+
+def cancelled_inside_a_block() -> nn.Module:
+    return nn.Sequential(nn.Linear(3, 4), nn.Sequential(Permute(), Permute(), nn.Linear(4, 5)))
+
+
+@pytest.mark.parametrize("build", [cancelled_between_layers, cancelled_inside_a_block])
+def test_calls_of_a_cancelled_pair_are_in_the_node_before(build: Callable[[], nn.Module]) -> None:
+    example = Example(build().eval(), (torch.randn(2, 4, 3),), {})
+    exported = export(example.model, example.args)
+    assert not prove(example, exported.model, exported.attribution).unproven
+
+
 class TransposedInput(nn.Module):
     """Gives its input transposed to a layer, which transposes it back before it reads it."""
 

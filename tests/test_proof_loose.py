@@ -30,11 +30,17 @@ def test_owner_that_does_not_consume_the_node_is_loose() -> None:
     assert loose({"t": "a b", "h": "a", "z": "b"}) == [("t", "b")]
 
 
-@pytest.mark.parametrize(("returned", "found"), [("h", [("h", "b")]), ("t", [])], ids=["h is a's", "h is no one's"])
-def test_owner_beside_the_one_that_returned_the_value_is_loose(returned: str, found: list[tuple[str, str]]) -> None:
+@pytest.mark.parametrize(
+    ("returned", "owners", "found"),
+    [("h", "a b", [("h", "b")]), ("t", "a b", []), ("h", "a+b", [])],
+    ids=["h is a's", "h is no one's", "fused"],
+)
+def test_owner_beside_the_one_that_returned_the_value_is_loose(
+    returned: str, owners: str, found: list[tuple[str, str]]
+) -> None:
     text = CHAIN.replace("h = Neg(t)", "h = Neg(t) w = Abs(x)")
     calls = {"/": ("x", "z"), "a": ("x", returned), "b": ("x", "w")}
-    assert loose({"t": "a", "h": "a b", "w": "b", "z": "/"}, text, calls) == found
+    assert loose({"t": "a", "h": owners, "w": "b", "z": "/"}, text, calls) == found
 
 
 def test_owner_in_a_loop_is_not_loose() -> None:

@@ -104,6 +104,13 @@ def test_others_may_read_the_shape_of_any_value_of_a_call() -> None:
     assert verdict("a", text.replace("Shape", "Cast<to=7>"), tags, CALLS).kind is VerdictKind.UNPROVEN
 
 
+def test_value_that_is_read_for_its_shape_alone_is_no_node_of_others() -> None:
+    text = "g (float[2] x) => (float[2] z) { t = Exp(x) s = Shape(t) y = Neg(x) z = Expand(y, s) }"
+    calls, tags = {**CALLS, "b": ("x y", "z")}, {"s": "b", "y": "a", "z": "b"}
+    kinds = {owner: verdict("a", text, {**tags, "t": owner}, calls).kind for owner in "ab"}
+    assert kinds == {"a": VerdictKind.UNPROVEN, "b": VerdictKind.PROVEN}
+
+
 @pytest.mark.parametrize(("owner", "kind"), [("a", VerdictKind.PROVEN), ("b", VerdictKind.UNPROVEN)])
 def test_copy_of_what_a_call_gave_may_enter_it_again(owner: str, kind: VerdictKind) -> None:
     text = "g (float[2] x) => (float[2] z) { y = Exp(x) copy = Identity(y) t = Sin(copy) z = Neg(t) }"

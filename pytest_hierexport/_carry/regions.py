@@ -12,6 +12,7 @@ on the way from the values that it takes to those that it gives: a backward slic
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Set as AbstractSet
 
 from pytest_hierexport._calls.attribution import Evidence, Origin
@@ -26,15 +27,18 @@ def attribute_regions(match: Match, origins: OriginsOf) -> None:
     """Give the nodes of every region the origins of all nodes that the region replaced."""
     anchors = find_anchors(match)
     left = {node for node in match.after.nodes if node not in match.matched}
+    found: dict[Node, list[list[Origin]]] = defaultdict(list)
     for end in match.after.nodes:
         if end in left and _gives_known(anchors, end) and not _is_new_constant(anchors, end):
             region = _region(anchors, end, left)
             left.difference_update(region)
             fused = _origins(match, _same_work(match, region, _replaced(anchors, region)))
             for node in region:
-                # MobileViT in ONNX Runtime: a node gives an activation, and the next layer adds that to its result.
-                if not origins[node] or _took(anchors, fused, node):
-                    origins[node] += weakened(Evidence.FUSED, fused)
+                found[node].append(fused)
+    for node, regions in found.items():
+        # MobileViT in ONNX Runtime: a node gives an activation, and the next layer adds that to its result.
+        own = [fused for fused in regions if _took(anchors, fused, node)] if len(regions) > 1 else []
+        origins[node] += weakened(Evidence.FUSED, (origin for fused in own or regions for origin in fused))
 
 
 def _origins(match: Match, replaced: list[Node]) -> list[Origin]:
@@ -82,7 +86,8 @@ def _took(anchors: Anchors, calls: list[Origin], node: Node) -> bool:
     """Whether nodes of calls took before what a node takes or was converted from, or a value equal to it."""
     match, own = anchors.match, {origin.call for origin in calls}
     taken = (anchors.counterpart_or_source(value) for value in node.operands)
-    equal = (each for value in taken if value for each in match.numbering.by_number[match.numbering.old[value]])
+    varying = (value for value in taken if value is not None and value.varying)
+    equal = (each for value in varying for each in match.numbering.by_number[match.numbering.old[value]])
     consumers = (consumer for value in equal for consumer in match.before.consumers.get(value, ()))
     return any(origin.call in own for consumer in consumers for origin in match.attributed.nodes[consumer])
 

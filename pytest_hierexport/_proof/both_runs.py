@@ -103,13 +103,17 @@ class BothRuns:
 
         What it stores alone shows no call: nothing says which one computed it (the position bias of a layer of T5).
         """
-        names = [value for value in self.candidates if value not in self.graph.constants]
-        found: dict[int, str] = {}
-        for numbers in (self.numbers, self.numbers_in_any_form):
-            for value in names:
-                for number in numbers(value):
-                    found.setdefault(number, value)
-        return found
+        names = (value for value in reversed(list(self.candidates)) if value not in self.graph.constants)
+        return {number: value for value in names for number in self.numbers_in_any_form(value)}
+
+    @cached_property
+    def other_forms(self) -> Mapping[int, AbstractSet[int]]:
+        """The values of which the graph has another form alone, by each value that the graph has in their place."""
+        found: dict[int, set[int]] = defaultdict(set)
+        for value in self.rearranged:
+            for number in self.numbers(value):
+                found[number].update(n for n in self.numbers_in_any_form(value) if n not in self.names)
+        return dict(found)
 
     @cached_property
     def stored(self) -> frozenset[int]:

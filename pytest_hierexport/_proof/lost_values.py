@@ -38,9 +38,19 @@ def ends_before(runs: BothRuns, call: str, node: Node) -> bool:
     """Whether a node gives only what the call was given: it computes nothing of the call, so nothing was fused.
 
     graph   h = Gemm(x, w)  [norm, linear, fused]     y = Exp(h)  [linear]     `linear` was given h
+
+    A pair of transposes that cancelled is in the node before it: so the node gives, in another form, what the first of
+    them returned, and it is a node of the calls above as well.
     """
+    below = {owner.origin.call for owner in node.owners if call in owner.calls} & runs.calls.keys()
+    return all(_gives_only_inputs(runs, each, node) for each in {call, *below})
+
+
+def _gives_only_inputs(runs: BothRuns, call: str, node: Node) -> bool:
     seen = runs.calls[call]
-    given = {n for n in seen.inputs.keys() - seen.returned.keys() if not runs.values[n].constant}
+    if any(number in seen.returned for value in node.outputs for number in runs.numbers_in_any_form(value)):
+        return False
+    given = {number for number in seen.inputs if not runs.values[number].constant}
     outputs = (frozenset(runs.numbers(value)) for value in node.outputs)
     return all(numbers and numbers <= given for numbers in outputs)
 
@@ -88,7 +98,7 @@ def lost_outputs(runs: BothRuns, call: str, node: Node, value: str) -> Iterator[
     partners = list(dict.fromkeys(owner.origin.call for owner in runs.graph.fused_with(node, call)))
     if any(runs.computes_with(partner, value) for partner in partners):
         seen, above = runs.calls[call], set(runs.lineage(call))
-        kept = seen.inputs.keys() | runs.names.keys() | runs.computed.keys() | runs.stored
+        kept = seen.inputs.keys() | runs.computed.keys() | runs.stored
         # The own operations of a call above may take what the call returned.
         takers = ((n, each) for n in seen.returned for each in partners if each in above or n in runs.given(each))
         yield from ((number, taker) for number, taker in takers if number not in kept)

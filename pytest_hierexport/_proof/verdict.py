@@ -85,7 +85,9 @@ def judge(runs: BothRuns, call: str) -> Verdict | None:
         return Verdict(VerdictKind.UNPROVEN, OTHER_OUTPUTS, f"output{seen.returned[missing]}", runs.tag(ROOT))
     if call != ROOT and _is_lost_to_rounding(runs, seen):
         return None
-    present = [number for number in outputs if number in runs.computed]
+    # A call that only rearranged its input left nothing, though another form of what it returned is there: its input.
+    rearranged = {form for number in seen.inputs for form in runs.other_forms.get(number, ())}
+    present = [number for number in outputs if number in runs.computed and number not in rearranged]
     nodes = runs.graph.members.get(call, [])
     # A value may lie within rounding of one that the file stores: a mean of equal rows (maskformer).
     is_folded = not nodes and runs.stored.issuperset(outputs)
@@ -163,8 +165,8 @@ class _Call:
         """
         for number in present:
             if number not in self._produced and number not in self.runs.stored:
-                value = self.runs.names.get(number) or self.runs.computed[number]
-                yield self._unproven("the call gave a value that none of its nodes produces", value)
+                reason = "the call gave a value that none of its nodes produces"
+                yield self._unproven(reason, self.runs.names.get(number) or self.runs.computed[number])
 
     @cached_property
     def _produced(self) -> AbstractSet[int]:
@@ -199,9 +201,11 @@ class _Call:
             for value in node.outputs:
                 if value not in graph.by_elements or self.runs.gave(self.name, value):
                     continue
-                others = (graph.nodes[i] for i in graph.consumers.get(value, ()) if i not in inside)
-                # Any call may read a shape (Llama with dynamic axes, after onnxscript's fusions).
-                readers = (other for other in others if value in other.elements)
+                consumers = graph.consumers.get(value, ())
+                # Any call may read the shape of what the call's nodes read (Llama with dynamic axes, after onnxscript).
+                is_read = any(value in graph.nodes[i].elements for i in inside.intersection(consumers))
+                others = (graph.nodes[i] for i in consumers if i not in inside)
+                readers = (other for other in others if value in other.elements or not is_read)
                 consumer = next((other for other in readers if not self._has_giver(value, node, other.calls)), None)
                 if consumer is not None:
                     by = f"{consumer.operator} {consumer.key}"
