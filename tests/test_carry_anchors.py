@@ -333,7 +333,7 @@ def test_cancelled_pair_whose_name_the_producer_took_owns_it() -> None:
     assert [call for call, _ in found["b"]] == ["a", "b", "c"]
 
 
-def test_operation_in_front_of_a_product_that_adds_stays_its_calls() -> None:
+def test_operation_before_a_fused_sum_stays_its_calls() -> None:
     head = "g (float[2, 2] x) => (float[2, 2] y)"
     before = f"""{head} <float[2, 2] w = {{1.0, 2.0, 3.0, 4.0}}> {{
         h = Exp(x) r = Cos(x) s = Sigmoid(h) m = Mul(h, s) k = MatMul(m, w) y = Add(r, k) }}"""

@@ -112,7 +112,7 @@ def test_output_in_another_form_is_not_lost() -> None:
 
 
 @pytest.mark.parametrize("tags", ["a+b", "/+b"], ids=["fused with the next call", "without a node"])
-def test_call_that_only_rearranged_its_input_is_not_shown_by_it(tags: str) -> None:
+def test_call_that_only_rearranged_its_input_is_dissolved(tags: str) -> None:
     text = "g (float[2] x) => (float[2] z) { y = Exp(x) z = Gemm(y, y) }"
     runs = runs_of(text, {"y": "/", "z": tags}, {"a": ("y", "h"), "b": ("h", "z"), "/": ("x", "z")})
     found = judge(replace(runs, rearranged={"y": (frozenset(runs.calls["a"].returned),)}), "a")

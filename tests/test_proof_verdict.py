@@ -97,14 +97,14 @@ def test_nodes_from_inputs_to_outputs_prove_call() -> None:
         assert verdict(call, CHAIN, {"y": "a", "z": "b"}, CALLS) == Verdict(VerdictKind.PROVEN)
 
 
-def test_others_may_read_the_shape_of_any_value_of_a_call() -> None:
+def test_others_may_read_the_shape_of_any_value() -> None:
     text = "g (float[2] x) => (float[2] z) { t = Exp(x) y = Neg(t) s = Shape(t) z = Expand(y, s) }"
     tags = {"t": "a", "y": "a", "s": "b", "z": "b"}
     assert verdict("a", text, tags, CALLS).kind is VerdictKind.PROVEN
     assert verdict("a", text.replace("Shape", "Cast<to=7>"), tags, CALLS).kind is VerdictKind.UNPROVEN
 
 
-def test_value_that_is_read_for_its_shape_alone_is_no_node_of_others() -> None:
+def test_value_read_for_its_shape_alone_shows_its_owner() -> None:
     text = "g (float[2] x) => (float[2] z) { t = Exp(x) s = Shape(t) y = Neg(x) z = Expand(y, s) }"
     calls, tags = {**CALLS, "b": ("x y", "z")}, {"s": "b", "y": "a", "z": "b"}
     kinds = {owner: verdict("a", text, {**tags, "t": owner}, calls).kind for owner in "ab"}

@@ -52,7 +52,7 @@ def test_wrong_tags_are_those_of_neighbours() -> None:
     }
 
 
-def test_each_owner_may_be_lost_or_swapped_but_those_above_another() -> None:
+def test_owners_may_be_lost_but_those_above_another() -> None:
     found = wrong("t", {"t": "b a.in", "h": "c", "y": "b"})
     assert found["lost"] == [{"b"}, {"a.in"}]
     assert found["swapped"] == [{"b", "c"}, {"a.in", "c"}]

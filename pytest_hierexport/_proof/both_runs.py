@@ -45,10 +45,6 @@ class BothRuns:
         is_among = self._is_among if as_is else self._is_in_any_form
         return is_among(value, self.given(call))
 
-    def is_any(self, value: str, numbers: AbstractSet[int]) -> bool:
-        """Whether a value of the graph is, in any form, one of these, and could be computed."""
-        return not numbers.isdisjoint(self.numbers_in_any_form(value))
-
     def gave(self, call: str, value: str) -> bool:
         """Whether others may have a value of the graph from a call; one in a loop may have given anything."""
         if call not in self.calls:
@@ -83,10 +79,6 @@ class BothRuns:
         """Return a call and those above it; one that the graph lacks alone."""
         hierarchy = self.graph.hierarchy
         return list(hierarchy.lineage(call)) if call in hierarchy else [call]
-
-    def computes_with(self, call: str, value: str) -> bool:
-        """Whether a call was given a value of the graph, or owns the producer of it."""
-        return self.was_given(call, value) or self.graph.producer.get(value) in self.graph.members.get(call, ())
 
     def tag(self, call: str) -> str | None:
         """Return the tag of a call of the graph."""

@@ -70,7 +70,7 @@ def _lost(
         for giver in _givers(runs, call, number, partners):
             # D-FINE: where several calls were fused into one node, the giver may have lost its own input to it.
             further = giver not in through and any(_lost(runs, giver, partners, value, through | {call}))
-            if further or runs.computes_with(giver, value):
+            if further or _computes_with(runs, giver, value):
                 yield number, giver
 
 
@@ -90,13 +90,18 @@ def _givers(runs: BothRuns, call: str, number: int, partners: Sequence[Owner]) -
                 return
 
 
+def _computes_with(runs: BothRuns, call: str, value: str) -> bool:
+    """Whether a call was given a value of the graph, or owns the producer of it."""
+    return runs.was_given(call, value) or runs.graph.producer.get(value) in runs.graph.members.get(call, ())
+
+
 def lost_outputs(runs: BothRuns, call: str, node: Node, value: str) -> Iterator[tuple[int, str]]:
     """Yield the outputs that a call lost to the fusion at a node, each with the call that took it.
 
     There are none unless a call that was fused into the node computes with the value that the call was not given.
     """
     partners = list(dict.fromkeys(owner.origin.call for owner in runs.graph.fused_with(node, call)))
-    if any(runs.computes_with(partner, value) for partner in partners):
+    if any(_computes_with(runs, partner, value) for partner in partners):
         seen, above = runs.calls[call], set(runs.lineage(call))
         kept = seen.inputs.keys() | runs.computed.keys() | runs.stored
         # The own operations of a call above may take what the call returned.

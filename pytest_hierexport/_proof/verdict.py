@@ -190,7 +190,8 @@ class _Call:
         given = self._produced & self.seen.returned.keys()
         for node, value in self._entering():
             as_is = ends_before(self.runs, self.name, node)
-            if not (self.runs.was_given(self.name, value, as_is=as_is) or self.runs.is_any(value, given)):
+            is_copy = not given.isdisjoint(self.runs.numbers_in_any_form(value))
+            if not is_copy and not self.runs.was_given(self.name, value, as_is=as_is):
                 reason = f"{node.operator} {node.key} of the call reads a value that the call was not given"
                 yield self._dissolved(node, value) or self._unproven(reason, value)
 
