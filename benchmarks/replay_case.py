@@ -65,8 +65,7 @@ def case_of(name: str) -> Case:
     if kind == "seed":
         from architectures import generate
 
-        program = generate(Random(int(key)), _CALLS_OF_A_SEED)
-        return Case("architecture", program.build, name, exporter="dynamo", randomise=False)
+        return generate(Random(int(key)), _CALLS_OF_A_SEED).case(source=name)
     from benchmarks.tiny_types import build
 
     return Case(key, partial(build, key), name)

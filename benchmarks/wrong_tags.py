@@ -117,7 +117,7 @@ def wrong_origins(graph: Graph, node: Node, own: Origins, random: Random) -> Ite
     others = [call for call in near if call not in _names(own)]
     if others:
         yield "moved", (Origin(random.choice(others), Evidence.TRACED),)
-    above = {call for name in _names(own) for call in graph.hierarchy.lineage(name) if call != name}
+    above = {call for owner in node.owners for call in owner.calls if call != owner.origin.call}
     kept = [each for each in own if each.call not in above]
     # A call above an owner owns the node already.
     beside = [call for call in others if call not in node.calls]
@@ -144,8 +144,8 @@ def _neighbours(graph: Graph, node: Node) -> Iterator[str]:
     behind = (i for value in node.outputs for i in graph.consumers.get(value, ()))
     for near in (graph.nodes[i] for i in (*before, *behind)):
         yield from (owner.origin.call for owner in near.owners)
-    for owner in node.owners:
-        yield from list(graph.hierarchy.lineage(owner.origin.call))[1:2]
+    above = (graph.hierarchy[owner.origin.call].parent for owner in node.owners)
+    yield from (call for call in above if call is not None)
 
 
 def _outcome(right: Proof, wrong: Proof) -> str:
@@ -160,7 +160,7 @@ def random_cases(seeds: Sequence[int]) -> Iterator[Case]:
     from architectures import generate
 
     for seed in seeds:
-        yield Case(f"seed{seed}", generate(Random(seed)).build, source="random", exporter="dynamo", randomise=False)
+        yield generate(Random(seed)).case(f"seed{seed}")
 
 
 def report(found: Sequence[WrongTag]) -> Iterator[str]:

@@ -160,8 +160,7 @@ def _anchor_operands(anchors: Anchors, node: Node, found: Node) -> None:
     same = [found]
     if not _has_same_op_type(node, found):
         taken = [anchors.counterpart_or_source(value) for value in node.operands]
-        absorbed = backward_slice(anchors.match.before, found.outputs, lambda value: value in taken)
-        same = [each for each in absorbed if _has_same_op_type(node, each)]
+        same = [each for each in _absorbed(anchors, taken, found) if _has_same_op_type(node, each)]
     if len(same) != 1:
         return
     for new, old in zip(node.inputs, same[0].inputs, strict=False):
@@ -172,13 +171,17 @@ def _anchor_operands(anchors: Anchors, node: Node, found: Node) -> None:
                 _anchor_operands(anchors, anchors.match.after.producer[new], anchors.match.before.producer[old])
 
 
+def _absorbed(anchors: Anchors, taken: Sequence[Value | None], found: Node) -> list[Node]:
+    """Return the nodes before that compute what `found` gives from the values that a new node takes."""
+    return backward_slice(anchors.match.before, found.outputs, lambda value: value in taken)
+
+
 def _taking_again(anchors: Anchors, taken: list[Value], found: Node) -> Node:
     """Return the removed node behind `found` that takes a value once more, as the new node takes it.
 
     ONNX Runtime puts `conv(x) + x` into one convolution that takes `x` twice.
     """
-    before = anchors.match.before
-    needed = backward_slice(before, found.outputs, lambda value: value in taken)
+    needed = _absorbed(anchors, taken, found)
     for value in dict.fromkeys(taken):
         uses = sum(operand is value for node in needed for operand in node.operands)
         if taken.count(value) > uses > 0:

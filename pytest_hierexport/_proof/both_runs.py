@@ -103,8 +103,9 @@ class BothRuns:
         """The values of which the graph has another form alone, by each value that the graph has in their place."""
         found: dict[int, set[int]] = defaultdict(set)
         for value in self.rearranged:
+            forms = set(self.numbers_in_any_form(value)) - self.names.keys()
             for number in self.numbers(value):
-                found[number].update(n for n in self.numbers_in_any_form(value) if n not in self.names)
+                found[number] |= forms
         return dict(found)
 
     @cached_property

@@ -178,6 +178,13 @@ class _Pairing:
         """The dtype of half precision in the model or the graph; empty where there is none."""
         return half_precision(self.example, self.proto)
 
+    @cached_property
+    def fused(self) -> frozenset[str]:
+        """The values that fused nodes produce or consume, and those that constant folding left."""
+        fused = (node for node in self.graph.nodes if any(o.origin.evidence is Evidence.FUSED for o in node.owners))
+        found = (value for node in fused for value in (*node.inputs, *node.outputs))
+        return self.graph.folded_initializers.union(found)
+
     def proofs(self) -> Iterator[Proof]:
         """Yield proofs, the one that most often suffices first.
 
@@ -246,11 +253,11 @@ class _Pairing:
         forms, for more of the graph is seen: of ResNet in ONNX Runtime, 17 calls are proven so and not 5.
         """
         runs = self.both_runs(calls, values)
-        proof, fused = _proof(runs), _fused(self.graph)
+        proof = _proof(runs)
         counts = proof.counts()
-        if fused and counts["unproven"] + counts["dissolved"]:
-            found = find_candidates(self.graph, self.proto, self.feeds, values, self.folder, rearranged=fused)
-            runs = replace(runs, rearranged={name: found[name] for name in fused & found.keys()})
+        if self.fused and counts["unproven"] + counts["dissolved"]:
+            found = find_candidates(self.graph, self.proto, self.feeds, values, self.folder, rearranged=self.fused)
+            runs = replace(runs, rearranged={name: found[name] for name in self.fused & found.keys()})
             proof = _proof(runs)
         return proof
 
@@ -258,12 +265,6 @@ class _Pairing:
         """Run the graph, and put it beside a run of the model."""
         candidates = find_candidates(self.graph, self.proto, self.feeds, values, self.folder)
         return BothRuns(self.graph, match(self.graph, calls), values, candidates)
-
-
-def _fused(graph: Graph) -> frozenset[str]:
-    """Return the values that fused nodes produce or consume, and those that constant folding left."""
-    fused = (node for node in graph.nodes if any(o.origin.evidence is Evidence.FUSED for o in node.owners))
-    return graph.folded_initializers.union(value for node in fused for value in (*node.inputs, *node.outputs))
 
 
 def _proof(runs: BothRuns) -> Proof:

@@ -189,11 +189,16 @@ class _Call:
         """
         given = self._produced & self.seen.returned.keys()
         for node, value in self._entering():
-            as_is = ends_before(self.runs, self.name, node)
             is_copy = not given.isdisjoint(self.runs.numbers_in_any_form(value))
-            if not is_copy and not self.runs.was_given(self.name, value, as_is=as_is):
+            if not is_copy and not self._was_given(node, value):
                 reason = f"{node.operator} {node.key} of the call reads a value that the call was not given"
                 yield self._dissolved(node, value) or self._unproven(reason, value)
+
+    def _was_given(self, node: Node, value: str) -> bool:
+        """Whether the call was given a value that its node reads; in another form only if the node computes for it."""
+        if self.runs.was_given(self.name, value, as_is=True):
+            return True
+        return self.runs.was_given(self.name, value) and not ends_before(self.runs, self.name, node)
 
     def _leaving(self) -> Iterator[Verdict]:
         """Yield the values that others read from the call's nodes and the call did not give."""

@@ -9,7 +9,6 @@ import onnx
 import torch
 
 from architectures.program import Program
-from pytest_hierexport._cases import Case
 from pytest_hierexport._cases.exporting import export_case
 from pytest_hierexport._rules.base import ExportedCase, Rule
 
@@ -24,8 +23,7 @@ def violations(program: Program, rules: Sequence[Rule], folder: Path) -> list[st
         rules: The rules to hold it to.
         folder: Where the file and its sidecar are written.
     """
-    # The program makes its own weights generic, so that what it prints is what ran.
-    case = Case("architecture", program.build, source="a random architecture", exporter="dynamo", randomise=False)
+    case = program.case()
     example = case.load()
     path = folder / "model.onnx"
     export_case(case, example, path)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from architectures.leaves import PRELUDE
-from pytest_hierexport._cases import Example
+from pytest_hierexport._cases import Case, Example
 from pytest_hierexport._cases.weights import randomise
 
 PARAMETERS = "xyz"
@@ -292,6 +292,10 @@ class Program:
         generator = torch.Generator().manual_seed(seed)
         inputs = tuple(torch.randn(2, 3, 8, generator=generator) for _ in range(self.inputs))
         return Example(namespace["model"], inputs)
+
+    def case(self, name: str = "architecture", source: str = "a random architecture") -> Case:
+        """Return the case of the program, which makes its own weights generic, so that what it prints is what ran."""
+        return Case(name, self.build, source=source, exporter="dynamo", randomise=False)
 
 
 def access(attribute: str) -> str:
