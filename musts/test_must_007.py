@@ -10,8 +10,9 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+import onnx
 import pytest
 import torch
 from torch import nn
@@ -21,9 +22,6 @@ from pytest_hierexport._cases.weights import randomise
 from pytest_hierexport._onnx.storage import attach_proto, rewrite
 from pytest_hierexport._rules.base import ExportedCase, Violation
 from toys import breaks, damaged, exported
-
-if TYPE_CHECKING:
-    import onnx
 
 
 class Layer(nn.Module):
@@ -243,11 +241,36 @@ def test_flip_given_to_the_layer_behind_it_is_found(tmp_path: Path) -> None:
     assert not found(case, tmp_path / "right", lambda key, own: fused("") if key in flips else own)
 
 
+def with_transposition_taken_in(whole: ExportedCase, folder: Path, *owners: str, evidence: Evidence) -> ExportedCase:
+    """Return the case with its transposition in the product behind it, as fusions do, and the owners of that node."""
+
+    def fuse(proto: onnx.ModelProto) -> None:
+        nodes = {node.op_type: node for node in proto.graph.node}
+        turn, product = nodes["Transpose"], [node for node in proto.graph.node if node.op_type == "MatMul"][-1]
+        product.op_type, product.input[0] = "Einsum", turn.input[0]
+        product.attribute.append(onnx.helper.make_attribute("equation", "abc,cd->bad"))
+        proto.graph.node.remove(turn)
+        kept = {key: own for key, own in whole.attribution.nodes.items() if key != turn.output[0]}
+        origins = tuple(Origin(call, evidence) for call in owners)
+        attach_proto(proto, replace(whole.attribution, nodes={**kept, product.output[0]: origins}))
+
+    return damaged(whole, folder, fuse)
+
+
 def test_transposition_that_a_fusion_took_in_passes(tmp_path: Path) -> None:
+    case, _ = rearranging(tmp_path, lambda x: x.transpose(0, 1))
+    taken = with_transposition_taken_in(case, tmp_path / "fused", "", "second", evidence=Evidence.FUSED)
+    assert not breaks("MUST-007", taken)
+    alone = with_transposition_taken_in(case, tmp_path / "traced", "second", evidence=Evidence.TRACED)
+    (violation,) = breaks("MUST-007", alone)
+    assert "Einsum val_3 of the call reads a value that the call was not given" in violation.found
+
+
+def test_transposition_that_no_fusion_took_in_is_found(tmp_path: Path) -> None:
     case, turns = rearranging(tmp_path, lambda x: x.transpose(0, 1))
     assert turns
-    assert not found(case, tmp_path / "fused", lambda key, own: fused("", "second") if key in turns else own)
-    assert found(case, tmp_path / "traced", lambda key, own: traced("second") if key in turns else own)
+    (violation,) = found(case, tmp_path / "wrong", lambda key, own: fused("", "second") if key in turns else own)
+    assert "reads a value that the call was not given" in violation.found
 
 
 def test_one_wrong_output_of_several_is_found(tmp_path: Path) -> None:
