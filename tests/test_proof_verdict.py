@@ -118,6 +118,12 @@ def test_copy_of_what_a_call_gave_may_enter_it_again(owner: str, kind: VerdictKi
     assert verdict("a", text, tags, CALLS, sequences={"copy": "y"}).kind is kind
 
 
+def test_copy_from_before_what_a_call_gave_is_not_given() -> None:
+    text = "g (float[2] x) => (float[2] z) { copy = Exp(x) y = Identity(copy) z = Neg(y) }"
+    found = verdict("a", text, {"copy": "/", "y": "a", "z": "b"}, CALLS, sequences={"copy": "y"})
+    assert (found.kind, found.value) == (VerdictKind.UNPROVEN, "copy")
+
+
 def test_quantized_value_that_the_graph_rounds_otherwise_gives_no_verdict() -> None:
     text = "g (float[2] x) => (float[2] z) { quantized = Relu(x) y = Neg(quantized) z = Abs(y) }"
     calls = {"a": ("x", "quantized"), "b": ("quantized", "y"), "/": ("x", "z")}

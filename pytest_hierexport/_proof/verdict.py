@@ -14,7 +14,7 @@ With the tags [b] [a] [b], S of `b` is {t, y} and it is unproven: x enters S, an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import Enum
@@ -169,10 +169,10 @@ class _Call:
                 yield self._unproven(reason, self.runs.names.get(number) or self.runs.computed[number])
 
     @cached_property
-    def _produced(self) -> AbstractSet[int]:
-        """The values that the call's nodes produce, in any form."""
-        outputs = (value for i in self.nodes for value in self.runs.graph.nodes[i].outputs)
-        return {number for value in outputs for number in self.runs.numbers_in_any_form(value)}
+    def _produced(self) -> Mapping[int, int]:
+        """The values that the call's nodes produce, in any form, each with the first of these nodes."""
+        outputs = ((i, value) for i in reversed(self.nodes) for value in self.runs.graph.nodes[i].outputs)
+        return {number: i for i, value in outputs for number in self.runs.numbers_in_any_form(value)}
 
     def _entering(self) -> Iterator[tuple[Node, str]]:
         """Yield the values that the call's nodes read and do not produce, each with the node."""
@@ -184,15 +184,19 @@ class _Call:
     def _not_given(self) -> Iterator[Verdict]:
         """Yield the values that the call's nodes read and the call was not given.
 
-        A copy of what they gave may enter again: a result that the model drops is merged with one that another call
-        computes behind it, from the copy (1 of 500 random architectures).
+        A copy of what they gave before may enter again: a result that the model drops is merged with one that another
+        call computes behind it, from the copy (1 of 500 random architectures).
         """
-        given = self._produced & self.seen.returned.keys()
         for node, value in self._entering():
-            is_copy = not given.isdisjoint(self.runs.numbers_in_any_form(value))
-            if not is_copy and not self._was_given(node, value):
+            if not self._was_given(node, value) and not self._is_copy(value):
                 reason = f"{node.operator} {node.key} of the call reads a value that the call was not given"
                 yield self._dissolved(node, value) or self._unproven(reason, value)
+
+    def _is_copy(self, value: str) -> bool:
+        """Whether the call's nodes produced a result of it before another node produced the same value."""
+        producer = self.runs.graph.producer.get(value, -1)
+        numbers = self.seen.returned.keys() & set(self.runs.numbers_in_any_form(value))
+        return any(self._produced.get(number, producer) < producer for number in numbers)
 
     def _was_given(self, node: Node, value: str) -> bool:
         """Whether the call was given a value that its node reads; in another form only if the node computes for it."""
