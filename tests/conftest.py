@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -51,6 +52,14 @@ def _own_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     yield
     sys.path[:] = [entry for entry in sys.path if not Path(entry).is_relative_to(folder)]
     forget_modules(folder)
+
+
+@pytest.fixture(autouse=True)
+def _own_log_level() -> Iterator[None]:
+    """Let the next test log again: a program that silences a process may run in a test."""
+    before = logging.root.manager.disable
+    yield
+    logging.disable(before)
 
 
 @pytest.fixture
