@@ -241,8 +241,8 @@ def test_flip_given_to_the_layer_behind_it_is_found(tmp_path: Path) -> None:
     assert not found(case, tmp_path / "right", lambda key, own: fused("") if key in flips else own)
 
 
-def with_transposition_taken_in(whole: ExportedCase, folder: Path, *owners: str, evidence: Evidence) -> ExportedCase:
-    """Return the case with its transposition in the product behind it, as fusions do, and the owners of that node."""
+def with_transposition_taken_in(whole: ExportedCase, folder: Path, origins: Origins) -> ExportedCase:
+    """Return the case with its transposition in the product behind it, as fusions do, and the origins of that node."""
 
     def fuse(proto: onnx.ModelProto) -> None:
         nodes = {node.op_type: node for node in proto.graph.node}
@@ -251,7 +251,6 @@ def with_transposition_taken_in(whole: ExportedCase, folder: Path, *owners: str,
         product.attribute.append(onnx.helper.make_attribute("equation", "abc,cd->bad"))
         proto.graph.node.remove(turn)
         kept = {key: own for key, own in whole.attribution.nodes.items() if key != turn.output[0]}
-        origins = tuple(Origin(call, evidence) for call in owners)
         attach_proto(proto, replace(whole.attribution, nodes={**kept, product.output[0]: origins}))
 
     return damaged(whole, folder, fuse)
@@ -259,9 +258,9 @@ def with_transposition_taken_in(whole: ExportedCase, folder: Path, *owners: str,
 
 def test_transposition_that_a_fusion_took_in_passes(tmp_path: Path) -> None:
     case, _ = rearranging(tmp_path, lambda x: x.transpose(0, 1))
-    taken = with_transposition_taken_in(case, tmp_path / "fused", "", "second", evidence=Evidence.FUSED)
+    taken = with_transposition_taken_in(case, tmp_path / "fused", fused("", "second"))
     assert not breaks("MUST-007", taken)
-    alone = with_transposition_taken_in(case, tmp_path / "traced", "second", evidence=Evidence.TRACED)
+    alone = with_transposition_taken_in(case, tmp_path / "traced", traced("second"))
     (violation,) = breaks("MUST-007", alone)
     assert "Einsum val_3 of the call reads a value that the call was not given" in violation.found
 
