@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -43,13 +44,16 @@ def _as_at_a_desk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _own_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _own_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, ModuleType]]:
     """Forget what a test has imported of its own folder: the next has files of the same names.
 
     Other folders stay on the path: a package that adds one (onnxruntime.transformers) imports from it later, too.
+    Modules that are put into what this gives come back first.
     """
     folder = tmp_path_factory.getbasetemp()
-    yield
+    kept: dict[str, ModuleType] = {}
+    yield kept
+    sys.modules.update({name: module for name, module in kept.items() if name not in sys.modules})
     sys.path[:] = [entry for entry in sys.path if not Path(entry).is_relative_to(folder)]
     forget_modules(folder)
 
@@ -67,6 +71,13 @@ def hub_exporter() -> type[Any]:
     """Give the class that exports in transformers; skip where transformers is too old to have one."""
     exporter: type[Any] = pytest.importorskip("transformers.exporters.exporter_onnx").OnnxExporter
     return exporter
+
+
+@pytest.fixture
+def pytester(pytester: pytest.Pytester, _own_modules: dict[str, ModuleType]) -> Iterator[pytest.Pytester]:
+    """Give pytest's own, but keep the modules that it takes out: a package that imports one twice has two classes."""
+    yield pytester
+    _own_modules.update(sys.modules)
 
 
 @pytest.fixture
