@@ -28,7 +28,7 @@ from pytest_hierexport._rules.decisions.deciding import Decisions
 from pytest_hierexport._rules.decisions.instrument import Code, code_of, instrumented
 from pytest_hierexport._rules.decisions.names import Marked, Names, marked
 from pytest_hierexport._rules.decisions.operations import watching
-from pytest_hierexport._rules.decisions.source import shown, source_files
+from pytest_hierexport._rules.decisions.source import places, source_files
 from pytest_hierexport._rules.decisions.watch import Watch
 from pytest_hierexport._rules.renaming import renamed
 
@@ -48,6 +48,13 @@ class ToyConfig:
 
     def __init__(self) -> None:
         self.architectures = ["ToyModel"]
+
+
+class Unprintable:
+    """A value that has no text."""
+
+    def __repr__(self) -> str:
+        raise AssertionError("printed")
 
 
 NAMES = Names({"block": "renamedaaaa", "pool": "renamedaaab", "head": "renamedaaac"}, {id(Renamedaaaa): Block})
@@ -508,6 +515,12 @@ def f():
             assert trap() == expected
         assert not told
 
+    def test_prints_no_value_of_an_attribute(self, load: Callable[[str], ModuleType], told: list[str]) -> None:
+        # The text of a tensor takes milliseconds, and a graph has thousands.
+        held = SimpleNamespace(name=Unprintable())
+        assert run(load("def f(x):\n    return x.name, getattr(x, 'name')\n"), held) == (held.name, held.name)
+        assert not told
+
     def test_that_was_passed_on_runs_after(self, load: Callable[[str], ModuleType], told: list[str]) -> None:
         made = run(load("def f(x):\n    return map(x.startswith, ['a', 'b'])\n"), "abc")
         watching.decisions = None
@@ -639,19 +652,23 @@ class TestSource:
     def names(start: Path) -> list[str]:
         return [path.name for path in source_files(start)]
 
+    @staticmethod
+    def place(file: Path) -> tuple[str, Path]:
+        return places([file])[file]
+
     def test_is_the_loaded_modules_of_the_folder(self, tmp_path: Path, load: Callable[..., ModuleType]) -> None:
         load("", "exporter")
         load("", "tables")
         (tmp_path / "unrelated.py").touch()
         assert self.names(tmp_path / "exporter.py") == ["exporter.py", "tables.py"]
-        assert shown(tmp_path / "tables.py") == "tables.py"
+        assert self.place(tmp_path / "tables.py") == ("tables", tmp_path)
 
     def test_is_the_loaded_modules_of_the_package(self, tmp_path: Path, load: Callable[..., ModuleType]) -> None:
         load("", "package/exporter")
         load("", "package/tables")
         load("", "elsewhere")
         assert self.names(tmp_path / "package" / "exporter.py") == ["exporter.py", "tables.py"]
-        assert shown(tmp_path / "package" / "tables.py") == "package/tables.py"
+        assert self.place(tmp_path / "package" / "tables.py") == ("package.tables", tmp_path)
 
     def test_leaves_out_modules_without_a_file(
         self, tmp_path: Path, load: Callable[..., ModuleType], monkeypatch: pytest.MonkeyPatch

@@ -103,18 +103,23 @@ class Decisions:
 
     def staying(self, value: Any, owner: Any = None, name: str = "__file__", /, *_: Any) -> Any:
         """Return what a name that stays as it is would be if the model had another one; None for another value."""
-        is_models = str(getattr(owner, "model_type", None)) in self.types or id(type(owner)) in self.names.classes
-        if name in _OF_MODELS and is_models:
+        if name in _OF_MODELS and self._is_models(owner):
             return [_OTHER] * len(value) if type(value) is list else _OTHER
+        if not isinstance(value, str):
+            return None
         if name in {"__name__", "__qualname__"} and id(owner) in self._configurations:
             return _OTHER
         if name == "name" and type(value) is str and hasattr(owner, "op_type"):
             # A name without a number is its operator's.
             return re.sub(r"\d+", lambda number: f"{number[0]}0{number[0]}", value)
-        if name == "__module__" and str(value) in self.modules:
-            return str(value).partition(".")[0] + f".{_OTHER}" * max(str(value).count("."), 1)
-        other = self.files.get(str(owner if isinstance(owner, PurePath) else value), value)
-        return getattr(other, name, str(other))
+        if name == "__module__" and value in self.modules:
+            return value.partition(".")[0] + f".{_OTHER}" * max(value.count("."), 1)
+        other = self.files.get(str(owner) if isinstance(owner, PurePath) else value)
+        return None if other is None else getattr(other, name, str(other))
+
+    def _is_models(self, owner: Any) -> bool:
+        """Return whether an object is a configuration of the model, or a module of it."""
+        return str(getattr(owner, "model_type", None)) in self.types or id(type(owner)) in self.names.classes
 
 
 def _holds(table: Any, key: Any) -> bool:

@@ -7,6 +7,7 @@ that are installed below that folder, and this one, are not the project's.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -38,18 +39,13 @@ def exporter_sources(exported: ExportedCase) -> tuple[Path, ...]:
 def source_files(start: Path) -> tuple[Path, ...]:
     """Return a file, and those of the loaded modules of its own package, or folder."""
     start = start.resolve()
-    name, base = _place(start)
+    name, base = places([start])[start]
     is_installed = next(base.glob("*.dist-info"), None) is not None
     is_packaged = "." in name or start.stem == "__init__"
     root = base / name.partition(".")[0] if is_packaged else start if is_installed else base
     files = (resolved(file) for _, file in loaded())
     own = (file for file in files if root in file.parents and _OURS not in file.parents and file.is_file())
     return tuple(dict.fromkeys((start, *(file for file in own if _INSTALLED.isdisjoint(file.relative_to(root).parts)))))
-
-
-def shown(path: Path) -> str:
-    """Return a file's path below the folder that its top-level package is in."""
-    return path.relative_to(_place(path)[1]).as_posix()
 
 
 @cache
@@ -65,7 +61,9 @@ def loaded() -> list[tuple[str, str]]:
     return [(name, f) for name, f in files if isinstance(f, str) and f.endswith(".py") and Path(f).is_absolute()]
 
 
-def _place(path: Path) -> tuple[str, Path]:
-    """Return the name of a file's module, and the folder that its top-level package is in."""
-    name = next((name for name, file in loaded() if resolved(file) == path), path.stem)
-    return name, path.parents[name.count(".") + (path.stem == "__init__")]
+def places(paths: Iterable[Path]) -> dict[Path, tuple[str, Path]]:
+    """Return for each file the name of its module, and the folder that its top-level package is in."""
+    # Of two modules of one file the first counts.
+    names = {resolved(file): name for name, file in reversed(loaded())}
+    named = {path: names.get(path, path.stem) for path in paths}
+    return {path: (name, path.parents[name.count(".") + (path.stem == "__init__")]) for path, name in named.items()}

@@ -27,7 +27,7 @@ from pytest_hierexport._rules.decisions.deciding import Decisions
 from pytest_hierexport._rules.decisions.instrument import Code, code_of, instrumented, live_functions, nested
 from pytest_hierexport._rules.decisions.names import NEW_WORD, Marked, Names, texts
 from pytest_hierexport._rules.decisions.operations import watching
-from pytest_hierexport._rules.decisions.source import resolved, shown
+from pytest_hierexport._rules.decisions.source import places, resolved
 
 _NOT_LITERAL = re.compile(r"\(\?[Pp]?<\w+>|\(\?[a-zA-Z]+\)|\\[a-zA-Z]|\[[^]]*\]|\{[^}]*\}|%[-#0 +]*\d*[a-zA-Z]")
 """What is no literal text in a regular expression, or in a text that is formatted."""
@@ -71,7 +71,9 @@ class Watch:
         configs: Iterator[Any] = (getattr(module, "config", None) for module in model.modules())
         self._configurations = [config for config in configs if getattr(config, "model_type", None)]
         names = frozenset(cls.__name__ for cls in own)
-        modules = {part.casefold() for path in self._codes for part in Path(shown(path)).with_suffix("").parts}
+        self._shown = {path: path.relative_to(home) for path, (_, home) in places(self._codes).items()}
+        """The path of each file below the folder that its top-level package is in."""
+        modules = {part.casefold() for path in self._shown.values() for part in path.with_suffix("").parts}
         self._written = frozenset(modules).union(*(_written(code, names) for code in self._codes.values()))
         self._parts = {part for text in self._written for part in text.split(".")}
 
@@ -119,7 +121,8 @@ class Watch:
         path = resolved(frame.f_code.co_filename)
         place = path, frame.f_lineno, name
         if path in self._codes and place not in self._found and not self._is_models(frame):
-            self._found[place] = Violation(f"{shown(path)}:{frame.f_lineno}", expected, found(_code_of(frame)), do)
+            where = f"{self._shown[path].as_posix()}:{frame.f_lineno}"
+            self._found[place] = Violation(where, expected, found(_code_of(frame)), do)
 
     def _spells(self, constant: str, words: AbstractSet[str]) -> bool:
         """Return whether constants of the source make up a text that spells words of a name, or a part of them."""
