@@ -63,6 +63,8 @@ class Project:
     def __init__(self, pytester: pytest.Pytester) -> None:
         self.pytester = pytester
         self.path = pytester.path
+        self.options: tuple[str, ...] = ()
+        """Options of every run."""
 
     def write(self, name: str, text: str) -> Path:
         """Write a file, with the folders above it."""
@@ -77,7 +79,7 @@ class Project:
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             child = os.fork()
             if child == 0:
-                _be_pytest(arguments, out.fileno(), err.fileno())
+                _be_pytest([*self.options, *arguments], out.fileno(), err.fileno())
             _, status = os.waitpid(child, 0)
             outlines, errlines = _lines(out), _lines(err)
         sys.stdout.write("\n".join([*outlines, *errlines]))

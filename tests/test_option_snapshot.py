@@ -118,6 +118,8 @@ def two(project: Project) -> Project:
     project.write("models.toml", TWO)
     assert project.run("--hierexport-models=models.toml", *UPDATE[:1], "-m", "hierexport", "-k", "snapshot").ret == 0
     project.write("models.toml", ONE)
+    # Only this rule and the cardinal ones: some others need a process of their own, and none decides about a snapshot.
+    project.options = ("--hierexport-rules=MUST-002",)
     return project
 
 
@@ -133,6 +135,7 @@ def test_complete_update_removes_snapshots_of_deselected_models(two: Project) ->
 
 
 def test_an_update_with_a_failure_removes_none(two: Project) -> None:
+    two.options = ("--hierexport-rules=MUST-009",)
     two.write("failing.toml", ONE + "exporter = 'broken:export'\n")
     two.write(
         "broken.py",
@@ -248,6 +251,7 @@ def dropped(two: Project) -> Project:
             items[:] = [item for item in items if "must" not in item.name]
         """,
     )
+    two.options = ()
     return two
 
 
