@@ -1,7 +1,8 @@
 # Every target does its own set-up: python, pip and make are all that a fresh machine needs.
 #   make musts    the main job: every MUST rule on every model of the zoo; what has not changed is not run again
 #   make counterexamples  the models and exporters that each rule must catch, and their repaired twins
-#   make commands every command of `hierexport` on every model of the zoo but those below
+#   make commands every command of `hierexport` on every model of the zoo
+#   make validation  musts and commands in one run, where each model is exported once for both
 #   make zoo-extra the rules on the models of timm, torchvision and diffusers, in an environment of its own
 #   make test     the tests of the package
 #   make browser  the tests of the HTML report in Chromium, which `apt-get install chromium chromium-driver` gives
@@ -17,9 +18,6 @@ PYTHON ?= python3
 WORKERS ?= 2
 ARGS ?=
 FIGURES ?= .bench
-
-# Left out: ONNX Runtime has no kernels for bfloat16. `make commands COMMANDED=` runs all.
-COMMANDED ?= not (bfloat16 and (carry or functions or diverge or profile))
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -37,18 +35,21 @@ ON ?=
 
 EXTRA := .venv-extra
 
-.PHONY: musts counterexamples commands zoo-extra test browser lint bench site links matrix wheel-test clean
+.PHONY: musts counterexamples commands validation zoo-extra test browser lint bench site links matrix wheel-test clean
 
 musts: $(INSTALLED)
 	$(BIN)/python -m pytest pyproject.toml --hierexport-models=all --hierexport-require-snapshots \
 		--hierexport-cache=.hierexport/cache -n $(WORKERS) $(ARGS)
 
 counterexamples: $(INSTALLED)
-	$(BIN)/python -m pytest musts --ignore=musts/test_commands.py -n $(WORKERS) $(ARGS)
+	$(BIN)/python -m pytest musts --ignore=musts/test_commands.py -n $(WORKERS) --dist worksteal $(ARGS)
 
 commands: $(INSTALLED)
-	$(BIN)/python -m pytest musts/test_commands.py --hierexport-models=all -m 'not hierexport' \
-		-k '$(COMMANDED)' -n $(WORKERS) $(ARGS)
+	$(BIN)/python -m pytest musts/test_commands.py --hierexport-models=all -m 'not hierexport' -n $(WORKERS) $(ARGS)
+
+validation: $(INSTALLED)
+	$(BIN)/python -m pytest pyproject.toml musts/test_commands.py --hierexport-models=all \
+		--hierexport-require-snapshots -n $(WORKERS) $(ARGS)
 
 zoo-extra: $(EXTRA)/.installed
 	$(EXTRA)/bin/python -m pytest pyproject.toml \

@@ -124,6 +124,13 @@ def files(hierexport_export: ExportedCase, known: dict[Path, Files], tmp_path_fa
     return known[path]
 
 
+@pytest.fixture
+def runnable(files: Files) -> None:
+    """Skip a model that ONNX Runtime does not run."""
+    if any(each.data_type == onnx.TensorProto.BFLOAT16 for each in files.proto.graph.initializer):
+        pytest.skip("ONNX Runtime has no kernels for bfloat16")
+
+
 def assert_close(found: Any, expected: Any) -> None:
     """Compare within the tolerance of the dtype."""
     tolerance = tolerance_of(expected.dtype.name)
@@ -206,6 +213,7 @@ def test_diff_names_the_weight_that_changed(files: Files) -> None:
     assert not document["nodes"]
 
 
+@pytest.mark.usefixtures("runnable")
 def test_carry_takes_proven_tags_to_the_optimized_file(files: Files) -> None:
     out = files.path("carried.onnx")
     run("carry", files.file, files.optimized, "-o", out)
@@ -231,6 +239,7 @@ def test_extract_computes_the_values_of_the_module(files: Files) -> None:
         assert_close(array, known[report["outputs"][output.name]])
 
 
+@pytest.mark.usefixtures("runnable")
 def test_functions_compute_what_the_flat_model_computes(files: Files) -> None:
     out = files.path("functions.onnx")
     hierarchy = files.exported.attribution.hierarchy
@@ -248,6 +257,7 @@ def test_functions_compute_what_the_flat_model_computes(files: Files) -> None:
         assert_close(found, expected)
 
 
+@pytest.mark.usefixtures("runnable")
 def test_diverge_finds_the_changed_call_and_equal_outputs(files: Files) -> None:
     given = ("--inputs", files.inputs, "--json")
     document = json.loads(run("diverge", files.file, files.optimized, *given))
@@ -265,6 +275,7 @@ def test_diverge_finds_the_changed_call_and_equal_outputs(files: Files) -> None:
     }
 
 
+@pytest.mark.usefixtures("runnable")
 def test_profile_gives_all_time_in_kernels_to_calls(files: Files) -> None:
     printed = run("profile", files.file, "--inputs", files.inputs, "--runs", "2", "--threads", "1", "--json")
     document = json.loads(printed)
