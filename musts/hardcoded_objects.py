@@ -196,4 +196,39 @@ PAIRS = [
             return type(m).__name__ == Module.__name__
         """,
     ),
+    Pair(
+        "a base class",
+        """
+        from toy_models import BertPreTrained
+        def is_whole(model):
+            return isinstance(model, BertPreTrained)
+        """,
+        """
+        from torch import nn
+        def is_whole(model):
+            return isinstance(model, nn.Module)
+        """,
+    ),
+    Pair(
+        "the name of a base class",
+        """
+        def is_whole(model):
+            return any(base.__name__ == 'BertPreTrained' for base in type(model).__mro__)
+        """,
+        """
+        def is_whole(model):
+            return any(base.__name__ == 'Module' for base in type(model).__mro__)
+        """,
+    ),
+    Pair(
+        "a class among the names of its bases",
+        """
+        def is_pooler(m):
+            return 'BertPooler' in [base.__name__ for base in type(m).mro()]
+        """,
+        """
+        def is_pooler(m):
+            return type(m).__name__ in [base.__name__ for base in type(m).mro()]
+        """,
+    ),
 ]

@@ -168,4 +168,37 @@ PAIRS = [
             return wanted & {n for n, _ in model.named_children()}
         """,
     ),
+    Pair(
+        "names in one text, as the default of a variable",
+        """
+        import os
+        SKIPPED = [name.strip() for name in os.getenv('NO_SUCH_VARIABLE', 'nothing, pooler').split(',')]
+        def kept(name):
+            return name not in SKIPPED
+        """,
+        """
+        import os
+        SKIPPED = [name.strip() for name in os.getenv('NO_SUCH_VARIABLE', '').split(',')]
+        def kept(name):
+            return name not in SKIPPED
+        """,
+    ),
+    Pair(
+        "names in one text, a line each",
+        """
+        SKIPPED = '''
+            nothing
+            pooler
+        '''
+        def kept(name):
+            return name not in [line.strip() for line in SKIPPED.splitlines()]
+        """,
+        """
+        SKIPPED = '''
+            nothing
+        '''
+        def kept(name):
+            return name not in [line.strip() for line in SKIPPED.splitlines()]
+        """,
+    ),
 ]

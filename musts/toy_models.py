@@ -90,7 +90,11 @@ class BertPooler(nn.Module):
         return pooled
 
 
-class BertModel(nn.Module):
+class BertPreTrained(nn.Module):
+    """What models of this kind extend."""
+
+
+class BertModel(BertPreTrained):
     """Embeddings, encoder, pooler."""
 
     def __init__(self) -> None:

@@ -21,10 +21,11 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from torch import nn
 
 import watched_code
 from pytest_hierexport._errors import UsageError
-from pytest_hierexport._rules.decisions.deciding import Decisions
+from pytest_hierexport._rules.decisions.deciding import Decisions, _other_module
 from pytest_hierexport._rules.decisions.instrument import Code, code_of, instrumented
 from pytest_hierexport._rules.decisions.names import Marked, Names, marked
 from pytest_hierexport._rules.decisions.operations import watching
@@ -636,6 +637,34 @@ def f(model, wanted):
         finally:
             gc.unfreeze()
 
+    @pytest.mark.parametrize("names", ["'other, pooler'", "'other\\npooler\\n'", "'other;pooler'"])
+    def test_finds_names_that_are_cut_out_of_a_list(self, names: str, load: Callable[[str], ModuleType]) -> None:
+        source = self.SOURCE.replace("== {}", "in PARTS")
+        cut = f"PARTS = [part.strip() for part in re.split('[,;\\n]', {names})]"
+        assert self.found(load(f"import re\n{cut}\n{source}"), "") == ["exporter.py:12"]
+
+    def test_leaves_names_in_a_message(self, load: Callable[[str], ModuleType]) -> None:
+        source = self.SOURCE.replace("{}", "wanted") + "\nMESSAGE = 'no pooler'\n"
+        assert not self.found(load(source), "pooler")
+
+    @pytest.mark.parametrize(
+        ("code", "decides"),
+        [
+            ("re.sub('^node_', '', node.name)", False),
+            ("re.fullmatch(r'node_.*?_(\\d+)', node.name)[1]", False),
+            ("re.match(r'^node_linear_3$', node.name)", True),
+            ("node.name == 'node_linear_3'", True),
+            ("node.name in {'node_linear_3', 'node_linear'}", True),
+        ],
+    )
+    def test_leaves_what_all_nodes_have_in_common(
+        self, code: str, decides: bool, load: Callable[[str], ModuleType]
+    ) -> None:
+        node = "    node = SimpleNamespace(op_type='Gemm', name=wanted)\n"
+        source = self.SOURCE.replace("    return", f"{node}    print({code})\n    return").replace("{}", "''")
+        found = self.found(load(f"import re\nfrom types import SimpleNamespace\n{source}"), "node_linear_3")
+        assert found == (["exporter.py:13"] if decides else [])
+
     def test_leaves_what_the_model_beside_it_spells(self, load: Callable[[str], ModuleType]) -> None:
         assert not self.found(load(self.SOURCE.replace("{}", "wanted")), "pooler")
 
@@ -645,6 +674,62 @@ def f(model, wanted):
         assert Watch([Path(str(module.__file__)), deep], module.Net())
         with pytest.raises(UsageError, match=r"deep\.py"):
             Watch([deep], module.Net())
+
+
+class TestBases:
+    """A class of the model that extends another one beside it, and a protocol."""
+
+    class Whole(nn.Module):
+        pass
+
+    class Tower(Whole):
+        pass
+
+    def told(self, load: Callable[[str], ModuleType], code: str) -> list[object]:
+        found: list[object] = []
+        generated = type("Renamedaaaa", (self.Tower,), {})
+        watching.decisions = Decisions(Names({"tower": "renamedaaaa"}, {id(generated): self.Tower}), found.append)
+        try:
+            run(load(f"from torch import nn\ndef f(m, Whole):\n    return {code}\n"), generated(), self.Whole)
+        finally:
+            watching.decisions = None
+        return found
+
+    @pytest.mark.parametrize(
+        "code",
+        [
+            "isinstance(m, Whole)",
+            "type(m).__mro__[2].__name__ == 'Whole'",
+            "'Tower' in [base.__name__ for base in type(m).mro()]",
+        ],
+    )
+    def test_that_decide_are_told(self, code: str, load: Callable[[str], ModuleType]) -> None:
+        assert self.told(load, code)
+
+    @pytest.mark.parametrize(
+        "code",
+        [
+            "isinstance(m, nn.Module)",
+            "type(m).__mro__[3].__name__ == 'Module'",
+            "'Module' in [base.__name__ for base in type(m).mro()]",
+            "type(m).__name__ in [base.__name__ for base in type(m).mro()]",
+            "[base.__name__ for base in type(m).mro()].index(type(m).__mro__[2].__name__)",
+        ],
+    )
+    def test_of_every_model_are_not(self, code: str, load: Callable[[str], ModuleType]) -> None:
+        assert not self.told(load, code)
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("transformers.models.bert.modeling_bert", "transformers.models.renamed.renamed"),
+        ("timm.models.resnet", "timm.models.renamed"),
+        ("models", "models.renamed"),
+    ],
+)
+def test_module_of_another_model_has_the_same_packages(name: str, other: str) -> None:
+    assert _other_module(name) == other
 
 
 class TestSource:

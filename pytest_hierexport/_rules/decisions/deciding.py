@@ -47,9 +47,13 @@ class Decisions:
         self.types = frozenset(str(each.model_type) for each in configurations)
         # A class that does not state the type itself, such as a namespace, is of any model.
         self._configurations = {id(type(each)) for each in configurations if getattr(type(each), "model_type", None)}
-        self._old = self._configurations.union(map(id, names.classes.values()))
         self.modules = frozenset(cls.__module__ for cls in names.classes.values())
         """The modules that define classes of the model."""
+        bases = {base for cls in names.classes.values() for base in cls.__mro__ if base.__module__ in self.modules}
+        # A base that is no module itself, such as a protocol, says nothing about the model.
+        bases = {base for base in bases if hasattr(base, "named_modules")}
+        self._old = self._configurations.union(map(id, names.classes.values()), map(id, bases))
+        """The classes that keep their names: the configurations', the model's own and their bases."""
         homes = [(name.count("."), file) for name, file in loaded() if name in self.modules and "." in name]
         self.files = {file: Path(file).parents[depth - 1] / f"{_OTHER}.py" for depth, file in homes}
         """The files of these modules, each with another one in its top-level package."""
@@ -87,6 +91,8 @@ class Decisions:
         elif isinstance(key, Marked) or isinstance(table, (list, tuple)):
             keys = table.keys() if type(table) is dict else table
             is_other = is_translated(keys) and not _holds(self.names.other(keys), other)
+            # The old class stays among the bases of the new one: its name alone would not be there.
+            is_other |= not isinstance(key, Marked) and not _holds([k for k in keys if not isinstance(k, Marked)], key)
             found = [each for each in keys if isinstance(each, str) and each == key] if is_other else None
         if found is not None:
             self._note((key, found, other))
@@ -107,19 +113,25 @@ class Decisions:
             return [_OTHER] * len(value) if type(value) is list else _OTHER
         if not isinstance(value, str):
             return None
-        if name in {"__name__", "__qualname__"} and id(owner) in self._configurations:
+        if name in {"__name__", "__qualname__"} and id(owner) in self._old:
             return _OTHER
         if name == "name" and type(value) is str and hasattr(owner, "op_type"):
             # A name without a number is its operator's.
-            return re.sub(r"\d+", lambda number: f"{number[0]}0{number[0]}", value)
+            return re.sub(r"\d+", lambda number: f"0{number[0]}", value)
         if name == "__module__" and value in self.modules:
-            return value.partition(".")[0] + f".{_OTHER}" * max(value.count("."), 1)
+            return _other_module(value)
         other = self.files.get(str(owner) if isinstance(owner, PurePath) else value)
         return None if other is None else getattr(other, name, str(other))
 
     def _is_models(self, owner: Any) -> bool:
         """Return whether an object is a configuration of the model, or a module of it."""
         return str(getattr(owner, "model_type", None)) in self.types or id(type(owner)) in self.names.classes
+
+
+def _other_module(name: str) -> str:
+    """Return the name of a module of another model: other from the last part on, and where that repeats a part."""
+    top, *between, last = name.split(".") if "." in name else (name, name)
+    return ".".join([top, *(_OTHER if part in last else part for part in between), _OTHER])
 
 
 def _holds(table: Any, key: Any) -> bool:

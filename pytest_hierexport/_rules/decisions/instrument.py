@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ast
 import gc
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -63,7 +64,7 @@ class Code:
             warnings.simplefilter("ignore")
             tree = ast.parse(source, str(path))
             self.split = frozenset(_split(tree))
-            """The texts that the source writes as one and splits: `"query key".split()`."""
+            """The texts that the source writes as one: `"query key".split()`, `"query, key"`."""
             new = ast.fix_missing_locations(_Rewriter().visit(tree))
             self.module, watched = (compile(each, str(path), "exec", dont_inherit=True) for each in (source, new))
         others = nested(watched)
@@ -90,16 +91,21 @@ def code_of(path: Path) -> Code:
 
 
 _code_of = lru_cache(maxsize=1024)(Code)
+_BETWEEN = re.compile(r"[,;\n]")
+_NAMES = re.compile(r"\s*[\w.]+[ \t]*(?:[,;\n]\s*[\w.]+[ \t]*)+\s*")
+"""Names with a comma, a semicolon or a line break between them."""
 _place = attrgetter("co_name", "co_firstlineno", "co_freevars")
 
 
 def _split(tree: ast.AST) -> Iterator[str]:
-    """Yield the parts of each constant text that the source splits by constants."""
+    """Yield the parts of each constant text that the source splits by constants, or that is a list of names."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "split":
             with suppress(ValueError, TypeError):
                 text, *by = (ast.literal_eval(each) for each in (node.func.value, *node.args))
-                yield from str.split(text, *by)
+                yield from map(str.strip, str.split(text, *by))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _NAMES.fullmatch(node.value):
+            yield from map(str.strip, _BETWEEN.split(node.value))
 
 
 def nested(code: CodeType, without: AbstractSet[str] = frozenset()) -> Iterator[CodeType]:

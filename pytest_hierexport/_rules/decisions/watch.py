@@ -100,15 +100,21 @@ class Watch:
     def _decided(self, names: Names, values: Sequence[Any]) -> None:
         """Keep a decision if a constant of the source spells the name by which it is made."""
         named = [text for text in texts(values) if names.other(text) is not text]
+        marked = [text for text in named if isinstance(text, Marked)]
         words = _parts(" ".join(_words(text, names) for text in named).casefold())
-        constants = (part for text in texts(values) for part in NEW_WORD.split(text))
-        constant = max((each for each in constants if self._spells(each, words)), key=len, default=None)
+        constants = {part for text in texts(values) for part in NEW_WORD.split(text)}
+        constants -= {text.alternative for text in marked}
+        spelled = [each for each in constants if self._spells(each, words)]
+        # What a name has in common with other models' names, as `node_` in `node_12`, is no name of the model.
+        telling = [each for each in spelled if len(marked) < len(named) or not all(_share(each, m) for m in marked)]
+        constant = max(telling, key=lambda each: (len(each), each), default=None)
         if constant is None:
             return
         # Of a long text, such as a printed model, the word is shown.
         old = [word for text in named for word in (str(names.old(text)), *names.old(text).split())]
-        name = min((each for each in old if constant.casefold() in each.casefold()), key=len, default=old[0])
-        name = name[:_MOST_SHOWN]
+        close = [each for each in old if constant.casefold() in each.casefold()]
+        close = close or [each for each in old if _parts(constant.casefold()) & _parts(each.casefold())]
+        name = min(close, key=len, default=old[0])[:_MOST_SHOWN]
         # What is passed to other code, as a `key` is, runs below that.
         frames = (each for each, _ in walk_stack(sys._getframe()))
         frame = next((each for each in frames if resolved(each.f_code.co_filename) in self._codes), sys._getframe())
@@ -154,6 +160,12 @@ def _code_of(frame: FrameType) -> str:
 def _parts(text: str) -> set[str]:
     """Return what may be a name in a text: two letters or more, with and without the digits beside them (`t5`)."""
     return {*_LETTERS.findall(text), *_WITH_DIGITS.findall(text)}
+
+
+def _share(constant: str, text: Marked) -> bool:
+    """Return whether a text and its alternative both have each run of letters and digits that a constant spells."""
+    runs = re.findall(r"\w+", _NOT_LITERAL.sub(" ", constant).casefold())
+    return all(run in text.casefold() and run in text.alternative.casefold() for run in runs)
 
 
 def _words(text: str, names: Names) -> str:
