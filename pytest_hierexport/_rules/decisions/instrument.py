@@ -91,7 +91,6 @@ def code_of(path: Path) -> Code:
 
 
 _code_of = lru_cache(maxsize=1024)(Code)
-_BETWEEN = re.compile(r"[,;\n]")
 _NAMES = re.compile(r"\s*[\w.]+[ \t]*(?:[,;\n]\s*[\w.]+[ \t]*)+\s*")
 """Names with a comma, a semicolon or a line break between them."""
 _place = attrgetter("co_name", "co_firstlineno", "co_freevars")
@@ -105,7 +104,7 @@ def _split(tree: ast.AST) -> Iterator[str]:
                 text, *by = (ast.literal_eval(each) for each in (node.func.value, *node.args))
                 yield from map(str.strip, str.split(text, *by))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _NAMES.fullmatch(node.value):
-            yield from map(str.strip, _BETWEEN.split(node.value))
+            yield from re.split(r"[,;\s]+", node.value)
 
 
 def nested(code: CodeType, without: AbstractSet[str] = frozenset()) -> Iterator[CodeType]:

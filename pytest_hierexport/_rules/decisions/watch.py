@@ -112,8 +112,7 @@ class Watch:
             return
         # Of a long text, such as a printed model, the word is shown.
         old = [word for text in named for word in (str(names.old(text)), *names.old(text).split())]
-        close = [each for each in old if constant.casefold() in each.casefold()]
-        close = close or [each for each in old if _parts(constant.casefold()) & _parts(each.casefold())]
+        close = [each for each in old if _parts(constant.casefold()) & _parts(each.casefold())]
         name = min(close, key=len, default=old[0])[:_MOST_SHOWN]
         # What is passed to other code, as a `key` is, runs below that.
         frames = (each for each, _ in walk_stack(sys._getframe()))
