@@ -167,8 +167,9 @@ class Reader:
         doc = json_or_none(text) if text.startswith("{") else None
         if not isinstance(doc, dict) or not {"hierarchy_tags", "origins"} <= doc.keys():
             return ()
-        origins = self.from_json(doc["origins"], doc.get("hierarchy_path"))
+        origins = self.origins(doc["origins"])
         tags = _tags(self.hierarchy, origins)
+        _check_tag(doc.get("hierarchy_path"), tags, doc["origins"])
         if doc["hierarchy_tags"] != tags:
             refuse(f"the tags {compact(tags)}, which follow from the origins", compact(doc["hierarchy_tags"]))
         return origins
@@ -180,9 +181,7 @@ class Reader:
             TagError: It is not such a list, a call or evidence is unknown, or the tag is another.
         """
         origins = self.origins(pairs)
-        expected = self.hierarchy.tag(origins[0].call) if origins else None
-        if tag != expected:
-            refuse(f"the tag {expected!r}, which follows from the origins {compact(pairs)}", repr(tag))
+        _check_tag(tag, _tags(self.hierarchy, origins[:1]), pairs)
         return origins
 
     def origins(self, pairs: Any) -> Origins:
@@ -210,6 +209,13 @@ class Reader:
         if not isinstance(listed, dict):
             refuse("initializers as an object: key → origins", compact(listed))
         return {key: self.origins(pairs) for key, pairs in listed.items()}
+
+
+def _check_tag(tag: str | None, expected: list[str], pairs: Any) -> None:
+    """Check that a tag is the first of those that follow from origins; None for no origins."""
+    first = expected[0] if expected else None
+    if tag != first:
+        refuse(f"the tag {first!r}, which follows from the origins {compact(pairs)}", repr(tag))
 
 
 def _tags(hierarchy: Hierarchy, origins: Iterable[Origin]) -> list[str]:

@@ -85,6 +85,7 @@ def save(
     """
     path = Path(path)
     _check_fits(attribution, inventory_ir(model))
+    codec.Writer(attribution)  # refuses unknown calls
     beside = partial(compose, attribution=attribution, modules=modules, exporter=exporter)
     save_model(model, path, beside, external_data=external_data)
     return path
@@ -182,12 +183,11 @@ def check_tags(tags: Tags) -> None:
 
 
 def _check_fits(attribution: Attribution, parts: Inventory[Any, Any, Any]) -> None:
-    """Check that an attribution is one of a graph; it may lack nodes of the graph.
+    """Check that an attribution is one of a graph; it may lack nodes of the graph. What writes it checks its calls.
 
     Raises:
-        TagError: It has nodes, initializers or calls that there are not.
+        TagError: It has nodes or initializers that there are not.
     """
-    codec.Writer(attribution)  # refuses unknown calls
     own = ("node", attribution.nodes, parts.nodes), ("initializer", attribution.initializers, parts.initializers)
     for kind, listed, found in own:
         known = dict.fromkeys(key for key, _ in found)
