@@ -268,6 +268,77 @@ def test_calls_are_shown_whose_tags_are_equal(tmp_path: Path, monkeypatch: pytes
     assert violation.found.startswith("call 'block.projection', /Plain/Block (traced), after all classes")
 
 
+class TwoHeads(nn.Module):
+    """Two projections, the one that is last in the alphabet first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.upper, self.lower = Block(), Block()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        stacked: torch.Tensor = self.lower(self.upper(x))
+        return stacked
+
+
+CHANGES = """
+from pathlib import Path
+
+from pytest_hierexport import export as tagged
+
+NAMES = Path(__file__).with_name("names.txt").read_text().split()
+
+
+def export(model, args, kwargs, path):
+    done = tagged(model, args, kwargs)
+    graph = done.model.graph
+    has = any(name in NAMES for name, _ in model.named_children())
+    {}
+    done.save(path)
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ("held = sorted(graph.initializers.items()); graph.initializers.clear(); graph.initializers.update(held)", []),
+        ("graph.outputs.extend([graph.node(0).outputs[0]] * has)", ["outputs of the graph"]),
+        ("graph.node(0).outputs[0].metadata_props.update({'kept': 'yes'} if has else {})", ["value "]),
+        ("graph.node(0).outputs[0].metadata_props['kept'] = 'yes'", []),
+    ],
+)
+def test_outputs_and_values_count_order_of_initializers_does_not(
+    change: str, expected: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "names.txt").write_text("lower")
+    (tmp_path / "changes.py").write_text(CHANGES.replace("{}", change))
+    monkeypatch.syspath_prepend(tmp_path)
+    shown = [violation.where for violation in violations(tmp_path, TwoHeads(), "changes:export")]
+    assert [where[: len(start)] for where, start in zip(shown, expected, strict=True)] == expected
+
+
+KEEPS_NAMES = """
+import json
+
+from pytest_hierexport import export as tagged
+
+
+def export(model, args, kwargs, path):
+    done = tagged(model, args, kwargs, exporter="torchscript")
+    kept = json.loads(json.dumps([node.name for node in done.model.graph if node.op_type == "Gemm"]))
+    for node in done.model.graph:
+        if node.name in kept:
+            node.metadata_props["kept"] = "yes"
+    done.save(path)
+"""
+
+
+def test_names_of_nodes_read_from_a_file_show_no_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "keeps_names.py").write_text(KEEPS_NAMES)
+    monkeypatch.syspath_prepend(tmp_path)
+    model = nn.Sequential(TwoHeads(), TwoHeads())
+    assert not violations(tmp_path, model, "keeps_names:export")
+
+
 WRITES_OLD_NAMES = """
 import shutil
 from pathlib import Path

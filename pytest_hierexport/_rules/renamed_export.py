@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     import onnx
 
 _Pairs: TypeAlias = "Sequence[tuple[tuple[str, Any], tuple[str, Any]]]"
-"""The nodes or initializers of both graphs, in order, each with its key."""
+"""Nodes, initializers or values of both exports, each with its key."""
 _OfKeys: TypeAlias = "Mapping[str, Origins]"
+_END = ("the end of the graph", None)
 _DO = "find what decides by a name: the exporter, an option of its own, or code of the model that finds parts by name"
 _RENAMED = "after all classes, modules and parameters were renamed"
 
@@ -65,7 +66,7 @@ def _check_repetition(exported: ExportedCase) -> None:
     with temporary_folder() as folder:
         try:
             again = exported.export_again(Path(folder) / exported.path.name)
-            changed = _change(exported, *_pairs(exported, again))
+            changed = _change(exported, _Sides(exported, again))
             found = f"differs, first at {changed.where}" if changed else ""
         except HierexportError as error:
             raise_if_disk_full(error)
@@ -117,24 +118,50 @@ def _compared(exported: ExportedCase, watch: Watch | None, *, printed: bool) -> 
             raise_if_disk_full(error)
             found = f"none {_RENAMED}: expected {error.expected}; found {error.found}"
             return False, [Violation("the model under other names", "the same export", found, _DO)]
-        nodes, tensors = _pairs(exported, again)
-        if changed := _change(exported, nodes, tensors):
+        sides = _Sides(exported, again)
+        if changed := _change(exported, sides):
             return False, [changed]
-        return True, list(_Comparison(exported, again, renaming).violations(nodes, tensors))
+        return True, list(_Comparison(exported, again, renaming).violations(sides))
 
 
-def _pairs(before: ExportedCase, after: ExportedCase) -> tuple[_Pairs, _Pairs]:
-    """Return the nodes of two exports side by side, and their initializers."""
-    old, new = inventory_proto(before.proto), inventory_proto(after.proto)
-    end = ("the end of the graph", None)
-    nodes = list(zip_longest(old.nodes, new.nodes, fillvalue=end))
-    return nodes, list(zip_longest(old.initializers, new.initializers, fillvalue=end))
+class _Sides:
+    """Two exports side by side."""
+
+    def __init__(self, before: ExportedCase, after: ExportedCase) -> None:
+        """Pair nodes by their order, and all else by its uses: the order of initializers says nothing."""
+        old, new = inventory_proto(before.proto), inventory_proto(after.proto)
+        self.nodes: _Pairs = list(zip_longest(old.nodes, new.nodes, fillvalue=_END))
+        self.outputs = [
+            tuple([value.name for value in graph.output] for graph in pair)
+            for pair in zip(old.graphs, new.graphs, strict=False)
+        ]
+        """The names of the outputs of each graph."""
+        both = [(a, b) for (_, a), (_, b) in self.nodes if a is not None and b is not None]
+        uses = [pair for a, b in both for pair in ((a.input, b.input), (a.output, b.output))]
+        names = {x: y for pair in (*uses, *self.outputs) for x, y in zip(*pair, strict=False)}
+        self.tensors = _paired(old.initializers, new.initializers, names)
+        self.values = _paired(_values(old.graphs), _values(new.graphs), names)
 
 
-def _change(before: ExportedCase, nodes: _Pairs, tensors: _Pairs) -> Violation | None:
+def _values(graphs: Sequence[onnx.GraphProto]) -> list[tuple[str, onnx.ValueInfoProto]]:
+    return [(v.name, v) for graph in graphs for v in (*graph.input, *graph.output, *graph.value_info)]
+
+
+def _paired(old: Sequence[tuple[str, Any]], new: Sequence[tuple[str, Any]], names: Mapping[str, str]) -> _Pairs:
+    """Pair what has names in two graphs, given the new name of each old one; what is unused, in order."""
+    left: dict[str, list[tuple[str, Any]]] = {}
+    for each in new:
+        left.setdefault(each[1].name, []).append(each)
+    same = [left.get(names.get(held.name, ""), []) for _, held in old]
+    pairs = [(each, found.pop(0) if found else None) for each, found in zip(old, same, strict=True)]
+    unused = iter([each for several in left.values() for each in several])
+    return [*((each, found or next(unused, _END)) for each, found in pairs), *((_END, each) for each in unused)]
+
+
+def _change(before: ExportedCase, sides: _Sides) -> Violation | None:
     """Return the first place where two graphs differ in more than names."""
     same: dict[str, str] = {}
-    for (key, a), (_, b) in nodes:
+    for (key, a), (_, b) in sides.nodes:
         if a is None or b is None or not _is_same_node(a, b, same):
             expected = "no node" if a is None else f"{a.op_type} as before"
             found = "no node" if b is None else f"{b.op_type}({', '.join(b.input)})"
@@ -143,7 +170,10 @@ def _change(before: ExportedCase, nodes: _Pairs, tensors: _Pairs) -> Violation |
         else:
             continue
         return Violation(before.node(key), expected, f"{found}, {_RENAMED}", _DO)
-    for (key, a), (_, b) in tensors:
+    for old, new in sides.outputs:
+        if len(old) != len(new) or any(same.setdefault(x, y) != y for x, y in zip(old, new, strict=True)):
+            return Violation("outputs of the graph", ", ".join(old), f"{', '.join(new)}, {_RENAMED}", _DO)
+    for (key, a), (_, b) in sides.tensors:
         if a is None or b is None or content_of(a) != content_of(b):
             return Violation(f"initializer {key}", "the same tensor", f"another, {_RENAMED}", _DO)
     return None
@@ -187,17 +217,18 @@ class _Comparison:
             # A mixture of old and new names can map two calls to one name.
             self._found = self._written
 
-    def violations(self, nodes: _Pairs, tensors: _Pairs) -> Iterator[Violation]:
+    def violations(self, sides: _Sides) -> Iterator[Violation]:
         """Yield what is not just renamed: origins, then calls, then the exporter's own metadata."""
         old, found, written = self._old, self._found, self._written
-        yield from self._origins("node", nodes, old.nodes, found.nodes, written.nodes)
-        yield from self._origins("initializer", tensors, old.initializers, found.initializers, written.initializers)
+        yield from self._origins("node", sides.nodes, old.nodes, found.nodes, written.nodes)
+        tensors = old.initializers, found.initializers, written.initializers
+        yield from self._origins("initializer", sides.tensors, *tensors)
         for name in dict.fromkeys((*old.hierarchy, *found.hierarchy)):
             expected, call = old.hierarchy.get(name), found.hierarchy.get(name)
             if expected != call:
                 yield Violation(f"call {name!r} of the model under other names", _shown(expected), _shown(call), _DO)
-        yield from self._entries("node", nodes)
-        yield from self._entries("initializer", tensors)
+        for kind, pairs in (("node", sides.nodes), ("initializer", sides.tensors), ("value", sides.values)):
+            yield from self._entries(kind, pairs)
 
     def _origins(self, kind: str, pairs: _Pairs, old: _OfKeys, found: _OfKeys, written: _OfKeys) -> Iterator[Violation]:
         """Yield each node or initializer whose origins are not those of before, renamed."""
@@ -220,7 +251,7 @@ class _Comparison:
         shows where elements lose an entry under other names, or all take one value that others have.
         """
         ours = ("hierexport.", "pkg.")
-        found = [(key, entries_of(a), entries_of(b)) for (key, a), (_, b) in pairs]
+        found = [(key, _entries_of(a), _entries_of(b)) for (key, a), (_, b) in pairs]
         for entry in sorted({name for _, a, b in found for name in (*a, *b) if not name.startswith(ours)}):
             values = [(key, a.get(entry), b.get(entry)) for key, a, b in found]
             changed = [each for each in values if each[1] != each[2]]
@@ -231,6 +262,10 @@ class _Comparison:
 
     def _where(self, kind: str, key: str) -> str:
         return f"{kind} {self._before.node(key) if kind == 'node' else key}"
+
+
+def _entries_of(element: Any) -> dict[str, str]:
+    return {} if element is None else entries_of(element)
 
 
 def _text(origins: Sequence[Origin], hierarchy: Hierarchy) -> str:
