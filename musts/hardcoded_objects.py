@@ -231,4 +231,30 @@ PAIRS = [
             return type(m).__name__ in [base.__name__ for base in type(m).mro()]
         """,
     ),
+    Pair(
+        "a part asked for by a name in two pieces",
+        """
+        def heads(model):
+            return [getattr(part, '_'.join(('word', 'embeddings')), None) for part in model.modules()]
+        """,
+        """
+        def heads(model):
+            return [getattr(part, '_'.join(('_forward', 'hooks')), None) for part in model.modules()]
+        """,
+    ),
+    Pair(
+        "a class named with its module",
+        """
+        from importlib import import_module
+        def is_pooler(m):
+            module, _, name = 'toy_models:BertPooler'.partition(':')
+            return isinstance(m, getattr(import_module(module), name))
+        """,
+        """
+        from importlib import import_module
+        def is_pooler(m):
+            module, _, name = 'torch.nn:Linear'.partition(':')
+            return isinstance(m, getattr(import_module(module), name))
+        """,
+    ),
 ]

@@ -303,4 +303,19 @@ PAIRS = [
             return difflib.get_close_matches(names[-1], names)[0] != names[-1]
         """,
     ),
+    Pair(
+        "a pattern of escaped names",
+        """
+        import re
+        PARTS = re.compile('|'.join(map(re.escape, ['pooler.', 'no-such-part'])))
+        def kept(name):
+            return PARTS.match(name) is None
+        """,
+        """
+        import re
+        PARTS = re.compile('|'.join(map(re.escape, ['0.', '-'])))
+        def kept(name):
+            return PARTS.match(name) is None
+        """,
+    ),
 ]

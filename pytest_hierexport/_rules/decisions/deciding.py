@@ -115,8 +115,8 @@ class Decisions:
             return None
         if name in {"__name__", "__qualname__"} and id(owner) in self._old:
             return _OTHER
-        if name == "name" and type(value) is str and hasattr(owner, "op_type"):
-            # A name without a number is its operator's.
+        if name == "name" and type(value) is str and hasattr(owner, "op_type") and self.names.old(value) is value:
+            # One with words of the model is known by these, and one without a number is its operator's.
             return re.sub(r"\d+", lambda number: f"0{number[0]}", value)
         if name == "__module__" and value in self.modules:
             return _other_module(value)

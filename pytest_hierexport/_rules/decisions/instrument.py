@@ -93,11 +93,13 @@ def code_of(path: Path) -> Code:
 _code_of = lru_cache(maxsize=1024)(Code)
 _NAMES = re.compile(r"\s*[\w.]+[ \t]*(?:[,;\n]\s*[\w.]+[ \t]*)+\s*")
 """Names with a comma, a semicolon or a line break between them."""
+_CLASS = re.compile(r"(?:\w+[.:])+[A-Z]\w*")
+"""A class with its module, as in `package.module:Class`."""
 _place = attrgetter("co_name", "co_firstlineno", "co_freevars")
 
 
 def _split(tree: ast.AST) -> Iterator[str]:
-    """Yield the parts of each constant text that the source splits by constants, or that is a list of names."""
+    """Yield the parts of each text that the source splits, the names of a list, and the class in `file:Class`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "split":
             with suppress(ValueError, TypeError):
@@ -105,6 +107,8 @@ def _split(tree: ast.AST) -> Iterator[str]:
                 yield from map(str.strip, str.split(text, *by))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _NAMES.fullmatch(node.value):
             yield from re.split(r"[,;\s]+", node.value)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _CLASS.fullmatch(node.value):
+            yield re.split("[.:]", node.value)[-1]
 
 
 def nested(code: CodeType, without: AbstractSet[str] = frozenset()) -> Iterator[CodeType]:

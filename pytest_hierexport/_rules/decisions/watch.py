@@ -31,6 +31,7 @@ from pytest_hierexport._rules.decisions.source import places, resolved
 
 _NOT_LITERAL = re.compile(r"\(\?[Pp]?<\w+>|\(\?[a-zA-Z]+\)|\\[a-zA-Z]|\[[^]]*\]|\{[^}]*\}|%[-#0 +]*\d*[a-zA-Z]")
 """What is no literal text in a regular expression, or in a text that is formatted."""
+_ESCAPED = re.compile(r"\\(\W)")
 _LETTERS = re.compile(r"[^\W\d_]{2,}")
 _WITH_DIGITS = re.compile(r"(?=[^\W_]{2})[^\W_]*[^\W\d_][^\W_]*")
 _MOST_SHOWN = 90
@@ -75,7 +76,7 @@ class Watch:
         """The path of each file below the folder that its top-level package is in."""
         modules = {part.casefold() for path in self._shown.values() for part in path.with_suffix("").parts}
         self._written = frozenset(modules).union(*(_written(code, names) for code in self._codes.values()))
-        self._parts = {part for text in self._written for part in text.split(".")}
+        self._segments = {segment for text in self._written for segment in text.split(".")}
 
     @contextmanager
     def watching(self, names: Names) -> Iterator[None]:
@@ -92,7 +93,9 @@ class Watch:
 
     def asked(self, name: str, frame: FrameType | None) -> None:
         """Keep that a frame asks for an old name, if it is an exporter's that spells the name."""
-        if frame is not None and name not in self._of_torch and name.casefold() in self._parts:
+        if frame is None or name in self._of_torch or resolved(frame.f_code.co_filename) not in self._codes:
+            return
+        if name.casefold() in self._segments or self._spells(name, _parts(name.casefold())):
             expected = "no module or parameter of the model is asked for by its name"
             do = "walk the modules as they come, or let the user name what is special"
             self._keep(frame, name, expected, lambda code: f"{name!r} is asked for in `{code}`", do)
@@ -102,7 +105,7 @@ class Watch:
         named = [text for text in texts(values) if names.other(text) is not text]
         marked = [text for text in named if isinstance(text, Marked)]
         words = _parts(" ".join(_words(text, names) for text in named).casefold())
-        constants = {part for text in texts(values) for part in NEW_WORD.split(text)}
+        constants = {part for text in texts(values) for part in NEW_WORD.split(text) if not isinstance(text, Marked)}
         constants -= {text.alternative for text in marked}
         spelled = [each for each in constants if self._spells(each, words)]
         # What a name has in common with other models' names, as `node_` in `node_12`, is no name of the model.
@@ -112,8 +115,8 @@ class Watch:
             return
         # Of a long text, such as a printed model, the word is shown.
         old = [word for text in named for word in (str(names.old(text)), *names.old(text).split())]
-        close = [each for each in old if _parts(constant.casefold()) & _parts(each.casefold())]
-        name = min(close, key=len, default=old[0])[:_MOST_SHOWN]
+        shared = _parts(constant.casefold())
+        name = min(old, key=lambda each: (-len(shared & _parts(each.casefold())), len(each)))[:_MOST_SHOWN]
         # What is passed to other code, as a `key` is, runs below that.
         frames = (each for each, _ in walk_stack(sys._getframe()))
         frame = next((each for each in frames if resolved(each.f_code.co_filename) in self._codes), sys._getframe())
@@ -131,7 +134,7 @@ class Watch:
 
     def _spells(self, constant: str, words: AbstractSet[str]) -> bool:
         """Return whether constants of the source make up a text that spells words of a name, or a part of them."""
-        text = constant.casefold()
+        text = _ESCAPED.sub(r"\1", constant.casefold())
         parts = _parts(_NOT_LITERAL.sub(" ", text)) - self._of_torch
         if not any(part in word or word in part for part in parts for word in words):
             return False
@@ -181,5 +184,5 @@ def _written(code: Code, without: frozenset[str]) -> frozenset[str]:
     found = set(code.split)
     for each in nested(code.module, without):
         found.update(texts(each.co_consts), each.co_names, (each.co_name,))
-    pieces = (piece.casefold() for text in found for piece in (text, *_NOT_LITERAL.split(text)))
+    pieces = (_ESCAPED.sub(r"\1", piece.casefold()) for text in found for piece in (text, *_NOT_LITERAL.split(text)))
     return frozenset(filter(_parts, pieces))
