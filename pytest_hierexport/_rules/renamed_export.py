@@ -138,9 +138,16 @@ class _Sides:
         """The names of the outputs of each graph."""
         both = [(a, b) for (_, a), (_, b) in self.nodes if a is not None and b is not None]
         uses = [pair for a, b in both for pair in ((a.input, b.input), (a.output, b.output))]
-        names = {x: y for pair in (*uses, *self.outputs) for x, y in zip(*pair, strict=False)}
-        self.tensors = _paired(old.initializers, new.initializers, names)
-        self.values = _paired(_values(old.graphs), _values(new.graphs), names)
+        self.names: dict[str, str] = {}
+        """The name after of each value, at the first place where it is used."""
+        for name, other in (names for pair in (*uses, *self.outputs) for names in zip(*pair, strict=False)):
+            self.names.setdefault(name, other)
+        self.tensors = _paired(old.initializers, new.initializers, self.names)
+        self.values = _paired(_values(old.graphs), _values(new.graphs), self.names)
+
+    def same_values(self, old: Sequence[str], new: Sequence[str]) -> bool:
+        """Whether names of both graphs stand for the same values, in order."""
+        return [*map(self.names.get, old)] == [*new]
 
 
 def _values(graphs: Sequence[onnx.GraphProto]) -> list[tuple[str, onnx.ValueInfoProto]]:
@@ -160,9 +167,8 @@ def _paired(old: Sequence[tuple[str, Any]], new: Sequence[tuple[str, Any]], name
 
 def _change(before: ExportedCase, sides: _Sides) -> Violation | None:
     """Return the first place where two graphs differ in more than names."""
-    same: dict[str, str] = {}
     for (key, a), (_, b) in sides.nodes:
-        if a is None or b is None or not _is_same_node(a, b, same):
+        if a is None or b is None or not _is_same_node(a, b, sides):
             expected = "no node" if a is None else f"{a.op_type} as before"
             found = "no node" if b is None else f"{b.op_type}({', '.join(b.input)})"
         elif changed := _changed_attributes(a, b):
@@ -171,7 +177,7 @@ def _change(before: ExportedCase, sides: _Sides) -> Violation | None:
             continue
         return Violation(before.node(key), expected, f"{found}, {_RENAMED}", _DO)
     for old, new in sides.outputs:
-        if len(old) != len(new) or any(same.setdefault(x, y) != y for x, y in zip(old, new, strict=True)):
+        if not sides.same_values(old, new):
             return Violation("outputs of the graph", ", ".join(old), f"{', '.join(new)}, {_RENAMED}", _DO)
     for (key, a), (_, b) in sides.tensors:
         if a is None or b is None or content_of(a) != content_of(b):
@@ -179,12 +185,11 @@ def _change(before: ExportedCase, sides: _Sides) -> Violation | None:
     return None
 
 
-def _is_same_node(a: onnx.NodeProto, b: onnx.NodeProto, same: dict[str, str]) -> bool:
+def _is_same_node(a: onnx.NodeProto, b: onnx.NodeProto, sides: _Sides) -> bool:
     """Whether two nodes do the same to the same values, whatever these are called."""
-    if (a.domain, a.op_type, len(a.input), len(a.output)) != (b.domain, b.op_type, len(b.input), len(b.output)):
+    if (a.domain, a.op_type, len(a.input)) != (b.domain, b.op_type, len(b.input)):
         return False
-    values = zip((*a.input, *a.output), (*b.input, *b.output), strict=True)
-    return all(same.setdefault(x, y) == y for x, y in values)
+    return sides.same_values((*a.input, *a.output), (*b.input, *b.output))
 
 
 def _changed_attributes(a: onnx.NodeProto, b: onnx.NodeProto) -> str:

@@ -99,16 +99,17 @@ _place = attrgetter("co_name", "co_firstlineno", "co_freevars")
 
 
 def _split(tree: ast.AST) -> Iterator[str]:
-    """Yield the parts of each text that the source splits, the names of a list, and the class in `file:Class`."""
+    """Yield the parts of each text that the source splits, the names of a list, and the class in `module:Class`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "split":
             with suppress(ValueError, TypeError):
                 text, *by = (ast.literal_eval(each) for each in (node.func.value, *node.args))
                 yield from map(str.strip, str.split(text, *by))
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _NAMES.fullmatch(node.value):
-            yield from re.split(r"[,;\s]+", node.value)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _CLASS.fullmatch(node.value):
-            yield re.split("[.:]", node.value)[-1]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if _NAMES.fullmatch(node.value):
+                yield from re.split(r"[,;\s]+", node.value)
+            elif _CLASS.fullmatch(node.value):
+                yield re.split("[.:]", node.value)[-1]
 
 
 def nested(code: CodeType, without: AbstractSet[str] = frozenset()) -> Iterator[CodeType]:

@@ -31,7 +31,6 @@ from pytest_hierexport._rules.decisions.source import places, resolved
 
 _NOT_LITERAL = re.compile(r"\(\?[Pp]?<\w+>|\(\?[a-zA-Z]+\)|\\[a-zA-Z]|\[[^]]*\]|\{[^}]*\}|%[-#0 +]*\d*[a-zA-Z]")
 """What is no literal text in a regular expression, or in a text that is formatted."""
-_ESCAPED = re.compile(r"\\(\W)")
 _LETTERS = re.compile(r"[^\W\d_]{2,}")
 _WITH_DIGITS = re.compile(r"(?=[^\W_]{2})[^\W_]*[^\W\d_][^\W_]*")
 _MOST_SHOWN = 90
@@ -93,6 +92,7 @@ class Watch:
 
     def asked(self, name: str, frame: FrameType | None) -> None:
         """Keep that a frame asks for an old name, if it is an exporter's that spells the name."""
+        # First, for the model's own code asks most: what spells a name is searched for in all that is written.
         if frame is None or name in self._of_torch or resolved(frame.f_code.co_filename) not in self._codes:
             return
         if name.casefold() in self._segments or self._spells(name, _parts(name.casefold())):
@@ -134,7 +134,7 @@ class Watch:
 
     def _spells(self, constant: str, words: AbstractSet[str]) -> bool:
         """Return whether constants of the source make up a text that spells words of a name, or a part of them."""
-        text = _ESCAPED.sub(r"\1", constant.casefold())
+        text = _plain(constant)
         parts = _parts(_NOT_LITERAL.sub(" ", text)) - self._of_torch
         if not any(part in word or word in part for part in parts for word in words):
             return False
@@ -157,6 +157,11 @@ def _code_of(frame: FrameType) -> str:
     file, place = frame.f_code.co_filename, getattr(getframeinfo(frame, context=0), "positions", None)
     code = place and ast.get_source_segment(Path(file).read_text("utf-8", "replace"), place)
     return " ".join((code or getline(file, frame.f_lineno)).split())
+
+
+def _plain(text: str) -> str:
+    r"""Return a text in lower case, and without what escapes it in a regular expression: `stem.` for `Stem\.`."""
+    return re.sub(r"\\(\W)", r"\1", text.casefold())
 
 
 def _parts(text: str) -> set[str]:
@@ -184,5 +189,5 @@ def _written(code: Code, without: frozenset[str]) -> frozenset[str]:
     found = set(code.split)
     for each in nested(code.module, without):
         found.update(texts(each.co_consts), each.co_names, (each.co_name,))
-    pieces = (_ESCAPED.sub(r"\1", piece.casefold()) for text in found for piece in (text, *_NOT_LITERAL.split(text)))
+    pieces = (_plain(piece) for text in found for piece in (text, *_NOT_LITERAL.split(text)))
     return frozenset(filter(_parts, pieces))
