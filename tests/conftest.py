@@ -18,7 +18,10 @@ from operator_table import keep_operator_table
 from projects import MODEL, Project, forget_modules
 
 # Imported before a run is forked off, so that it starts with them: each costs seconds.
-_HEAVY = ("torch", "onnx", "onnx_ir", "onnxruntime", "onnxscript", "transformers", "pytest_hierexport._export")
+_HEAVY = (
+    *("torch", "onnx", "onnx_ir", "onnxruntime", "onnxscript", "transformers", "pytest_hierexport._export"),
+    *("pytest_hierexport._pytest.session", "pytest_hierexport._rules.must_001", "pytest_hierexport._proof"),
+)
 
 
 @pytest.fixture(scope="session")

@@ -119,9 +119,11 @@ def _be_pytest(arguments: Sequence[str], out: int, err: int) -> NoReturn:
 
 def forget_modules(folder: Path) -> None:
     """Forget the modules that were imported from a folder, as if they never had been."""
+    # Thousands of modules are loaded: a `Path` of each would take 0.1 s, after every test.
+    within = f"{folder}{os.sep}"
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if isinstance(file, str) and Path(file).is_relative_to(folder):
+        if isinstance(file, str) and file.startswith(within):
             del sys.modules[name]
 
 
