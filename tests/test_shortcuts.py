@@ -11,6 +11,8 @@ import torch
 from onnxscript._framework_apis.torch_2_8 import get_torchlib_ops
 from onnxscript._internal.values import Op, TracedOnnxFunction
 from onnxscript.rewriter._rewrite_rule import RewriteRule
+from torch._export import utils as export_utils
+from torch.onnx._internal.exporter import _schemas as torch_schemas
 from torch.utils import _traceback
 
 from pytest_hierexport import ExportError, export
@@ -91,6 +93,44 @@ def test_a_function_without_an_opset_is_parsed(monkeypatch: pytest.MonkeyPatch) 
     with shortcuts():
         assert function.function_ir is parsed
         assert function.function_ir.domain == domain
+
+
+_schemas: Any = torch_schemas
+
+
+def relu(x: Any) -> Any:
+    return x
+
+
+def test_a_kept_signature_is_the_one_that_is_asked_for() -> None:
+    read = _schemas.op_signature_from_function
+    relu._pt_onnx_signature = kept = read(relu, "__traced")  # type: ignore[attr-defined]
+    with shortcuts():
+        assert _schemas.op_signature_from_function(relu, "__traced") is kept
+        for asked, options in ((("other",), {}), (("__traced", "other"), {}), (("__traced",), {"since_version": 7})):
+            found = _schemas.op_signature_from_function(relu, *asked, **options)
+            assert found is not kept
+            assert repr(found) == repr(read(relu, *asked, **options))
+
+
+def test_a_signature_asked_for_in_another_way_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    relu._pt_onnx_signature = _schemas.op_signature_from_function(relu, "__traced")  # type: ignore[attr-defined]
+    calls = calls_of(monkeypatch, _schemas, "op_signature_from_function")
+    with shortcuts():
+        _schemas.op_signature_from_function(relu, "__traced", strict=True)
+    assert calls == [(relu, "__traced")]
+
+
+def test_operators_are_made_again_when_there_is_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = calls_of(monkeypatch, export_utils, "_materialize_cpp_cia_ops")
+    with shortcuts(), torch.library._scoped_library("hierexport_test", "DEF") as library:
+        export_utils._materialize_cpp_cia_ops()
+        export_utils._materialize_cpp_cia_ops()
+        assert len(calls) == 1
+        library.define("twice(Tensor x) -> Tensor")
+        library.impl("twice", lambda x: x * 2, "CompositeImplicitAutograd")
+        export_utils._materialize_cpp_cia_ops()
+        assert len(calls) == 2
 
 
 class Counting(torch.nn.Module):

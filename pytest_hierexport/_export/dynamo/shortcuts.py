@@ -57,6 +57,49 @@ def _without_parsing(original: property) -> property:
     return property(function_ir)
 
 
+def _as_kept(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a replacement of `op_signature_from_function`: each export reads the annotations of 540 functions.
+
+    torch keeps each signature on its function, but looks there only when it calls the function.
+    """
+
+    @calls_on
+    @functools.wraps(original)
+    def signature_of(*args: Any, **options: Any) -> Any:
+        with suppress(Exception):
+            kept = args[0]._pt_onnx_signature
+            if _asked_for(*args, **options) == (kept.domain, kept.name, kept.overload, kept.since_version):
+                return kept
+        return original(*args, **options)
+
+    return signature_of
+
+
+def _asked_for(
+    function: Any, domain: str, name: str | None = None, overload: str = "", *, since_version: int = 1
+) -> tuple[object, ...]:
+    return domain, name or function.__name__, overload, since_version
+
+
+def _once_for_each_change(original: Callable[[], None]) -> Callable[[], None]:
+    """Return a replacement of `_materialize_cpp_cia_ops`, which makes attributes of `torch.ops` for 800 operators.
+
+    torch calls it twice for each of some 30 namespaces. Without a new operator there is nothing to do.
+    """
+    registered: Callable[[str], list[str]] = torch._C._dispatch_get_registrations_for_dispatch_key
+    made: list[str] = []
+
+    @calls_on
+    @functools.wraps(original)
+    def materialize() -> None:
+        present = registered("CompositeImplicitAutograd")
+        if present != made:
+            original()
+            made[:] = present
+
+    return materialize
+
+
 def _root_first(original: Callable[..., Any]) -> Callable[..., Any]:
     """Return a replacement of `try_rewrite`, which tries 20 rules on every node, that tests the pattern's root first.
 
@@ -115,6 +158,8 @@ def _without_inner_frames(original: Callable[..., Any]) -> Callable[..., Any]:
 _SHORTCUTS: Mapping[tuple[str, str], Callable[..., Any]] = {
     ("onnxscript._internal.values:TracedOnnxFunction", "function_ir"): _without_parsing,
     ("onnxscript.rewriter._rewrite_rule:RewriteRule", "try_rewrite"): _root_first,
+    ("torch._export.utils", "_materialize_cpp_cia_ops"): _once_for_each_change,
+    ("torch.onnx._internal.exporter._schemas", "op_signature_from_function"): _as_kept,
     ("torch.utils._traceback", "_extract_symbolized_tb"): _without_inner_frames,
 }
 """The replaced functions, as owner and attribute, each with the function that makes its replacement."""
