@@ -643,6 +643,40 @@ def f(model, wanted):
         cut = f"PARTS = [part.strip() for part in re.split('[,;\\n]', {names})]"
         assert self.found(load(f"import re\n{cut}\n{source}"), "") == ["exporter.py:12"]
 
+    def test_finds_names_that_are_read_from_a_text_of_json(self, load: Callable[[str], ModuleType]) -> None:
+        plan = """PLAN = json.loads('{"skipped": ["pooler"], "bits": 8}')"""
+        source = self.SOURCE.replace("== {}", "in PLAN['skipped']")
+        assert self.found(load(f"import json\n{plan}\n{source}"), "") == ["exporter.py:12"]
+
+    @pytest.mark.parametrize(
+        ("code", "decides"),
+        [
+            ("return model.config.to_dict()['model_type'] == 'toy'", True),
+            (
+                "match model.config.to_dict():\n        case {'model_type': 'toy' | 'doll'}:\n            pass",
+                True,
+            ),
+            ("match model.config:\n        case settings.Config(model_type='toy'):\n            pass", True),
+            ("return model.config.to_dict()['size'] == 3", False),
+            ("return model.config.to_dict()['model_type'] == model.config.model_type", False),
+        ],
+    )
+    def test_finds_the_type_in_what_a_configuration_copies(
+        self, code: str, decides: bool, load: Callable[[str, str], ModuleType]
+    ) -> None:
+        config = """
+class Config:
+    model_type, size = "toy", 3
+
+    def to_dict(self):
+        return {"model_type": self.__class__.model_type, "size": self.size}
+"""
+        settings = load(config, "settings")
+        source = self.SOURCE.replace("self.pooler = nn.Linear(2, 2)", "self.config = settings.Config()")
+        source = f"import settings\n{source.partition('def f(')[0]}def f(model, wanted):\n    {code}\n"
+        assert bool(self.found(load(source, "exporter"), "")) == decides
+        assert type(settings.Config.model_type) is str
+
     def test_leaves_names_in_a_message(self, load: Callable[[str], ModuleType]) -> None:
         source = self.SOURCE.replace("{}", "wanted") + "\nMESSAGE = 'no pooler'\n"
         assert not self.found(load(source), "pooler")

@@ -21,7 +21,7 @@ from typing import Any
 from pytest_hierexport._rules.decisions.names import Marked, Names, is_a, is_translated, marked
 from pytest_hierexport._rules.decisions.source import loaded
 
-_OTHER = "renamed"
+OTHER = "renamed"
 """What a name that stays as it is would be if the model had another one."""
 _OF_MODELS = frozenset({"model_type", "name_or_path", "_name_or_path", "architectures", "base_model_prefix"})
 STAYING = _OF_MODELS | {"name", "stem", "__module__", "__name__", "__qualname__"}
@@ -55,7 +55,7 @@ class Decisions:
         self._old = self._configurations.union(map(id, names.classes.values()), map(id, bases))
         """The classes that keep their names: the configurations', the model's own and their bases."""
         homes = [(name.count("."), file) for name, file in loaded() if name in self.modules and "." in name]
-        self.files = {file: Path(file).parents[depth - 1] / f"{_OTHER}.py" for depth, file in homes}
+        self.files = {file: Path(file).parents[depth - 1] / f"{OTHER}.py" for depth, file in homes}
         """The files of these modules, each with another one in its top-level package."""
 
     def compute(self, operation: Callable[..., Any], /, *operands: Any, **options: Any) -> Any:
@@ -103,18 +103,18 @@ class Decisions:
             value, classes = classes, value
         known = tuple(cls for cls in (classes if isinstance(classes, tuple) else (classes,)) if id(cls) in self._old)
         own = value if isinstance(value, type) else type(value)
-        name = marked(own.__name__, _OTHER) if id(own) in self._configurations else own
+        name = marked(own.__name__, OTHER) if id(own) in self._configurations else own
         if known and (name is not own or id(own) in self.names.classes) and issubclass(own, known):
             self._note((name, known))
 
     def staying(self, value: Any, owner: Any = None, name: str = "__file__", /, *_: Any) -> Any:
         """Return what a name that stays as it is would be if the model had another one; None for another value."""
         if name in _OF_MODELS and self._is_models(owner):
-            return [_OTHER] * len(value) if type(value) is list else _OTHER
+            return [OTHER] * len(value) if type(value) is list else OTHER
         if not isinstance(value, str):
             return None
         if name in {"__name__", "__qualname__"} and id(owner) in self._old:
-            return _OTHER
+            return OTHER
         if name == "name" and type(value) is str and hasattr(owner, "op_type") and self.names.old(value) is value:
             # One with words of the model is known by these, and one without a number is its operator's.
             return re.sub(r"\d+", lambda number: f"0{number[0]}", value)
@@ -131,7 +131,7 @@ class Decisions:
 def _other_module(name: str) -> str:
     """Return the name of a module of another model: other from the last part on, and where that repeats a part."""
     top, *between, last = name.split(".") if "." in name else (name, name)
-    return ".".join([top, *(_OTHER if part in last else part for part in between), _OTHER])
+    return ".".join([top, *(OTHER if part in last else part for part in between), OTHER])
 
 
 def _holds(table: Any, key: Any) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ast
 import gc
+import json
 import re
 import warnings
 from collections.abc import Iterator, Mapping
@@ -95,11 +96,13 @@ _NAMES = re.compile(r"\s*[\w.]+[ \t]*(?:[,;\n]\s*[\w.]+[ \t]*)+\s*")
 """Names with a comma, a semicolon or a line break between them."""
 _CLASS = re.compile(r"(?:\w+[.:])+[A-Z]\w*")
 """A class with its module, as in `package.module:Class`."""
+_QUOTED = re.compile(r'"([^"\\]+)"')
+"""A text within a text of JSON: `pooler` in `{"modules": ["pooler"]}`."""
 _place = attrgetter("co_name", "co_firstlineno", "co_freevars")
 
 
 def _split(tree: ast.AST) -> Iterator[str]:
-    """Yield the parts of each text that the source splits, the names of a list, and the class in `module:Class`."""
+    """Yield the parts of texts that the source splits, names of lists and JSON, and the class in `module:Class`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "split":
             with suppress(ValueError, TypeError):
@@ -110,6 +113,9 @@ def _split(tree: ast.AST) -> Iterator[str]:
                 yield from re.split(r"[,;\s]+", node.value)
             elif _CLASS.fullmatch(node.value):
                 yield re.split("[.:]", node.value)[-1]
+            with suppress(ValueError, RecursionError):
+                json.loads(node.value)
+                yield from _QUOTED.findall(node.value)
 
 
 def nested(code: CodeType, without: AbstractSet[str] = frozenset()) -> Iterator[CodeType]:

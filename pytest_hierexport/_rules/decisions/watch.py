@@ -22,10 +22,11 @@ from torch import nn
 from pytest_hierexport._calls.names import is_torch_nn
 from pytest_hierexport._errors import UsageError
 from pytest_hierexport._export.modules import class_of
+from pytest_hierexport._export.patching import replaced
 from pytest_hierexport._rules.base import Violation
-from pytest_hierexport._rules.decisions.deciding import Decisions
+from pytest_hierexport._rules.decisions.deciding import OTHER, Decisions
 from pytest_hierexport._rules.decisions.instrument import Code, code_of, instrumented, live_functions, nested
-from pytest_hierexport._rules.decisions.names import NEW_WORD, Marked, Names, texts
+from pytest_hierexport._rules.decisions.names import NEW_WORD, Marked, Names, marked, texts
 from pytest_hierexport._rules.decisions.operations import watching
 from pytest_hierexport._rules.decisions.source import places, resolved
 
@@ -83,6 +84,10 @@ class Watch:
         with instrumented(self._codes, without=self._own), ExitStack() as after:
             watching.decisions = Decisions(names, partial(self._decided, names), self._configurations)
             after.callback(setattr, watching, "decisions", None)
+            # A configuration's own code copies its type: into what `config.to_dict()` gives, for one.
+            for cls in {base for config in self._configurations for base in type(config).__mro__}:
+                if type(kind := vars(cls).get("model_type")) is str and kind:
+                    after.enter_context(replaced(cls, "model_type", marked(kind, OTHER)))
             yield
 
     @property
@@ -103,13 +108,13 @@ class Watch:
     def _decided(self, names: Names, values: Sequence[Any]) -> None:
         """Keep a decision if a constant of the source spells the name by which it is made."""
         named = [text for text in texts(values) if names.other(text) is not text]
-        marked = [text for text in named if isinstance(text, Marked)]
+        staying = [text for text in named if isinstance(text, Marked)]
         words = _parts(" ".join(_words(text, names) for text in named).casefold())
         constants = {part for text in texts(values) for part in NEW_WORD.split(text) if not isinstance(text, Marked)}
-        constants -= {text.alternative for text in marked}
+        constants -= {text.alternative for text in staying}
         spelled = [each for each in constants if self._spells(each, words)]
         # What a name has in common with other models' names, as `node_` in `node_12`, is no name of the model.
-        telling = [each for each in spelled if len(marked) < len(named) or not all(_share(each, m) for m in marked)]
+        telling = [each for each in spelled if len(staying) < len(named) or not all(_share(each, s) for s in staying)]
         constant = max(telling, key=lambda each: (len(each), each), default=None)
         if constant is None:
             return
