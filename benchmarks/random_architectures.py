@@ -180,13 +180,10 @@ def _tell(outcome: Outcome, done: int, of: int) -> None:
 
 
 def _quiet() -> None:
-    """One thread a process, no word from the exporters themselves, and torch's table of operators read once."""
+    """One thread a process, and no word from the exporters themselves."""
     os.environ["OMP_NUM_THREADS"] = "1"
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
-    from operator_table import keep_operator_table
-
-    keep_operator_table()
 
 
 def main() -> int:

@@ -8,10 +8,8 @@ import torch
 import transformers  # noqa: F401  # used in the forked processes
 
 import benchmarks.replay_case  # noqa: F401  # likewise
-from operator_table import keep_operator_table
 
 torch.set_num_threads(1)  # a process with threads cannot be forked safely
-keep_operator_table()
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     torch.onnx.export(torch.nn.Linear(1, 1).eval(), (torch.ones(1, 1),), dynamo=True, verbose=False)

@@ -19,6 +19,8 @@ from pytest_hierexport import ExportError, export
 from pytest_hierexport._export.dynamo import shortcuts as module
 from pytest_hierexport._export.dynamo.shortcuts import shortcuts
 
+_schemas: Any = torch_schemas  # mypy would refuse what the tests ask of it
+
 
 def test_functions_of_torchs_library_keep_their_domains() -> None:
     parsed = [(op.qualified_name, op.domain) for op in get_torchlib_ops()]
@@ -93,9 +95,6 @@ def test_a_function_without_an_opset_is_parsed(monkeypatch: pytest.MonkeyPatch) 
     with shortcuts():
         assert function.function_ir is parsed
         assert function.function_ir.domain == domain
-
-
-_schemas: Any = torch_schemas
 
 
 def relu(x: Any) -> Any:
