@@ -44,6 +44,14 @@ def _heavy_modules() -> None:
     export(torch.nn.ReLU(), (torch.ones(1),))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_kept_bytecode() -> Iterator[None]:
+    """Compile what tests import each time: Python takes its kept bytecode for a file of equal size and second."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "dont_write_bytecode", True)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _as_at_a_desk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide CI and xdist from what tests start: in CI pytest says things twice, in a worker syrupy says nothing."""
