@@ -658,6 +658,7 @@ def f(model, wanted):
             ),
             ("match model.config:\n        case settings.Config(model_type='toy'):\n            pass", True),
             ("return model.config.to_dict()['size'] == 3", False),
+            ("return settings.Base().to_dict()['model_type'] == 'base'", False),
             ("return model.config.to_dict()['model_type'] == model.config.model_type", False),
         ],
     )
@@ -665,11 +666,14 @@ def f(model, wanted):
         self, code: str, decides: bool, load: Callable[[str, str], ModuleType]
     ) -> None:
         config = """
-class Config:
-    model_type, size = "toy", 3
+class Base:
+    model_type, size = "base", 3
 
     def to_dict(self):
         return {"model_type": self.__class__.model_type, "size": self.size}
+
+class Config(Base):
+    model_type = "toy"
 """
         settings = load(config, "settings")
         source = self.SOURCE.replace("self.pooler = nn.Linear(2, 2)", "self.config = settings.Config()")

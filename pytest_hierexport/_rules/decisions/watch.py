@@ -85,7 +85,9 @@ class Watch:
             watching.decisions = Decisions(names, partial(self._decided, names), self._configurations)
             after.callback(setattr, watching, "decisions", None)
             # A configuration's own code copies its type: into what `config.to_dict()` gives, for one.
-            for cls in {base for config in self._configurations for base in type(config).__mro__}:
+            # Above the class that states the type may be another model's.
+            of_bases = (type(config).__mro__ for config in self._configurations)
+            for cls in {next((base for base in bases if "model_type" in vars(base)), object) for bases in of_bases}:
                 if type(kind := vars(cls).get("model_type")) is str and kind:
                     after.enter_context(replaced(cls, "model_type", marked(kind, OTHER)))
             yield
