@@ -48,7 +48,7 @@ PARTS = {
         ("benchmarks.export_overhead",),
     ),
     "layers": Part(
-        ("benchmarks.export_overhead", "--layers", "2", "8", "32", "96", "--repeats", "2"),
+        ("benchmarks.export_overhead", "--layers", "2", "8", "32", "96", "--repeats", "3"),
         ("benchmarks.export_overhead", "--layers", "2", "8", "--repeats", "1"),
         ("benchmarks.export_overhead", "--layers", "2", "8", "32", "96"),
     ),
