@@ -494,6 +494,18 @@ def test_inverse_that_a_survivor_computes_too_did_not_cancel() -> None:
     assert found["v"] == [("b", "traced"), ("c", "merged")]
 
 
+@pytest.mark.parametrize(("first", "second", "owners"), [("0, 2, 1", "0, 2, 1", "a"), ("0, 2, 1", "1, 0, 2", "abc")])
+def test_call_that_undoes_its_own_work_owns_nothing_of_others(first: str, second: str, owners: str) -> None:
+    # Four transpositions go at once. Where the first two give the value back, neither call undid the other's work.
+    typed = "<float[2, 2, 2] u, float[2, 2, 2] p, float[2, 2, 2] q, float[2, 2, 2] r, float[2, 2, 2] s>"
+    before = f"""g (float[2, 2, 2] x) => (float[2, 2, 2] y) {typed} {{
+        u = Neg(x) p = Transpose<perm = [{first}]>(u) q = Transpose<perm = [{second}]>(p)
+        r = Transpose<perm = [{second}]>(q) s = Transpose<perm = [{first}]>(r) y = Exp(s) }}"""
+    after = "g (float[2, 2, 2] x) => (float[2, 2, 2] y) { u = Neg(x) y = Exp(u) }"
+    found = carried(before, after, u="a", p="b", q="b", r="c", s="c", y="c")
+    assert "".join(sorted({call for call, _ in found["u"]})) == owners
+
+
 def test_input_taken_for_its_type_keeps_constants_constant() -> None:
     before = """g (float[2] x, float[3] z) => (float[2] y) {
         c = Constant<value_floats = [1.0, 2.0]>() u = Add(x, c) p = Exp(u) a = CastLike(c, x) v = Add(x, a) q = Log(v)

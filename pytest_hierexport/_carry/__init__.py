@@ -12,8 +12,8 @@ The steps, each in a module of its own:
 
 1. `copying`: copy both graphs, functions expanded. Between files, take off a prefix that a tool put in front of all
    names (`flat`), and leave out the casts of a tool that changed the precision until the end (`casts`).
-2. `inputs`, `numbering`, `aliases`, `bodies`: pair the inputs, by name first, and number the values of both graphs, so
-   that equal values get one number; loops and branches whose names are gone are known by their bodies.
+2. `inputs`, `numbering`, `aliases`, `restored`, `bodies`: pair the inputs, by name first, and number the values of both
+   graphs, so that equal values get one number; loops and branches whose names are gone are known by their bodies.
 3. `match`: pair each node with its twin, and each removed duplicate with the nodes that replaced it.
 4. `anchors`, `regions`: find which old values new ones correspond to, and group the nodes without a twin between them,
    with the nodes that they replaced (fusion).

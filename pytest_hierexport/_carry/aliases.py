@@ -20,6 +20,7 @@ from pytest_hierexport._carry.constants import Constants
 from pytest_hierexport._carry.flat import Flat, Node, Value, same_operator, types_may_agree
 from pytest_hierexport._carry.inputs import pair_inputs
 from pytest_hierexport._carry.numbering import Numbering, Round, share_knowledge
+from pytest_hierexport._carry.restored import restored
 from pytest_hierexport._carry.slices import backward_slice
 
 _CHAIN = 16
@@ -39,7 +40,7 @@ def number_values(before: Flat, after: Flat) -> Numbering:
         numbering = Round(before, after, dict(aliases), constants, bodies).run()
         order = {value: i for i, value in enumerate(numbering.old)}
         learned: dict[Value, Value] = {}
-        for value, other in _dropped(before, after, numbering):
+        for value, other in _with_restored(before, numbering, _dropped(before, after, numbering)):
             own, source = numbering.equal(value), numbering.first_before[numbering.old[other]]
             equals = [value, *own]
             if own and order[own[0]] < order[source]:
@@ -51,6 +52,14 @@ def number_values(before: Flat, after: Flat) -> Numbering:
         if not learned:
             return numbering
         aliases.update(learned)
+
+
+def _with_restored(before: Flat, numbering: Numbering, aliases: Iterable[Alias]) -> Iterator[Alias]:
+    """Yield each alias, and one for each value that equals its source on the way to it."""
+    for value, source in aliases:
+        yield value, source
+        if value in numbering.old and source in numbering.old:
+            yield from ((inner, source) for inner in restored(before, numbering, value, source))
 
 
 def _dropped(before: Flat, after: Flat, numbering: Numbering) -> Iterator[Alias]:

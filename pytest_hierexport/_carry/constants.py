@@ -6,7 +6,7 @@ finds out. So value numbering needs their contents (higgs_audio_v2).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -18,6 +18,7 @@ from pytest_hierexport._carry.flat import Node, Value
 from pytest_hierexport._carry.tensors import SMALL, TENSOR, tensor_key
 from pytest_hierexport._onnx.operators import reads_elements
 
+Array = np.ndarray[Any, Any]
 _Contents = tuple[Hashable | None, ...]
 _Type = tuple[Any, tuple[int, ...] | None]
 """An element type and a shape; None for what is not known."""
@@ -62,11 +63,15 @@ def _is_large(value: Value) -> bool:
 
 
 def _trial(node: Node, opset: int, given: tuple[Any, ...], unknown: _Type) -> _Contents:
+    outputs = evaluated(node, opset, [_array(each, unknown) for each in given])
+    return tuple(tensor_key(ir.tensor(output)) for output in outputs)
+
+
+def evaluated(node: Node, opset: int, arrays: Sequence[Array]) -> list[Array]:
+    """Return what a node computes of its inputs; onnx's reference raises anything where it cannot."""
     operator: Any = load_op(node.source.domain, node.source.op_type, opset)
-    arrays = [_array(each, unknown) for each in given]
     computed = operator.eval(*arrays, n_outputs=len(node.outputs), **_attributes(node.source))
-    outputs = computed if isinstance(computed, tuple) else (computed,)
-    return tuple(tensor_key(ir.tensor(np.asarray(output))) for output in outputs)
+    return [np.asarray(output) for output in (computed if isinstance(computed, tuple) else (computed,))]
 
 
 def _type_taken(node: Node, position: int) -> _Type | None:
@@ -81,10 +86,16 @@ def _type_taken(node: Node, position: int) -> _Type | None:
 def _array(given: Any, unknown: _Type) -> Any:
     """Return the array that :func:`tensor_key` wrote, or any array of a type."""
     if given[0] == TENSOR:
-        _, dtype, shape, data = given
-        return np.frombuffer(data, dtype=ir.DataType(dtype).numpy()).reshape(shape)
+        return content_array(given)
     dtype, shape = (known if known is not None else other for known, other in zip(given, unknown, strict=True))
     return np.broadcast_to(np.zeros((), dtype.numpy()), shape)
+
+
+def content_array(content: Any) -> Array:
+    """Return the array that :func:`tensor_key` wrote."""
+    _, dtype, shape, data = content
+    array: Array = np.frombuffer(data, dtype=ir.DataType(dtype).numpy()).reshape(shape)
+    return array
 
 
 def _attributes(node: ir.Node) -> dict[str, Any]:
