@@ -46,7 +46,8 @@ ODD_NAMES = ("Größe", "a.b", "x/y@1", "<locals>")
 # Values that are equal by accident belong to no call. So no leaf flattens: repeated often enough, that gives one value,
 # whatever it began with. None gives back its input, as the maximum or the mean of two equal values does, or a mean
 # that is subtracted twice. None scales or shifts all elements equally, which a linear module may follow as well as
-# precede, and which a norm undoes. A leaf of two inputs bends one of them: scales and shifts alone commute.
+# precede, and which a norm undoes. A leaf of two inputs bends one of them, also where a maximum always takes the first:
+# scales and shifts alone commute.
 UNARY = (
     "torch.tanh({0}) + 0.4 * {0}",
     "0.5 * torch.sin({0}) + 0.1 * torch.arange(8).sin()",
@@ -58,7 +59,7 @@ UNARY = (
 BINARY = (
     "0.6 * torch.tanh({0}) + 0.5 * {1} - 0.2 * torch.arange(8).sin()",
     "{0} * torch.sigmoid({1})",
-    "torch.maximum({0}, torch.sin({1}) - 0.7) - 0.1 * {1} + 0.2 * torch.arange(8).sin()",
+    "torch.maximum({0}, torch.sin({1}) - 0.7) - 0.1 * {0} * torch.cos({1}) + 0.2 * torch.arange(8).sin()",
     "{0} - 0.3 * torch.tanh({1}) + 0.3 * torch.arange(8).sin()",
 )
 
